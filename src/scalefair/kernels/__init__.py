@@ -1,1 +1,17 @@
-"""Placeholder."""
+"""Numba kernels: plain functions on arrays, nothing else."""
+
+from scalefair.kernels._block import (
+    block_gram,
+    block_rotate,
+    block_subtract,
+    rotate_ritz,
+)
+from scalefair.kernels._csr import csr_matmat
+
+__all__ = [
+    "block_gram",
+    "block_rotate",
+    "block_subtract",
+    "csr_matmat",
+    "rotate_ritz",
+]

@@ -1,0 +1,116 @@
+"""Normalised affinity of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from scalefair.kernels import csr_matmat
+from scalefair.operators._base import SymmetricBlockOperator
+
+__all__ = ["NormalizedAffinity"]
+
+# Below this number of multiplications starting the threads costs more than the
+# product itself, and SciPy's serial loop wins (docs/performance.md).
+_SERIAL_WORK = 40_000
+
+
+class NormalizedAffinity(SymmetricBlockOperator):
+    r"""Normalised affinity :math:`D^{-1/2} W D^{-1/2} + \sigma I` of a graph.
+
+    Parameters
+    ----------
+    W : sparse matrix or array of shape (n, n)
+        Symmetric nonnegative affinity, any SciPy sparse format, int32 or int64
+        indices. Symmetry is the caller's to check.
+    shift : float, default=0.0
+        :math:`\sigma`. The eigenvalues of :math:`D^{-1/2} W D^{-1/2}` lie in
+        [-1, 1]; a shift above 1 makes the operator positive definite.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the stored entries and of the products.
+
+    Attributes
+    ----------
+    degrees : ndarray of shape (n,), float64
+        :math:`d = W 1`.
+    inv_sqrt_degrees : ndarray of shape (n,), float64
+        :math:`d^{-1/2}`.
+    matrix : scipy.sparse.csr_array
+        :math:`D^{-1/2} W D^{-1/2}`; it shares the index arrays of `W` where
+        `W` is in CSR format.
+
+    Raises
+    ------
+    ValueError
+        If `W` is not square or a node has no positive degree.
+
+    References
+    ----------
+    Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering
+    under Fairness Constraints", section 2.2 and remark 2.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from scalefair.operators import NormalizedAffinity
+    >>> triangle = sparse.csr_array(np.ones((3, 3)) - np.eye(3))
+    >>> M = NormalizedAffinity(triangle)
+    >>> M @ np.ones(3)
+    array([1., 1., 1.])
+    """
+
+    def __init__(self, W: Any, *, shift: float = 0.0, dtype: Any = np.float64) -> None:
+        W = sparse.csr_array(W)
+        if W.shape[0] != W.shape[1]:
+            raise ValueError(f"An affinity must be square, got shape {W.shape}.")
+        super().__init__(dtype, W.shape[0])
+        self.shift = float(shift)
+        self.degrees = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
+        if not (self.degrees > 0).all():
+            nodes = np.flatnonzero(~(self.degrees > 0))
+            raise ValueError(
+                f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
+                "the normalised affinity is not defined there: remove them."
+            )
+        self.inv_sqrt_degrees = 1.0 / np.sqrt(self.degrees)
+        scale = self.inv_sqrt_degrees.astype(self.dtype)
+        data = W.data.astype(self.dtype)  # a copy: W keeps its values
+        data *= np.repeat(scale, np.diff(W.indptr))
+        data *= scale[W.indices]
+        self.matrix = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
+
+    def apply(
+        self,
+        X: np.ndarray,
+        out: np.ndarray,
+        *,
+        alpha: float = 1.0,
+        shift: float = 0.0,
+        beta: float = 0.0,
+    ) -> np.ndarray:
+        A = self.matrix
+        real = self.dtype.type
+        shift = shift - self.shift
+        if A.nnz * X.shape[1] <= _SERIAL_WORK:
+            product = A @ X
+            if shift != 0:
+                product -= real(shift) * X
+            product *= real(alpha)
+            if beta != 0:
+                product += real(beta) * out
+            out[...] = product
+        else:
+            csr_matmat(
+                A.indptr,
+                A.indices,
+                A.data,
+                X,
+                out,
+                real(alpha),
+                real(shift),
+                real(beta),
+            )
+        return out

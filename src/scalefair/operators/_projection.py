@@ -1,0 +1,151 @@
+"""Orthogonal projection away from a thin basis, and operators under it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from scalefair.kernels import block_gram, block_subtract
+from scalefair.operators._base import SymmetricBlockOperator, apply_block
+
+__all__ = ["NullspaceProjector", "Projected"]
+
+
+def _as_thin_basis(Q: Any, dtype: Any) -> np.ndarray:
+    """Check that the columns of Q are orthonormal; C-contiguous copy in `dtype`."""
+    Q = np.asarray(Q, dtype=np.float64)
+    if Q.ndim != 2 or Q.shape[1] > Q.shape[0]:
+        raise ValueError(
+            f"Q must be a tall matrix with orthonormal columns, got shape {Q.shape}."
+        )
+    error = np.abs(Q.T @ Q - np.eye(Q.shape[1])).max(initial=0.0)
+    if not error <= 1e-8:
+        raise ValueError(
+            f"The columns of Q are not orthonormal: max |Q^T Q - I| = {error:.1e}. "
+            "Orthonormalise them, for example with numpy.linalg.qr."
+        )
+    return np.ascontiguousarray(Q, dtype=dtype)
+
+
+class NullspaceProjector(SymmetricBlockOperator):
+    r"""Orthogonal projector :math:`P = I - Q Q^T` onto the null space of :math:`Q^T`.
+
+    Parameters
+    ----------
+    Q : array-like of shape (n, r)
+        Orthonormal columns, ``r <= n``.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the products.
+
+    Raises
+    ------
+    ValueError
+        If the columns of `Q` are not orthonormal to 1e-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.operators import NullspaceProjector
+    >>> P = NullspaceProjector(np.full((4, 1), 0.5))
+    >>> P @ np.array([1.0, 2.0, 3.0, 4.0])
+    array([-1.5, -0.5,  0.5,  1.5])
+    """
+
+    def __init__(self, Q: Any, *, dtype: Any = np.float64) -> None:
+        Q = _as_thin_basis(Q, dtype)
+        super().__init__(dtype, Q.shape[0])
+        self.Q = Q
+
+    def apply(
+        self,
+        X: np.ndarray,
+        out: np.ndarray,
+        *,
+        alpha: float = 1.0,
+        shift: float = 0.0,
+        beta: float = 0.0,
+    ) -> np.ndarray:
+        if beta == 0:
+            np.multiply(X, self.dtype.type(alpha * (1.0 - shift)), out=out)
+        else:
+            out *= self.dtype.type(beta)
+            out += self.dtype.type(alpha * (1.0 - shift)) * X
+        C = alpha * block_gram(self.Q, X)
+        block_subtract(out, self.Q, C.astype(self.dtype))
+        return out
+
+
+class Projected(SymmetricBlockOperator):
+    r"""Symmetric operator restricted to the null space of :math:`Q^T`.
+
+    The operator is :math:`P A P + c\, Q Q^T` with :math:`P = I - Q Q^T`: its
+    eigenvectors are those of :math:`A` restricted to :math:`\mathrm{null}(Q^T)`,
+    and, at the eigenvalue :math:`c`, the constrained directions
+    :math:`\mathrm{span}\, Q`. With :math:`c` at or below the smallest eigenvalue
+    of :math:`A` the constrained directions cannot be among the largest
+    eigenpairs. With :math:`B = AQ - Q (Q^T A Q + c I)/2` it equals
+    :math:`A - Q B^T - B Q^T`: a product costs one with :math:`A` and one pass
+    with 2r columns, and :math:`P` is never applied by itself.
+
+    Parameters
+    ----------
+    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
+        Symmetric.
+    Q : array-like of shape (n, r)
+        Orthonormal columns.
+    constrained_value : float
+        :math:`c`, the eigenvalue given to the constrained directions.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree or the columns of `Q` are not orthonormal to 1e-8.
+
+    References
+    ----------
+    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group
+    Fairness Constraints", who shift :math:`P L P` by :math:`s (I - P)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.operators import Projected
+    >>> A = np.diag([4.0, 3.0, 2.0])
+    >>> restricted = Projected(A, np.eye(3)[:, :1], constrained_value=-1.0)
+    >>> np.diag(restricted @ np.eye(3))
+    array([-1.,  3.,  2.])
+    """
+
+    def __init__(self, A: Any, Q: Any, *, constrained_value: float) -> None:
+        self.A: LinearOperator = aslinearoperator(A)
+        dtype = np.result_type(self.A.dtype, np.float32)
+        super().__init__(dtype, self.A.shape[0])
+        basis = _as_thin_basis(Q, np.float64)
+        if self.A.shape != (basis.shape[0],) * 2:
+            raise ValueError(
+                f"A has shape {self.A.shape}, Q has {basis.shape[0]} rows."
+            )
+        self.constrained_value = float(constrained_value)
+        AQ = np.asarray(self.A.matmat(basis), dtype=np.float64)
+        B = (
+            AQ
+            - basis @ (basis.T @ AQ + self.constrained_value * np.eye(AQ.shape[1])) / 2
+        )
+        self._left = np.hstack([basis, B]).astype(self.dtype)
+        self._right = np.hstack([B, basis]).astype(self.dtype)
+
+    def apply(
+        self,
+        X: np.ndarray,
+        out: np.ndarray,
+        *,
+        alpha: float = 1.0,
+        shift: float = 0.0,
+        beta: float = 0.0,
+    ) -> np.ndarray:
+        apply_block(self.A, X, out, alpha=alpha, shift=shift, beta=beta)
+        C = alpha * block_gram(self._right, X)
+        block_subtract(out, self._left, C.astype(self.dtype))
+        return out
