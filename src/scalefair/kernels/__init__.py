@@ -5,6 +5,7 @@ from scalefair.kernels._block import (
     block_rotate,
     block_subtract,
     rotate_ritz,
+    single_blas_thread,
 )
 from scalefair.kernels._csr import csr_matmat
 
@@ -14,4 +15,5 @@ __all__ = [
     "block_subtract",
     "csr_matmat",
     "rotate_ritz",
+    "single_blas_thread",
 ]

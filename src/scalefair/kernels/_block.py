@@ -2,25 +2,79 @@
 
 Every kernel cuts the rows into chunks of a fixed size and hands each chunk to
 BLAS. Sums over rows add the chunks in their order, so that a result is the same
-to the last bit whatever the number of threads. Run these kernels with BLAS
-itself limited to one thread (`scalefair.linalg` does): threads inside threads
-are slow, and BLAS threads that spin while waiting slow the next kernel down.
+to the last bit whatever the number of threads. BLAS itself is held to one thread
+meanwhile: threads inside threads are slow, and BLAS threads that spin while they
+wait for work take the processor from the next kernel.
 """
 
 from __future__ import annotations
 
+import functools
+from contextlib import AbstractContextManager
+
 import numba
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
-__all__ = ["block_gram", "block_rotate", "block_subtract", "rotate_ritz"]
+__all__ = [
+    "block_gram",
+    "block_rotate",
+    "block_subtract",
+    "rotate_ritz",
+    "single_blas_thread",
+]
 
 # 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
 _ROWS = 2048
 
 
-@numba.njit(parallel=True, cache=True)
-def block_gram(X, Y):  # type: ignore[no-untyped-def]
+@functools.cache
+def _blas_controller() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def single_blas_thread() -> AbstractContextManager[object]:
+    """Context in which BLAS runs on one thread (enters in microseconds)."""
+    return _blas_controller().limit(limits=1)
+
+
+def block_gram(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type."""
+    with single_blas_thread():
+        return _gram(X, Y)
+
+
+def block_rotate(X: np.ndarray, S: np.ndarray) -> None:
+    """Overwrite `X` with ``X @ S`` for a square matrix `S`."""
+    with single_blas_thread():
+        _rotate(X, np.ascontiguousarray(S, dtype=X.dtype))
+
+
+def block_subtract(out: np.ndarray, L: np.ndarray, C: np.ndarray) -> None:
+    """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
+    with single_blas_thread():
+        _subtract(out, L, np.ascontiguousarray(C, dtype=out.dtype))
+
+
+def rotate_ritz(
+    X: np.ndarray, AX: np.ndarray, S: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    """Turn a basis into Ritz vectors and their residuals, in place.
+
+    Overwrites `X` with ``X @ S`` and `AX` with ``AX @ S - X @ S * values`` and
+    returns the Euclidean norms of the columns of the latter.
+    """
+    with single_blas_thread():
+        return _rotate_ritz(
+            X,
+            AX,
+            np.ascontiguousarray(S, dtype=X.dtype),
+            np.ascontiguousarray(values, dtype=X.dtype),
+        )
+
+
+@numba.njit(parallel=True, cache=True)
+def _gram(X, Y):  # type: ignore[no-untyped-def]
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     partial = np.empty((n_chunks, X.shape[1], Y.shape[1]), X.dtype)
@@ -35,8 +89,7 @@ def block_gram(X, Y):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def block_rotate(X, S):  # type: ignore[no-untyped-def]
-    """Overwrite `X` with ``X @ S`` for a square matrix `S` of the same type."""
+def _rotate(X, S):  # type: ignore[no-untyped-def]
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -46,8 +99,7 @@ def block_rotate(X, S):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def block_subtract(out, L, C):  # type: ignore[no-untyped-def]
-    """Overwrite `out` with ``out - L @ C``."""
+def _subtract(out, L, C):  # type: ignore[no-untyped-def]
     n = out.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -57,12 +109,7 @@ def block_subtract(out, L, C):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def rotate_ritz(X, AX, S, values):  # type: ignore[no-untyped-def]
-    """Turn a basis into Ritz vectors and their residuals, in place.
-
-    Overwrites `X` with ``X @ S`` and `AX` with ``AX @ S - X @ S * values`` and
-    returns the Euclidean norms of the columns of the latter.
-    """
+def _rotate_ritz(X, AX, S, values):  # type: ignore[no-untyped-def]
     n, m = X.shape
     n_chunks = (n + _ROWS - 1) // _ROWS
     partial = np.zeros((n_chunks, m), np.float64)

@@ -73,7 +73,7 @@ class NullspaceProjector(SymmetricBlockOperator):
             out *= self.dtype.type(beta)
             out += self.dtype.type(alpha * (1.0 - shift)) * X
         C = alpha * block_gram(self.Q, X)
-        block_subtract(out, self.Q, C.astype(self.dtype))
+        block_subtract(out, self.Q, C)
         return out
 
 
@@ -147,5 +147,5 @@ class Projected(SymmetricBlockOperator):
     ) -> np.ndarray:
         apply_block(self.A, X, out, alpha=alpha, shift=shift, beta=beta)
         C = alpha * block_gram(self._right, X)
-        block_subtract(out, self._left, C.astype(self.dtype))
+        block_subtract(out, self._left, C)
         return out

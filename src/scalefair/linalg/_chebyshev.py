@@ -1,0 +1,356 @@
+"""Chebyshev-filtered subspace iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+from sklearn.utils import check_random_state
+
+from scalefair.kernels import block_gram, rotate_ritz, single_blas_thread
+from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
+from scalefair.linalg._checks import as_symmetric_operator
+from scalefair.linalg._dense import dense_eigh
+from scalefair.linalg._orthonormalize import orthonormalize
+from scalefair.linalg._result import EigenResult, orient
+from scalefair.operators import apply_block
+
+__all__ = ["chebyshev"]
+
+# Degree of the first filter, from random vectors: enough to see the spectrum.
+_FIRST_DEGREE = 8
+# The next filter is aimed at this fraction of the tolerance: a sweep that just
+# misses it costs another Rayleigh-Ritz step, worth three products.
+_AIM = 0.3
+# A filter may leave rounding errors of this size, relative to a wanted vector.
+_ROUNDING = 1e-4
+# Sweeps without progress (1 %) after which the iteration gives up.
+_PATIENCE = 8
+
+
+def chebyshev(
+    A: Any,
+    k: int,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+    max_degree: int = 40,
+    n_buffer: int | None = None,
+    X0: np.ndarray | None = None,
+    bounds: SpectralBounds | None = None,
+    random_state: Any = None,
+    callback: Callable[[int, float], object] | None = None,
+) -> EigenResult:
+    r"""Largest eigenpairs of a symmetric operator by filtered subspace iteration.
+
+    A block of ``k + n_buffer`` vectors is multiplied by a Chebyshev polynomial of
+    the operator that is small on the unwanted part :math:`[a, b]` of the spectrum
+    and grows fast above it, then orthonormalised and rotated to Ritz vectors.
+    The cut :math:`b` follows the smallest Ritz value of the block, the degree
+    follows the gap between it and the wanted values; converged leading vectors
+    are locked. All work on long vectors is in blocks. Two blocks and the locked
+    vectors are kept: about ``16 n (k + n_buffer) + 8 n k`` bytes in float64.
+
+    Parameters
+    ----------
+    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
+        Symmetric. A float32 operator is iterated in float32, any other in
+        float64. Orders below ``2 (k + n_buffer)`` are solved densely.
+    k : int
+        Number of eigenpairs, ``1 <= k <= n``.
+    tol : float, default=1e-4
+        A pair has converged when its residual norm is at most `tol` times the
+        spectral norm of the operator. In float32 little below 1e-5 is reached.
+    max_iter : int, default=100
+        Most filter sweeps.
+    max_degree : int, default=40
+        Cap on the degree of a filter.
+    n_buffer : int or None, default=None
+        Extra vectors: they widen the gap that the filter works on. None takes
+        ``max(5, k // 10)``.
+    X0 : ndarray of shape (n, p) or None, default=None
+        Approximate eigenvectors to start from, any number of them. With
+        ``p >= k`` they are tried as they are before any filtering.
+    bounds : SpectralBounds or None, default=None
+        From `spectral_bounds`, if it was called already.
+    random_state : int, RandomState instance or None, default=None
+        For the vectors that `X0` does not supply.
+    callback : callable or None, default=None
+        Called after each sweep with the number of converged pairs and the
+        largest residual norm among the wanted ones.
+
+    Returns
+    -------
+    EigenResult
+        `n_iter` counts filter sweeps. Residuals belong to the returned vectors
+        and are measured with `A`.
+
+    Raises
+    ------
+    ValueError
+        If `A` is not square or `k` does not fit it.
+    FloatingPointError
+        If a product with the operator is not finite.
+
+    References
+    ----------
+    Zhou, Saad, Tiago, Chelikowsky (2006), "Self-consistent-field calculations
+    using Chebyshev-filtered subspace iteration", Journal of Computational
+    Physics 219, 172-184.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from scalefair.linalg import chebyshev
+    >>> A = sparse.diags_array(np.arange(200.0))
+    >>> chebyshev(A, 2, tol=1e-8, random_state=0).values.round(6)
+    array([199., 198.])
+    """
+    operator = as_symmetric_operator(A, k)
+    n = operator.shape[0]
+    if n_buffer is None:
+        n_buffer = max(5, k // 10)
+    if n <= 2 * (k + n_buffer):
+        return dense_eigh(operator, k)
+    rng = check_random_state(random_state)
+    if bounds is None:
+        bounds = spectral_bounds(operator, random_state=rng)
+    iteration = _Iteration(operator, k, k + n_buffer, tol, bounds, rng)
+    iteration.start(X0)
+    degree = 0 if X0 is not None and X0.shape[1] >= k else iteration.first_degree()
+    best, stalled = math.inf, 0
+    n_iter = 0
+    while True:
+        if degree:
+            iteration.filter(degree)
+            n_iter += 1
+        iteration.rayleigh_ritz()
+        n_converged, worst = iteration.progress()
+        if callback is not None:
+            callback(n_converged, worst)
+        if n_converged == k:
+            message = f"Converged in {n_iter} filter sweeps."
+            break
+        stalled = 0 if worst < 0.99 * best else stalled + 1
+        best = min(best, worst)
+        if n_iter >= max_iter:
+            message = (
+                f"Residual {worst:.1e} after max_iter = {max_iter} filter sweeps: "
+                "raise max_iter or tol."
+            )
+            break
+        if stalled >= _PATIENCE:
+            message = f"The residual stays at {best:.1e}: raise tol" + (
+                " or use float64." if iteration.dtype == np.float32 else "."
+            )
+            break
+        if stalled == 2:
+            iteration.unlock()
+        else:
+            iteration.lock()
+        degree = min(iteration.wanted_degree(), max_degree, max(2 * degree, 16))
+    return iteration.result(n_iter, n_converged == k, message)
+
+
+class _Iteration:
+    """State of the iteration: locked and active blocks, filter interval, counts."""
+
+    def __init__(
+        self,
+        operator: LinearOperator,
+        k: int,
+        m: int,
+        tol: float,
+        bounds: SpectralBounds,
+        rng: np.random.RandomState,
+    ) -> None:
+        self.operator = operator
+        self.n = operator.shape[0]
+        self.k, self.m = k, m
+        self.dtype = np.dtype(
+            np.float32 if operator.dtype == np.float32 else np.float64
+        )
+        self.epsilon = float(np.finfo(self.dtype).eps)
+        self.rng = rng
+        self.lower, self.upper = bounds.lower, bounds.upper
+        self.scale = max(abs(self.lower), abs(self.upper), np.finfo(float).tiny)
+        self.tol = tol * self.scale
+        self.cut = _first_cut(bounds, m / self.n)
+        self.X = np.empty((self.n, m), self.dtype)
+        self.Y = np.empty_like(self.X)
+        self.values = np.zeros(m)
+        self.residuals = np.full(m, np.inf)
+        self._set_locked(np.empty((self.n, 0), self.dtype), np.empty(0), np.empty(0))
+        self.n_products = len(bounds.nodes)
+        self.n_columns = len(bounds.nodes)
+
+    def start(self, X0: np.ndarray | None) -> None:
+        """Fill the block with the given vectors and random ones."""
+        given = 0 if X0 is None else min(X0.shape[1], self.m)
+        # A Generator draws normal numbers three times as fast as a RandomState.
+        draw = np.random.default_rng(self.rng.randint(2**31))
+        self.X[:, given:] = draw.standard_normal(
+            (self.n, self.m - given), dtype=self.dtype.type
+        )
+        if X0 is not None:
+            self.X[:, :given] = X0[:, :given]
+
+    def filter(self, degree: int) -> None:
+        """Multiply the active block by the scaled Chebyshev polynomial."""
+        half_width = (self.cut - self.lower) / 2
+        center = (self.cut + self.lower) / 2
+        top = max(self.upper, self.cut + 1e-3 * half_width)
+        sigma_1 = sigma = half_width / (top - center)  # scaled to 1 at the top
+        X, Y = self.X, self.Y
+        self._apply(X, Y, alpha=sigma_1 / half_width, shift=center, beta=0.0)
+        for _ in range(1, degree):
+            sigma_new = 1 / (2 / sigma_1 - sigma)
+            self._apply(Y, X, 2 * sigma_new / half_width, center, -sigma * sigma_new)
+            X, Y = Y, X
+            sigma = sigma_new
+        self.X, self.Y = Y, X
+
+    def rayleigh_ritz(self) -> None:
+        """Turn the active block into Ritz vectors; measure their residuals."""
+        self.X = orthonormalize(self.X, against=self.locked, rng=self.rng)
+        self._apply(self.X, self.Y, alpha=1.0, shift=0.0, beta=0.0)
+        projected = block_gram(self.X, self.Y)
+        if not np.isfinite(projected).all():
+            raise FloatingPointError(
+                "A product with the operator has entries that are not finite: "
+                "check its entries for NaN and infinity."
+            )
+        with single_blas_thread():
+            values, S = np.linalg.eigh((projected + projected.T) / 2)
+        self.values = values[::-1]
+        self.residuals = rotate_ritz(self.X, self.Y, S[:, ::-1], self.values)
+        self.lower = min(self.lower, float(self.values[-1]))
+
+    def progress(self) -> tuple[int, float]:
+        """Converged pairs among the k largest, and their largest residual."""
+        _, _, residuals = self._largest()
+        return int((residuals <= self.tol).sum()), float(residuals.max())
+
+    def lock(self) -> None:
+        """Set aside the leading active vectors that have converged."""
+        wanted = self.k - self.locked.shape[1]
+        ready = np.append(self.residuals[: max(wanted, 0)] <= self.tol, False)
+        count = int(np.argmin(ready))
+        if count == 0:
+            return
+        self._set_locked(
+            np.hstack([self.locked, self.X[:, :count]]),
+            np.append(self.locked_values, self.values[:count]),
+            np.append(self.locked_residuals, self.residuals[:count]),
+        )
+        self._set_active(self.X[:, count:])
+        self.values, self.residuals = self.values[count:], self.residuals[count:]
+
+    def unlock(self) -> None:
+        """Take all vectors up again: errors in locked ones hold the rest back."""
+        self._set_active(np.hstack([self.locked, self.X]))
+        self.values = np.append(self.locked_values, self.values)
+        self.residuals = np.append(self.locked_residuals, self.residuals)
+        self._set_locked(np.empty((self.n, 0), self.dtype), np.empty(0), np.empty(0))
+
+    def first_degree(self) -> int:
+        """Degree for random vectors, less if the largest value would drown the rest."""
+        growth = self._growth(np.array([self.upper]))[0]
+        return int(np.clip(-math.log(self.epsilon) / growth, 2, _FIRST_DEGREE))
+
+    def wanted_degree(self) -> int:
+        """Move the cut to the end of the block; degree that reaches the tolerance."""
+        wanted = max(self.k - self.locked.shape[1], 1)
+        values, residuals = self.values[:wanted], self.residuals[:wanted]
+        end = float(self.values[-1])
+        # Values closer together than their errors can tell are one multiple
+        # eigenvalue: the cut then stays where it is, well below it.
+        distinct = values[-1] - end > 1e-2 * float(residuals.max())
+        if distinct or not self.cut < values[-1]:
+            # What lies within the tolerance of a wanted value does no harm.
+            self.cut = min(end, float(values[-1]) - self.tol)
+        self.cut = max(self.cut, self.lower + 1e-6 * self.scale)
+        growth = self._growth(values)
+        reduction = np.maximum(2 * residuals / (_AIM * self.tol), 1.0)
+        degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
+        return int(max(min(degree, self._safe_degree(growth[-1])), 3.0))
+
+    def _growth(self, values: np.ndarray) -> np.ndarray:
+        """Logarithm of the growth of the filter per degree at the given values."""
+        half_width = (self.cut - self.lower) / 2
+        center = (self.cut + self.lower) / 2
+        return np.arccosh(np.maximum((values - center) / half_width, 1 + 1e-12))
+
+    def _safe_degree(self, wanted_growth: float) -> float:
+        """Degree up to which larger eigenvectors do not drown the wanted ones.
+
+        Each vector holds about residual / scale of every other eigenvector, and
+        the filter enlarges that of the largest ones most.
+        """
+        residuals = np.append(self.locked_residuals, self.residuals) / self.scale
+        excess = self._growth(np.append(self.locked_values, self.values))
+        excess = np.maximum(excess - wanted_growth, 1e-12)
+        room = _ROUNDING / (self.epsilon * np.maximum(residuals, self.epsilon))
+        return float((np.log(np.maximum(room, 1.0)) / excess).min())
+
+    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+        values, vectors, residuals = self._largest(with_vectors=True)
+        return EigenResult(
+            values=values,
+            vectors=orient(vectors),
+            residual_norms=residuals,
+            n_products=self.n_products,
+            n_columns=self.n_columns,
+            n_iter=n_iter,
+            converged=converged,
+            message=message,
+        )
+
+    def _largest(
+        self, with_vectors: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the k largest pairs among locked and active ones."""
+        values = np.append(self.locked_values, self.values)
+        residuals = np.append(self.locked_residuals, self.residuals)
+        order = np.argsort(-values, kind="stable")[: self.k]
+        vectors = np.empty((self.n, 0))
+        if with_vectors:
+            vectors = np.empty((self.n, self.k))
+            n_locked = self.locked.shape[1]
+            from_locked = order < n_locked
+            vectors[:, from_locked] = self.locked[:, order[from_locked]]
+            vectors[:, ~from_locked] = self.X[:, order[~from_locked] - n_locked]
+        return values[order], vectors, residuals[order]
+
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        apply_block(self.operator, X, out, alpha=alpha, shift=shift, beta=beta)
+        self.n_products += 1
+        self.n_columns += X.shape[1]
+
+    def _set_locked(
+        self, vectors: np.ndarray, values: np.ndarray, residuals: np.ndarray
+    ) -> None:
+        self.locked = np.ascontiguousarray(vectors)
+        self.locked_values, self.locked_residuals = values, residuals
+
+    def _set_active(self, X: np.ndarray) -> None:
+        self.X = np.ascontiguousarray(X)
+        self.Y = np.empty_like(self.X)
+
+
+def _first_cut(bounds: SpectralBounds, fraction: float) -> float:
+    """Cut with clearly more than the given fraction of the spectrum above it.
+
+    A cut that is too low costs one filter some of its force; one that is too
+    high makes it useless. Hence the factor ten.
+    """
+    above = np.cumsum(bounds.weights[::-1])[::-1]
+    j = int(np.flatnonzero(above >= min(10 * fraction, 0.5)).max(initial=0))
+    width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
+    return max(float(bounds.nodes[j]), bounds.lower + 1e-3 * width)

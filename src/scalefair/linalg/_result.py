@@ -1,0 +1,54 @@
+"""What every eigen-solver returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["EigenResult"]
+
+
+@dataclass(frozen=True)
+class EigenResult:
+    """Largest eigenpairs of a symmetric operator, with what it took.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k,), float64
+        Ritz values, largest first.
+    vectors : ndarray of shape (n, k), float64
+        Orthonormal Ritz vectors; in each the entry largest in modulus is
+        positive.
+    residual_norms : ndarray of shape (k,)
+        Euclidean norms of ``A v - v * value``, measured, not estimated.
+    n_products : int
+        Block products with the operator (of any width).
+    n_columns : int
+        Vectors multiplied in all: the sum of the widths of the products.
+    n_iter : int
+        Outer iterations; their meaning is the solver's.
+    converged : bool
+        Whether every residual norm is at most `tol` times the spectral norm of
+        the operator (as far as it is known).
+    message : str
+        How the solver ended and, if it failed, what to change.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residual_norms: np.ndarray
+    n_products: int
+    n_columns: int
+    n_iter: int
+    converged: bool
+    message: str
+
+
+def orient(vectors: np.ndarray) -> np.ndarray:
+    """Give each column the sign that makes its entry largest in modulus positive."""
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    signs[signs == 0] = 1
+    vectors *= signs
+    return vectors
