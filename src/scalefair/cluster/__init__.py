@@ -1,1 +1,5 @@
-"""Placeholder."""
+"""Fair clustering."""
+
+from scalefair.cluster._fair_spectral import FairSpectralClustering
+
+__all__ = ["FairSpectralClustering"]

@@ -74,7 +74,7 @@ def rotate_ritz(
 
 
 @numba.njit(parallel=True, cache=True)
-def _gram(X, Y):  # type: ignore[no-untyped-def]
+def _gram(X, Y):
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     partial = np.empty((n_chunks, X.shape[1], Y.shape[1]), X.dtype)
@@ -89,7 +89,7 @@ def _gram(X, Y):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def _rotate(X, S):  # type: ignore[no-untyped-def]
+def _rotate(X, S):
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -99,7 +99,7 @@ def _rotate(X, S):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def _subtract(out, L, C):  # type: ignore[no-untyped-def]
+def _subtract(out, L, C):
     n = out.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -109,7 +109,7 @@ def _subtract(out, L, C):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def _rotate_ritz(X, AX, S, values):  # type: ignore[no-untyped-def]
+def _rotate_ritz(X, AX, S, values):
     n, m = X.shape
     n_chunks = (n + _ROWS - 1) // _ROWS
     partial = np.zeros((n_chunks, m), np.float64)

@@ -9,9 +9,7 @@ __all__ = ["csr_matmat"]
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def csr_matmat(  # type: ignore[no-untyped-def]
-    indptr, indices, data, X, out, alpha, shift, beta
-):
+def csr_matmat(indptr, indices, data, X, out, alpha, shift, beta):
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
     Rows are shared among threads and each row is summed in storage order, so

@@ -171,7 +171,7 @@ class _Iteration:
         self.operator = operator
         self.n = operator.shape[0]
         self.k, self.m = k, m
-        self.dtype = np.dtype(
+        self.dtype: Any = np.dtype(
             np.float32 if operator.dtype == np.float32 else np.float64
         )
         self.epsilon = float(np.finfo(self.dtype).eps)
@@ -194,7 +194,7 @@ class _Iteration:
         # A Generator draws normal numbers three times as fast as a RandomState.
         draw = np.random.default_rng(self.rng.randint(2**31))
         self.X[:, given:] = draw.standard_normal(
-            (self.n, self.m - given), dtype=self.dtype.type
+            (self.n, self.m - given), dtype=self.dtype
         )
         if X0 is not None:
             self.X[:, :given] = X0[:, :given]

@@ -1,0 +1,80 @@
+"""Sensitive features as users give them, turned into group codes.
+
+Every floor above uses this module; it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["check_values", "encode_groups", "encode_values"]
+
+
+def encode_groups(
+    sensitive_features: ArrayLike, n_samples: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the sorted groups and the index of each sample's group among them.
+
+    Raises
+    ------
+    ValueError
+        If there is not one group per sample, a value is missing, or the values
+        cannot be ordered.
+    """
+    values = check_values(sensitive_features, name="sensitive_features", what="group")
+    if values.shape[0] != n_samples:
+        raise ValueError(
+            f"sensitive_features must have one group per sample, got "
+            f"{values.shape[0]} groups for {n_samples} samples."
+        )
+    return encode_values(values, name="sensitive_features")
+
+
+def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
+    """Return the values as a one-dimensional array, or say what is wrong."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        # NumPy turns None, NaN and numbers in a list of strings into strings.
+        array = np.asarray(values, dtype=object)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]  # a data frame of one column
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name} must be one-dimensional with one {what} per sample, got shape "
+            f"{array.shape}."
+        )
+    if array.dtype.kind == "O":
+        missing = np.fromiter((_is_missing(v) for v in array), bool, len(array))
+    else:  # NaN and NaT are the values that differ from themselves
+        missing = array != array
+    if missing.any():
+        first = int(np.flatnonzero(missing)[0])
+        raise ValueError(
+            f"{name} has {int(missing.sum())} missing value(s) (NaN or None), the "
+            f"first at position {first}. Give each sample a {what}, or drop it."
+        )
+    return array
+
+
+def encode_values(
+    values: NDArray[Any], *, name: str
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the sorted distinct values and the index of each value among them."""
+    try:
+        distinct, codes = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} mixes values that cannot be ordered, such as strings and "
+            f"numbers ({error}). Convert them to one type."
+        ) from error
+    return distinct, codes.astype(np.int64, copy=False)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA has no truth value
+        return True
