@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.kernels import block_gram
+
 __all__ = ["constraint_basis", "fairness_violation"]
 
 
@@ -33,7 +35,7 @@ def fairness_violation(
 ) -> float:
     """Frobenius norm of ``F.T @ H``, with all columns of F."""
     F = _constraints(group_codes, n_groups, inv_sqrt_degrees)
-    return float(np.linalg.norm(F.T @ H))
+    return float(np.linalg.norm(block_gram(F, H)))
 
 
 def _constraints(

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.linalg import eigh, qr
 
 from scalefair.linalg import EigenResult, chebyshev, lanczos, spectral_bounds
-from scalefair.operators import NormalizedAffinity, NullspaceProjector, Projected
+from scalefair.operators import NormalizedAffinity, Projected
 
 __all__ = ["choose_solver", "nullspace_embedding", "solve_chebyshev", "solve_lanczos"]
 
@@ -82,7 +82,14 @@ def solve_lanczos(
     single = np.dtype(dtype) == np.float32
     low = NormalizedAffinity(W, dtype=np.float32) if single else affinity
     operator = Projected(low, Q, constrained_value=-1.0)
-    result = lanczos(operator, k, tol=tol, max_iter=max_iter, random_state=rng)
+    result = lanczos(
+        operator,
+        k,
+        tol=tol,
+        max_iter=max_iter,
+        orthogonal_to=Q,
+        random_state=rng,
+    )
     callback(int((result.residual_norms <= tol).sum()), result.residual_norms.max())
     return result
 
@@ -104,7 +111,11 @@ def solve_chebyshev(
     With ``dtype=np.float32`` the iteration runs in float32 and its result is the
     start of one in float64, which as a rule only has to confirm it.
     """
-    options: dict[str, Any] = {"random_state": rng, "callback": callback}
+    options: dict[str, Any] = {
+        "orthogonal_to": Q,
+        "random_state": rng,
+        "callback": callback,
+    }
     if max_iter is not None:
         options["max_iter"] = max_iter
     # D^{1/2} 1 is an eigenvector and fair: one pair is known beforehand.
@@ -119,7 +130,7 @@ def solve_chebyshev(
         coarse = chebyshev(
             low, k, tol=max(tol, _SINGLE_TOL), X0=X0, bounds=bounds, **options
         )
-        X0 = NullspaceProjector(Q) @ coarse.vectors
+        X0 = coarse.vectors
         spent = (coarse.n_products, coarse.n_columns, coarse.n_iter)
     # At the lower end of the spectrum of M the constrained directions cannot be
     # wanted (interlacing), nor do they widen the interval the filter works on.

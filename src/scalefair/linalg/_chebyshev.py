@@ -10,7 +10,12 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_random_state
 
-from scalefair.kernels import block_gram, rotate_ritz, single_blas_thread
+from scalefair.kernels import (
+    block_gram,
+    block_subtract,
+    rotate_ritz,
+    single_blas_thread,
+)
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
 from scalefair.linalg._checks import as_symmetric_operator
 from scalefair.linalg._dense import dense_eigh
@@ -40,6 +45,7 @@ def chebyshev(
     max_degree: int = 40,
     n_buffer: int | None = None,
     X0: np.ndarray | None = None,
+    orthogonal_to: np.ndarray | None = None,
     bounds: SpectralBounds | None = None,
     random_state: Any = None,
     callback: Callable[[int, float], object] | None = None,
@@ -74,6 +80,9 @@ def chebyshev(
     X0 : ndarray of shape (n, p) or None, default=None
         Approximate eigenvectors to start from, any number of them. With
         ``p >= k`` they are tried as they are before any filtering.
+    orthogonal_to : ndarray of shape (n, r) or None, default=None
+        Orthonormal basis of an invariant subspace that is not wanted: the iterates
+        are kept orthogonal to it, to rounding.
     bounds : SpectralBounds or None, default=None
         From `spectral_bounds`, if it was called already.
     random_state : int, RandomState instance or None, default=None
@@ -115,12 +124,12 @@ def chebyshev(
     if n_buffer is None:
         n_buffer = max(5, k // 10)
     if n <= 2 * (k + n_buffer):
-        return dense_eigh(operator, k)
+        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
     iteration = _Iteration(operator, k, k + n_buffer, tol, bounds, rng)
-    iteration.start(X0)
+    iteration.start(X0, orthogonal_to)
     degree = 0 if X0 is not None and X0.shape[1] >= k else iteration.first_degree()
     best, stalled = math.inf, 0
     n_iter = 0
@@ -184,12 +193,15 @@ class _Iteration:
         self.Y = np.empty_like(self.X)
         self.values = np.zeros(m)
         self.residuals = np.full(m, np.inf)
-        self._set_locked(np.empty((self.n, 0), self.dtype), np.empty(0), np.empty(0))
+        self.avoided = np.empty((self.n, 0), self.dtype)
+        self._set_locked(self.avoided, np.empty(0), np.empty(0))
         self.n_products = len(bounds.nodes)
         self.n_columns = len(bounds.nodes)
 
-    def start(self, X0: np.ndarray | None) -> None:
+    def start(self, X0: np.ndarray | None, avoided: np.ndarray | None) -> None:
         """Fill the block with the given vectors and random ones."""
+        if avoided is not None:
+            self.avoided = np.ascontiguousarray(avoided, dtype=self.dtype)
         given = 0 if X0 is None else min(X0.shape[1], self.m)
         # A Generator draws normal numbers three times as fast as a RandomState.
         draw = np.random.default_rng(self.rng.randint(2**31))
@@ -198,6 +210,7 @@ class _Iteration:
         )
         if X0 is not None:
             self.X[:, :given] = X0[:, :given]
+        block_subtract(self.X, self.avoided, block_gram(self.avoided, self.X))
 
     def filter(self, degree: int) -> None:
         """Multiply the active block by the scaled Chebyshev polynomial."""
@@ -216,7 +229,8 @@ class _Iteration:
 
     def rayleigh_ritz(self) -> None:
         """Turn the active block into Ritz vectors; measure their residuals."""
-        self.X = orthonormalize(self.X, against=self.locked, rng=self.rng)
+        against = np.hstack([self.avoided, self.locked])
+        self.X = orthonormalize(self.X, against=against, rng=self.rng)
         self._apply(self.X, self.Y, alpha=1.0, shift=0.0, beta=0.0)
         projected = block_gram(self.X, self.Y)
         if not np.isfinite(projected).all():

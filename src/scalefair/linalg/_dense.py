@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, qr
 
 from scalefair.linalg._checks import as_symmetric_operator
 from scalefair.linalg._result import EigenResult, orient
@@ -13,7 +13,9 @@ from scalefair.linalg._result import EigenResult, orient
 __all__ = ["dense_eigh"]
 
 
-def dense_eigh(A: Any, k: int) -> EigenResult:
+def dense_eigh(
+    A: Any, k: int, *, orthogonal_to: np.ndarray | None = None
+) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by forming it.
 
     Parameters
@@ -22,6 +24,9 @@ def dense_eigh(A: Any, k: int) -> EigenResult:
         Symmetric. It is applied to the identity: ``8 n**2`` bytes.
     k : int
         Number of eigenpairs, ``1 <= k <= n``.
+    orthogonal_to : ndarray of shape (n, r) or None, default=None
+        Orthonormal basis of an invariant subspace that is not wanted,
+        ``r <= n - k``.
 
     Returns
     -------
@@ -44,7 +49,13 @@ def dense_eigh(A: Any, k: int) -> EigenResult:
     n = operator.shape[0]
     full = np.asarray(operator.matmat(np.eye(n, dtype=operator.dtype)), np.float64)
     full = (full + full.T) / 2
-    values, vectors = eigh(full, subset_by_index=[n - k, n - 1])
+    if orthogonal_to is None:
+        values, vectors = eigh(full, subset_by_index=[n - k, n - 1])
+    else:
+        Z = qr(orthogonal_to)[0][:, orthogonal_to.shape[1] :]
+        m = Z.shape[1]
+        values, vectors = eigh(Z.T @ full @ Z, subset_by_index=[m - k, m - 1])
+        vectors = Z @ vectors
     values, vectors = values[::-1], orient(np.ascontiguousarray(vectors[:, ::-1]))
     residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
     return EigenResult(

@@ -21,6 +21,7 @@ def lanczos(
     *,
     tol: float = 1e-4,
     max_iter: int | None = None,
+    orthogonal_to: np.ndarray | None = None,
     random_state: Any = None,
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by restarted Lanczos.
@@ -40,6 +41,10 @@ def lanczos(
         largest Ritz value in modulus.
     max_iter : int or None, default=None
         Most restarts; None is ARPACK's ``10 n``.
+    orthogonal_to : ndarray of shape (n, r) or None, default=None
+        Orthonormal basis of an invariant subspace that is not wanted: the starting
+        vector and the result are made orthogonal to it. Its eigenvalues must not
+        be among the `k` largest.
     random_state : int, RandomState instance or None, default=None
         For the starting vector.
 
@@ -71,7 +76,7 @@ def lanczos(
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
     if k >= n - 1:
-        return dense_eigh(operator, k)
+        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
     rng = check_random_state(random_state)
     n_products = 0
 
@@ -81,7 +86,9 @@ def lanczos(
         return operator.matvec(x)
 
     counted = LinearOperator(operator.shape, matvec=matvec, dtype=operator.dtype)
-    v0 = rng.standard_normal(n).astype(operator.dtype)
+    avoided = np.empty((n, 0)) if orthogonal_to is None else orthogonal_to
+    v0 = rng.standard_normal(n)
+    v0 = (v0 - avoided @ (avoided.T @ v0)).astype(operator.dtype)
     try:
         _, vectors = eigsh(counted, k, which="LA", tol=tol, maxiter=max_iter, v0=v0)
         message = "ARPACK converged."
@@ -96,7 +103,8 @@ def lanczos(
         fill = rng.standard_normal((n, k - vectors.shape[1]))
         vectors = np.hstack([vectors, fill])
     # Rayleigh-Ritz in float64: orthonormal vectors, measured residuals.
-    vectors, _ = np.linalg.qr(vectors)
+    for _ in range(2):  # once more against what the first pass left
+        vectors, _ = np.linalg.qr(vectors - avoided @ (avoided.T @ vectors))
     product = np.asarray(operator.matmat(vectors), dtype=np.float64)
     projected = vectors.T @ product
     values, S = np.linalg.eigh((projected + projected.T) / 2)
