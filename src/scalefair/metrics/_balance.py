@@ -1,0 +1,175 @@
+"""Balance of a clustering: how evenly each cluster holds the groups."""
+
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._contingency import contingency
+
+
+@overload
+def balance_score(
+    labels: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    average: Literal["mean"] = "mean",
+) -> float: ...
+@overload
+def balance_score(
+    labels: ArrayLike, *, sensitive_features: ArrayLike, average: None
+) -> NDArray[np.float64]: ...
+def balance_score(
+    labels: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    average: Literal["mean"] | None = "mean",
+) -> float | NDArray[np.float64]:
+    r"""Balance of the clusters, averaged over clusters or one by one.
+
+    The balance of a cluster :math:`C` with groups :math:`V_1, \dots, V_h` is
+
+    .. math:: \min_{s \ne s'} \frac{|V_s \cap C|}{|V_{s'} \cap C|} \in [0, 1],
+
+    the count of its rarest group divided by the count of its most frequent one. It
+    is 1 when all groups are equally frequent and 0 when a group is absent. When the
+    groups differ in size, no clustering has an average balance of 1.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
+    sensitive_features : array-like of shape (n_samples,)
+        Group of each sample: integers, strings or booleans, without missing values.
+        The groups are those that occur among the assigned samples.
+    average : {"mean"} or None, default="mean"
+        ``"mean"`` gives the mean over clusters, each with the same weight whatever
+        its size; None gives the balance of each cluster.
+
+    Returns
+    -------
+    balance : float or ndarray of shape (n_clusters,)
+        Balance, between 0 and 1; the array follows the sorted cluster labels.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, a value is missing, no sample is assigned, fewer than
+        two groups occur, or `average` is unknown.
+
+    See Also
+    --------
+    minimum_balance_score : The balance of the worst cluster.
+    group_proportions : The share of each group in each cluster.
+
+    References
+    ----------
+    .. [1] F. Chierichetti, R. Kumar, S. Lattanzi, S. Vassilvitskii, "Fair Clustering
+       Through Fairlets", NeurIPS 2017.
+    .. [2] F. Tonin, A. Lambert, J. A. K. Suykens, V. Cevher, "Accelerating Spectral
+       Clustering under Fairness Constraints", ICML 2025, definition 2.1.
+
+    Examples
+    --------
+    >>> from scalefair.metrics import balance_score
+    >>> labels = [0, 0, 0, 1, 1, 1]
+    >>> groups = ["a", "a", "b", "a", "b", "b"]
+    >>> balance_score(labels, sensitive_features=groups)
+    0.5
+    >>> labels = [0, 0, 1, 1, 1, 1]
+    >>> balance_score(labels, sensitive_features=groups, average=None)
+    array([0.        , 0.33333333])
+    """
+    if average is not None and average != "mean":
+        raise ValueError(f'average must be "mean" or None, got {average!r}.')
+    counts, _, groups = contingency(labels, sensitive_features)
+    if groups.shape[0] < 2:
+        raise ValueError(
+            f"balance compares groups, but sensitive_features has only one among the "
+            f"assigned samples: {groups[0]!r}."
+        )
+    balance = counts.min(axis=1) / counts.max(axis=1)
+    return balance if average is None else float(balance.mean())
+
+
+def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -> float:
+    """Balance of the least balanced cluster.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
+    sensitive_features : array-like of shape (n_samples,)
+        Group of each sample: integers, strings or booleans, without missing values.
+        The groups are those that occur among the assigned samples.
+
+    Returns
+    -------
+    balance : float
+        Smallest balance over the clusters, between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        As for `balance_score`.
+
+    See Also
+    --------
+    balance_score : The average over clusters, and the definition.
+
+    Examples
+    --------
+    >>> from scalefair.metrics import minimum_balance_score
+    >>> minimum_balance_score(
+    ...     [0, 0, 0, 1, 1], sensitive_features=["a", "a", "b", "a", "b"]
+    ... )
+    0.5
+    """
+    per_cluster = balance_score(
+        labels, sensitive_features=sensitive_features, average=None
+    )
+    return float(per_cluster.min())
+
+
+def group_proportions(
+    labels: ArrayLike, *, sensitive_features: ArrayLike
+) -> NDArray[np.float64]:
+    """Share of each group in each cluster.
+
+    A clustering is fair in the sense of group fairness when every row equals the
+    shares of the groups in the whole data.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
+    sensitive_features : array-like of shape (n_samples,)
+        Group of each sample: integers, strings or booleans, without missing values.
+        The groups are those that occur among the assigned samples.
+
+    Returns
+    -------
+    proportions : ndarray of shape (n_clusters, n_groups)
+        Rows sum to one; rows follow the sorted labels (without -1), columns the
+        sorted groups.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, a value is missing, or no sample is assigned.
+
+    See Also
+    --------
+    balance_score : One number per cluster.
+
+    Examples
+    --------
+    >>> from scalefair.metrics import group_proportions
+    >>> group_proportions(
+    ...     [0, 0, 1, 1, 1, 1], sensitive_features=["f", "m", "m", "m", "f", "m"]
+    ... )
+    array([[0.5 , 0.5 ],
+           [0.25, 0.75]])
+    """
+    counts, _, _ = contingency(labels, sensitive_features)
+    return counts / counts.sum(axis=1, keepdims=True)

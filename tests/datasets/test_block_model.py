@@ -1,0 +1,235 @@
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.datasets import make_fair_sbm
+from scalefair.datasets._block_model import _sparse_weights
+from scalefair.metrics import balance_score
+
+
+def pair_kinds(data):
+    """0, 1, 2, 3 for pairs that link with probability a, b, c, d."""
+    cluster, group = data.target, data.sensitive_features
+    other_cluster = cluster[:, None] != cluster
+    other_group = group[:, None] != group
+    return other_cluster + 2 * other_group
+
+
+def assert_well_formed(graph, n):
+    assert isinstance(graph, sparse.csr_array)
+    assert graph.shape == (n, n)
+    assert graph.dtype == np.float64
+    assert graph.indices.dtype == graph.indptr.dtype == np.int32
+    assert (graph.data == 1).all()
+    assert graph.diagonal().sum() == 0
+    assert abs(graph - graph.T).nnz == 0
+    fresh = sparse.csr_array((graph.data, graph.indices, graph.indptr), shape=(n, n))
+    assert fresh.has_canonical_format  # computed here, not taken from the flag
+
+
+def assert_densities(data):
+    kinds, W = pair_kinds(data), data.graph.toarray()
+    upper = np.triu(np.ones_like(kinds, dtype=bool), k=1)
+    for kind, probability in enumerate(data.probabilities):
+        coins = W[(kinds == kind) & upper]
+        deviation = np.sqrt(probability * (1 - probability) / coins.size)
+        assert coins.mean() == pytest.approx(probability, abs=4.5 * deviation)
+
+
+@pytest.mark.parametrize("average_degree", [None, 5, 60])
+def test_graph_and_block_densities(average_degree):
+    data = make_fair_sbm(
+        1500, n_clusters=5, n_groups=3, average_degree=average_degree, random_state=0
+    )
+    assert_well_formed(data.graph, 1500)
+    assert (np.diff(data.probabilities) < 0).all()
+    assert_densities(data)
+
+
+@pytest.mark.parametrize("average_degree", [None, 20.0])
+def test_given_probabilities(average_degree):
+    weights = (0.9, 0.3, 0.2, 0.0)
+    data = make_fair_sbm(
+        600,
+        n_clusters=3,
+        n_groups=2,
+        probabilities=weights,
+        average_degree=average_degree,
+        random_state=1,
+    )
+    assert_densities(data)
+    assert (data.graph.toarray()[pair_kinds(data) == 3] == 0).all()
+    ratios = data.probabilities / data.probabilities[0]
+    np.testing.assert_allclose(ratios, np.array(weights) / 0.9)
+    if average_degree is None:
+        np.testing.assert_array_equal(data.probabilities, weights)
+
+
+def test_dense_default():
+    data = make_fair_sbm(300, n_clusters=2, n_groups=2, random_state=0)
+    expected = np.array([1, 0.7, 0.4, 0.1]) * (np.log(300) / 300) ** 0.1
+    np.testing.assert_allclose(data.probabilities, expected)
+
+
+def test_probability_one_links_all():
+    data = make_fair_sbm(
+        40, n_clusters=2, n_groups=2, probabilities=(1, 0.2, 0.1, 0), random_state=0
+    )
+    W, kinds = data.graph.toarray(), pair_kinds(data)
+    assert (W[(kinds == 0) & ~np.eye(40, dtype=bool)] == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("average_degree", [3, 30])
+def test_average_degree(average_degree, seed):
+    n = 20_000
+    data = make_fair_sbm(
+        n,
+        n_clusters=50,
+        n_groups=5,
+        average_degree=average_degree,
+        random_state=seed,
+    )
+    deviation = 2 * np.sqrt(average_degree / 2 / n)  # Poisson number of edges
+    assert data.graph.nnz / n == pytest.approx(average_degree, abs=4.5 * deviation)
+    assert_well_formed(data.graph, n)
+
+
+def test_expected_shares_of_the_degree():
+    n, k, h = 30_000, 10, 3
+    data = make_fair_sbm(n, n_clusters=k, n_groups=h, average_degree=40, random_state=0)
+    edges = data.graph.tocoo()
+    same_cluster = data.target[edges.row] == data.target[edges.col]
+    groups = data.sensitive_features
+    same_group = groups[edges.row] == groups[edges.col]
+    share_c = 0.97 * 0.40 * (h - 1) / (k - 1)
+    assert np.mean(~same_cluster & same_group) == pytest.approx(0.40, abs=0.005)
+    assert np.mean(same_cluster & ~same_group) == pytest.approx(share_c, abs=0.005)
+    assert np.mean(~same_cluster & ~same_group) == pytest.approx(0.03, abs=0.003)
+
+
+def test_default_weights_decrease_for_all_shapes():
+    for k in [2, 3, 4, 5, 10, 50, 200, 5000]:
+        for h in [2, 3, 4, 5, 10, 50, 200]:
+            weights = _sparse_weights(k, h, None)
+            assert (np.diff(weights) < 0).all(), (k, h)
+            assert weights[3] > 0
+
+
+def test_planted_clusters_are_perfectly_fair():
+    data = make_fair_sbm(
+        600, n_clusters=5, n_groups=4, average_degree=10, random_state=0
+    )
+    assert balance_score(data.target, sensitive_features=data.sensitive_features) == 1
+    assert np.issubdtype(data.target.dtype, np.integer)
+    np.testing.assert_array_equal(np.bincount(data.target), 120)
+    np.testing.assert_array_equal(np.bincount(data.sensitive_features), 150)
+
+
+@pytest.mark.parametrize(("k", "h"), [(2, 2), (3, 5), (4, 6), (6, 4), (7, 3)])
+def test_uneven_sizes_differ_by_at_most_one(k, h):
+    for n in range(k * h, 2 * k * h + 1):
+        data = make_fair_sbm(
+            n, n_clusters=k, n_groups=h, average_degree=0.5, random_state=0
+        )
+        cluster, group = data.target, data.sensitive_features
+        sizes = [
+            np.bincount(cluster * h + group, minlength=k * h),
+            np.bincount(cluster, minlength=k),
+            np.bincount(group, minlength=h),
+        ]
+        for counts in sizes:
+            assert counts.sum() == n
+            assert np.ptp(counts) <= 1
+
+
+def test_node_order_is_random():
+    data = make_fair_sbm(
+        2000, n_clusters=2, n_groups=2, average_degree=5, random_state=0
+    )
+    position = np.arange(2000)
+    for labels in (data.target, data.sensitive_features):
+        assert abs(np.corrcoef(position, labels)[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("average_degree", [None, 12])
+def test_random_state(average_degree):
+    def make(random_state):
+        return make_fair_sbm(
+            300,
+            n_clusters=3,
+            n_groups=2,
+            average_degree=average_degree,
+            random_state=random_state,
+        )
+
+    first, again, other = make(7), make(7), make(8)
+    assert abs(first.graph - again.graph).nnz == 0
+    np.testing.assert_array_equal(first.target, again.target)
+    np.testing.assert_array_equal(first.sensitive_features, again.sensitive_features)
+    assert abs(first.graph - other.graph).nnz > 0
+    shared = np.random.RandomState(7)
+    assert abs(make(shared).graph - first.graph).nnz == 0
+    assert abs(make(shared).graph - first.graph).nnz > 0  # the state moved on
+
+
+def test_global_random_state_is_untouched():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    make_fair_sbm(100, n_clusters=2, n_groups=2, average_degree=5, random_state=0)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_200k_nodes_in_memory_of_the_edges():
+    start = time.perf_counter()
+    data = make_fair_sbm(
+        200_000, n_clusters=20, n_groups=5, average_degree=20, random_state=0
+    )
+    # A dense pass over the 2e10 pairs would take minutes.
+    assert time.perf_counter() - start < 30
+    assert data.graph.nnz == pytest.approx(4_000_000, rel=0.01)
+
+
+def test_description_names_the_probabilities():
+    data = make_fair_sbm(
+        100, n_clusters=2, n_groups=3, average_degree=5, random_state=0
+    )
+    assert f"a = {data.probabilities[0]:.6g}" in data.DESCR
+    assert "100 nodes in 2 planted clusters and 3 groups" in data.DESCR
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_clusters": 1}, "n_clusters must be an integer >= 2"),
+        ({"n_groups": 1}, "n_groups must be an integer >= 2"),
+        ({"n_groups": 2.5}, "n_groups must be an integer >= 2"),
+        ({"n_nodes": 5}, r"n_nodes must be .* n_clusters \* n_groups = 6"),
+        ({"n_nodes": 60.0}, "n_nodes must be an integer"),
+        ({"average_degree": 0}, "positive number"),
+        ({"average_degree": -3}, "positive number"),
+        ({"average_degree": np.nan}, "positive number"),
+        ({"average_degree": 59}, "too large.*at most"),
+        ({"average_degree": 1e9}, "too large.*at most"),
+        ({"probabilities": (0.5, 0.4, 0.3)}, "four numbers"),
+        ({"probabilities": (0.5, 0.4, 0.4, 0.1)}, "a > b > c > d >= 0"),
+        ({"probabilities": (0.1, 0.2, 0.3, 0.4)}, "a > b > c > d >= 0"),
+        ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, "a > b > c > d >= 0"),
+        ({"probabilities": (np.nan, 0.3, 0.2, 0.1)}, "a > b > c > d >= 0"),
+        ({"probabilities": (1.1, 0.3, 0.2, 0.1)}, "at most 1"),
+    ],
+)
+def test_bad_input(arguments, message):
+    arguments = {"n_nodes": 60, "n_clusters": 3, "n_groups": 2, **arguments}
+    with pytest.raises(ValueError, match=message):
+        make_fair_sbm(**arguments, random_state=0)
+
+
+def test_largest_degree_of_the_message_works():
+    arguments = {"n_clusters": 3, "n_groups": 2, "random_state": 0}
+    with pytest.raises(ValueError, match="at most") as caught:
+        make_fair_sbm(600, average_degree=599, **arguments)
+    most = float(str(caught.value).split("at most ")[1].split()[0])
+    data = make_fair_sbm(600, average_degree=0.999 * most, **arguments)
+    assert data.probabilities[0] == pytest.approx(0.999, rel=1e-4)

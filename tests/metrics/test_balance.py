@@ -1,0 +1,180 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalefair.metrics import (
+    balance_score,
+    group_proportions,
+    minimum_balance_score,
+)
+
+
+def brute_force_balance(labels, groups):
+    """Definition 2.1, word for word: min over ordered pairs of groups."""
+    kept = [(c, g) for c, g in zip(labels, groups, strict=True) if c != -1]
+    names = sorted({g for _, g in kept})
+    result = []
+    for cluster in sorted({c for c, _ in kept}):
+        count = {s: sum(c == cluster and g == s for c, g in kept) for s in names}
+        ratios = [
+            count[s] / count[t] if count[t] else np.inf
+            for s in names
+            for t in names
+            if s != t
+        ]
+        result.append(min(ratios))
+    return np.array(result)
+
+
+@st.composite
+def clusterings(draw):
+    n = draw(st.integers(2, 40))
+    groups = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    labels = draw(st.lists(st.integers(-1, 4), min_size=n, max_size=n))
+    present = {g for c, g in zip(labels, groups, strict=True) if c != -1}
+    if len(present) < 2:
+        labels[:2], groups[:2] = [0, 0], [0, 1]
+    return labels, groups
+
+
+def test_known_answer():
+    labels = np.repeat([0, 1, 2], [6, 4, 3])
+    groups = ["a"] * 3 + ["b"] * 2 + ["c"] + ["a", "b", "c", "c"] + ["a", "b", "b"]
+    per_cluster = balance_score(labels, sensitive_features=groups, average=None)
+    np.testing.assert_allclose(per_cluster, [1 / 3, 1 / 2, 0])
+    assert balance_score(labels, sensitive_features=groups) == pytest.approx(5 / 18)
+    assert minimum_balance_score(labels, sensitive_features=groups) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusterings())
+def test_equals_the_definition(case):
+    labels, groups = case
+    expected = brute_force_balance(labels, groups)
+    per_cluster = balance_score(labels, sensitive_features=groups, average=None)
+    np.testing.assert_allclose(per_cluster, expected)
+    mean = balance_score(labels, sensitive_features=groups)
+    assert isinstance(mean, float)
+    assert mean == pytest.approx(expected.mean())
+    lowest = minimum_balance_score(labels, sensitive_features=groups)
+    assert lowest == pytest.approx(expected.min())
+
+
+@settings(max_examples=40, deadline=None)
+@given(clusterings(), st.randoms(use_true_random=False))
+def test_unchanged_by_order_and_names(case, random):
+    labels, groups = case
+    score = balance_score(labels, sensitive_features=groups)
+    order = list(range(len(labels)))
+    random.shuffle(order)
+    shuffled = balance_score(
+        [labels[i] for i in order], sensitive_features=[groups[i] for i in order]
+    )
+    renamed = balance_score(
+        [c if c == -1 else 10 - c for c in labels],
+        sensitive_features=[f"group {9 - g}" for g in groups],
+    )
+    assert shuffled == pytest.approx(score)
+    assert renamed == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        list,
+        np.array,
+        pd.Series,
+        lambda g: pd.Series(g, index=range(7, 13)),
+        lambda g: pd.Series(g).astype("category"),
+        lambda g: np.array(g, dtype=object),
+        lambda g: [x == "m" for x in g],
+        lambda g: np.array([x == "m" for x in g]),
+        lambda g: [5 if x == "m" else -3 for x in g],
+    ],
+)
+def test_kinds_of_groups(convert):
+    groups = convert(["m", "f", "m", "m", "f", "f"])
+    score = balance_score([0, 0, 0, 1, 1, 1], sensitive_features=groups)
+    assert score == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64, object, "Int64"])
+def test_unassigned_samples_are_ignored(dtype):
+    labels = pd.Series([-1, 0, 0, 1, 1, -1]).astype(dtype)
+    groups = ["c", "a", "b", "a", "b", "c"]  # nobody of group c is assigned
+    per_cluster = balance_score(labels, sensitive_features=groups, average=None)
+    np.testing.assert_array_equal(per_cluster, [1, 1])
+    assert group_proportions(labels, sensitive_features=groups).shape == (2, 2)
+
+
+def test_string_labels():
+    per_cluster = balance_score(
+        ["x", "x", "w"], sensitive_features=[0, 1, 1], average=None
+    )
+    np.testing.assert_array_equal(per_cluster, [0, 1])
+
+
+def test_proportions_follow_sorted_clusters_and_groups():
+    proportions = group_proportions(
+        [7, 7, 2, 2, 2, 2], sensitive_features=["m", "f", "m", "m", "f", "z"]
+    )
+    np.testing.assert_allclose(proportions, [[0.25, 0.5, 0.25], [0.5, 0.5, 0]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(clusterings())
+def test_proportions_are_shares(case):
+    labels, groups = np.array(case[0]), np.array(case[1])
+    proportions = group_proportions(labels, sensitive_features=groups)
+    np.testing.assert_allclose(proportions.sum(axis=1), 1)
+    kept = labels != -1
+    clusters, sizes = np.unique(labels[kept], return_counts=True)
+    names, totals = np.unique(groups[kept], return_counts=True)
+    assert proportions.shape == (len(clusters), len(names))
+    np.testing.assert_allclose(sizes @ proportions, totals)
+
+
+def test_one_group_has_proportions_but_no_balance():
+    np.testing.assert_array_equal(
+        group_proportions([0, 1], sensitive_features=["a", "a"]), [[1], [1]]
+    )
+    with pytest.raises(ValueError, match="only one among the assigned"):
+        balance_score([0, 1, -1], sensitive_features=["a", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    "missing", [None, float("nan"), np.nan, pd.NA, pd.NaT], ids=str
+)
+@pytest.mark.parametrize("others", [["a", "b"], [1, 2]], ids=["strings", "numbers"])
+def test_missing_group(missing, others):
+    with pytest.raises(ValueError, match=r"sensitive_features has 1 missing.*n 1"):
+        balance_score([0, 0, 0], sensitive_features=[others[0], missing, others[1]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups", "message"),
+    [
+        ([0, 1], ["a"], "2 labels and 1 groups"),
+        ([[0, 1]], ["a", "b"], "labels must be one-dimensional"),
+        ([0, 1], [["a", "x"], ["b", "y"]], "sensitive_features must be one-dimensional"),
+        (0, ["a"], "labels must be one-dimensional"),
+        ([], [], "no sample"),
+        ([-1, -1], ["a", "b"], "no sample"),
+        ([0.0, np.nan], ["a", "b"], "labels has 1 missing"),
+        ([0, 0], ["a", 1], "mixes values"),
+        ([0, 0], np.array(["a", 1], dtype=object), "mixes values"),
+    ],
+)
+@pytest.mark.parametrize(
+    "score", [balance_score, minimum_balance_score, group_proportions]
+)
+def test_bad_input(score, labels, groups, message):
+    with pytest.raises(ValueError, match=message):
+        score(labels, sensitive_features=groups)
+
+
+def test_unknown_average():
+    with pytest.raises(ValueError, match='"mean" or None'):
+        balance_score([0, 0], sensitive_features=[0, 1], average="max")

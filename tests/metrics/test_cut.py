@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.metrics import normalized_cut_score
+
+FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
+
+
+def random_graph(n=30, density=0.3, seed=0, dtype=float):
+    rng = np.random.default_rng(seed)
+    W = rng.random((n, n)) * (rng.random((n, n)) < density)
+    W = W + W.T + np.diag(rng.random(n))
+    return (10 * W).astype(dtype)
+
+
+def trace_form(W, labels):
+    """Tr(Hhat^T L Hhat) with dense matrices."""
+    degree = W.sum(axis=1)
+    root = np.sqrt(degree)
+    laplacian = np.eye(len(W)) - W / np.outer(root, root)
+    H = (labels[:, None] == np.unique(labels)) * root[:, None]
+    H = H / np.linalg.norm(H, axis=0)
+    return np.trace(H.T @ laplacian @ H)
+
+
+def test_two_triangles_and_a_bridge():
+    i, j = [0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3]
+    W = sparse.csr_array((np.ones(14), (i + j, j + i)), shape=(6, 6))
+    assert normalized_cut_score(W, [0, 0, 0, 1, 1, 1]) == pytest.approx(2 / 7)
+    assert normalized_cut_score(W, np.zeros(6)) == 0
+    assert normalized_cut_score(W, np.arange(6)) == pytest.approx(6)
+
+
+@pytest.mark.parametrize("make", [*FORMATS, "ndarray", "csr_matrix"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_equals_trace_of_the_laplacian(make, dtype):
+    W = random_graph(dtype=dtype)
+    labels = np.random.default_rng(1).integers(4, size=30)
+    expected = trace_form(W.astype(float), labels)
+    if make == "csr_matrix":
+        W = sparse.csr_matrix(W)
+    elif make != "ndarray":
+        W = sparse.coo_array(W).asformat(make)
+    assert normalized_cut_score(W, labels) == pytest.approx(expected, rel=1e-6)
+
+
+def test_int64_indices():
+    W = sparse.csr_array(random_graph())
+    labels = np.arange(30) % 3
+    expected = normalized_cut_score(W, labels)
+    W.indices, W.indptr = W.indices.astype(np.int64), W.indptr.astype(np.int64)
+    assert normalized_cut_score(W, labels) == expected
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_unassigned_nodes_leave_the_graph(convert):
+    W = random_graph()
+    labels = np.random.default_rng(2).integers(-1, 3, size=30)
+    kept = np.flatnonzero(labels >= 0)
+    expected = trace_form(W[np.ix_(kept, kept)], labels[kept])
+    assert normalized_cut_score(convert(W), labels) == pytest.approx(expected)
+
+
+def test_scaling_and_node_order_do_not_matter():
+    W, labels = random_graph(), np.arange(30) % 4
+    order = np.random.default_rng(3).permutation(30)
+    expected = normalized_cut_score(W, labels)
+    moved = normalized_cut_score(7 * W[np.ix_(order, order)], labels[order])
+    assert moved == pytest.approx(expected)
+
+
+def test_large_sparse_graph_is_not_made_dense():
+    n = 300_000  # 720 GB if dense
+    ring = sparse.diags_array(
+        [np.ones(n - 1), np.ones(n - 1)], offsets=[-1, 1], format="csr"
+    )
+    labels = np.repeat(np.arange(3), n // 3)
+    volumes = np.array([2 * n / 3 - 1, 2 * n / 3, 2 * n / 3 - 1])
+    expected = (np.array([1, 2, 1]) / volumes).sum()
+    assert normalized_cut_score(ring, labels) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_zero_volume_names_the_cluster(convert):
+    W = np.zeros((4, 4))
+    W[0, 1] = W[1, 0] = 1
+    with pytest.raises(ValueError, match=r"cluster\(s\) \[7\] have zero volume"):
+        normalized_cut_score(convert(W), [5, 5, 7, 7])
+    assert normalized_cut_score(convert(W), [5, 5, -1, -1]) == 0
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(
+    ("W", "labels", "message"),
+    [
+        (np.ones((2, 3)), [0, 1], "square"),
+        (np.ones((3, 3)), [0, 1], "3 nodes, labels has length 2"),
+        ([[0, -1.0], [-1.0, 0]], [0, 1], "negative"),
+        ([[0, np.nan], [np.nan, 0]], [0, 1], "NaN"),
+        ([[0, np.inf], [np.inf, 0]], [0, 1], "infinite"),
+        ([[0, 1.0], [0.5, 0]], [0, 1], "symmetric"),
+        ([[0, 1], [0, 0]], [0, 1], "symmetric"),
+        ([[0, 1j], [1j, 0]], [0, 1], "real"),
+        (np.ones((2, 2)), [-1, -1], "no sample"),
+    ],
+)
+def test_bad_input(convert, W, labels, message):
+    with pytest.raises(ValueError, match=message):
+        normalized_cut_score(convert(np.array(W)), labels)
