@@ -12,11 +12,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import validate_data
 
 from scalefair._groups import encode_groups
+from scalefair._random import check_random_state
 from scalefair.cluster._fairness import constraint_basis, fairness_violation
 from scalefair.cluster._graph import (
     check_affinity,

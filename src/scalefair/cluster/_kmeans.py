@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
+
+from scalefair._random import check_random_state
 
 __all__ = ["embedding_kmeans"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from ._generator import random_generator
+from scalefair._random import random_generator
 
 _DESCR = """\
 RandLaplace: a dense random symmetric affinity of {n_samples} samples (uniform entries

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from ._edges import symmetric_graph
-from ._generator import random_generator
-from ._pair_sampling import ClassPairs, Exclude, sample_pairs
+from scalefair._random import random_generator
+from scalefair.datasets._edges import symmetric_graph
+from scalefair.datasets._pair_sampling import ClassPairs, Exclude, sample_pairs
 
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from . import _descriptions as text
-from . import _sources as sources
-from ._fetch import local_file
+from scalefair.datasets import _descriptions as text
+from scalefair.datasets import _sources as sources
+from scalefair.datasets._fetch import local_file
 
 _COUNTS = (
     "time_in_hospital",

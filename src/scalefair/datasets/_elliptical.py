@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from ._generator import random_generator
+from scalefair._random import random_generator
 
 _HALF_LENGTH = 4.0
 _HALF_HEIGHT = 0.5

@@ -2,10 +2,10 @@
 
 from sklearn.utils import Bunch
 
-from . import _descriptions as text
-from . import _sources as sources
-from ._edges import symmetric_graph
-from ._tables import DataHome, positions, read_integers
+from scalefair.datasets import _descriptions as text
+from scalefair.datasets import _sources as sources
+from scalefair.datasets._edges import symmetric_graph
+from scalefair.datasets._tables import DataHome, positions, read_integers
 
 
 def fetch_facebooknet(

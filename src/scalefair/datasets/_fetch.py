@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from types import ModuleType
 
-from ._sources import SourceFile
+from scalefair.datasets._sources import SourceFile
 
 DATA_VARIABLE = "SCALEFAIR_DATA"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ._edges import sort_distinct
+from scalefair.datasets._edges import sort_distinct
 
 Exclude = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 

@@ -3,11 +3,11 @@
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from . import _descriptions as text
-from . import _sources as sources
-from ._edges import symmetric_graph
-from ._fetch import local_file
-from ._tables import DataHome, read_integers
+from scalefair.datasets import _descriptions as text
+from scalefair.datasets import _sources as sources
+from scalefair.datasets._edges import symmetric_graph
+from scalefair.datasets._fetch import local_file
+from scalefair.datasets._tables import DataHome, read_integers
 
 
 def fetch_pokec(

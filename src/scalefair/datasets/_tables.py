@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ._fetch import local_file
-from ._sources import SourceFile
+from scalefair.datasets._fetch import local_file
+from scalefair.datasets._sources import SourceFile
 
 DataHome = str | os.PathLike[str] | None
 

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
-from sklearn.utils import check_random_state
+from scipy.sparse.linalg import LinearOperator
+
+from scalefair._random import check_random_state
+from scalefair.linalg._checks import as_symmetric_operator, check_product
 
 __all__ = ["SpectralBounds", "spectral_bounds"]
 
@@ -52,6 +54,8 @@ def spectral_bounds(
 
     Raises
     ------
+    ValueError
+        If `A` is not square.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -69,7 +73,7 @@ def spectral_bounds(
     >>> bool(bounds.lower <= -1 and bounds.upper >= 1)
     True
     """
-    operator: LinearOperator = aslinearoperator(A)
+    operator: LinearOperator = as_symmetric_operator(A, 1)
     n = operator.shape[0]
     rng = check_random_state(random_state)
     v = rng.standard_normal(n)
@@ -78,11 +82,7 @@ def spectral_bounds(
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
         w = np.asarray(operator.matvec(basis[-1]), dtype=np.float64).ravel()
-        if not np.isfinite(w).all():
-            raise FloatingPointError(
-                "A product with the operator has entries that are not finite: "
-                "check its entries for NaN and infinity."
-            )
+        check_product(w)
         diagonal.append(float(basis[-1] @ w))
         for q in basis:  # full orthogonalisation: a dozen vectors
             w -= (q @ w) * q

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
-from sklearn.utils import check_random_state
 
+from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
     block_gram,
     block_subtract,
@@ -17,7 +17,7 @@ from scalefair.kernels import (
     single_blas_thread,
 )
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
-from scalefair.linalg._checks import as_symmetric_operator
+from scalefair.linalg._checks import as_start_vectors, as_symmetric_operator
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
@@ -121,6 +121,7 @@ def chebyshev(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
+    X0 = as_start_vectors(X0, n)
     if n_buffer is None:
         n_buffer = max(5, k // 10)
     if n <= 2 * (k + n_buffer):
@@ -186,9 +187,10 @@ class _Iteration:
         self.epsilon = float(np.finfo(self.dtype).eps)
         self.rng = rng
         self.lower, self.upper = bounds.lower, bounds.upper
-        self.scale = max(abs(self.lower), abs(self.upper), np.finfo(float).tiny)
+        self.scale = max(abs(self.lower), abs(self.upper)) or 1.0  # 0: zero operator
         self.tol = tol * self.scale
-        self.cut = _first_cut(bounds, m / self.n)
+        # A multiple of the identity has an interval of no width.
+        self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
         self.X = np.empty((self.n, m), self.dtype)
         self.Y = np.empty_like(self.X)
         self.values = np.zeros(m)
@@ -203,9 +205,7 @@ class _Iteration:
         if avoided is not None:
             self.avoided = np.ascontiguousarray(avoided, dtype=self.dtype)
         given = 0 if X0 is None else min(X0.shape[1], self.m)
-        # A Generator draws normal numbers three times as fast as a RandomState.
-        draw = np.random.default_rng(self.rng.randint(2**31))
-        self.X[:, given:] = draw.standard_normal(
+        self.X[:, given:] = random_generator(self.rng).standard_normal(
             (self.n, self.m - given), dtype=self.dtype
         )
         if X0 is not None:

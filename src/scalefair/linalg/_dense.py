@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh, qr
 
-from scalefair.linalg._checks import as_symmetric_operator
+from scalefair.linalg._checks import as_symmetric_operator, check_product
 from scalefair.linalg._result import EigenResult, orient
 
 __all__ = ["dense_eigh"]
@@ -37,6 +37,8 @@ def dense_eigh(
     ------
     ValueError
         If `A` is not square or `k` does not fit it.
+    FloatingPointError
+        If a product with the operator is not finite.
 
     Examples
     --------
@@ -48,6 +50,7 @@ def dense_eigh(
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
     full = np.asarray(operator.matmat(np.eye(n, dtype=operator.dtype)), np.float64)
+    check_product(full)
     full = (full + full.T) / 2
     if orthogonal_to is None:
         values, vectors = eigh(full, subset_by_index=[n - k, n - 1])

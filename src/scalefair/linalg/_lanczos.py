@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-from sklearn.utils import check_random_state
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
-from scalefair.linalg._checks import as_symmetric_operator
+from scalefair._random import check_random_state
+from scalefair.linalg._checks import as_symmetric_operator, check_product
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._result import EigenResult, orient
 
@@ -37,8 +37,8 @@ def lanczos(
     k : int
         Number of eigenpairs, ``1 <= k <= n``.
     tol : float, default=1e-4
-        A pair is accepted when its residual norm is at most `tol` times the
-        largest Ritz value in modulus.
+        A pair has converged when its residual norm is at most `tol` times the
+        spectral norm of the operator, taken from the products.
     max_iter : int or None, default=None
         Most restarts; None is ARPACK's ``10 n``.
     orthogonal_to : ndarray of shape (n, r) or None, default=None
@@ -59,6 +59,8 @@ def lanczos(
     ------
     ValueError
         If `A` is not square or `k` does not fit it.
+    FloatingPointError
+        If a product with the operator is not finite.
 
     References
     ----------
@@ -79,11 +81,15 @@ def lanczos(
         return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
     rng = check_random_state(random_state)
     n_products = 0
+    scale = float(np.finfo(np.float64).tiny)  # the spectral norm, from below
 
     def matvec(x: np.ndarray) -> np.ndarray:
-        nonlocal n_products
+        nonlocal n_products, scale
         n_products += 1
-        return operator.matvec(x)
+        y = operator.matvec(x)
+        check_product(y)
+        scale = max(scale, float(np.linalg.norm(y) / np.linalg.norm(x)))
+        return y
 
     counted = LinearOperator(operator.shape, matvec=matvec, dtype=operator.dtype)
     avoided = np.empty((n, 0)) if orthogonal_to is None else orthogonal_to
@@ -98,6 +104,10 @@ def lanczos(
             f"ARPACK found {vectors.shape[1]} of {k} pairs in {n_products} products: "
             "raise max_iter or tol, or use the Chebyshev solver."
         )
+    except ArpackError as error:
+        # A zero operator, as a rule: random vectors are then as good as any.
+        vectors = np.empty((n, 0))
+        message = f"ARPACK failed ({error}): use the Chebyshev solver."
     vectors = vectors.astype(np.float64)
     if vectors.shape[1] < k:
         fill = rng.standard_normal((n, k - vectors.shape[1]))
@@ -111,9 +121,11 @@ def lanczos(
     values, S = values[::-1], S[:, ::-1]
     vectors, product = vectors @ S, product @ S
     residuals = np.linalg.norm(product - vectors * values, axis=0)
-    scale = max(float(np.abs(values).max()), np.finfo(np.float64).tiny)
+    scale = max(scale, float(np.abs(values).max()))
     converged = bool((residuals <= tol * scale).all())
-    if not converged and message == "ARPACK converged.":
+    if converged:
+        message = "Every residual is within tol."
+    elif message == "ARPACK converged.":
         message = (
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."

@@ -26,14 +26,15 @@ def orthonormalize(
 
     Each pass diagonalises the Gram matrix of the scaled columns and divides by
     the square roots of its eigenvalues. Eigenvalues at rounding level are raised
-    to it, which bounds the growth of rounding errors; a pass then squares the
-    departure from orthonormality, and two or three do. Columns that vanish or
-    are not independent are replaced by random ones.
+    to it, which bounds the growth of rounding errors: the weak directions come
+    out short and the next pass separates them. A pass otherwise squares the
+    departure from orthonormality, and two or three do. Directions that vanish or
+    are nothing but rounding errors of the rest are replaced by random ones.
 
     Parameters
     ----------
     X : ndarray of shape (n, m)
-        C-contiguous block, ``m <= n``. Overwritten.
+        C-contiguous block, ``m <= n``, columns of any length. Overwritten.
     against : ndarray of shape (n, p) or None, default=None
         Orthonormal columns that the result is to be orthogonal to.
     rng : RandomState
@@ -43,6 +44,11 @@ def orthonormalize(
     -------
     ndarray of shape (n, m)
         `X`.
+
+    Raises
+    ------
+    FloatingPointError
+        If `X` has entries that are not finite.
 
     References
     ----------
@@ -61,6 +67,8 @@ def orthonormalize(
     """
     epsilon = float(np.finfo(X.dtype).eps)
     m = X.shape[1]
+    shortest, longest = _squarable(X.dtype)
+    noise = 0.0
     for _ in range(_MAX_PASSES):
         if against is not None and against.shape[1]:
             block_subtract(X, against, block_gram(against, X))
@@ -69,17 +77,39 @@ def orthonormalize(
         if error <= 50 * epsilon:
             break
         norms = np.sqrt(np.diag(gram))
-        dead = ~(norms > np.finfo(X.dtype).tiny)
-        if dead.any():
-            X[:, dead] = rng.standard_normal((X.shape[0], int(dead.sum())))
+        drowned = norms < noise
+        if drowned.any():
+            X[:, drowned] = rng.standard_normal((X.shape[0], int(drowned.sum())))
+            noise = 0.0
+            continue
+        if not ((norms > shortest) & (norms < longest)).all():
+            _rescale(X, rng)
             continue
         with single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
         block_rotate(X, S)
-        lost = values < floor
-        if lost.any():
-            # What is left of these directions is rounding error: start afresh.
-            X[:, lost] = rng.standard_normal((X.shape[0], int(lost.sum())))
+        # Norm that the rounding errors of the rotation alone can have.
+        noise = 2 * float(np.sqrt(epsilon / values[-1]))
     return X
+
+
+def _squarable(dtype: np.dtype) -> tuple[float, float]:
+    """Range of the norms whose squares neither underflow nor overflow."""
+    info = np.finfo(dtype)
+    return float(np.sqrt(info.tiny) / info.eps), float(np.sqrt(info.max) * info.eps)
+
+
+def _rescale(X: np.ndarray, rng: np.random.RandomState) -> None:
+    """Divide each column by its largest entry; random numbers for zero columns."""
+    peaks = np.abs(X).max(axis=0)
+    if not np.isfinite(peaks).all():
+        raise FloatingPointError(
+            "The block to orthonormalise has entries that are not finite: check the "
+            "operator and the starting vectors for NaN and infinity."
+        )
+    dead = peaks == 0
+    X[:, dead] = rng.standard_normal((X.shape[0], int(dead.sum())))
+    peaks[dead] = 1
+    X /= peaks
