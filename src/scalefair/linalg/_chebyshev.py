@@ -17,7 +17,11 @@ from scalefair.kernels import (
     single_blas_thread,
 )
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
-from scalefair.linalg._checks import as_start_vectors, as_symmetric_operator
+from scalefair.linalg._checks import (
+    as_start_vectors,
+    as_symmetric_operator,
+    check_avoided,
+)
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
@@ -122,9 +126,10 @@ def chebyshev(
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
     X0 = as_start_vectors(X0, n)
+    n_avoided = check_avoided(orthogonal_to, n, k)
     if n_buffer is None:
         n_buffer = max(5, k // 10)
-    if n <= 2 * (k + n_buffer):
+    if n - n_avoided <= 2 * (k + n_buffer):
         return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
     rng = check_random_state(random_state)
     if bounds is None:

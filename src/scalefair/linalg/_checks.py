@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-__all__ = ["as_start_vectors", "as_symmetric_operator", "check_product"]
+__all__ = [
+    "as_start_vectors",
+    "as_symmetric_operator",
+    "check_avoided",
+    "check_product",
+]
 
 
 def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
@@ -36,6 +41,22 @@ def as_start_vectors(X0: Any, n: int) -> np.ndarray | None:
     if not np.isfinite(X0).all():
         raise ValueError("X0 has entries that are not finite.")
     return X0
+
+
+def check_avoided(Q: np.ndarray | None, n: int, k: int) -> int:
+    """Check that k vectors of n entries fit beside the basis; return its width."""
+    if Q is None:
+        return 0
+    if Q.ndim != 2 or Q.shape[0] != n or not np.isfinite(Q).all():
+        raise ValueError(
+            f"orthogonal_to must be a finite block of shape ({n}, r), "
+            f"got shape {Q.shape}."
+        )
+    if k > n - Q.shape[1]:
+        raise ValueError(
+            f"{k} vectors of order {n} cannot be orthogonal to {Q.shape[1]} others."
+        )
+    return Q.shape[1]
 
 
 def check_product(Y: np.ndarray) -> None:

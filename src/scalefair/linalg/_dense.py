@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh, qr
 
-from scalefair.linalg._checks import as_symmetric_operator, check_product
+from scalefair.linalg._checks import as_symmetric_operator, check_avoided, check_product
 from scalefair.linalg._result import EigenResult, orient
 
 __all__ = ["dense_eigh"]
@@ -49,6 +49,7 @@ def dense_eigh(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
+    check_avoided(orthogonal_to, n, k)
     full = np.asarray(operator.matmat(np.eye(n, dtype=operator.dtype)), np.float64)
     check_product(full)
     full = (full + full.T) / 2

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from scalefair._random import check_random_state
-from scalefair.linalg._checks import as_symmetric_operator, check_product
+from scalefair.linalg._checks import as_symmetric_operator, check_avoided, check_product
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._result import EigenResult, orient
 
@@ -77,6 +77,7 @@ def lanczos(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
+    check_avoided(orthogonal_to, n, k)
     if k >= n - 1:
         return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
     rng = check_random_state(random_state)
@@ -91,10 +92,11 @@ def lanczos(
         scale = max(scale, float(np.linalg.norm(y) / np.linalg.norm(x)))
         return y
 
-    counted = LinearOperator(operator.shape, matvec=matvec, dtype=operator.dtype)
+    dtype = np.float32 if operator.dtype == np.float32 else np.float64
+    counted = LinearOperator(operator.shape, matvec=matvec, dtype=dtype)
     avoided = np.empty((n, 0)) if orthogonal_to is None else orthogonal_to
     v0 = rng.standard_normal(n)
-    v0 = (v0 - avoided @ (avoided.T @ v0)).astype(operator.dtype)
+    v0 = (v0 - avoided @ (avoided.T @ v0)).astype(dtype)
     try:
         _, vectors = eigsh(counted, k, which="LA", tol=tol, maxiter=max_iter, v0=v0)
         message = "ARPACK converged."

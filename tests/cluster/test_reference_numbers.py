@@ -1,0 +1,88 @@
+"""Published and independently computed numbers on real graphs."""
+
+import os
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.cluster import FairSpectralClustering
+from scalefair.datasets import (
+    fetch_deezer_europe,
+    fetch_diabetes,
+    fetch_facebooknet,
+    fetch_lastfm_asia,
+)
+from scalefair.metrics import balance_score, normalized_cut_score
+from scalefair.operators import NormalizedAffinity
+
+pytestmark = [
+    pytest.mark.realdata,
+    pytest.mark.skipif(
+        not os.environ.get("SCALEFAIR_DATA"),
+        reason="SCALEFAIR_DATA names no folder with the data sets",
+    ),
+]
+
+
+def _fit(data, k, **options):
+    model = FairSpectralClustering(
+        k, connected_components="largest", random_state=0, **options
+    )
+    return model.fit(data.graph, sensitive_features=data.sensitive_features)
+
+
+# Tonin et al. (2025), table 9: 0.126, 14.114, 37.084.
+@pytest.mark.parametrize("solver", ["nullspace", "lanczos", "chebyshev"])
+@pytest.mark.parametrize(("k", "cost"), [(2, 0.1261), (25, 14.1136), (50, 37.0845)])
+def test_facebooknet_relaxed_cost(solver, k, cost):
+    model = _fit(fetch_facebooknet(), k, solver=solver, tol=1e-9)
+    kept = model.labels_ >= 0
+    assert kept.sum() == 155
+    assert k - model.eigenvalues_.sum() == pytest.approx(cost, abs=5e-5)
+    assert model.fairness_violation_ < 1e-12
+    # Tr(H^T L H) of the returned embedding, not of the returned values.
+    W = sparse.csr_array(model.affinity_matrix_[kept][:, kept])
+    H = model.embedding_[kept]
+    relaxed = k - np.trace(H.T @ (NormalizedAffinity(W) @ H))
+    assert relaxed == pytest.approx(cost, abs=5e-5)
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
+def test_lastfm_trace(solver):
+    data = fetch_lastfm_asia()
+    model = _fit(data, 25, solver=solver, tol=1e-6)
+    assert (model.labels_ >= 0).sum() == 5576
+    assert model.eigenvalues_.sum() == pytest.approx(23.35069, abs=5e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("tol", "accuracy"), [(1e-3, 2.5e-3), (1e-4, 1e-4)])
+def test_deezer_trace(dtype, tol, accuracy):
+    model = _fit(fetch_deezer_europe(), 25, tol=tol, dtype=dtype)
+    assert model.eigenvalues_.sum() == pytest.approx(24.79242, abs=accuracy)
+    assert model.residuals_.max() <= tol
+    assert model.solver_ == "chebyshev"
+
+
+def test_diabetes_nearest_neighbor_graph():
+    data = fetch_diabetes()
+    model = FairSpectralClustering(
+        10,
+        affinity="nearest_neighbors",
+        connected_components="largest",
+        dtype=np.float32,
+        tol=1e-3,
+        random_state=0,
+    ).fit(data.data, sensitive_features=data.sensitive_features)
+    groups = np.asarray(data.sensitive_features)
+    kept = model.labels_ >= 0
+    assert data.data.shape[0] == 101_766
+    assert kept.mean() > 0.9
+    assert model.converged_
+    assert model.fairness_violation_ < 1e-10
+    assert len(set(model.labels_[kept])) == 10
+    population = np.unique(groups[kept], return_counts=True)[1]
+    balance = balance_score(model.labels_, sensitive_features=groups)
+    assert 0 <= balance <= population.min() / population.max() * 1.5
+    assert normalized_cut_score(model.affinity_matrix_, model.labels_) < 2
