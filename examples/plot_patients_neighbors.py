@@ -109,7 +109,7 @@ for ax, proportions, title in zip(
         vmax=limit,
         aspect="auto",
     )
-    ax.set_title(f"{title}: mean distance from the population {distance.mean():.3f}")
+    ax.set_title(f"{title}:\nmean distance from the population {distance.mean():.3f}")
     ax.set_xlabel("cluster, least representative first")
     ax.set_xticks(range(N_CLUSTERS), range(1, N_CLUSTERS + 1))
     ax.set_yticks(range(names.size), names)

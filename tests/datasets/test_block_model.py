@@ -213,10 +213,13 @@ def test_description_names_the_probabilities():
         ({"average_degree": 59}, "too large.*at most"),
         ({"average_degree": 1e9}, "too large.*at most"),
         ({"probabilities": (0.5, 0.4, 0.3)}, "four numbers"),
-        ({"probabilities": (0.5, 0.4, 0.4, 0.1)}, "a > b > c > d >= 0"),
-        ({"probabilities": (0.1, 0.2, 0.3, 0.4)}, "a > b > c > d >= 0"),
-        ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, "a > b > c > d >= 0"),
-        ({"probabilities": (np.nan, 0.3, 0.2, 0.1)}, "a > b > c > d >= 0"),
+        ({"probabilities": (0.5, 0.5, 0.4, 0.1)}, "a the largest and d the smallest"),
+        ({"probabilities": (0.1, 0.2, 0.3, 0.4)}, "a the largest and d the smallest"),
+        ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, "a the largest and d the smallest"),
+        (
+            {"probabilities": (np.nan, 0.3, 0.2, 0.1)},
+            "a the largest and d the smallest",
+        ),
         ({"probabilities": (1.1, 0.3, 0.2, 0.1)}, "at most 1"),
     ],
 )
@@ -233,3 +236,29 @@ def test_largest_degree_of_the_message_works():
     most = float(str(caught.value).split("at most ")[1].split()[0])
     data = make_fair_sbm(600, average_degree=0.999 * most, **arguments)
     assert data.probabilities[0] == pytest.approx(0.999, rel=1e-4)
+
+
+def test_cohesion_loosens_chosen_clusters():
+    cohesion = [1.0, 1.0, 0.25, 0.0]
+    data = make_fair_sbm(
+        4000,
+        n_clusters=4,
+        n_groups=2,
+        average_degree=40,
+        cohesion=cohesion,
+        random_state=0,
+    )
+    i, j = data.graph.nonzero()
+    inside = (data.target[i] == data.target[j]) & (
+        data.sensitive_features[i] == data.sensitive_features[j]
+    )
+    edges = np.bincount(data.target[i][inside], minlength=4)
+    expected = data.probabilities[0] * 500 * 499 * 2 * np.array(cohesion)
+    assert np.all(np.abs(edges - expected) <= 8 * np.sqrt(expected))
+    assert abs(data.graph.nnz / 4000 - 40) < 0.6
+
+
+@pytest.mark.parametrize("cohesion", [[1.0, 0.5], [1.0, 0.5, 1.5], [1, 1, np.nan]])
+def test_bad_cohesion(cohesion):
+    with pytest.raises(ValueError, match="3 numbers between 0 and 1"):
+        make_fair_sbm(60, n_clusters=3, n_groups=2, cohesion=cohesion)

@@ -25,8 +25,8 @@ other cluster, same group   b = {1:.6g}
 same cluster, other group   c = {2:.6g}
 other cluster, other group  d = {3:.6g}
 
-Since b > c, the groups are easier to see than the clusters: clustering without
-fairness constraints tends to return the groups, fair clustering the planted clusters.
+With b > c the groups are easier to see than the clusters: clustering without
+fairness constraints tends to follow the groups, fair clustering the planted clusters.
 """
 
 
@@ -37,6 +37,7 @@ def make_fair_sbm(
     n_groups: int,
     average_degree: float | None = None,
     probabilities: Sequence[float] | None = None,
+    cohesion: Sequence[float] | None = None,
     random_state: Any = None,
 ) -> Bunch:
     r"""Generate a graph whose planted clusters are perfectly fair.
@@ -68,7 +69,8 @@ def make_fair_sbm(
         in time and memory proportional to the number of edges; low degrees leave
         isolated nodes.
     probabilities : sequence of 4 floats, default=None
-        The probabilities (a, b, c, d), with a > b > c > d >= 0. With
+        The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest
+        of them. The m-SBM has b > c; with c > b the clusters are easier to see. With
         `average_degree` they are relative weights only, scaled to reach that degree.
         By default, the dense model uses
         :math:`(1, 0.7, 0.4, 0.1)\,(\log n / n)^{1/10}`: the ratios 10 : 7 : 4 : 1 of
@@ -77,6 +79,10 @@ def make_fair_sbm(
         ratios would drown the clusters when there are many: b gets 0.40, d 0.03, c
         :math:`\min(0.15,\ 0.97 \cdot 0.40\,(h - 1) / (k - 1))` for k clusters and h
         groups, a the rest.
+    cohesion : sequence of `n_clusters` floats in [0, 1], default=None
+        Factors on a and c in each cluster: a cluster of low cohesion is looser than
+        the others. None is 1 for all. In the sparse model the expected average
+        degree stays what was asked for.
     random_state : int, RandomState instance or None, default=None
         Determines the edges and the order of the nodes.
 
@@ -91,13 +97,14 @@ def make_fair_sbm(
           ``n_groups - 1``
         - target : ndarray of int, shape (n_nodes,), the planted cluster, 0 to
           ``n_clusters - 1``
-        - probabilities : ndarray of shape (4,), the (a, b, c, d) used
+        - probabilities : ndarray of shape (4,), the (a, b, c, d) used, before
+          `cohesion`
         - DESCR : str
 
     Raises
     ------
     ValueError
-        If a number is out of range, the probabilities are not decreasing, or
+        If a number is out of range, the probabilities are in a wrong order, or
         `average_degree` asks for more edges than there are pairs.
 
     Notes
@@ -132,11 +139,13 @@ def make_fair_sbm(
     block_of = _shuffled_blocks(n_nodes, n_clusters, n_groups, rng)
     cluster_of, group_of = np.divmod(block_of, n_groups)
     n_pairs = _count_pairs(block_of, cluster_of, group_of)
+    kept_share = _check_cohesion(cohesion, n_clusters)
     if average_degree is None:
         chosen = _dense_probabilities(n_nodes, probabilities)
     else:
         weights = _sparse_weights(n_clusters, n_groups, probabilities)
-        chosen = _scale_to_degree(weights, n_pairs, n_nodes, average_degree)
+        expected = _expected_pairs(n_pairs, block_of, kept_share, n_groups)
+        chosen = _scale_to_degree(weights, expected, n_nodes, average_degree)
 
     def same(of: NDArray[np.int64]) -> Exclude:
         return lambda i, j: of[i] == of[j]
@@ -163,8 +172,13 @@ def make_fair_sbm(
             )
         ]
     )
+    i, j = np.divmod(keys, n_nodes)
+    if cohesion is not None:  # thinning keeps the edges independent
+        share = np.where(cluster_of[i] == cluster_of[j], kept_share[cluster_of[i]], 1.0)
+        kept = rng.random(share.size) < share
+        i, j = i[kept], j[kept]
     return Bunch(
-        graph=symmetric_graph(*np.divmod(keys, n_nodes), n_nodes),
+        graph=symmetric_graph(i, j, n_nodes),
         sensitive_features=group_of,
         target=cluster_of,
         probabilities=chosen,
@@ -212,6 +226,42 @@ def _count_pairs(*class_of: NDArray[np.int64]) -> list[int]:
     return [block, group - block, cluster - block, every - group - cluster + block]
 
 
+def _check_cohesion(
+    cohesion: Sequence[float] | None, n_clusters: int
+) -> NDArray[np.float64]:
+    if cohesion is None:
+        return np.ones(n_clusters)
+    values = np.asarray(cohesion, dtype=np.float64)
+    if values.shape != (n_clusters,) or not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(
+            f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
+            f"got {cohesion!r}."
+        )
+    return values
+
+
+def _expected_pairs(
+    n_pairs: list[int],
+    block_of: NDArray[np.int64],
+    kept_share: NDArray[np.float64],
+    n_groups: int,
+) -> NDArray[np.float64]:
+    """Pairs of the four kinds, those inside a cluster weighted by its cohesion."""
+    sizes = np.bincount(block_of, minlength=kept_share.size * n_groups)
+    blocks = sizes.reshape(-1, n_groups).astype(np.float64)
+    clusters = blocks.sum(axis=1)
+    in_block = (blocks * (blocks - 1) / 2).sum(axis=1)
+    in_cluster = clusters * (clusters - 1) / 2
+    return np.array(
+        [
+            kept_share @ in_block,
+            n_pairs[1],
+            kept_share @ (in_cluster - in_block),
+            n_pairs[3],
+        ]
+    )
+
+
 def _check_probabilities(probabilities: Sequence[float]) -> NDArray[np.float64]:
     values = np.asarray(probabilities, dtype=np.float64)
     if values.shape != (4,):
@@ -219,11 +269,16 @@ def _check_probabilities(probabilities: Sequence[float]) -> NDArray[np.float64]:
             f"probabilities must be the four numbers (a, b, c, d), got shape "
             f"{values.shape}."
         )
+    a, between, d = values[0], values[1:3], values[3]
     if not (
-        np.isfinite(values).all() and values[3] >= 0 and (np.diff(values) < 0).all()
+        np.isfinite(values).all()
+        and d >= 0
+        and (between > d).all()
+        and (between < a).all()
     ):
         raise ValueError(
-            f"probabilities must satisfy a > b > c > d >= 0, got {values.tolist()}."
+            "probabilities (a, b, c, d) must be nonnegative, with a the largest and d "
+            f"the smallest, got {values.tolist()}."
         )
     return values
 
@@ -260,7 +315,7 @@ def _sparse_weights(
 
 def _scale_to_degree(
     weights: NDArray[np.float64],
-    n_pairs: list[int],
+    n_pairs: NDArray[np.float64],
     n_nodes: int,
     average_degree: float,
 ) -> NDArray[np.float64]:
@@ -268,7 +323,7 @@ def _scale_to_degree(
         raise ValueError(
             f"average_degree must be a positive number, got {average_degree!r}."
         )
-    per_unit = 2.0 * float(weights @ np.asarray(n_pairs, dtype=np.float64)) / n_nodes
+    per_unit = 2.0 * float(weights @ n_pairs) / n_nodes
     chosen = weights * (average_degree / per_unit)
     if chosen[0] > 1:
         raise ValueError(
