@@ -1,0 +1,79 @@
+"""Run an estimator for a command: its messages in the command's words."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from scalefair.cli._errors import Failure, warn
+
+__all__ = ["fit_model"]
+
+# The estimator names its parameters, the user knows the options. In order.
+_TRANSLATIONS = (
+    (r" ?For rows of features use affinity=\"nearest_neighbors\"\.", ""),
+    (r"^A precomputed affinity must be", "the graph must be"),
+    (r"connected_components=\"(\w+)\"", r"--components \1"),
+    (r"solver=\"(\w+)\"", r"--solver \1"),
+    (r"choose n_clusters <= (\d+)", r"choose -k \1 or less"),
+    (r"n_clusters=(\d+)", r"-k \1"),
+    (r", n_samples=(\d+),", r", \1,"),
+    (r"tol=([\d.e+-]+\d)", r"--tol \1"),
+    (r"raise max_iter or tol", "raise --max-iter or --tol"),
+    (r"raise tol or max_iter", "raise --tol or --max-iter"),
+    (r"raise tol\b", "raise --tol"),
+    (r"dtype=np\.float64", "--dtype float64"),
+    (r"^sensitive_features has fewer", "the groups file has fewer"),
+)
+
+
+def fit_model(
+    model: Any,
+    matrix: Any,
+    groups: Any,
+    *,
+    path: Path | str,
+    progress: bool = False,
+) -> float:
+    """Fit, and return the wall time in seconds.
+
+    Parameters
+    ----------
+    model : estimator
+        With ``fit(W, sensitive_features=...)``.
+    matrix, groups : array-like
+        What it is fitted to.
+    path : Path or str
+        Where `matrix` is from, for messages.
+    progress : bool, default=False
+        Show a progress bar on stdout.
+
+    Raises
+    ------
+    Failure
+        If the estimator refuses its input.
+    """
+    if progress:
+        from sklearn.callback import ProgressBar
+
+        model.set_callbacks(ProgressBar())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        try:
+            model.fit(matrix, sensitive_features=groups)
+        except ValueError as error:
+            raise Failure(f"{path}: {_translate(str(error))}") from error
+        seconds = time.perf_counter() - start
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        warn(_translate(message))
+    return seconds
+
+
+def _translate(message: str) -> str:
+    for pattern, replacement in _TRANSLATIONS:
+        message = re.sub(pattern, replacement, message)
+    return message

@@ -1,0 +1,102 @@
+"""Read a graph from a file that holds its matrix."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import io, sparse
+
+from scalefair.cli._errors import Failure, blame_file
+from scalefair.cli._graph import Graph
+
+__all__ = ["read_matrix_market", "read_npz"]
+
+_DAMAGE = (
+    ValueError,
+    KeyError,
+    EOFError,
+    IndexError,
+    TypeError,
+    OverflowError,
+    NotImplementedError,
+    zlib.error,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+)
+
+
+def read_npz(path: Path) -> Graph:
+    """Read a matrix saved by :func:`scipy.sparse.save_npz`.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read or does not hold a sparse matrix of finite real
+        numbers.
+    """
+    # NumPy leaves a damaged file open if it opens it itself.
+    with blame_file(path), open(path, "rb") as file:
+        try:
+            matrix = sparse.load_npz(file)
+        except _DAMAGE as error:
+            raise Failure(
+                f"{path}: not a sparse matrix saved by scipy.sparse.save_npz, or "
+                f"damaged ({_first_line(error)}). Save the graph again."
+            ) from error
+    return _as_graph(path, matrix)
+
+
+def read_matrix_market(path: Path) -> Graph:
+    """Read a Matrix Market file, plain or gzip-compressed.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read or does not hold a matrix of finite real numbers.
+    """
+    with blame_file(path), open(path, "rb"):
+        pass  # SciPy's own errors do not tell a missing file from a damaged one
+    with blame_file(path):
+        try:
+            matrix = io.mmread(path)
+        except _DAMAGE as error:
+            raise Failure(
+                f"{path}: not a Matrix Market file, or damaged "
+                f"({_first_line(error)}). Save the graph again with scipy.io.mmwrite."
+            ) from error
+    return _as_graph(path, matrix)
+
+
+def _as_graph(path: Path, loaded: Any) -> Graph:
+    if loaded.ndim != 2:
+        raise Failure(f"{path}: a graph is a matrix, found shape {loaded.shape}.")
+    if loaded.dtype.kind not in "buif":
+        raise Failure(
+            f"{path}: weights must be real numbers, found dtype {loaded.dtype}."
+        )
+    matrix = sparse.csr_array(loaded)
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    invalid = np.flatnonzero(~np.isfinite(matrix.data))
+    if invalid.size:
+        at = int(invalid[0])
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        raise Failure(
+            f"{path}: {invalid.size} weight(s) are NaN or infinite, the first at row "
+            f"{row}, column {matrix.indices[at]} (counted from 0). Remove them or "
+            "give them a value."
+        )
+    # Negative weights, shape and symmetry are for the estimator to judge.
+    matrix.eliminate_zeros()
+    node_ids = np.arange(matrix.shape[0], dtype=np.int64)
+    return Graph(path, matrix, node_ids, named=False)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,106 @@
+"""What a clustering is like, as strict JSON and as a table."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+import scalefair
+from scalefair.cli._graph import Graph
+
+__all__ = ["describe_fit", "describe_input", "describe_run", "measure", "write_json"]
+
+
+def describe_run(command: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Say what ran: command, version and parameters."""
+    return {
+        "command": command,
+        "version": scalefair.__version__,
+        "python": platform.python_version(),
+        "parameters": parameters,
+    }
+
+
+def describe_input(
+    graph: Graph, groups: NDArray[Any], labels: NDArray[np.integer]
+) -> dict[str, Any]:
+    """Size of the graph and of its groups."""
+    names, counts = np.unique(groups, return_counts=True)
+    return {
+        "graph": str(graph.path),
+        "n_nodes": graph.n_nodes,
+        "n_edges": graph.n_edges,
+        "n_nodes_left_out": int((labels < 0).sum()),
+        "groups": {
+            str(name): int(count) for name, count in zip(names, counts, strict=True)
+        },
+    }
+
+
+def describe_fit(model: Any) -> dict[str, Any]:
+    """How the solver fared."""
+    return {
+        "solver": model.solver_,
+        "converged": model.converged_,
+        "n_iter": model.n_iter_,
+        "n_products": model.n_products_,
+        "residual_max": np.max(model.residuals_),
+        "fairness_violation": model.fairness_violation_,
+        "eigenvalues": model.eigenvalues_,
+    }
+
+
+def measure(
+    matrix: Any, labels: NDArray[np.integer], groups: NDArray[Any]
+) -> dict[str, Any]:
+    """Balance and cut of a clustering, and the composition of each cluster."""
+    from scalefair.metrics import balance_score, normalized_cut_score
+
+    kept = labels >= 0
+    names, group_codes = np.unique(groups[kept], return_inverse=True)
+    clusters, cluster_codes = np.unique(labels[kept], return_inverse=True)
+    counts = np.zeros((clusters.size, names.size), dtype=np.int64)
+    np.add.at(counts, (cluster_codes, group_codes), 1)
+    balance = balance_score(labels, sensitive_features=groups, average=None)
+    return {
+        "balance_mean": balance.mean(),
+        "balance_min": balance.min(),
+        "normalized_cut": normalized_cut_score(matrix, labels),
+        "clusters": [
+            {
+                "label": clusters[i],
+                "size": counts[i].sum(),
+                "balance": balance[i],
+                "groups": {
+                    str(name): count
+                    for name, count in zip(names, counts[i], strict=True)
+                },
+            }
+            for i in range(clusters.size)
+        ],
+    }
+
+
+def write_json(file: BinaryIO, content: dict[str, Any]) -> None:
+    """Write strict JSON: UTF-8, no NaN, no NumPy types."""
+    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+    file.write(f"{text}\n".encode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)

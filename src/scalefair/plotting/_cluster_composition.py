@@ -1,0 +1,331 @@
+"""The groups in each cluster, beside the groups in the population."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair.metrics import balance_score, group_proportions
+
+__all__ = ["ClusterCompositionDisplay"]
+
+# Okabe and Ito's palette, without its black, which is for the lines.
+_PALETTE = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#F0E442",
+)
+_HATCHES = ("", "///", "...", "xxx")
+# With more clusters than this their names would overlap.
+_MOST_NAMES = 16
+# With more than this the gaps between the bars would be thinner than a pixel.
+_MOST_GAPS = 100
+
+
+class ClusterCompositionDisplay:
+    """Stacked bars of the share of each group in each cluster.
+
+    Dashed lines mark the shares in the population: the clustering is fair when all
+    bars meet them. Use `from_predictions` or `from_estimator` to create one.
+
+    Parameters
+    ----------
+    proportions : ndarray of shape (n_clusters, n_groups)
+        Share of each group in each cluster; rows sum to one.
+    population : ndarray of shape (n_groups,)
+        Share of each group among the clustered samples.
+    clusters : ndarray of shape (n_clusters,)
+        Names of the clusters.
+    groups : ndarray of shape (n_groups,)
+        Names of the groups.
+    average_balance : float or None, default=None
+        Average balance of the clusters, for the title.
+    name : str or None, default=None
+        Name of the clustering, for the title.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    figure_ : matplotlib Figure
+        Their figure.
+    bars_ : list of matplotlib BarContainer
+        The bars of each group, in the order of `groups`.
+    lines_ : list of matplotlib Line2D
+        The dashed lines between the shares in the population.
+
+    See Also
+    --------
+    scalefair.metrics.group_proportions : The shares drawn.
+    scalefair.metrics.balance_score : The balance in the title.
+
+    Notes
+    -----
+    The clusters are sorted by their most overrepresented group and, for each, by
+    how much it is. The colours are those of [1]_, which people with colour vision
+    deficiencies can tell apart; from the eighth group on they repeat with hatching.
+
+    References
+    ----------
+    .. [1] M. Okabe, K. Ito (2008), "Color Universal Design (CUD)".
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from scalefair.plotting import ClusterCompositionDisplay
+    >>> display = ClusterCompositionDisplay.from_predictions(
+    ...     [0, 0, 1, 1, 1, 1],
+    ...     sensitive_features=["f", "m", "m", "m", "f", "m"],
+    ...     ax=Figure().subplots(),
+    ... )
+    >>> display.ax_.get_title()
+    'average balance 0.67'
+    """
+
+    ax_: Any
+    figure_: Any
+    bars_: list[Any]
+    lines_: list[Any]
+
+    def __init__(
+        self,
+        proportions: NDArray[np.float64],
+        *,
+        population: NDArray[np.float64],
+        clusters: NDArray[Any],
+        groups: NDArray[Any],
+        average_balance: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.proportions = proportions
+        self.population = population
+        self.clusters = clusters
+        self.groups = groups
+        self.average_balance = average_balance
+        self.name = name
+
+    @classmethod
+    def from_predictions(
+        cls,
+        labels: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        ax: Any = None,
+        name: str | None = None,
+        legend: bool = True,
+        **bar_kwargs: Any,
+    ) -> ClusterCompositionDisplay:
+        """Draw the composition of given clusters.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_samples,)
+            Cluster of each sample. Samples labelled -1 are left out.
+        sensitive_features : array-like of shape (n_samples,)
+            Group of each sample.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a figure.
+        name : str or None, default=None
+            Name of the clustering, for the title.
+        legend : bool, default=True
+            Whether to show a legend, to the right of the axes.
+        **bar_kwargs : dict
+            Passed to ``Axes.bar``.
+
+        Returns
+        -------
+        ClusterCompositionDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is missing.
+        ValueError
+            If the lengths differ, a value is missing, no sample is assigned, or
+            there are fewer than two groups.
+        """
+        labels = np.asarray(labels)
+        groups = np.asarray(sensitive_features)
+        proportions = group_proportions(labels, sensitive_features=groups)
+        balance = balance_score(labels, sensitive_features=groups)
+        assigned = labels != -1
+        display = cls(
+            proportions,
+            population=group_proportions(
+                np.where(assigned, 0, -1), sensitive_features=groups
+            )[0],
+            clusters=np.unique(labels[assigned]),
+            groups=np.unique(groups[assigned]),
+            average_balance=balance,
+            name=name,
+        )
+        return display.plot(ax=ax, legend=legend, **bar_kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        sensitive_features: ArrayLike,
+        ax: Any = None,
+        name: str | None = None,
+        legend: bool = True,
+        **bar_kwargs: Any,
+    ) -> ClusterCompositionDisplay:
+        """Draw the composition of the clusters of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `labels_`.
+        sensitive_features : array-like of shape (n_samples,)
+            Group of each sample it was fitted to.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a figure.
+        name : str or None, default=None
+            Name of the clustering, for the title; None takes the estimator's class.
+        legend : bool, default=True
+            Whether to show a legend, to the right of the axes.
+        **bar_kwargs : dict
+            Passed to ``Axes.bar``.
+
+        Returns
+        -------
+        ClusterCompositionDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ImportError
+            If matplotlib is missing.
+        ValueError
+            As for `from_predictions`.
+        """
+        check_is_fitted(estimator, "labels_")
+        return cls.from_predictions(
+            estimator.labels_,
+            sensitive_features=sensitive_features,
+            ax=ax,
+            name=type(estimator).__name__ if name is None else name,
+            legend=legend,
+            **bar_kwargs,
+        )
+
+    def plot(
+        self, ax: Any = None, *, legend: bool = True, **bar_kwargs: Any
+    ) -> ClusterCompositionDisplay:
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a figure.
+        legend : bool, default=True
+            Whether to show a legend, to the right of the axes.
+        **bar_kwargs : dict
+            Passed to ``Axes.bar``.
+
+        Returns
+        -------
+        ClusterCompositionDisplay
+            This display.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is missing.
+        """
+        if ax is None:
+            _, ax = _import_pyplot().subplots(layout="constrained")
+        order = self._order()
+        shares = self.proportions[order]
+        tops = shares.cumsum(axis=1)
+        positions = np.arange(len(order))
+        style = {"width": 0.9 if len(order) <= _MOST_GAPS else 1.0, **bar_kwargs}
+        self.bars_ = [
+            ax.bar(
+                positions,
+                shares[:, g],
+                bottom=tops[:, g] - shares[:, g],
+                label=str(group),
+                **{**_appearance(g), **style},
+            )
+            for g, group in enumerate(self.groups)
+        ]
+        self.lines_ = [
+            ax.axhline(height, color="black", linewidth=1.4, linestyle=(0, (5, 3)))
+            for height in self.population.cumsum()[:-1]
+        ]
+        self.lines_[0].set_label("share in the population")
+        self._label(ax, order)
+        if legend:
+            # As high as the stack, in its order: the last group lies on top.
+            handles, names = ax.get_legend_handles_labels()
+            ax.legend(
+                handles[::-1],
+                names[::-1],
+                title="group",
+                alignment="left",
+                loc="upper left",
+                bbox_to_anchor=(1.01, 1.0),
+                borderaxespad=0.0,
+                frameon=False,
+            )
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _order(self) -> NDArray[np.intp]:
+        """Order of the bars: by most overrepresented group, then by how much."""
+        excess = self.proportions - self.population
+        leading = excess.argmax(axis=1)
+        return np.lexsort((-excess.max(axis=1), leading))
+
+    def _label(self, ax: Any, order: NDArray[np.intp]) -> None:
+        n_clusters = len(order)
+        ax.set(xlim=(-0.5, n_clusters - 0.5), ylim=(0, 1), ylabel="share of each group")
+        if n_clusters <= _MOST_NAMES:
+            ax.set_xticks(range(n_clusters), [str(self.clusters[i]) for i in order])
+            ax.set_xlabel("cluster")
+        else:
+            ax.set_xticks([])
+            ax.set_xlabel(f"{n_clusters} clusters")
+        finding = (
+            None
+            if self.average_balance is None
+            else f"average balance {self.average_balance:.2f}"
+        )
+        ax.set_title(": ".join(part for part in (self.name, finding) if part))
+
+
+def _appearance(g: int) -> dict[str, Any]:
+    repeat, color = divmod(g, len(_PALETTE))
+    hatch = _HATCHES[repeat % len(_HATCHES)]
+    return {
+        "color": _PALETTE[color],
+        "hatch": hatch,
+        "edgecolor": "white",
+        # Hatching takes the colour of an edge that is not drawn.
+        "linewidth": 0.0,
+    }
+
+
+def _import_pyplot() -> ModuleType:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "ClusterCompositionDisplay needs matplotlib. Run pip install "
+            '"scalefair[plot]".'
+        ) from error
+    return plt

@@ -1,0 +1,102 @@
+"""A small planted graph in files, and a command line to run on it."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from scipy import io, sparse
+
+from scalefair.cli import main
+from scalefair.datasets import make_fair_sbm
+
+OLD = b"id,label\nan older result\n"
+
+
+class Workspace:
+    """Files of one problem in a folder, and runs of the command on them."""
+
+    def __init__(self, folder: Path, data) -> None:
+        self.folder = folder
+        self.data = data
+        self.output = folder / "labels.csv"
+        self.report = folder / "report.json"
+        self.npz = folder / "graph.npz"
+        self.mtx = folder / "graph.mtx"
+        self.edges = folder / "graph.csv"
+        self.groups = folder / "groups.csv"
+        sparse.save_npz(self.npz, data.graph)
+        io.mmwrite(self.mtx, sparse.coo_matrix(data.graph))
+        upper = sparse.triu(data.graph).tocoo()
+        self.pairs = list(
+            zip(upper.coords[0].tolist(), upper.coords[1].tolist(), strict=True)
+        )
+        self.write(self.edges, ["node_1,node_2", *(f"{i},{j}" for i, j in self.pairs)])
+        self.write(
+            self.groups,
+            ["id,group", *(f"{i},g{g}" for i, g in enumerate(data.sensitive_features))],
+        )
+
+    def write(self, path: Path | str, lines) -> Path:
+        path = self.folder / path
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+    def cluster(self, graph=None, *options, groups=None, k=3) -> Result:
+        arguments = ["cluster", graph or self.edges, "--groups", groups or self.groups]
+        arguments += ["-k", k, "-o", self.output, *options]
+        return self.invoke(*arguments)
+
+    def invoke(self, *arguments) -> Result:
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    def labels(self) -> dict[str, int]:
+        with open(self.output, newline="") as file:
+            header, *rows = csv.reader(file)
+        assert header == ["id", "label"]
+        return {node: int(label) for node, label in rows}
+
+    def read_report(self) -> dict:
+        def refuse(constant):
+            raise AssertionError(f"{constant} is not strict JSON")
+
+        return json.loads(self.report.read_text(), parse_constant=refuse)
+
+    def fails(self, result: Result, *words: str, code: int = 1) -> str:
+        """Check that a run failed as it must, and return its one line."""
+        assert result.exit_code == code, result.output
+        assert result.stdout == ""
+        line, *others = result.stderr.splitlines()
+        assert others == []
+        assert line.startswith("error: ")
+        assert "Traceback" not in line
+        for word in words:
+            assert str(word) in line
+        assert self.output.read_bytes() == OLD
+        assert list(self.folder.glob(".*.tmp")) == []
+        return line
+
+
+@pytest.fixture(scope="session")
+def planted():
+    return make_fair_sbm(
+        90,
+        n_clusters=3,
+        n_groups=2,
+        probabilities=(0.9, 0.4, 0.35, 0.05),
+        random_state=0,
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path, planted):
+    """Files of the planted graph; no result yet."""
+    return Workspace(tmp_path, planted)
+
+
+@pytest.fixture
+def older(workspace):
+    """The same, with an older result that a failing run must not touch."""
+    workspace.output.write_bytes(OLD)
+    return workspace

@@ -1,0 +1,118 @@
+"""The command as a process: start-up, streams, terminal and signals."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import scalefair
+
+COMMAND = [sys.executable, "-m", "scalefair.cli"]
+
+
+def arguments(workspace, *options):
+    chosen = ["cluster", workspace.npz, "--groups", workspace.groups, "-k", 3]
+    chosen += ["-o", workspace.output, *options]
+    return [*COMMAND, *map(str, chosen)]
+
+
+def test_version(workspace):
+    result = workspace.invoke("--version")
+    assert result.exit_code == 0
+    assert scalefair.__version__ in result.output
+
+
+@pytest.mark.parametrize("command", [(), ("cluster",), ("demo",)])
+def test_help(workspace, command):
+    result = workspace.invoke(*command, "--help")
+    assert result.exit_code == 0
+    if command != ("demo",):
+        assert "130" in result.output
+        assert "not converge" in result.output
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from scalefair.cli import main\n"
+        "try: main(['cluster', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'numba', 'rich', 'matplotlib'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_silence_in_a_pipe(workspace):
+    done = subprocess.run(
+        arguments(workspace), capture_output=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert len(workspace.labels()) == 90
+
+
+def test_failure_of_a_process(older):
+    done = subprocess.run(
+        arguments(older, "-k", 200), capture_output=True, check=False, timeout=120
+    )
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"error: ")
+    assert done.stderr.count(b"\n") == 1
+    assert older.output.read_bytes().endswith(b"an older result\n")
+
+
+def run_on_a_terminal(command):
+    """Run with stdout on a pseudo-terminal; return exit code and what it shows."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        stdout=child,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
+    )
+    os.close(child)
+    shown = b""
+    try:
+        while chunk := os.read(parent, 4096):
+            shown += chunk
+    except OSError:  # Linux reports the end of a pseudo-terminal like this
+        pass
+    os.close(parent)
+    return process.wait(timeout=120), shown.decode()
+
+
+def test_progress_and_summary_on_a_terminal(workspace):
+    code, shown = run_on_a_terminal(arguments(workspace))
+    assert code == 0
+    assert "FairSpectralClustering" in shown  # the progress bar
+    for word in ("average balance", "minimum balance", "normalized cut", "nullspace"):
+        assert word in shown
+    assert str(workspace.output) in shown
+
+
+def test_quiet_on_a_terminal(workspace):
+    assert run_on_a_terminal(arguments(workspace, "--quiet")) == (0, "")
+    assert len(workspace.labels()) == 90
+
+
+def test_interrupt_from_the_keyboard(older):
+    """SIGINT while the graph is being read: from a pipe that never ends."""
+    pipe = older.folder / "endless.csv"
+    os.mkfifo(pipe)
+    command = arguments(older)
+    command[command.index(str(older.npz))] = str(pipe)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Opening blocks until the command reads: it is then in the middle of its work.
+    with open(pipe, "w") as writer:
+        writer.write("1,2\n")
+        writer.flush()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == b""
+    assert err == b"error: interrupted, nothing written\n"
+    assert older.output.read_bytes().endswith(b"an older result\n")
+    assert list(older.folder.glob(".*.tmp")) == []

@@ -1,0 +1,101 @@
+import errno
+import os
+
+import pytest
+
+from scalefair.cli import _output
+from scalefair.cli._errors import Failure
+from scalefair.cli._output import check_destination, write_files
+
+
+def test_writes_and_replaces(tmp_path):
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.write_bytes(b"before")
+    write_files({new: lambda f: f.write(b"a"), old: lambda f: f.write(b"b")})
+    assert (new.read_bytes(), old.read_bytes()) == (b"a", b"b")
+    assert sorted(tmp_path.iterdir()) == [new, old]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, MemoryError])
+def test_all_or_nothing(tmp_path, error):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"before")
+
+    def fail(file):
+        file.write(b"half")
+        raise error
+
+    with pytest.raises(error):
+        write_files({first: lambda f: f.write(b"after"), second: fail})
+    assert first.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [first]
+
+
+def test_interrupt_before_the_rename(tmp_path, monkeypatch):
+    path = tmp_path / "result"
+    path.write_bytes(b"before")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_output.os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_files({path: lambda f: f.write(b"after")})
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk_names_the_file_asked_for(tmp_path):
+    path = tmp_path / "result"
+
+    def fill(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space") as caught:
+        write_files({path: fill})
+    assert caught.value.filename == str(path)
+    assert caught.value.errno == errno.ENOSPC
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_target_of_a_link_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "result", tmp_path / "link"
+    target.write_bytes(b"before")
+    link.symlink_to(target)
+    check_destination(link)
+    write_files({link: lambda f: f.write(b"after")})
+    assert link.is_symlink()
+    assert target.read_bytes() == b"after"
+
+
+def test_new_files_follow_the_umask(tmp_path):
+    path = tmp_path / "result"
+    previous = os.umask(0o027)
+    try:
+        write_files({path: lambda f: None})
+    finally:
+        os.umask(previous)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_refuses_folders_devices_and_inputs(tmp_path):
+    existing = tmp_path / "graph.csv"
+    existing.touch()
+    with pytest.raises(Failure, match="is a folder"):
+        check_destination(tmp_path)
+    with pytest.raises(Failure, match="not a regular file"):
+        check_destination(_output.Path(os.devnull))
+    with pytest.raises(Failure, match="does not exist; create it"):
+        check_destination(tmp_path / "missing" / "labels.csv")
+    with pytest.raises(Failure, match="does not exist"):
+        check_destination(existing / "labels.csv")
+    with pytest.raises(Failure, match="input file"):
+        check_destination(existing, inputs=(existing,))
+    check_destination(tmp_path / "labels.csv", inputs=(existing,))
+
+
+def test_refuses_a_folder_without_permission(tmp_path, monkeypatch):
+    monkeypatch.setattr(_output.os, "access", lambda *_: False)
+    with pytest.raises(Failure, match="no permission to write"):
+        check_destination(tmp_path / "labels.csv")
