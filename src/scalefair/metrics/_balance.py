@@ -5,7 +5,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._contingency import contingency
+from scalefair.metrics._contingency import contingency
 
 
 @overload

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ._contingency import check_labels, encode_clusters
+from scalefair.metrics._contingency import check_labels, encode_clusters
 
 
 def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
