@@ -1,7 +1,7 @@
 """What the solvers multiply by and never form: LinearOperators on blocks."""
 
 from scalefair.operators._affinity import NormalizedAffinity
-from scalefair.operators._base import SymmetricBlockOperator, apply_block
+from scalefair.operators._base import SymmetricBlockOperator
 from scalefair.operators._projection import NullspaceProjector, Projected
 
 __all__ = [
@@ -9,5 +9,4 @@ __all__ = [
     "NullspaceProjector",
     "Projected",
     "SymmetricBlockOperator",
-    "apply_block",
 ]
