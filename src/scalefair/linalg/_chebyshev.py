@@ -25,7 +25,7 @@ from scalefair.linalg._checks import (
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
-from scalefair.operators import apply_block
+from scalefair.operators._base import apply_block
 
 __all__ = ["chebyshev"]
 
@@ -289,7 +289,13 @@ class _Iteration:
         # Values closer together than their errors can tell are one multiple
         # eigenvalue: the cut then stays where it is, well below it.
         distinct = values[-1] - end > 1e-2 * float(residuals.max())
-        if distinct or not self.cut < values[-1]:
+        # A residual far above the distance to the wanted values: the end of the block
+        # is one of their copies, mixed with vectors about this far below.
+        distance = max(float(values[-1]) - end, np.finfo(float).tiny)
+        mixed = float(self.residuals[-1]) ** 2 / distance
+        if mixed > 100 * distance and self.cut < values[-1]:
+            self.cut = max(self.cut, float(values[-1]) - mixed / 2)
+        elif distinct or not self.cut < values[-1]:
             # What lies within the tolerance of a wanted value does no harm.
             self.cut = min(end, float(values[-1]) - self.tol)
         self.cut = max(self.cut, self.lower + 1e-6 * self.scale)

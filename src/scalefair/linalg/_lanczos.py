@@ -27,8 +27,9 @@ def lanczos(
     """Largest eigenpairs of a symmetric operator by restarted Lanczos.
 
     Multiplies one vector at a time: the fewest products of all solvers here, and
-    the slowest ones. Orders up to ``k + 1``, which ARPACK does not take, are
-    solved densely.
+    the slowest ones. A last run, on the operator without the pairs found, looks for
+    copies of multiple eigenvalues that the first has missed. Orders up to ``k + 1``,
+    which ARPACK does not take, are solved densely.
 
     Parameters
     ----------
@@ -81,53 +82,30 @@ def lanczos(
     if k >= n - 1:
         return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
     rng = check_random_state(random_state)
-    n_products = 0
-    scale = float(np.finfo(np.float64).tiny)  # the spectral norm, from below
-
-    def matvec(x: np.ndarray) -> np.ndarray:
-        nonlocal n_products, scale
-        n_products += 1
-        y = operator.matvec(x)
-        check_product(y)
-        scale = max(scale, float(np.linalg.norm(y) / np.linalg.norm(x)))
-        return y
-
-    dtype = np.float32 if operator.dtype == np.float32 else np.float64
-    counted = LinearOperator(operator.shape, matvec=matvec, dtype=dtype)
     avoided = np.empty((n, 0)) if orthogonal_to is None else orthogonal_to
-    v0 = rng.standard_normal(n)
-    v0 = (v0 - avoided @ (avoided.T @ v0)).astype(dtype)
+    arpack = _Arpack(operator, avoided, tol, max_iter, rng)
+    message = ""
     try:
-        _, vectors = eigsh(counted, k, which="LA", tol=tol, maxiter=max_iter, v0=v0)
-        message = "ARPACK converged."
+        vectors = arpack.largest(k)
     except ArpackNoConvergence as error:
-        vectors = error.eigenvectors
+        vectors = error.eigenvectors.astype(np.float64)
         message = (
-            f"ARPACK found {vectors.shape[1]} of {k} pairs in {n_products} products: "
-            "raise max_iter or tol, or use the Chebyshev solver."
+            f"ARPACK found {vectors.shape[1]} of {k} pairs in {arpack.n_products} "
+            "products: raise max_iter or tol, or use the Chebyshev solver."
         )
     except ArpackError as error:
         # A zero operator, as a rule: random vectors are then as good as any.
         vectors = np.empty((n, 0))
         message = f"ARPACK failed ({error}): use the Chebyshev solver."
-    vectors = vectors.astype(np.float64)
-    if vectors.shape[1] < k:
-        fill = rng.standard_normal((n, k - vectors.shape[1]))
-        vectors = np.hstack([vectors, fill])
-    # Rayleigh-Ritz in float64: orthonormal vectors, measured residuals.
-    for _ in range(2):  # once more against what the first pass left
-        vectors, _ = np.linalg.qr(vectors - avoided @ (avoided.T @ vectors))
-    product = np.asarray(operator.matmat(vectors), dtype=np.float64)
-    projected = vectors.T @ product
-    values, S = np.linalg.eigh((projected + projected.T) / 2)
-    values, S = values[::-1], S[:, ::-1]
-    vectors, product = vectors @ S, product @ S
-    residuals = np.linalg.norm(product - vectors * values, axis=0)
-    scale = max(scale, float(np.abs(values).max()))
-    converged = bool((residuals <= tol * scale).all())
+    missing = k - vectors.shape[1]
+    vectors = np.hstack([vectors, rng.standard_normal((n, missing))])
+    values, vectors, residuals = arpack.rayleigh_ritz(vectors)
+    if not missing:
+        values, vectors, residuals = _add_copies(arpack, values, vectors, residuals)
+    converged = bool((residuals <= tol * arpack.scale).all())
     if converged:
         message = "Every residual is within tol."
-    elif message == "ARPACK converged.":
+    elif not message:
         message = (
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."
@@ -136,9 +114,100 @@ def lanczos(
         values=values,
         vectors=orient(np.ascontiguousarray(vectors)),
         residual_norms=residuals,
-        n_products=n_products + 1,
-        n_columns=n_products + k,
-        n_iter=n_products,
+        n_products=arpack.n_products,
+        n_columns=arpack.n_columns,
+        n_iter=arpack.n_products,
         converged=converged,
         message=message,
     )
+
+
+def _add_copies(
+    arpack: _Arpack, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Exchange the smallest pairs for larger ones that Lanczos has missed.
+
+    The space that one vector generates holds one eigenvector per eigenvalue: more
+    copies of a multiple one come in by rounding errors only, late or never. With
+    the pairs found moved to the lower end, what is largest now was missed.
+    """
+    k = len(values)
+    while True:
+        try:
+            more = arpack.largest(1, moved=vectors, by=values + arpack.scale)
+        except ArpackError:
+            return values, vectors, residuals
+        more_values, more_vectors, more_residuals = arpack.rayleigh_ritz(
+            np.hstack([vectors, more])
+        )
+        # Values within the tolerance of each other count as the same.
+        if (more_values[:k] <= values + arpack.tol * arpack.scale).all():
+            return values, vectors, residuals
+        values, vectors = more_values[:k], more_vectors[:, :k]
+        residuals = more_residuals[:k]
+
+
+class _Arpack:
+    """ARPACK on an operator, with the counts and the norm of its products."""
+
+    def __init__(
+        self,
+        operator: LinearOperator,
+        avoided: np.ndarray,
+        tol: float,
+        max_iter: int | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        self.operator = operator
+        self.avoided = avoided
+        self.tol, self.max_iter, self.rng = tol, max_iter, rng
+        self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
+        self.scale = float(np.finfo(np.float64).tiny)  # spectral norm, from below
+        self.n_products = 0
+        self.n_columns = 0
+
+    def largest(
+        self, k: int, moved: np.ndarray | None = None, by: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Vectors of the k largest pairs, after moving known ones down."""
+        n = self.operator.shape[0]
+
+        def matvec(x: np.ndarray) -> np.ndarray:
+            x = x.ravel()
+            y = self.operator.matvec(x)
+            check_product(y)
+            self.n_products += 1
+            self.n_columns += 1
+            norm = float(np.linalg.norm(y) / np.linalg.norm(x))
+            self.scale = max(self.scale, norm)
+            return y if moved is None else y - moved @ (by * (moved.T @ x))
+
+        v0 = self.rng.standard_normal(n)
+        v0 -= self.avoided @ (self.avoided.T @ v0)
+        _, vectors = eigsh(
+            LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
+            k,
+            which="LA",
+            tol=self.tol,
+            maxiter=self.max_iter,
+            v0=v0.astype(self.dtype),
+        )
+        return vectors.astype(np.float64)
+
+    def rayleigh_ritz(
+        self, vectors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ritz values, vectors and residual norms in float64, largest first."""
+        for _ in range(2):  # once more against what the first pass left
+            vectors = vectors - self.avoided @ (self.avoided.T @ vectors)
+            vectors, _ = np.linalg.qr(vectors)
+        product = np.asarray(self.operator.matmat(vectors), dtype=np.float64)
+        self.n_products += 1
+        self.n_columns += vectors.shape[1]
+        projected = vectors.T @ product
+        values, S = np.linalg.eigh((projected + projected.T) / 2)
+        values, S = values[::-1], S[:, ::-1]
+        vectors, product = vectors @ S, product @ S
+        residuals = np.linalg.norm(product - vectors * values, axis=0)
+        self.scale = max(self.scale, float(np.abs(values).max()))
+        return values, vectors, residuals

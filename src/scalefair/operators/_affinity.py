@@ -44,7 +44,10 @@ class NormalizedAffinity(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `W` is not square or a node has no positive degree.
+        If `W` is not square, has entries that are not finite, or a node has no
+        positive degree.
+    TypeError
+        If `W` is complex.
 
     References
     ----------
@@ -66,11 +69,15 @@ class NormalizedAffinity(SymmetricBlockOperator):
         W = sparse.csr_array(W)
         if W.shape[0] != W.shape[1]:
             raise ValueError(f"An affinity must be square, got shape {W.shape}.")
+        if np.iscomplexobj(W.data):
+            raise TypeError("An affinity must be real, got complex numbers.")
         super().__init__(dtype, W.shape[0])
         self.shift = float(shift)
-        self.degrees = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
+        self.degrees = W @ np.ones(W.shape[0])  # summed in float64, unlike W.sum
+        if not np.isfinite(self.degrees).all():
+            raise ValueError("The affinity has entries that are not finite.")
         if not (self.degrees > 0).all():
-            nodes = np.flatnonzero(~(self.degrees > 0))
+            nodes = np.flatnonzero(self.degrees <= 0)
             raise ValueError(
                 f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
                 "the normalised affinity is not defined there: remove them."

@@ -63,6 +63,8 @@ class SymmetricBlockOperator(LinearOperator):
         """
 
     def _matmat(self, X: np.ndarray) -> np.ndarray:
+        if np.iscomplexobj(X):
+            raise TypeError(f"{type(self).__name__} works on real blocks.")
         X = np.ascontiguousarray(X, dtype=self.dtype)
         return self.apply(X, np.empty_like(X))
 

@@ -26,7 +26,7 @@ def _as_thin_basis(Q: Any, dtype: Any) -> np.ndarray:
             f"The columns of Q are not orthonormal: max |Q^T Q - I| = {error:.1e}. "
             "Orthonormalise them, for example with numpy.linalg.qr."
         )
-    return np.ascontiguousarray(Q, dtype=dtype)
+    return np.array(Q, dtype=dtype, order="C")
 
 
 class NullspaceProjector(SymmetricBlockOperator):

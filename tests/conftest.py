@@ -1,0 +1,202 @@
+"""Graphs, groups and counters that several test files share.
+
+Test modules cannot import each other (import mode "importlib"), so that all of
+this comes as fixtures. Graphs of known spectrum say so in their docstring.
+"""
+
+from types import SimpleNamespace
+
+import numba
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.spatial import KDTree
+
+
+def _symmetric_csr(A):
+    A = sparse.csr_array(A, dtype=np.float64)
+    A = sparse.csr_array(A.maximum(A.T))
+    A.setdiag(0)
+    A.eliminate_zeros()
+    A.sort_indices()
+    return A
+
+
+def path(n):
+    """Path. D^{-1/2} W D^{-1/2} has the eigenvalues cos(pi j / (n - 1))."""
+    return sparse.csr_array(sparse.diags_array([np.ones(n - 1)] * 2, offsets=[-1, 1]))
+
+
+def path_eigenvalues(n):
+    """Of the normalised affinity, largest first."""
+    return np.cos(np.pi * np.arange(n) / (n - 1))
+
+
+def cycle(n):
+    """Cycle. Eigenvalues cos(2 pi j / n): all but the ends are double."""
+    i = np.arange(n)
+    return _symmetric_csr(
+        sparse.coo_array((np.ones(n), (i, (i + 1) % n)), shape=(n, n))
+    )
+
+
+def cycle_eigenvalues(n):
+    """Of the normalised affinity, largest first."""
+    return np.sort(np.cos(2 * np.pi * np.arange(n) / n))[::-1]
+
+
+def star(n):
+    """Star. Eigenvalues 1, 0 (n - 2 times), -1."""
+    i = np.arange(1, n)
+    return _symmetric_csr(sparse.coo_array((np.ones(n - 1), (0 * i, i)), shape=(n, n)))
+
+
+def complete(n):
+    """Complete graph. Eigenvalues 1 and -1 / (n - 1), n - 1 times."""
+    return sparse.csr_array(np.ones((n, n)) - np.eye(n))
+
+
+def grid(n_rows, n_columns):
+    """Rectangular grid, four neighbours."""
+    return sparse.csr_array(sparse.kronsum(path(n_columns), path(n_rows)))
+
+
+def block_model(n, n_blocks=4, inside=0.3, outside=0.02, seed=0):
+    """Stochastic block model with a ring through all nodes: connected."""
+    rng = np.random.default_rng(seed)
+    block = np.arange(n) % n_blocks
+    probability = np.where(block[:, None] == block, inside, outside)
+    joined = np.triu(rng.random((n, n)) < probability, 1)
+    return _symmetric_csr(sparse.csr_array(joined).maximum(cycle(n)))
+
+
+def nearest_neighbors(n, n_neighbors=8, seed=0):
+    """Weighted k-NN graph of normal points in three dimensions."""
+    points = np.random.default_rng(seed).standard_normal((n, 3))
+    distances, neighbors = KDTree(points).query(points, n_neighbors + 1)
+    rows = np.repeat(np.arange(n), n_neighbors)
+    weights = np.exp(-distances[:, 1:].ravel())
+    return _symmetric_csr(
+        sparse.coo_array((weights, (rows, neighbors[:, 1:].ravel())), shape=(n, n))
+    )
+
+
+def two_cliques(size, weight):
+    """Two cliques joined by one edge of the given weight."""
+    W = sparse.lil_array(sparse.block_diag([complete(size)] * 2))
+    W[0, size] = W[size, 0] = weight
+    return sparse.csr_array(W)
+
+
+def many_cliques(n_cliques, size):
+    """Cliques apart. Eigenvalues 1, once per clique, and -1 / (size - 1)."""
+    return sparse.csr_array(sparse.block_diag([complete(size)] * n_cliques))
+
+
+# Every order is above 2 (k + n_buffer) for k <= 8: the solvers iterate.
+GRAPHS = {
+    "block model": lambda: block_model(240),
+    "k-NN": lambda: nearest_neighbors(300),
+    "path": lambda: path(120),
+    "cycle": lambda: cycle(121),
+    "star": lambda: star(150),
+    "complete": lambda: complete(90),
+    "grid": lambda: grid(12, 15),
+    "nearly disconnected": lambda: two_cliques(60, 1e-3),
+    "many components": lambda: many_cliques(40, 5),
+}
+
+
+def random_groups(n, n_groups, seed=0, smallest_of_one=False):
+    """Group codes of n nodes, every group present; the last may have one node."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(n_groups - smallest_of_one, size=n)
+    groups[rng.permutation(n)[:n_groups]] = np.arange(n_groups)
+    return groups
+
+
+def fairness_basis(degrees, groups):
+    """Orthonormal basis of D^{-1/2} F0, from its definition."""
+    indicator = (groups[:, None] == np.unique(groups)).astype(float)
+    F = (indicator - indicator.mean(axis=0))[:, :-1] / np.sqrt(degrees)[:, None]
+    return np.linalg.qr(F)[0]
+
+
+def normalized(W):
+    """Dense D^{-1/2} W D^{-1/2}, from its definition."""
+    W = W.toarray()
+    d = W.sum(axis=1)
+    return W / np.sqrt(d[:, None] * d)
+
+
+class CountingOperator(LinearOperator):
+    """Any operator, with the number of its products and of their columns."""
+
+    def __init__(self, A):
+        self.A = aslinearoperator(A)
+        super().__init__(self.A.dtype, self.A.shape)
+        self.n_products = 0
+        self.n_columns = 0
+
+    def _matmat(self, X):
+        self.n_products += 1
+        self.n_columns += X.shape[1]
+        return self.A.matmat(X)
+
+    def _matvec(self, x):
+        return self._matmat(x.reshape(-1, 1)).reshape(x.shape)
+
+    def _adjoint(self):
+        return self
+
+
+@pytest.fixture(scope="session")
+def graphs():
+    """Generators of graphs with, where known, their eigenvalues."""
+    return SimpleNamespace(
+        path=path,
+        path_eigenvalues=path_eigenvalues,
+        cycle=cycle,
+        cycle_eigenvalues=cycle_eigenvalues,
+        star=star,
+        complete=complete,
+        grid=grid,
+        block_model=block_model,
+        nearest_neighbors=nearest_neighbors,
+        two_cliques=two_cliques,
+        many_cliques=many_cliques,
+        normalized=normalized,
+        random_groups=random_groups,
+        fairness_basis=fairness_basis,
+    )
+
+
+@pytest.fixture(scope="session", params=list(GRAPHS))
+def graph(request):
+    """Every kind of graph in turn, CSR."""
+    return GRAPHS[request.param]()
+
+
+@pytest.fixture
+def counting():
+    """Class of operators that count their products."""
+    return CountingOperator
+
+
+@pytest.fixture
+def with_threads():
+    """Call a function under a given number of Numba threads."""
+    before = numba.get_num_threads()
+
+    def call(n_threads, function, *args, **kwargs):
+        if n_threads > numba.config.NUMBA_NUM_THREADS:
+            pytest.skip(f"needs {n_threads} threads")
+        numba.set_num_threads(n_threads)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            numba.set_num_threads(before)
+
+    yield call
+    numba.set_num_threads(before)

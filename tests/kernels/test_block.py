@@ -1,0 +1,120 @@
+"""Block algebra against NumPy."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from scalefair.kernels import (
+    block_gram,
+    block_rotate,
+    block_subtract,
+    rotate_ritz,
+    single_blas_thread,
+)
+
+TYPES = [np.float64, np.float32]
+# Around multiples of the 2048 rows that are handled at a time.
+SIZES = [0, 1, 2, 2047, 2048, 2049, 5000]
+
+
+def block(n, k, dtype, seed):
+    return np.random.default_rng(seed).standard_normal((n, k)).astype(dtype)
+
+
+def close(actual, expected, dtype, scale):
+    np.testing.assert_allclose(
+        actual, expected, rtol=0, atol=50 * np.finfo(dtype).eps * max(scale, 1)
+    )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", SIZES)
+class TestAgainstNumPy:
+    def test_gram(self, n, dtype):
+        X, Y = block(n, 5, dtype, 0), block(n, 3, dtype, 1)
+        before = X.copy(), Y.copy()
+        gram = block_gram(X, Y)
+        assert gram.dtype == np.float64
+        close(gram, X.astype(float).T @ Y.astype(float), dtype, np.sqrt(n))
+        assert np.array_equal(X, before[0])
+        assert np.array_equal(Y, before[1])
+
+    def test_rotate(self, n, dtype):
+        X, S = block(n, 5, dtype, 0), block(5, 5, np.float64, 1)
+        expected = X.astype(float) @ S
+        before = S.copy()
+        block_rotate(X, S)
+        close(X, expected, dtype, 5)
+        assert np.array_equal(S, before)
+
+    def test_subtract(self, n, dtype):
+        out, L, C = block(n, 4, dtype, 0), block(n, 3, dtype, 1), block(3, 4, float, 2)
+        expected = out.astype(float) - L.astype(float) @ C
+        before = L.copy(), C.copy()
+        block_subtract(out, L, C)
+        close(out, expected, dtype, 5)
+        assert np.array_equal(L, before[0])
+        assert np.array_equal(C, before[1])
+
+    def test_rotate_ritz(self, n, dtype):
+        X, AX = block(n, 5, dtype, 0), block(n, 5, dtype, 1)
+        S, values = block(5, 5, float, 2), block(1, 5, float, 3)[0]
+        vectors = X.astype(float) @ S
+        residuals = AX.astype(float) @ S - vectors * values
+        norms = rotate_ritz(X, AX, S, values)
+        close(X, vectors, dtype, 5)
+        close(AX, residuals, dtype, 20)
+        assert norms.dtype == np.float64
+        close(norms, np.linalg.norm(residuals, axis=0), dtype, 20 * np.sqrt(n))
+
+
+def test_gram_sums_in_float64_over_chunks():
+    X = np.zeros((3 * 2048, 1), np.float32)
+    X[[0, 2048, 4096]] = [[4096], [1], [1]]  # in float32, 2**24 + 1 = 2**24
+    assert block_gram(X, X)[0, 0] == 2**24 + 2
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_matrices_in_any_layout(dtype):
+    # The small matrices come out of eigh in Fortran order and reversed.
+    X, S = block(100, 4, dtype, 0), np.asfortranarray(block(4, 4, float, 1))[:, ::-1]
+    expected = X.astype(float) @ S
+    block_rotate(X, S)
+    close(X, expected, dtype, 5)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_no_columns(dtype):
+    X, none = block(100, 4, dtype, 0), np.empty((100, 0), dtype)
+    assert block_gram(none, X).shape == (0, 4)
+    assert block_gram(X, none).shape == (4, 0)
+    before = X.copy()
+    block_subtract(X, none, np.empty((0, 4)))
+    assert np.array_equal(X, before)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", [1, 2049, 9000])
+def test_same_bits_for_any_number_of_threads(n, dtype, with_threads):
+    def work():
+        X, Y = block(n, 6, dtype, 0), block(n, 6, dtype, 1)
+        S = block(6, 6, float, 2)
+        gram = block_gram(X, Y)
+        block_rotate(X, S)
+        block_subtract(Y, X, S)
+        norms = rotate_ritz(X, Y, S, S[0])
+        return gram, X, Y, norms
+
+    for one, two in zip(with_threads(1, work), with_threads(2, work), strict=True):
+        assert np.array_equal(one, two)
+
+
+def blas_threads():
+    return {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
+
+
+def test_single_blas_thread_is_undone():
+    before = blas_threads()
+    with single_blas_thread():
+        assert blas_threads() == {1}
+    assert blas_threads() == before

@@ -1,0 +1,164 @@
+"""orthonormalize on blocks that are hard to orthonormalise."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalefair.linalg import orthonormalize
+
+TYPES = [np.float64, np.float32]
+N, M = 400, 8
+
+
+def gaussian(n=N, m=M, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, m))
+
+
+def with_condition(condition, seed=0):
+    U = np.linalg.qr(gaussian(seed=seed))[0]
+    V = np.linalg.qr(gaussian(M, M, seed=seed + 1))[0]
+    return (U * np.logspace(0, -np.log10(condition), M)) @ V
+
+
+def scaled(dtype, mix=0.0):
+    """Columns of norms from one end of the type's range to the other."""
+    end = 200 if dtype == np.float64 else 30
+    X = gaussian()
+    return (X + mix * X[:, :1]) * np.logspace(-end, end, M)
+
+
+BLOCKS = {
+    "well-conditioned": lambda dtype: gaussian(),
+    "condition 1e4": lambda dtype: with_condition(1e4),
+    "condition 1e8": lambda dtype: with_condition(1e8),
+    "condition 1e12": lambda dtype: with_condition(1e12),
+    "condition 1e16": lambda dtype: with_condition(1e16),
+    "condition 1e20": lambda dtype: with_condition(1e20),
+    "twice": lambda dtype: np.hstack([gaussian(), gaussian()]),
+    "equal columns": lambda dtype: np.ones((50, 6)),
+    "equal columns, square": lambda dtype: np.ones((8, 8)),
+    "square": lambda dtype: gaussian(8, 8),
+    "one column": lambda dtype: gaussian(N, 1),
+    "one number": lambda dtype: np.array([[-3.0]]),
+    "zero columns": lambda dtype: gaussian() * (np.arange(M) % 3 > 0),
+    "all zero": lambda dtype: 0 * gaussian(),
+    "scaled": scaled,
+    "scaled, dependent": lambda dtype: scaled(dtype, mix=100.0),
+    "powers": lambda dtype: np.vander(np.linspace(0, 1, N), 30),
+    "many rows": lambda dtype: with_condition(1e6)[np.arange(5000) % N] + 1.0,
+}
+
+
+def check(X, dtype, against=None):
+    X = np.ascontiguousarray(X, dtype=dtype)
+    given = X.copy()
+    result = orthonormalize(X, against=against, rng=np.random.RandomState(0))
+    assert result is X  # in place
+    assert result.dtype == dtype
+    epsilon = np.finfo(dtype).eps
+    Y = result.astype(np.float64)
+    np.testing.assert_allclose(Y.T @ Y, np.eye(Y.shape[1]), atol=100 * epsilon)
+    peaks = np.abs(given).max(axis=0)
+    scaled = given / np.where(peaks > 0, peaks, 1).astype(dtype)
+    scaled = scaled.astype(np.float64)
+    if against is not None:
+        basis = against.astype(np.float64)
+        np.testing.assert_allclose(basis.T @ Y, 0, atol=100 * epsilon)
+        scaled -= basis @ (basis.T @ scaled)
+    # Every column that was given lies in the span, to rounding.
+    lost = np.linalg.norm(scaled - Y @ (Y.T @ scaled), axis=0)
+    assert lost.max() <= 100 * epsilon * np.linalg.norm(scaled)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_orthonormal_and_the_same_span(block, dtype):
+    check(BLOCKS[block](dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("inside", [0.0, 1.0, 1e6, 1e12])
+def test_orthogonal_to_a_basis(inside, dtype):
+    basis = np.ascontiguousarray(np.linalg.qr(gaussian(N, 5, seed=3))[0], dtype=dtype)
+    X = gaussian(N, 4) + inside * basis @ gaussian(5, 4, seed=4)
+    X = np.ascontiguousarray(X, dtype=dtype)
+    result = orthonormalize(X, against=basis, rng=np.random.RandomState(0))
+    epsilon = np.finfo(dtype).eps
+    np.testing.assert_allclose(result.T @ result, np.eye(4), atol=100 * epsilon)
+    np.testing.assert_allclose(basis.T @ result, 0, atol=100 * epsilon)
+    if inside <= 1:
+        check(gaussian(N, 4) + inside * basis @ gaussian(5, 4), dtype, basis)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_block_inside_the_basis_gives_way_to_random_vectors(dtype):
+    basis = np.ascontiguousarray(np.linalg.qr(gaussian(N, 5, seed=3))[0], dtype=dtype)
+    X = orthonormalize(basis[:, :3].copy(), against=basis, rng=np.random.RandomState(0))
+    epsilon = np.finfo(dtype).eps
+    np.testing.assert_allclose(X.T @ X, np.eye(3), atol=100 * epsilon)
+    np.testing.assert_allclose(basis.T @ X, 0, atol=100 * epsilon)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_fills_the_space_next_to_a_basis(dtype):
+    basis = np.ascontiguousarray(np.linalg.qr(gaussian(10, 6))[0], dtype=dtype)
+    check(gaussian(10, 4, seed=1), dtype, basis)
+    check(np.ones((10, 4)), dtype, basis)
+
+
+@pytest.mark.parametrize("against", [None, np.empty((N, 0))])
+def test_no_basis(against):
+    expected = orthonormalize(gaussian(), rng=np.random.RandomState(0))
+    result = orthonormalize(gaussian(), against=against, rng=np.random.RandomState(0))
+    assert np.array_equal(result, expected)
+
+
+def test_no_columns():
+    X = np.empty((N, 0))
+    assert orthonormalize(X, rng=np.random.RandomState(0)) is X
+
+
+def test_leaves_an_orthonormal_block_alone():
+    X = np.ascontiguousarray(np.linalg.qr(gaussian())[0])
+    before = X.copy()
+    assert np.array_equal(orthonormalize(X, rng=np.random.RandomState(0)), before)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_refuses_entries_that_are_not_finite(bad, dtype):
+    X = gaussian().astype(dtype)
+    X[7, 2] = bad
+    with pytest.raises(FloatingPointError, match="not finite"):
+        orthonormalize(X, rng=np.random.RandomState(0))
+
+
+def test_leaves_the_global_random_state_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    orthonormalize(np.ones((20, 3)), rng=np.random.RandomState(0))
+    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_same_bits_for_any_number_of_threads(with_threads):
+    def work():
+        X = np.vstack([with_condition(1e12, seed=s) for s in range(15)])
+        return orthonormalize(X, rng=np.random.RandomState(0))
+
+    assert np.array_equal(with_threads(1, work), with_threads(2, work))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    exponents=st.lists(st.integers(-25, 0), min_size=1, max_size=10),
+    rank=st.integers(1, 10),
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(TYPES),
+)
+def test_any_singular_values_and_rank(exponents, rank, seed, dtype):
+    m = len(exponents)
+    rng = np.random.default_rng(seed)
+    mix = rng.standard_normal((m, min(rank, m))) @ rng.standard_normal(
+        (min(rank, m), m)
+    )
+    check((gaussian(120, m, seed) * 10.0 ** np.array(exponents)) @ mix, dtype)

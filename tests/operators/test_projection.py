@@ -1,0 +1,139 @@
+"""NullspaceProjector and Projected against their definitions."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.linalg import null_space
+from scipy.sparse.linalg import aslinearoperator
+
+from scalefair.operators import NormalizedAffinity, NullspaceProjector, Projected
+
+
+@pytest.fixture(params=[2, 3, 5, 8])
+def n_groups(request):
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["", "group of one"])
+def constrained(request, graph, graphs, n_groups):
+    """Dense affinity of each graph and a basis of its fairness constraints."""
+    n = graph.shape[0]
+    groups = graphs.random_groups(n, n_groups, smallest_of_one=request.param)
+    if request.param:
+        assert (groups == n_groups - 1).sum() == 1
+    degrees = graph.toarray().sum(axis=1)
+    return graph, graphs.fairness_basis(degrees, groups)
+
+
+def test_spectrum_is_that_of_the_restriction(constrained, graphs):
+    W, Q = constrained
+    n, r = Q.shape
+    value = -1.5  # no other eigenvalue is near
+    dense = Projected(NormalizedAffinity(W), Q, constrained_value=value) @ np.eye(n)
+    np.testing.assert_allclose(dense, dense.T, atol=1e-13)
+    Z = null_space(Q.T)
+    expected = np.linalg.eigvalsh(Z.T @ graphs.normalized(W) @ Z)
+    values = np.linalg.eigvalsh(dense)
+    np.testing.assert_allclose(values[:r], value, atol=1e-12)
+    np.testing.assert_allclose(values[r:], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("value", [-1.0, 0.0, 0.3, 7.0])
+def test_constrained_directions_are_eigenvectors(graphs, dtype, value):
+    W = graphs.nearest_neighbors(200)
+    M = NormalizedAffinity(W, dtype=dtype)
+    Q = graphs.fairness_basis(M.degrees, graphs.random_groups(200, 4))
+    product = Projected(M, Q, constrained_value=value) @ Q
+    np.testing.assert_allclose(product, value * Q, atol=30 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        np.asarray,
+        sparse.csr_array,
+        sparse.coo_array,
+        sparse.csr_matrix,
+        aslinearoperator,
+    ],
+)
+def test_takes_any_matrix(graphs, wrap):
+    A = graphs.normalized(graphs.nearest_neighbors(80))
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((80, 3)))[0]
+    P = np.eye(80) - Q @ Q.T
+    expected = P @ A @ P - 0.5 * Q @ Q.T
+    operator = Projected(wrap(A), Q, constrained_value=-0.5)
+    np.testing.assert_allclose(operator @ np.eye(80), expected, atol=1e-14)
+
+
+def test_integer_matrix_becomes_float():
+    A = np.arange(16).reshape(4, 4)
+    A = A + A.T
+    operator = Projected(A, np.eye(4)[:, :1], constrained_value=0.5)
+    assert operator.dtype == np.float64
+    expected = A.astype(float)
+    expected[0], expected[:, 0], expected[0, 0] = 0, 0, 0.5
+    np.testing.assert_allclose(operator @ np.eye(4), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_projector_is_idempotent_and_kills_its_basis(dtype):
+    n, r = 3000, 4
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((n, r)))[0]
+    P = NullspaceProjector(Q, dtype=dtype)
+    X = rng.standard_normal((n, 5)).astype(dtype)
+    tolerance = 20 * np.finfo(dtype).eps
+    np.testing.assert_allclose(P @ Q, 0, atol=tolerance)
+    np.testing.assert_allclose(P @ (P @ X), P @ X, atol=tolerance)
+    np.testing.assert_allclose(Q.T @ (P @ X), 0, atol=20 * tolerance)
+    Z = X - Q @ (Q.T @ X)
+    np.testing.assert_allclose(P @ Z, Z, atol=tolerance)  # nothing left to remove
+
+
+def test_keep_a_copy_of_the_basis():
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 2)))[0]
+    Q = np.ascontiguousarray(Q)
+    P = NullspaceProjector(Q)
+    C = Projected(np.diag(np.arange(10.0)), Q, constrained_value=-1.0)
+    before = P @ np.eye(10), C @ np.eye(10)
+    Q[:] = 0
+    np.testing.assert_array_equal(P @ np.eye(10), before[0])
+    np.testing.assert_array_equal(C @ np.eye(10), before[1])
+
+
+BAD_BASES = {
+    "not normed": 2 * np.eye(6)[:, :2],
+    "not orthogonal": np.full((6, 2), 6**-0.5),
+    "zero column": np.zeros((6, 1)),
+    "NaN": np.full((6, 1), np.nan),
+}
+
+
+@pytest.mark.parametrize("Q", BAD_BASES.values(), ids=BAD_BASES)
+def test_refuses_a_basis_that_is_not_orthonormal(Q):
+    with pytest.raises(ValueError, match="not orthonormal"):
+        NullspaceProjector(Q)
+    with pytest.raises(ValueError, match="not orthonormal"):
+        Projected(np.eye(6), Q, constrained_value=0.0)
+
+
+@pytest.mark.parametrize("Q", [np.ones(6), np.ones((2, 6)), np.ones((6, 1, 1))])
+def test_refuses_a_basis_that_is_not_tall(Q):
+    with pytest.raises(ValueError, match="tall"):
+        NullspaceProjector(Q)
+    with pytest.raises(ValueError, match="tall"):
+        Projected(np.eye(6), Q, constrained_value=0.0)
+
+
+def test_refuses_shapes_that_disagree():
+    with pytest.raises(ValueError, match=r"\(7, 7\).*6 rows"):
+        Projected(np.eye(7), np.eye(6)[:, :1], constrained_value=0.0)
+    with pytest.raises(ValueError, match=r"\(6, 7\)"):
+        Projected(np.ones((6, 7)), np.eye(6)[:, :1], constrained_value=0.0)
+
+
+def test_refuses_a_complex_matrix():
+    with pytest.raises(TypeError, match="float32 or float64"):
+        Projected(1j * np.eye(6), np.eye(6)[:, :1], constrained_value=0.0)

@@ -1,0 +1,243 @@
+"""Rules that the source keeps: imports go down only, nothing global is changed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import scalefair
+
+ROOT = Path(scalefair.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# Packages of one floor do not import each other; they may import all below.
+FLOORS = [
+    {"kernels"},
+    {"streaming"},
+    {"operators"},
+    {"linalg", "optimize"},
+    {"metrics", "datasets"},
+    {"decomposition", "cluster", "linear_model", "postprocessing"},
+    {"plotting", "cli"},
+]
+ALLOWED_SIDEWAYS = {("cli", "plotting")}
+# The demonstration shares the rounding step with the estimator; the solver takes
+# the block product that operators have beyond the public LinearOperator.
+ALLOWED_PRIVATE = {
+    ("cli/_demo.py", "scalefair.cluster._kmeans"),
+    ("linalg/_chebyshev.py", "scalefair.operators._base"),
+}
+LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
+MAX_LINES = 450
+# The only members of numpy.random that do not touch the global state.
+LOCAL_RANDOM = {
+    "BitGenerator",
+    "Generator",
+    "MT19937",
+    "PCG64",
+    "RandomState",
+    "SeedSequence",
+    "default_rng",
+}
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def parse(path):
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def package_of(path):
+    """Package of a file below the root, None for modules of the root itself."""
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if len(parts) > 1 else None
+
+
+def imported_modules(path):
+    """Full names of all that a file imports, in functions too."""
+    inside = ["scalefair", *path.relative_to(ROOT).parts[:-1]]
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = inside[: len(inside) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            yield module
+            if module == "scalefair":
+                for alias in node.names:
+                    yield f"{module}.{alias.name}"
+
+
+def imported_packages(path):
+    """Packages, or modules of the root, that a file imports from scalefair."""
+    for module in imported_modules(path):
+        parts = module.split(".")
+        if parts[0] == "scalefair" and len(parts) > 1:
+            yield parts[1]
+
+
+def dotted(node):
+    """Dotted name of an expression such as np.random.seed, else an empty string."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+every_file = pytest.mark.parametrize("path", FILES, ids=name_of)
+
+
+def test_the_source_is_found():
+    assert {"kernels", "operators", "linalg", "cluster"} <= {
+        package_of(path) for path in FILES
+    }
+
+
+def test_every_package_has_a_floor():
+    packages = {package_of(path) for path in FILES} - {None}
+    assert packages <= set(LEVEL), "give the new package a floor in FLOORS"
+
+
+@every_file
+def test_imports_go_down(path):
+    package = package_of(path)
+    for imported in imported_packages(path):
+        if package is None:
+            # Modules of the root may be imported by all floors and import none.
+            assert imported.startswith("_"), f"{name_of(path)} imports {imported}"
+        elif imported in LEVEL and imported != package:
+            down = LEVEL[imported] < LEVEL[package]
+            assert down or (package, imported) in ALLOWED_SIDEWAYS, (
+                f"{name_of(path)}: {package} may not import {imported}"
+            )
+
+
+def test_groups_import_nothing_of_the_package():
+    assert not list(imported_packages(ROOT / "_groups.py"))
+
+
+@every_file
+def test_private_modules_of_other_packages_stay_private(path):
+    package = package_of(path)
+    for module in imported_modules(path):
+        parts = module.split(".")
+        if (name_of(path), module) in ALLOWED_PRIVATE:
+            continue
+        if parts[0] == "scalefair" and len(parts) > 2 and parts[1] != package:
+            assert not parts[2].startswith("_"), (
+                f"{name_of(path)} imports {module}: take it from its package"
+            )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        p
+        for p in FILES
+        if package_of(p) in {"kernels", "operators", "linalg", "optimize"}
+    ],
+    ids=name_of,
+)
+def test_solvers_know_nothing_of_fairness(path):
+    assert "_groups" not in set(imported_packages(path))
+    names = {n.id for n in ast.walk(parse(path)) if isinstance(n, ast.Name)}
+    names |= {n.arg for n in ast.walk(parse(path)) if isinstance(n, ast.arg)}
+    telling = {n for n in names if "group" in n.lower() or "sensitive" in n.lower()}
+    telling |= {n for n in names if "fair" in n.lower()}
+    assert not telling
+
+
+@every_file
+def test_files_are_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+@every_file
+def test_global_random_state_is_not_used(path):
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Attribute):
+            name = dotted(node)
+            if name.startswith(("np.random.", "numpy.random.")):
+                member = name.split(".")[2]
+                assert member in LOCAL_RANDOM, f"{name_of(path)}:{node.lineno}: {name}"
+        if isinstance(node, ast.ImportFrom) and node.module == "numpy.random":
+            assert {alias.name for alias in node.names} <= LOCAL_RANDOM
+        if isinstance(node, ast.Import):
+            assert "random" not in {alias.name for alias in node.names}
+
+
+def is_catch_warnings(node):
+    return isinstance(node, ast.With) and any(
+        isinstance(item.context_expr, ast.Call)
+        and dotted(item.context_expr.func).endswith("catch_warnings")
+        for item in node.items
+    )
+
+
+def filters_outside_catch(node, protected=False):
+    """Calls that change the warning filters for good."""
+    protected = protected or is_catch_warnings(node)
+    if isinstance(node, ast.Call) and not protected:
+        name = dotted(node.func).split(".")[-1]
+        if name in {"filterwarnings", "simplefilter"}:
+            yield node.lineno
+    for child in ast.iter_child_nodes(node):
+        yield from filters_outside_catch(child, protected)
+
+
+@every_file
+def test_warning_filters_are_restored(path):
+    assert not list(filters_outside_catch(parse(path)))
+
+
+def test_the_rules_can_fail(tmp_path):
+    bad = ast.parse("import warnings\nwarnings.simplefilter('ignore')")
+    assert list(filters_outside_catch(bad)) == [2]
+    good = ast.parse(
+        "with warnings.catch_warnings():\n    warnings.simplefilter('ignore')"
+    )
+    assert not list(filters_outside_catch(good))
+    assert dotted(ast.parse("np.random.seed(0)").body[0].value.func) == "np.random.seed"
+
+
+def run_python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+
+
+MODULES = ["scalefair", "scalefair.cluster", "scalefair.metrics", "scalefair.datasets"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_import_is_light(module):
+    # scikit-learn itself imports pandas and rich where they are installed.
+    done = run_python(
+        "import sys, sklearn.cluster, sklearn.callback\n"
+        "before = set(sys.modules)\n"
+        f"import {module}\n"
+        "heavy = {'matplotlib', 'pandas', 'pooch', 'dask', 'torch', 'click'}\n"
+        "print(sorted(heavy & (set(sys.modules) - before)))"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_import_works_without_the_extras(module):
+    done = run_python(
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('matplotlib', 'pandas', 'pooch', 'dask', 'torch'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        f"import {module}"
+    )
+    assert done.returncode == 0, done.stderr
