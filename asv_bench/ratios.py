@@ -14,6 +14,7 @@ import resource
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -140,20 +141,18 @@ def fit():
 
 
 def auto():
+    def fit(solver, k, W, groups):
+        model = FairSpectralClustering(k, solver=solver, n_init=1, random_state=0)
+        model.fit(W, sensitive_features=groups)
+
     for n in (200, 400, 800, 1600):
+        W, groups = largest_component(block_model(n, 5))
         for k in (2, 10, 40):
-            data = block_model(n, 5)
-            W, groups = largest_component(data)
-            seconds = alternate(
-                5,
-                **{
-                    solver: lambda solver=solver: FairSpectralClustering(
-                        k, solver=solver, n_init=1, random_state=0
-                    ).fit(W, sensitive_features=groups)
-                    for solver in ("nullspace", "lanczos", "chebyshev")
-                },
-            )
-            report(f"n={n} k={k}", seconds, "nullspace")
+            runs = {
+                solver: partial(fit, solver, k, W, groups)
+                for solver in ("nullspace", "lanczos", "chebyshev")
+            }
+            report(f"n={n} k={k}", alternate(5, **runs), "nullspace")
 
 
 def million():
@@ -171,8 +170,8 @@ def million():
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             print(
                 f"n={n} k={k} {np.dtype(dtype)}: {seconds:.1f} s, "
-                f"{1e9 * seconds / data.graph.nnz:.0f} ns per stored entry, peak of the "
-                f"process so far {peak:.2f} GiB, residual {model.residuals_.max():.1e}, "
+                f"{1e9 * seconds / data.graph.nnz:.0f} ns per entry, peak so far "
+                f"{peak:.2f} GiB, residual {model.residuals_.max():.1e}, "
                 f"ARI {agreement:.4f}, balance {balance:.4f}"
             )
         block_model.cache_clear()

@@ -4,14 +4,21 @@ Test modules cannot import each other (import mode "importlib"), so that all of
 this comes as fixtures. Graphs of known spectrum say so in their docstring.
 """
 
+import os
 from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
+from hypothesis import settings
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from scipy.spatial import KDTree
+
+# Continuous integration judges a change, not the luck of the draw.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 def _symmetric_csr(A):

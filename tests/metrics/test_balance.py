@@ -158,7 +158,11 @@ def test_missing_group(missing, others):
     [
         ([0, 1], ["a"], "2 labels and 1 groups"),
         ([[0, 1]], ["a", "b"], "labels must be one-dimensional"),
-        ([0, 1], [["a", "x"], ["b", "y"]], "sensitive_features must be one-dimensional"),
+        (
+            [0, 1],
+            [["a", "x"], ["b", "y"]],
+            "sensitive_features must be one-dimensional",
+        ),
         (0, ["a"], "labels must be one-dimensional"),
         ([], [], "no sample"),
         ([-1, -1], ["a", "b"], "no sample"),

@@ -17,10 +17,12 @@ from scalefair.cli._errors import EXIT_CODES_HELP, Commands
 
 __all__ = ["main"]
 
-# Threads that wait for their next kernel sleep instead of spinning. On a machine
-# that others use too, spinning makes kernels many times slower (docs/performance.md).
-# The OpenMP runtime reads this when it is loaded, which is after this module.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# A thread that waits for its next kernel spins for some microseconds, then sleeps. The
+# OpenMP runtime's own choice, milliseconds, makes kernels many times slower when other
+# processes want the processors (docs/performance.md). It reads this when it is loaded,
+# which is after this module.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 @click.group(

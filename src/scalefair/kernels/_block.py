@@ -26,6 +26,8 @@ __all__ = [
 
 # 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
 _ROWS = 2048
+# Up to this width of X, a plain loop over the rows beats BLAS.
+_THIN = 16
 
 
 @functools.cache
@@ -40,6 +42,8 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
 def block_gram(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type."""
+    if X.shape[1] <= _THIN:
+        return _thin_gram(X, Y)
     with single_blas_thread():
         return _gram(X, Y)
 
@@ -86,6 +90,26 @@ def _gram(X, Y):
     for chunk in range(n_chunks):
         gram += partial[chunk]
     return gram
+
+
+@numba.njit(parallel=True, cache=True)
+def _thin_gram(X, Y):
+    n, r = X.shape
+    k = Y.shape[1]
+    n_chunks = (n + _ROWS - 1) // _ROWS
+    partial = np.zeros((n_chunks, r, k), X.dtype)
+    for chunk in numba.prange(n_chunks):
+        gram = np.zeros((r, k), X.dtype)
+        for i in range(chunk * _ROWS, min(n, (chunk + 1) * _ROWS)):
+            for q in range(r):
+                x = X[i, q]
+                for c in range(k):
+                    gram[q, c] += x * Y[i, c]
+        partial[chunk] = gram
+    total = np.zeros((r, k), np.float64)
+    for chunk in range(n_chunks):
+        total += partial[chunk]
+    return total
 
 
 @numba.njit(parallel=True, cache=True)

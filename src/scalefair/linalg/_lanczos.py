@@ -101,6 +101,8 @@ def lanczos(
     vectors = np.hstack([vectors, rng.standard_normal((n, missing))])
     values, vectors, residuals = arpack.rayleigh_ritz(vectors)
     if not missing:
+        if (residuals > tol * arpack.scale).any():
+            values, vectors, residuals = _find_again(arpack, values, vectors, residuals)
         values, vectors, residuals = _add_copies(arpack, values, vectors, residuals)
     converged = bool((residuals <= tol * arpack.scale).all())
     if converged:
@@ -120,6 +122,24 @@ def lanczos(
         converged=converged,
         message=message,
     )
+
+
+def _find_again(
+    arpack: _Arpack, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the inaccurate pairs once more, from another start.
+
+    ARPACK estimates residuals; for a copy that came in by rounding errors the
+    estimate can be far too small.
+    """
+    good = residuals <= arpack.tol * arpack.scale
+    try:
+        more = arpack.largest(
+            int((~good).sum()), moved=vectors[:, good], by=values[good] + arpack.scale
+        )
+    except ArpackError:
+        return values, vectors, residuals
+    return arpack.rayleigh_ritz(np.hstack([vectors[:, good], more]))
 
 
 def _add_copies(

@@ -47,8 +47,9 @@ class EigenResult:
 
 def orient(vectors: np.ndarray) -> np.ndarray:
     """Give each column the sign that makes its entry largest in modulus positive."""
-    largest = np.abs(vectors).argmax(axis=0)
-    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
-    signs[signs == 0] = 1
+    top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
+    signs = np.where(top >= bottom, 1.0, -1.0)
+    for j in np.flatnonzero(top == bottom):  # the first of them decides
+        signs[j] = np.sign(vectors[np.abs(vectors[:, j]).argmax(), j]) or 1.0
     vectors *= signs
     return vectors
