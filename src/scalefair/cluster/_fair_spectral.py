@@ -61,7 +61,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         - ``"lanczos"``: ARPACK on the projected operator, one vector at a time
           (s-FSC of [2]_).
         - ``"nullspace"``: dense, for up to a few thousand nodes (o-FSC of [1]_).
-        - ``"auto"``: ``"nullspace"`` up to 400 nodes or when `n_clusters` exceeds
+        - ``"auto"``: ``"nullspace"`` up to 100 nodes or when `n_clusters` exceeds
           a quarter of the nodes, else ``"chebyshev"``, the fastest on every graph
           measured.
     affinity : {"precomputed", "nearest_neighbors"}, default="precomputed"

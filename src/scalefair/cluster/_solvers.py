@@ -16,9 +16,9 @@ from scalefair.operators import NormalizedAffinity, Projected
 
 __all__ = ["choose_solver", "nullspace_embedding", "solve_chebyshev", "solve_lanczos"]
 
-# Below this order one dense decomposition is faster than any iteration
-# (docs/performance.md).
-_DENSE_ORDER = 400
+# Up to this order the dense decomposition is exact and takes milliseconds; beyond it
+# the Chebyshev iteration is faster (docs/performance.md).
+_DENSE_ORDER = 100
 # float32 iterations are not asked for residuals below this.
 _SINGLE_TOL = 2e-5
 _GIB = 2**30

@@ -12,8 +12,9 @@ from scalefair.operators._base import SymmetricBlockOperator
 
 __all__ = ["NormalizedAffinity"]
 
-# Below this number of multiplications starting the threads costs more than the
-# product itself, and SciPy's serial loop wins (docs/performance.md).
+# Up to this number of multiplications starting the threads costs more than the
+# product itself, and SciPy's serial loop wins; for a single column it wins at every
+# size (docs/performance.md).
 _SERIAL_WORK = 40_000
 
 
@@ -101,7 +102,7 @@ class NormalizedAffinity(SymmetricBlockOperator):
         A = self.matrix
         real = self.dtype.type
         shift = shift - self.shift
-        if A.nnz * X.shape[1] <= _SERIAL_WORK:
+        if X.shape[1] == 1 or A.nnz * X.shape[1] <= _SERIAL_WORK:
             product = A @ X
             if shift != 0:
                 product -= real(shift) * X
