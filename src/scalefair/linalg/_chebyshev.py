@@ -33,7 +33,7 @@ __all__ = ["chebyshev"]
 _FIRST_DEGREE = 8
 # The next filter is aimed at this fraction of the tolerance: a sweep that just
 # misses it costs another Rayleigh-Ritz step, worth three products.
-_AIM = 0.5
+_AIM = 0.3
 # A filter may leave rounding errors of this size, relative to a wanted vector.
 _ROUNDING = 1e-4
 # Part of a last-level cache that a block should fit into, and the fewest columns
