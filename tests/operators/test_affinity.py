@@ -5,7 +5,6 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import NormalizedAffinity
-from scalefair.operators._affinity import _SERIAL_WORK
 
 
 def test_on_every_graph(graph, graphs):
@@ -78,14 +77,22 @@ def test_serial_and_parallel_products_agree(graphs, index_dtype, dtype):
     # SciPy's constructor takes int64 back to int32 where that suffices.
     M.matrix.indices = M.matrix.indices.astype(index_dtype)
     M.matrix.indptr = M.matrix.indptr.astype(index_dtype)
-    k = _SERIAL_WORK // M.matrix.nnz
-    X = np.random.default_rng(0).standard_normal((300, k + 1)).astype(dtype)
-    parallel = M @ X  # just above the limit, and just below it
-    serial = M @ X[:, :k]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 6)).astype(dtype)
+    start = rng.standard_normal((300, 6)).astype(dtype)
     tolerance = 100 * np.finfo(dtype).eps
-    np.testing.assert_allclose(parallel[:, :k], serial, rtol=0, atol=tolerance)
     dense = graphs.normalized(W) + 0.5 * np.eye(300)
-    np.testing.assert_allclose(parallel, dense @ X, rtol=0, atol=tolerance)
+    for beta in (0.0, 0.7):
+        options = {"alpha": 2.0, "shift": 0.3, "beta": beta}
+        parallel = M.apply(X, start.copy(), **options)
+        expected = 2.0 * (dense @ X - 0.3 * X) + beta * start
+        np.testing.assert_allclose(parallel, expected, rtol=0, atol=tolerance)
+        for c in range(6):  # a single column goes through SciPy
+            out = start[:, c : c + 1].copy()
+            serial = M.apply(X[:, c : c + 1].copy(), out, **options)
+            np.testing.assert_allclose(
+                serial, expected[:, c : c + 1], rtol=0, atol=tolerance
+            )
 
 
 def test_refuses_what_is_not_square():

@@ -132,14 +132,6 @@ def pair(request, dtype):
     return make(dtype), dense()
 
 
-@pytest.fixture(params=["SciPy", "Numba"], autouse=True)
-def loop(request, monkeypatch):
-    """Run each test with SciPy's serial product and with the parallel kernel."""
-    limit = 10**9 if request.param == "SciPy" else -1
-    monkeypatch.setattr("scalefair.operators._affinity._SERIAL_WORK", limit)
-    return request.param
-
-
 def random_block(k, dtype=np.float64, seed=5):
     return np.random.default_rng(seed).standard_normal((N, k)).astype(dtype)
 

@@ -12,11 +12,6 @@ from scalefair.operators._base import SymmetricBlockOperator
 
 __all__ = ["NormalizedAffinity"]
 
-# Up to this number of multiplications starting the threads costs more than the
-# product itself, and SciPy's serial loop wins; for a single column it wins at every
-# size (docs/performance.md).
-_SERIAL_WORK = 40_000
-
 
 class NormalizedAffinity(SymmetricBlockOperator):
     r"""Normalised affinity :math:`D^{-1/2} W D^{-1/2} + \sigma I` of a graph.
@@ -102,7 +97,7 @@ class NormalizedAffinity(SymmetricBlockOperator):
         A = self.matrix
         real = self.dtype.type
         shift = shift - self.shift
-        if X.shape[1] == 1 or A.nnz * X.shape[1] <= _SERIAL_WORK:
+        if X.shape[1] == 1:  # SciPy's serial loop is faster (docs/performance.md)
             product = A @ X
             if shift != 0:
                 product -= real(shift) * X
