@@ -8,12 +8,21 @@ from scalefair.kernels._block import (
     single_blas_thread,
 )
 from scalefair.kernels._csr import csr_matmat
+from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
+from scalefair.kernels._rows import add_scaled, inner, rows_combine, rows_inner
 
 __all__ = [
+    "add_scaled",
     "block_gram",
     "block_rotate",
     "block_subtract",
     "csr_matmat",
+    "inner",
+    "rbf_columns",
+    "rbf_matmat",
+    "rbf_tiles",
     "rotate_ritz",
+    "rows_combine",
+    "rows_inner",
     "single_blas_thread",
 ]

@@ -33,6 +33,8 @@ class EigenResult:
         the operator (as far as it is known).
     message : str
         How the solver ended and, if it failed, what to change.
+    history : dict of ndarray or None
+        What the solver recorded in each iteration, if it keeps a record.
     """
 
     values: np.ndarray
@@ -43,6 +45,7 @@ class EigenResult:
     n_iter: int
     converged: bool
     message: str
+    history: dict[str, np.ndarray] | None = None
 
 
 def orient(vectors: np.ndarray) -> np.ndarray:

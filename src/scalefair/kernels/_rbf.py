@@ -1,0 +1,264 @@
+"""Product of a Gaussian kernel matrix with a dense block of vectors.
+
+The matrix is not stored: it is computed tile by tile, and a tile is used for two
+products before it is forgotten, one for its rows and one, transposed, for its
+columns. Tiles are scheduled in rounds, as in a tournament of the row blocks where
+each meets every other one: the pairs of a round share no block, so that they may
+write at the same time, and every sum is in the order of the rounds, whatever the
+number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from scalefair.kernels._block import single_blas_thread
+
+__all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
+
+# A tile of 256 x 256 doubles is half a MiB: it stays in the second-level cache.
+# Products of larger tiles were not faster, and small problems need enough pairs.
+_TILE = 256
+# Rows of a tile that are computed together.
+_ROWS = 4
+
+# 2^f = sum_k (f log 2)^k / k!; the rest is below the rounding error for |f| <= 1/2.
+_TERMS_32 = tuple(np.float32(math.log(2) ** k / math.factorial(k)) for k in range(8))
+_TERMS_64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
+
+
+def rbf_tiles(points: np.ndarray) -> np.ndarray:
+    """Cut points of shape (n, d) into the blocks that `rbf_matmat` works on.
+
+    Returns
+    -------
+    ndarray of shape (ceil(n / 256), d, 256)
+        The coordinates of 256 points side by side; zeros after the last point.
+    """
+    n, d = points.shape
+    tiles = np.zeros((-(-n // _TILE), d, _TILE), points.dtype)
+    for block, tile in enumerate(tiles):
+        rows = points[block * _TILE : (block + 1) * _TILE]
+        tile[:, : len(rows)] = rows.T
+    return tiles
+
+
+def rbf_matmat(
+    tiles: np.ndarray,
+    X: np.ndarray,
+    out: np.ndarray,
+    alpha: float,
+    shift: float,
+    beta: float,
+) -> None:
+    r"""Overwrite `out` with ``alpha * (K @ X - shift * X) + beta * out``.
+
+    :math:`K_{ij} = 2^{-|p_i - p_j|^2}`. Distances are sums of squared differences:
+    their errors are relative, and the diagonal is 1 exactly. (Distances from
+    ``p_i @ p_j`` were tried. They cost half of this with 100 coordinates and the
+    same with 8, the product with `X` being what takes the time; their errors grow
+    with :math:`|p_i|^2`.) Entries below the smallest normal number are 0.
+
+    Parameters
+    ----------
+    tiles : ndarray
+        Points, from `rbf_tiles`, of the type of `X`.
+    X : ndarray of shape (n, k)
+        C-contiguous block, float32 or float64.
+    out : ndarray of shape (n, k)
+        C-contiguous block, not overlapping `X`. Not read when ``beta == 0``.
+    alpha, shift, beta : scalars of the type of `X`
+        Coefficients.
+    """
+    if X.size == 0:
+        return
+    with single_blas_thread():
+        _matmat(tiles, X, out, alpha, shift, beta, numba.get_num_threads())
+
+
+def rbf_columns(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
+    r"""Overwrite `out` with :math:`2^{-|p_i - q_j|^2}`, between two sets of points.
+
+    Parameters
+    ----------
+    left, right : ndarray
+        Points :math:`p` and :math:`q`, from `rbf_tiles`, of the type of `out`.
+    out : ndarray of shape (n_left, n_right)
+        C-contiguous.
+    """
+    _columns(left, right, out, numba.get_num_threads())
+
+
+# Two coordinates of four points at a time: fewer loads and stores per difference.
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def _squared_distances(left, right, i, T):
+    d = left.shape[0]
+    m = T.shape[1]
+    T[...] = 0
+    f = 0
+    while f + 1 < d:
+        a0, a1, a2, a3 = left[f, i], left[f, i + 1], left[f, i + 2], left[f, i + 3]
+        b0 = left[f + 1, i]
+        b1 = left[f + 1, i + 1]
+        b2 = left[f + 1, i + 2]
+        b3 = left[f + 1, i + 3]
+        for j in range(m):
+            p, q = right[f, j], right[f + 1, j]
+            T[0, j] += (a0 - p) * (a0 - p) + (b0 - q) * (b0 - q)
+            T[1, j] += (a1 - p) * (a1 - p) + (b1 - q) * (b1 - q)
+            T[2, j] += (a2 - p) * (a2 - p) + (b2 - q) * (b2 - q)
+            T[3, j] += (a3 - p) * (a3 - p) + (b3 - q) * (b3 - q)
+        f += 2
+    if f < d:
+        for j in range(m):
+            p = right[f, j]
+            T[0, j] += (left[f, i] - p) ** 2
+            T[1, j] += (left[f, i + 1] - p) ** 2
+            T[2, j] += (left[f, i + 2] - p) ** 2
+            T[3, j] += (left[f, i + 3] - p) ** 2
+
+
+# Adding a large number rounds -t to an integer and leaves that in the last bits of
+# the sum: shifted into the place of the exponent, they multiply the power of the
+# fraction. Compiled to vector instructions, which calls of exp are not.
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def _power_of_two_32(t):
+    """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
+    lowest = np.float32(-126)
+    rounder = np.float32(1.5 * 2**23)
+    c0, c1, c2, c3, c4, c5, c6, c7 = _TERMS_32
+    for j in range(t.size):
+        s = max(np.float32(-t[j]), lowest)
+        z = np.float32(s + rounder)
+        f = s - (z - rounder)
+        power = c7 * f + c6
+        power = power * f + c5
+        power = power * f + c4
+        power = power * f + c3
+        power = power * f + c2
+        power = power * f + c1
+        power = np.float32(power * f + c0)
+        exponent = np.int32(z.view(np.int32) << 23)
+        power = np.int32(power.view(np.int32) + exponent).view(np.float32)
+        t[j] = power if s > lowest else 0
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def _power_of_two_64(t):
+    """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
+    lowest = -1022.0
+    rounder = 1.5 * 2.0**52
+    c = _TERMS_64
+    for j in range(t.size):
+        s = max(np.float64(-t[j]), lowest)
+        z = np.float64(s + rounder)
+        f = s - (z - rounder)
+        power = c[13] * f + c[12]
+        power = power * f + c[11]
+        power = power * f + c[10]
+        power = power * f + c[9]
+        power = power * f + c[8]
+        power = power * f + c[7]
+        power = power * f + c[6]
+        power = power * f + c[5]
+        power = power * f + c[4]
+        power = power * f + c[3]
+        power = power * f + c[2]
+        power = power * f + c[1]
+        power = np.float64(power * f + c[0])
+        exponent = z.view(np.int64) << np.int64(52)
+        power = np.int64(power.view(np.int64) + exponent).view(np.float64)
+        t[j] = power if s > lowest else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _kernel_tile(left, right, T):
+    """Overwrite T, a multiple of four rows, with the kernel of two blocks."""
+    for i in range(0, T.shape[0], _ROWS):
+        _squared_distances(left, right, i, T[i : i + _ROWS])
+        values = T[i : i + _ROWS].reshape(-1)
+        if T.itemsize == 4:
+            _power_of_two_32(values)
+        else:
+            _power_of_two_64(values)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(out, product, alpha):
+    for i in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[i, c] += alpha * product[i, c]
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
+    """Add to `out` what a tile of the kernel and its transpose contribute."""
+    n, k = X.shape
+    i0, j0 = row * _TILE, column * _TILE
+    i1, j1 = min(n, i0 + _TILE), min(n, j0 + _TILE)
+    n_rows, n_columns = i1 - i0, j1 - j0
+    padded = (n_rows + _ROWS - 1) // _ROWS * _ROWS
+    T = tile_buffer[: padded * n_columns].reshape(padded, n_columns)
+    _kernel_tile(tiles[row], tiles[column], T)
+    T = T[:n_rows]
+    product = product_buffer[: n_rows * k].reshape(n_rows, k)
+    np.dot(T, X[j0:j1], product)
+    _add(out[i0:i1], product, alpha)
+    if row != column:
+        product = product_buffer[: n_columns * k].reshape(n_columns, k)
+        np.dot(T.T, X[i0:i1], product)
+        _add(out[j0:j1], product, alpha)
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _matmat(tiles, X, out, alpha, shift, beta, n_workers):
+    n, k = X.shape
+    n_blocks = tiles.shape[0]
+    # In round r, block i meets block (r - i) modulo an odd number of blocks: each
+    # pair meets once, each block meets itself once. An even number of blocks gets
+    # an empty one more.
+    n_rounds = n_blocks + 1 - n_blocks % 2
+    n_pairs = (n_rounds + 1) // 2
+    tile_buffers = np.empty((n_workers, _TILE * _TILE), X.dtype)
+    product_buffers = np.empty((n_workers, _TILE * k), X.dtype)
+    for i in numba.prange(n):
+        for c in range(k):
+            out[i, c] = 0 if beta == 0 else beta * out[i, c]
+            out[i, c] -= alpha * shift * X[i, c]
+    for r in range(n_rounds):
+        itself = (r * n_pairs) % n_rounds
+        for worker in numba.prange(n_workers):
+            for p in range(worker, n_pairs, n_workers):
+                row = (itself + p) % n_rounds
+                column = (itself - p) % n_rounds
+                if max(row, column) < n_blocks:
+                    _add_pair(
+                        tiles,
+                        row,
+                        column,
+                        X,
+                        out,
+                        alpha,
+                        tile_buffers[worker],
+                        product_buffers[worker],
+                    )
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _columns(left, right, out, n_workers):
+    tile_buffers = np.empty((n_workers, _TILE * _TILE), out.dtype)
+    for worker in numba.prange(n_workers):
+        for row in range(worker, left.shape[0], n_workers):
+            i0 = row * _TILE
+            i1 = min(out.shape[0], i0 + _TILE)
+            padded = (i1 - i0 + _ROWS - 1) // _ROWS * _ROWS
+            for column in range(right.shape[0]):
+                j0 = column * _TILE
+                j1 = min(out.shape[1], j0 + _TILE)
+                T = tile_buffers[worker, : padded * (j1 - j0)]
+                T = T.reshape(padded, j1 - j0)
+                _kernel_tile(left[row], right[column], T)
+                out[i0:i1, j0:j1] = T[: i1 - i0]

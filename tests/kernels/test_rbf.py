@@ -1,0 +1,169 @@
+"""Gaussian kernel products against a dense kernel in float64."""
+
+import numpy as np
+import pytest
+
+from scalefair.kernels import rbf_columns, rbf_matmat, rbf_tiles
+
+TYPES = [np.float64, np.float32]
+# Around the 256 points of a tile and the four rows computed together; one block,
+# an odd number of blocks and an even one.
+SIZES = [1, 3, 4, 255, 256, 257, 511, 513, 900, 1025]
+DIMENSIONS = [1, 2, 3, 8, 21, 130]
+
+
+def points(n, d, seed=0):
+    """Points at distances around 1, some of them equal."""
+    P = np.random.default_rng(seed).standard_normal((n, d)) / np.sqrt(d)
+    P[n // 2 :: 7] = P[0]
+    return P
+
+
+def block(n, k, dtype, seed=1):
+    return np.random.default_rng(seed).standard_normal((n, k)).astype(dtype)
+
+
+def dense(P, Q=None):
+    P = np.asarray(P, dtype=float)
+    Q = P if Q is None else np.asarray(Q, dtype=float)
+    squares = np.zeros((len(P), len(Q)))
+    for p, q in zip(P.T, Q.T, strict=True):
+        squares += (p[:, None] - q) ** 2
+    return np.exp2(-squares)
+
+
+def product(P, X, alpha=1, shift=0, beta=0, out=None):
+    out = np.full_like(X, np.nan) if out is None else out.copy()
+    real = X.dtype.type
+    tiles = rbf_tiles(P.astype(X.dtype))
+    rbf_matmat(tiles, X, out, real(alpha), real(shift), real(beta))
+    return out
+
+
+def kernel(P, dtype):
+    """The matrix entry by entry: products with unit vectors are exact."""
+    return product(P, np.eye(len(P), dtype=dtype))
+
+
+def close(actual, expected, dtype, scale=1.0):
+    np.testing.assert_allclose(
+        actual, expected, rtol=0, atol=20 * np.finfo(dtype).eps * scale
+    )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", SIZES)
+def test_every_size(n, dtype):
+    P = points(n, 3).astype(dtype)
+    X, start = block(n, 5, dtype), block(n, 5, dtype, 2)
+    before = X.copy()
+    K = dense(P)
+    close(product(P, X), K @ X, dtype, np.sqrt(n))
+    close(
+        product(P, X, 2.0, 0.3, -0.7, start),
+        2.0 * (K @ X - 0.3 * X) - 0.7 * start,
+        dtype,
+        2 * np.sqrt(n),
+    )
+    assert np.array_equal(X, before)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_every_dimension(d, dtype):
+    P = points(300, d).astype(dtype)
+    close(kernel(P, dtype), dense(P), dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("k", [0, 1, 2, 31, 300])
+def test_every_width(k, dtype):
+    P = points(300, 4).astype(dtype)
+    X = block(300, k, dtype)
+    close(product(P, X), dense(P) @ X, dtype, 20)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_exactly_symmetric_with_unit_diagonal(dtype):
+    K = kernel(points(600, 5) * 3, dtype)
+    assert np.array_equal(K, K.T)
+    assert np.array_equal(np.diag(K), np.ones(600))
+    assert K.max() == 1
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_power_of_two_to_the_last_place(dtype):
+    # Points on a line from 0: the first row is 2**-t, all of the squares exact.
+    t = np.arange(0, 11, 1 / 64)
+    row = kernel(t[:, None], dtype)[0]
+    np.testing.assert_allclose(
+        row, np.exp2(-(t**2)), rtol=1.01 * np.finfo(dtype).eps, atol=0
+    )
+    integers = np.arange(11.0)
+    assert np.array_equal(
+        kernel(integers[:, None], dtype)[0], np.exp2(-(integers**2)).astype(dtype)
+    )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_underflow(dtype):
+    tiny = np.finfo(dtype).smallest_normal
+    last = np.sqrt(-np.log2(tiny))
+    far = np.array([0, 0.999 * last, 1.001 * last, 1.1 * last, 1e3, 1e18, -1e18])
+    row = kernel(far[:, None], dtype)[0]
+    assert row[1] >= tiny
+    assert np.array_equal(row[2:], np.zeros(5))
+    # Squared distances that overflow.
+    far = np.array([[0], [1], [0.9], [-0.9]]) * np.finfo(dtype).max / 2
+    assert np.array_equal(kernel(far, dtype), np.eye(4))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_distances_are_relatively_accurate(dtype):
+    # Far from the origin: |p|^2 + |q|^2 - 2 p q would lose all digits.
+    P = points(300, 4).astype(np.float32) + np.float32(4096)
+    close(kernel(P, dtype), dense(P), dtype)
+    # Far apart: where the kernel is not small, its errors stay small.
+    P = (100 * points(300, 4)).astype(dtype)
+    close(kernel(P, dtype), dense(P), dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", [1, 300, 1500, 2000])
+def test_same_bits_for_any_number_of_threads(n, dtype, with_threads):
+    P, X, start = points(n, 6), block(n, 7, dtype), block(n, 7, dtype, 2)
+
+    def work():
+        narrow = product(P, X[:, :1].copy())
+        return narrow, product(P, X, 1.5, 0.5, 2.0, start)
+
+    for one, two in zip(with_threads(1, work), with_threads(2, work), strict=True):
+        assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("n", "r"), [(1, 1), (300, 5), (257, 256), (513, 700)])
+def test_columns(n, r, dtype, with_threads):
+    P, Q = points(n, 3).astype(dtype), points(r, 3, seed=3).astype(dtype)
+
+    def work():
+        out = np.full((n, r), np.nan, dtype)
+        rbf_columns(rbf_tiles(P), rbf_tiles(Q), out)
+        return out
+
+    out = with_threads(2, work)
+    close(out, dense(P, Q), dtype)
+    assert np.array_equal(out, with_threads(1, work))
+    same = np.empty((n, n), dtype)
+    rbf_columns(rbf_tiles(P), rbf_tiles(P), same)
+    assert np.array_equal(same, kernel(P, dtype))
+
+
+def test_tiles():
+    P = points(600, 3)
+    tiles = rbf_tiles(P)
+    assert tiles.shape == (3, 3, 256)
+    assert tiles.flags.c_contiguous
+    whole = tiles.transpose(0, 2, 1).reshape(-1, 3)
+    assert np.array_equal(whole[:600], P)
+    assert not whole[600:].any()

@@ -1,0 +1,154 @@
+"""ADMM against the dense optimum of its own problem."""
+
+import numpy as np
+import pytest
+
+from scalefair.linalg import dc_admm
+from scalefair.operators import NormalizedAffinity
+
+SHIFT = -1.01
+
+
+def own_optimum(A, F, k):
+    """Largest eigenpairs of M^2 where F^T M H = 0: what Algorithm 1 converges to."""
+    M = A - SHIFT * np.eye(len(A))
+    U, s, _ = np.linalg.svd(M @ F, full_matrices=False)
+    Q = U[:, s > 1e-10]
+    P = np.eye(len(A)) - Q @ Q.T
+    values = np.linalg.eigvalsh(P @ M @ M @ P)
+    return values[::-1][:k], M
+
+
+@pytest.fixture
+def problem(graphs):
+    W = graphs.block_model(120)
+    M = NormalizedAffinity(W)
+    groups = graphs.random_groups(120, 3)
+    indicator = (groups[:, None] == np.unique(groups)).astype(float)
+    F = (indicator - indicator.mean(axis=0)) * M.inv_sqrt_degrees[:, None]
+    return M, F, graphs.normalized(W)
+
+
+TIGHT = {"shift": SHIFT, "max_iter": 400, "ftol": 1e-13, "gtol": 1e-9}
+
+
+@pytest.mark.parametrize("k", [1, 3, 4])
+def test_reaches_the_optimum_of_its_problem(problem, k):
+    M, F, A = problem
+    found = dc_admm(M, k, F, tol=1e-6, random_state=0, **TIGHT)
+    values, shifted = own_optimum(A, F, k)
+    assert found.converged, found.message
+    H = found.vectors
+    np.testing.assert_allclose(H.T @ H, np.eye(k), atol=1e-12)
+    assert np.linalg.norm(F.T @ shifted @ H) < 1e-5
+    energy = np.linalg.norm(shifted @ H) ** 2
+    assert energy == pytest.approx(values.sum(), rel=1e-6)
+    assert found.history["objective"][-1] == pytest.approx(energy / 2, rel=1e-6)
+
+
+def test_constrains_the_product_and_not_the_block(problem):
+    M, F, _ = problem
+    found = dc_admm(M, 3, F, tol=1e-6, random_state=0, **TIGHT)
+    assert found.history["constraint_product"][-1] < 1e-5
+    # Fairness of H itself is another constraint, and is not met.
+    assert found.history["constraint"][-1] > 1e-3
+
+
+def test_history(problem):
+    M, F, _ = problem
+    found = dc_admm(M, 3, F, shift=SHIFT, random_state=0)
+    names = {
+        "objective",
+        "primal_residual",
+        "dual_residual",
+        "alpha",
+        "constraint_product",
+        "constraint",
+        "residual",
+        "n_inner",
+    }
+    assert set(found.history) == names
+    assert {len(v) for v in found.history.values()} == {found.n_iter} == {10}
+    assert not found.converged
+    assert "raise max_iter" in found.message
+    alpha = found.history["alpha"]
+    assert alpha[0] == 0.005
+    # Doubled, halved or left alone, and never above the cap.
+    ratios = set(np.round((alpha[1:] / alpha[:-1])[alpha[1:] < 0.5], 6))
+    assert ratios <= {0.5, 1.0, 2.0}
+    assert alpha.max() <= 0.5
+    primal, dual = found.history["primal_residual"], found.history["dual_residual"]
+    grown = alpha[1:] > alpha[:-1]
+    assert (primal[:-1] > 10 * dual[:-1])[grown].all()
+
+
+def test_penalty_is_capped(problem):
+    M, F, _ = problem
+    found = dc_admm(M, 2, F, shift=SHIFT, max_iter=40, tol=1e-12, random_state=0)
+    assert found.history["alpha"].max() <= 0.5
+
+
+def test_residuals_are_those_of_its_problem(problem):
+    M, F, A = problem
+    found = dc_admm(M, 3, F, shift=SHIFT, max_iter=5, random_state=0)
+    shifted = A - SHIFT * np.eye(len(A))
+    Q = np.linalg.qr(shifted @ F[:, :-1])[0]
+    H = found.vectors
+    S = shifted @ (shifted @ H)
+    S -= Q @ (Q.T @ S)
+    T = H.T @ S
+    values, rotation = np.linalg.eigh((T + T.T) / 2)
+    residuals = np.linalg.norm(S @ rotation - H @ rotation * values, axis=0)
+    expected = np.sort(residuals / values.max())
+    np.testing.assert_allclose(np.sort(found.residual_norms), expected, rtol=1e-3)
+    assert found.history["residual"][-1] == found.residual_norms.max()
+
+
+def test_without_constraints_it_finds_eigenvectors(graphs):
+    M = NormalizedAffinity(graphs.block_model(120))
+    found = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-6, random_state=0, **TIGHT)
+    assert found.converged
+    expected = np.linalg.eigvalsh(graphs.normalized(graphs.block_model(120)))[-3:]
+    H = found.vectors
+    assert np.trace(H.T @ (M @ H)) == pytest.approx(expected.sum(), abs=1e-8)
+
+
+def test_dependent_constraints_do_no_harm(problem):
+    M, F, _ = problem
+    doubled = np.hstack([F, F, 0 * F])
+    plain = dc_admm(M, 2, F, shift=SHIFT, random_state=0)
+    same = dc_admm(M, 2, doubled, shift=SHIFT, random_state=0)
+    np.testing.assert_allclose(
+        same.history["objective"], plain.history["objective"], rtol=1e-8
+    )
+
+
+def test_same_random_state_same_result(problem, with_threads):
+    M, F, _ = problem
+
+    def run():
+        return dc_admm(M, 3, F, shift=SHIFT, random_state=3).vectors
+
+    first = with_threads(1, run)
+    np.testing.assert_array_equal(first, with_threads(2, run))
+
+
+def test_counts_products(problem, counting):
+    M, F, _ = problem
+    counted = counting(M)
+    found = dc_admm(counted, 3, F, shift=SHIFT, random_state=0)
+    assert found.n_products == counted.n_products
+    assert found.n_columns == counted.n_columns
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, np.nan])
+def test_bad_penalty(problem, alpha):
+    M, F, _ = problem
+    with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
+        dc_admm(M, 2, F, alpha=alpha)
+
+
+def test_product_that_is_not_finite():
+    A = np.diag(np.r_[np.nan, np.ones(50)])
+    with pytest.raises(FloatingPointError, match="not finite"):
+        dc_admm(A, 2, np.eye(51)[:, 1:2], random_state=0)

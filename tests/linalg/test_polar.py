@@ -1,0 +1,66 @@
+"""Polar factor and inverse root."""
+
+import numpy as np
+import pytest
+from scipy.linalg import polar as scipy_polar
+
+from scalefair.linalg._polar import inverse_root, polar
+
+
+def block(singular_values, n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    k = len(singular_values)
+    U = np.linalg.qr(rng.standard_normal((n, k)))[0]
+    V = np.linalg.qr(rng.standard_normal((k, k)))[0]
+    return np.ascontiguousarray((U * singular_values) @ V.T)
+
+
+@pytest.mark.parametrize(
+    "singular_values",
+    [
+        [3.0],
+        [1.0, 1.0, 1.0],
+        [5.0, 1.0, 0.3],
+        [1e4, 1.0, 0.1],
+        [1e-5, 1e-6, 1e-7],
+        [1e7, 1e6, 1e5],
+    ],
+)
+def test_against_scipy(singular_values):
+    Z = block(np.array(singular_values))
+    expected, _ = scipy_polar(Z)
+    H = Z.copy()
+    assert polar(H) == pytest.approx(sum(singular_values), rel=1e-6)
+    np.testing.assert_allclose(H.T @ H, np.eye(len(singular_values)), atol=1e-11)
+    np.testing.assert_allclose(H, expected, atol=1e-7)
+
+
+def test_root_that_is_known_is_used():
+    Z = block(np.array([2.0, 1.0]))
+    H = Z.copy()
+    polar(H, inverse_root(Z.T @ Z))
+    np.testing.assert_allclose(H, scipy_polar(Z)[0], atol=1e-12)
+
+
+def test_vanishing_directions_stay_short():
+    Z = block(np.array([2.0, 1.0, 0.0]))
+    H = Z.copy()
+    assert polar(H) == pytest.approx(3.0)
+    assert np.isfinite(H).all()
+    # On the rest it is an isometry.
+    assert np.linalg.svd(H, compute_uv=False)[:2] == pytest.approx([1, 1])
+
+
+def test_zero_block():
+    H = np.zeros((10, 2))
+    assert polar(H) == 0
+    np.testing.assert_array_equal(H, 0)
+
+
+def test_inverse_root():
+    G = block(np.array([4.0, 2.0, 1.0]), n=50)
+    G = G.T @ G
+    root = inverse_root(G)
+    np.testing.assert_allclose(root.matrix @ G @ root.matrix, np.eye(3), atol=1e-12)
+    assert root.nuclear_norm == pytest.approx(7.0)
+    assert root.condition == pytest.approx(16.0)
