@@ -14,7 +14,7 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
-SOLVERS = ["nullspace", "lanczos", "chebyshev"]
+SOLVERS = ["nullspace", "lanczos", "chebyshev", "dual"]
 
 
 def _path(n):
@@ -555,8 +555,8 @@ def test_callbacks_see_every_phase(solver):
         ("end", "affinity"),
         ("begin", "eigenvectors"),
         ("end", "eigenvectors"),
-        ("begin", "k-means"),
-        ("end", "k-means"),
+        ("begin", "labels"),
+        ("end", "labels"),
         ("end", "fit"),
         ("teardown", "fit"),
     ]

@@ -33,7 +33,7 @@ def _fit(data, k, **options):
 
 
 # Tonin et al. (2025), table 9: 0.126, 14.114, 37.084.
-@pytest.mark.parametrize("solver", ["nullspace", "lanczos", "chebyshev"])
+@pytest.mark.parametrize("solver", ["nullspace", "lanczos", "chebyshev", "dual"])
 @pytest.mark.parametrize(("k", "cost"), [(2, 0.1261), (25, 14.1136), (50, 37.0845)])
 def test_facebooknet_relaxed_cost(solver, k, cost):
     model = _fit(fetch_facebooknet(), k, solver=solver, tol=1e-9)
@@ -48,7 +48,16 @@ def test_facebooknet_relaxed_cost(solver, k, cost):
     assert relaxed == pytest.approx(cost, abs=5e-5)
 
 
-@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
+def test_facebooknet_limit_of_algorithm_1():
+    # It enforces F^T M H = 0: not the fair optimum 0.1261.
+    model = _fit(fetch_facebooknet(), 2, solver="admm", tol=1e-6, max_iter=200)
+    assert model.converged_
+    assert 2 - model.eigenvalues_.sum() == pytest.approx(0.2056, abs=5e-5)
+    assert model.history_["constraint_product"][-1] < 1e-4
+    assert model.fairness_violation_ > 1e-2
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev", "dual"])
 def test_lastfm_trace(solver):
     data = fetch_lastfm_asia()
     model = _fit(data, 25, solver=solver, tol=1e-6)

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.linalg import lbfgs
 from scalefair.linalg._dual_objective import EnergyDual
+from scalefair.linalg._lbfgs import lbfgs
 
 
 class Smooth:

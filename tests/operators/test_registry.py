@@ -12,8 +12,11 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import scalefair.operators
 from scalefair.operators import (
     NormalizedAffinity,
+    NormalizedOperator,
     NullspaceProjector,
+    NystroemKernel,
     Projected,
+    RBFKernel,
     SymmetricBlockOperator,
 )
 from scalefair.operators._base import apply_block
@@ -58,6 +61,21 @@ def affinity(dtype, **options):
     return NormalizedAffinity(sparse.csr_array(weights()), dtype=dtype, **options)
 
 
+def features():
+    return np.random.default_rng(2).standard_normal((N, 3))
+
+
+def dense_kernel(gamma):
+    X = features()
+    return np.exp(-gamma * ((X[:, None] - X) ** 2).sum(axis=-1))
+
+
+def dense_normalized_kernel():
+    K = dense_kernel(0.5)
+    d = K.sum(axis=1)
+    return K / np.sqrt(np.outer(d, d))
+
+
 # Name: operator of a given dtype, and the matrix that it stands for.
 REGISTRY = {
     "NormalizedAffinity": (affinity, dense_affinity),
@@ -77,6 +95,18 @@ REGISTRY = {
         lambda dtype: NormalizedAffinity(weights(), dtype=dtype),
         dense_affinity,
     ),
+    "NormalizedOperator": (
+        lambda dtype: NormalizedOperator(RBFKernel(features(), gamma=0.5), dtype=dtype),
+        dense_normalized_kernel,
+    ),
+    "NormalizedOperator ndarray, shift": (
+        lambda dtype: NormalizedOperator(weights(), shift=1.5, dtype=dtype),
+        lambda: dense_affinity(1.5),
+    ),
+    "NormalizedOperator LinearOperator": (
+        lambda dtype: NormalizedOperator(aslinearoperator(weights()), dtype=dtype),
+        dense_affinity,
+    ),
     "NullspaceProjector": (
         lambda dtype: NullspaceProjector(basis(), dtype=dtype),
         lambda: np.eye(N) - basis() @ basis().T,
@@ -85,9 +115,24 @@ REGISTRY = {
         lambda dtype: NullspaceProjector(np.empty((N, 0)), dtype=dtype),
         lambda: np.eye(N),
     ),
+    "NystroemKernel": (
+        # As many landmarks as points: exact.
+        lambda dtype: NystroemKernel(
+            features(), gamma=3.0, n_landmarks=N, dtype=dtype, random_state=0
+        ),
+        lambda: dense_kernel(3.0),
+    ),
     "Projected affinity": (
         lambda dtype: Projected(affinity(dtype), basis(), constrained_value=-1.0),
         lambda: dense_projected(dense_affinity(), -1.0),
+    ),
+    "Projected kernel": (
+        lambda dtype: Projected(
+            NormalizedOperator(RBFKernel(features(), gamma=0.5), dtype=dtype),
+            basis(),
+            constrained_value=-1.0,
+        ),
+        lambda: dense_projected(dense_normalized_kernel(), -1.0),
     ),
     "Projected ndarray": (
         lambda dtype: Projected(
@@ -116,6 +161,10 @@ REGISTRY = {
             affinity(dtype), np.empty((N, 0)), constrained_value=-1.0
         ),
         dense_affinity,
+    ),
+    "RBFKernel": (
+        lambda dtype: RBFKernel(features(), gamma=0.5, dtype=dtype),
+        lambda: dense_kernel(0.5),
     ),
 }
 
@@ -267,6 +316,12 @@ def test_refuses_other_types(bad):
         NormalizedAffinity(weights(), dtype=bad)
     with pytest.raises(TypeError, match="float32 or float64"):
         NullspaceProjector(basis(), dtype=bad)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        RBFKernel(features(), dtype=bad)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        NystroemKernel(features(), dtype=bad)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        NormalizedOperator(weights(), dtype=bad)
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array, NormalizedAffinity])

@@ -1,5 +1,14 @@
 """Fair clustering."""
 
+from scalefair.cluster._coordinate_descent import CoordinateDescentFairClustering
+from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._fair_spectral import FairSpectralClustering
+from scalefair.cluster._unified import UnifiedFairSpectralClustering
 
-__all__ = ["FairSpectralClustering"]
+__all__ = [
+    "CoordinateDescentFairClustering",
+    "FairAssignment",
+    "FairSpectralClustering",
+    "UnifiedFairSpectralClustering",
+    "fair_assignment",
+]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
@@ -17,22 +17,16 @@ from sklearn.utils.validation import validate_data
 
 from scalefair._groups import encode_groups
 from scalefair._random import check_random_state
-from scalefair.cluster._fairness import constraint_basis, fairness_violation
-from scalefair.cluster._graph import (
-    check_affinity,
-    choose_nodes,
-    nearest_neighbors_affinity,
+from scalefair.cluster._affinities import (
+    AFFINITIES,
+    AffinityOptions,
+    build_affinity,
 )
-from scalefair.cluster._kmeans import embedding_kmeans
+from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
+from scalefair.cluster._fairness import FairProblem
+from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 from scalefair.cluster._progress import FitProgress
-from scalefair.cluster._solvers import (
-    choose_solver,
-    nullspace_embedding,
-    solve_chebyshev,
-    solve_lanczos,
-)
-from scalefair.linalg import EigenResult
-from scalefair.operators import NormalizedAffinity
+from scalefair.cluster._solvers import SOLVERS, SolverOptions, solve
 
 __all__ = ["FairSpectralClustering"]
 
@@ -54,28 +48,48 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
     ----------
     n_clusters : int, default=8
         Number of clusters and of eigenvectors.
-    solver : {"auto", "nullspace", "lanczos", "chebyshev"}, default="auto"
-        How the embedding is computed; all give the same subspace to `tol`.
+    solver : str, default="auto"
+        How the embedding is computed. All but ``"admm"`` give the same subspace to
+        `tol`.
 
         - ``"chebyshev"``: Chebyshev-filtered subspace iteration in blocks.
         - ``"lanczos"``: ARPACK on the projected operator, one vector at a time
           (s-FSC of [2]_).
+        - ``"lobpcg"``: LOBPCG with an algebraic multigrid preconditioner, for
+          grids and k-NN graphs; needs a stored graph.
+        - ``"dual"``: the dual of [3]_ on the projected operator: one L-BFGS
+          minimisation.
+        - ``"admm"``: algorithm 1 of [3]_, which enforces :math:`F^T M H = 0`
+          instead of :math:`F^T H = 0` (M shifted by 1.01): another problem, whose
+          solution is not the fair optimum. For comparison.
         - ``"nullspace"``: dense, for up to a few thousand nodes (o-FSC of [1]_).
         - ``"auto"``: ``"nullspace"`` up to 100 nodes or when `n_clusters` exceeds
           a quarter of the nodes, else ``"chebyshev"``, the fastest on every graph
           measured.
-    affinity : {"precomputed", "nearest_neighbors"}, default="precomputed"
-        ``"precomputed"``: `fit` takes the affinity matrix itself.
-        ``"nearest_neighbors"``: `fit` takes rows of features and builds their
-        symmetric k-NN graph.
+    affinity : str, default="precomputed"
+        - ``"precomputed"``: `fit` takes the affinity matrix itself, or a
+          LinearOperator that multiplies by it.
+        - ``"nearest_neighbors"``: `fit` takes rows of features and builds their
+          symmetric k-NN graph.
+        - ``"rbf"``: Gaussian kernel ``exp(-gamma |x - y|^2)`` of rows of features,
+          exact and never stored: every product computes it anew.
+        - ``"rbf_nystroem"``: low-rank approximation of that kernel, for 10^5 rows
+          and more; its error is estimated in `affinity_error_`.
     n_neighbors : int, default=10
-        Neighbours of each row, itself not counted.
+        Neighbours of each row, itself not counted (``"nearest_neighbors"``).
+    gamma : float or None, default=None
+        Factor of the squared distances in the Gaussian kernel; None takes 1 over
+        the number of features.
+    n_landmarks : int, default=500
+        Rank of ``"rbf_nystroem"``.
     tol : float, default=1e-4
         Residual norm, relative to :math:`|M| = 1`, at which an eigenpair is
         accepted. The clusters settle well before; 1e-3 is often enough.
     max_iter : int or None, default=None
-        Most filter sweeps of ``"chebyshev"`` (None: 100) or restarts of
-        ``"lanczos"`` (None: 10 n).
+        Most filter sweeps of ``"chebyshev"`` (None: 100), restarts of
+        ``"lanczos"`` (None: 10 n), steps of ``"lobpcg"`` (None: 200), L-BFGS steps
+        of ``"dual"`` (None: 1000), or iterations of ``"admm"`` (None: 10, as in
+        [3]_, which is seldom enough for `tol`).
     dtype : {np.float64, np.float32}, default=np.float64
         Type the iteration works in. With float32 it takes half the memory and
         about half the time, and ``"chebyshev"`` finishes in float64, so that the
@@ -83,15 +97,23 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
     n_init : int, default=10
         Starts of k-means; the first is deterministic (pivoted QR), the others are
         k-means++.
+    assign_labels : {"kmeans", "fair"}, default="kmeans"
+        ``"kmeans"`` rounds the embedding by k-means, which can lose balance.
+        ``"fair"`` then moves nodes, at the least increase of the k-means cost,
+        until every cluster keeps each group's share within `balance_tolerance`
+        (see `fair_assignment`).
+    balance_tolerance : float, default=0.1
+        Largest deviation of a group's share in a cluster, relative to its share in
+        the population, for ``assign_labels="fair"``.
     connected_components : {"raise", "largest", "all"}, default="raise"
         What to do when the graph has several components: an error; cluster the
         largest one (all other nodes get the label -1); or cluster every node that
         has an edge. Isolated nodes cannot be clustered by a graph and always get
         the label -1, unless they are an error. The shares of the groups are those
-        among the clustered nodes.
+        among the clustered nodes. Kernels and operators are taken as connected.
     random_state : int, RandomState instance or None, default=None
-        For the starting block and k-means. With the same value the result is the
-        same whatever the number of threads.
+        For the starting block, k-means and landmarks. With the same value the result
+        is the same whatever the number of threads.
 
     Attributes
     ----------
@@ -102,9 +124,9 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         out.
     eigenvalues_ : ndarray of shape (n_clusters,)
         Eigenvalues of M on the fair subspace, largest first; their sum is the
-        maximised trace.
+        maximised trace. With ``"admm"``, Ritz values of M on the span of H.
     residuals_ : ndarray of shape (n_clusters,)
-        Residual norm of each eigenpair.
+        Residual norm of each eigenpair; with ``"admm"``, in the problem it solves.
     n_products_ : int
         Block products with M.
     n_iter_ : int
@@ -112,13 +134,22 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
     converged_ : bool
         Whether all residuals reached `tol`.
     fairness_violation_ : float
-        :math:`|F^T H|_F`, zero up to rounding.
+        :math:`|F^T H|_F`, zero up to rounding except with ``"admm"``.
     groups_ : ndarray
         Sorted groups among the clustered nodes.
     solver_ : str
         The solver that ran.
-    affinity_matrix_ : csr_array of shape (n, n)
-        The affinity used; for ``"nearest_neighbors"``, the graph built.
+    history_ : dict of ndarray or None
+        Record of ``"admm"``, one entry per iteration: see
+        `scalefair.linalg.AdmmResult`. None for the other solvers.
+    assignment_ : FairAssignment or None
+        Cost, lower bound and moved nodes of ``assign_labels="fair"``.
+    affinity_matrix_ : csr_array or LinearOperator of shape (n, n)
+        The affinity used; for ``"nearest_neighbors"``, the graph built; for
+        kernels, the operator.
+    affinity_error_ : float or None
+        Relative error of ``"rbf_nystroem"`` in the Frobenius norm, estimated from
+        a sample of exact rows.
     n_features_in_ : int
         Number of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -126,6 +157,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
 
     See Also
     --------
+    fair_assignment : The rounding of ``assign_labels="fair"`` by itself.
     scalefair.metrics.balance_score : How balanced the clusters are.
     scalefair.metrics.normalized_cut_score : What the clustering costs.
 
@@ -161,9 +193,11 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "solver": [StrOptions({"auto", "nullspace", "lanczos", "chebyshev"})],
-        "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
+        "solver": [StrOptions({"auto", *SOLVERS})],
+        "affinity": [StrOptions(set(AFFINITIES))],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "dtype": [
@@ -171,6 +205,8 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
             StrOptions({"float32", "float64"}),
         ],
         "n_init": [Interval(Integral, 1, None, closed="left")],
+        "assign_labels": [StrOptions({"kmeans", "fair"})],
+        "balance_tolerance": [Interval(Real, 0, None, closed="left")],
         "connected_components": [StrOptions({"raise", "largest", "all"})],
         "random_state": ["random_state"],
     }
@@ -182,10 +218,14 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         solver: str = "auto",
         affinity: str = "precomputed",
         n_neighbors: int = 10,
+        gamma: float | None = None,
+        n_landmarks: int = 500,
         tol: float = 1e-4,
         max_iter: int | None = None,
         dtype: Any = np.float64,
         n_init: int = 10,
+        assign_labels: str = "kmeans",
+        balance_tolerance: float = 0.1,
         connected_components: str = "raise",
         random_state: Any = None,
     ) -> None:
@@ -193,17 +233,21 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         self.solver = solver
         self.affinity = affinity
         self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
         self.tol = tol
         self.max_iter = max_iter
         self.dtype = dtype
         self.n_init = n_init
+        self.assign_labels = assign_labels
+        self.balance_tolerance = balance_tolerance
         self.connected_components = connected_components
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         precomputed = self.affinity == "precomputed"
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.affinity in ("precomputed", "nearest_neighbors")
         tags.input_tags.pairwise = precomputed
         tags.input_tags.positive_only = precomputed
         return tags
@@ -218,8 +262,9 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
-            Symmetric affinity with entries >= 0, in any SciPy sparse format or
-            dense; with ``affinity="nearest_neighbors"`` rows of features.
+            Symmetric affinity with entries >= 0, in any SciPy sparse format, dense,
+            or a LinearOperator with positive row sums; with another `affinity` than
+            ``"precomputed"`` rows of features.
         y : None
             Ignored; there for the scikit-learn interface.
         sensitive_features : array-like of shape (n,)
@@ -237,7 +282,8 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
             If `W` is not square, not symmetric, or has negative or non-finite
             entries; if there are fewer than two groups among the clustered nodes
             or not more nodes than ``n_clusters``; if the graph has several
-            components and ``connected_components="raise"``.
+            components and ``connected_components="raise"``; if no assignment meets
+            `balance_tolerance` (the message names one that can be met).
 
         Warns
         -----
@@ -245,33 +291,32 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
             If the solver stops before all residuals are below `tol`.
         """
         progress = FitProgress(self, W)
-        W = validate_data(
-            self,
-            W,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2,
-            estimator=self,
-        )
+        W = self._check_input(W)
         _, all_codes = encode_groups(sensitive_features, W.shape[0])
+        rng = check_random_state(self.random_state)
         with progress.task("affinity"):
-            if self.affinity == "precomputed":
-                W = check_affinity(W)
-            else:
-                W = nearest_neighbors_affinity(W, self.n_neighbors)
-            kept = choose_nodes(W, self.connected_components)
-        self.affinity_matrix_ = W
-        if not kept.all():
-            W = sparse.csr_array(W[kept][:, kept])
+            affinity = build_affinity(
+                self.affinity,
+                W,
+                AffinityOptions(
+                    self.n_neighbors,
+                    self.gamma,
+                    self.n_landmarks,
+                    self.connected_components,
+                    rng,
+                ),
+            )
+        kept = affinity.kept
+        self.affinity_matrix_ = affinity.matrix
+        self.affinity_error_ = affinity.error
         self.groups_ = np.unique(np.asarray(sensitive_features)[kept])
         _, codes = np.unique(all_codes[kept], return_inverse=True)
-        n_groups = int(codes.max()) + 1
-        self._check_sizes(W.shape[0], n_groups)
+        self._check_sizes(codes)
 
-        rng = check_random_state(self.random_state)
-        affinity = NormalizedAffinity(W)
-        with progress.task("eigenvectors", self.n_clusters) as eigenvectors:
-            result = self._embed(W, affinity, codes, n_groups, rng, eigenvectors)
+        problem = FairProblem(affinity.normalized, codes, self.n_clusters)
+        with progress.task("eigenvectors", self.n_clusters) as callback:
+            options = SolverOptions(self.tol, self.max_iter, self.dtype, rng, callback)
+            self.solver_, result = solve(self.solver, problem, options)
         if not result.converged:
             warnings.warn(
                 f'solver="{self.solver_}" did not converge to tol={self.tol:g}. '
@@ -279,30 +324,61 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        H = result.vectors
-        with progress.task("k-means"):
-            labels = embedding_kmeans(
-                H * affinity.inv_sqrt_degrees[:, None],
-                self.n_clusters,
-                n_init=self.n_init,
-                random_state=rng,
-            )
+        with progress.task("labels"):
+            labels = self._round(problem, result.vectors, rng)
         self.labels_ = np.full(kept.size, -1, dtype=labels.dtype)
         self.labels_[kept] = labels
         self.embedding_ = np.zeros((kept.size, self.n_clusters))
-        self.embedding_[kept] = H
+        self.embedding_[kept] = result.vectors
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
         self.n_products_ = result.n_products
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
-        self.fairness_violation_ = fairness_violation(
-            H, codes, n_groups, affinity.inv_sqrt_degrees
-        )
+        self.fairness_violation_ = problem.violation(result.vectors)
+        self.history_ = result.history
         progress.close()
         return self
 
-    def _check_sizes(self, n: int, n_groups: int) -> None:
+    def _check_input(self, W: Any) -> Any:
+        if isinstance(W, LinearOperator):
+            if self.affinity != "precomputed":
+                raise ValueError(
+                    f'affinity="{self.affinity}" takes rows of features, got a '
+                    'LinearOperator: use affinity="precomputed".'
+                )
+            self.n_features_in_ = W.shape[1]
+            return W
+        return validate_data(
+            self,
+            W,
+            accept_sparse="csr" if self.__sklearn_tags__().input_tags.sparse else False,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2,
+            estimator=self,
+        )
+
+    def _round(
+        self, problem: FairProblem, H: np.ndarray, rng: np.random.RandomState
+    ) -> np.ndarray:
+        """Labels from the rows of D^{-1/2} H."""
+        rows = H * problem.affinity.inv_sqrt_degrees[:, None]
+        labels = embedding_kmeans(
+            rows, self.n_clusters, n_init=self.n_init, random_state=rng
+        )
+        self.assignment_: FairAssignment | None = None
+        if self.assign_labels == "fair":
+            self.assignment_ = fair_assignment(
+                rows,
+                cluster_means(rows, labels),
+                sensitive_features=problem.group_codes,
+                tolerance=self.balance_tolerance,
+            )
+            labels = self.assignment_.labels
+        return labels
+
+    def _check_sizes(self, codes: np.ndarray) -> None:
+        n, n_groups = codes.size, int(codes.max()) + 1
         if n_groups < 2:
             raise ValueError(
                 "sensitive_features has fewer than two groups among the clustered "
@@ -316,32 +392,3 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
                 f"clustered nodes, n_samples={n}, and {n_groups} groups leave at most "
                 f"{most} fair directions: choose n_clusters <= {most}."
             )
-
-    def _embed(
-        self,
-        W: sparse.csr_array,
-        affinity: NormalizedAffinity,
-        codes: np.ndarray,
-        n_groups: int,
-        rng: np.random.RandomState,
-        callback: Any,
-    ) -> EigenResult:
-        Q = constraint_basis(codes, n_groups, affinity.inv_sqrt_degrees)
-        k = self.n_clusters
-        self.solver_ = self.solver
-        if self.solver == "auto":
-            self.solver_ = choose_solver(W.shape[0], k)
-        if self.solver_ == "nullspace":
-            return nullspace_embedding(affinity, Q, k)
-        solve = solve_lanczos if self.solver_ == "lanczos" else solve_chebyshev
-        return solve(
-            W,
-            affinity,
-            Q,
-            k,
-            dtype=self.dtype,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            rng=rng,
-            callback=callback,
-        )

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.kernels import block_gram
 
-__all__ = ["constraint_basis", "fairness_violation"]
+__all__ = ["FairProblem"]
 
 
-def constraint_basis(
-    group_codes: NDArray[np.int64], n_groups: int, inv_sqrt_degrees: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    r"""Orthonormal basis of the span of :math:`F = D^{-1/2} (G - 1 z^T)`.
+@dataclass(frozen=True)
+class FairProblem:
+    r"""Trace maximisation under group fairness, as the solvers take it.
 
-    An embedding H is fair when :math:`F^T H = 0`. The columns of F add up to
-    zero, so one is dropped; the others are independent when no group is empty.
+    Maximise :math:`\mathrm{Tr}(H^T M H)` with :math:`H^T H = I_k` and
+    :math:`F^T H = 0`.
 
-    Returns
-    -------
-    ndarray of shape (n, n_groups - 1)
+    Attributes
+    ----------
+    affinity : NormalizedAffinity or NormalizedOperator of shape (n, n)
+        M, in float64.
+    group_codes : ndarray of shape (n,), int
+        Group of each node, from 0; every group occurs.
+    k : int
+        Number of columns of H.
     """
-    F = _constraints(group_codes, n_groups, inv_sqrt_degrees)
-    Q, _ = np.linalg.qr(F[:, :-1])
-    return Q
 
+    affinity: Any
+    group_codes: NDArray[np.int64]
+    k: int
 
-def fairness_violation(
-    H: NDArray[np.float64],
-    group_codes: NDArray[np.int64],
-    n_groups: int,
-    inv_sqrt_degrees: NDArray[np.float64],
-) -> float:
-    """Frobenius norm of ``F.T @ H``, with all columns of F."""
-    F = _constraints(group_codes, n_groups, inv_sqrt_degrees)
-    return float(np.linalg.norm(block_gram(F, H)))
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.group_codes)
 
+    @cached_property
+    def F(self) -> NDArray[np.float64]:  # noqa: N802
+        r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
+        counts = np.bincount(self.group_codes)
+        F0 = (self.group_codes[:, None] == np.arange(counts.size)) - counts / self.n
+        return F0 * self.affinity.inv_sqrt_degrees[:, None]
 
-def _constraints(
-    group_codes: NDArray[np.int64], n_groups: int, inv_sqrt_degrees: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    shares = np.bincount(group_codes, minlength=n_groups) / group_codes.size
-    F0 = (group_codes[:, None] == np.arange(n_groups)) - shares  # G - 1 z^T
-    return F0 * inv_sqrt_degrees[:, None]
+    @cached_property
+    def Q(self) -> NDArray[np.float64]:  # noqa: N802
+        """Orthonormal basis of the span of F, n x (h - 1).
+
+        The columns of F add up to zero, so one is dropped; the others are
+        independent when no group is empty.
+        """
+        return np.linalg.qr(self.F[:, :-1])[0]
+
+    def violation(self, H: NDArray[np.float64]) -> float:
+        """Frobenius norm of ``F.T @ H``, with all columns of F."""
+        return float(np.linalg.norm(block_gram(self.F, H)))

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from scalefair._random import check_random_state
 
-__all__ = ["embedding_kmeans"]
+__all__ = ["cluster_means", "embedding_kmeans"]
 
 # Starts are compared on at most this many rows, the best one runs on all.
 _SAMPLE_ROWS = 20_000
@@ -82,6 +82,15 @@ def embedding_kmeans(
             n_clusters, init=best.cluster_centers_, n_init=1, random_state=rng
         )
         return full.fit(U).labels_
+
+
+def cluster_means(
+    U: NDArray[np.floating], labels: NDArray[np.integer]
+) -> NDArray[np.floating]:
+    """Mean of the rows of each cluster that has any."""
+    counts = np.bincount(labels)
+    sums = np.stack([np.bincount(labels, column) for column in U.T], axis=1)
+    return sums[counts > 0] / counts[counts > 0, None]
 
 
 def _pivoted_centres(U: NDArray[np.floating], n_clusters: int) -> NDArray[np.floating]:

@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["FitProgress"]
 
-_N_TASKS = 3  # affinity, eigenvectors, k-means
+_N_TASKS = 3  # affinity, eigenvectors, labels
 
 
 class FitProgress:

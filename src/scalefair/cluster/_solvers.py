@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import eigh, qr
 
-from scalefair.linalg import EigenResult, chebyshev, lanczos, spectral_bounds
-from scalefair.operators import NormalizedAffinity, Projected
+from scalefair.cluster._fairness import FairProblem
+from scalefair.kernels import block_gram, block_rotate
+from scalefair.linalg import (
+    EigenResult,
+    SpectralBounds,
+    chebyshev,
+    dc_admm,
+    dual,
+    lanczos,
+    spectral_bounds,
+)
+from scalefair.operators import NormalizedOperator, Projected
 
-__all__ = ["choose_solver", "nullspace_embedding", "solve_chebyshev", "solve_lanczos"]
+__all__ = ["SOLVERS", "SolverOptions", "solve"]
 
 # Up to this order the dense decomposition is exact and takes milliseconds; beyond it
 # the Chebyshev iteration is faster (docs/performance.md).
@@ -22,9 +30,41 @@ _DENSE_ORDER = 100
 # float32 iterations are not asked for residuals below this.
 _SINGLE_TOL = 2e-5
 _GIB = 2**30
+# omega of remark 2.3 of the paper: M + (1 + omega) I is positive definite.
+_OMEGA = 0.01
 
 
-def choose_solver(n_nodes: int, n_clusters: int) -> str:
+@dataclass(frozen=True)
+class SolverOptions:
+    """What all solvers are told: the parameters of the estimator."""
+
+    tol: float
+    max_iter: int | None
+    dtype: Any
+    rng: np.random.RandomState
+    callback: Callable[[int, float], object]
+
+    def keywords(self) -> dict[str, Any]:
+        """Keyword arguments of the iterative solvers of `scalefair.linalg`."""
+        words = {
+            "tol": self.tol,
+            "random_state": self.rng,
+            "callback": self.callback,
+            "max_iter": self.max_iter,
+        }
+        return {name: value for name, value in words.items() if value is not None}
+
+
+def solve(
+    name: str, problem: FairProblem, options: SolverOptions
+) -> tuple[str, EigenResult]:
+    """Run the solver of the given name, or the one to choose; which, and its result."""
+    if name == "auto":
+        name = _choose(problem.n, problem.k)
+    return name, SOLVERS[name](problem, options)
+
+
+def _choose(n_nodes: int, n_clusters: int) -> str:
     """Pick the solver of ``solver="auto"``.
 
     Dense for small graphs and for more clusters than a quarter of the nodes,
@@ -36,10 +76,9 @@ def choose_solver(n_nodes: int, n_clusters: int) -> str:
     return "chebyshev"
 
 
-def nullspace_embedding(
-    affinity: NormalizedAffinity, Q: NDArray[np.float64], k: int
-) -> EigenResult:
+def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Eigenvectors in a dense null-space basis (o-FSC, Kleindessner et al. 2019)."""
+    Q, k = problem.Q, problem.k
     n, r = Q.shape
     if 3 * 8 * n**2 > 16 * _GIB:
         raise ValueError(
@@ -47,8 +86,8 @@ def nullspace_embedding(
             f'{3 * 8 * n**2 / _GIB:.0f} GiB; use solver="chebyshev".'
         )
     full, _ = qr(Q)
-    Z = full[:, r:]  # orthonormal basis of null(Q^T)
-    MZ = affinity.matrix.astype(np.float64) @ Z
+    Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
+    MZ = problem.affinity @ Z
     values, Y = eigh(Z.T @ MZ, subset_by_index=[n - r - k, n - r - 1])
     values, Y = values[::-1], Y[:, ::-1]
     H = Z @ Y
@@ -66,79 +105,118 @@ def nullspace_embedding(
     )
 
 
-def solve_lanczos(
-    W: sparse.csr_array,
-    affinity: NormalizedAffinity,
-    Q: NDArray[np.float64],
-    k: int,
-    *,
-    dtype: Any,
-    tol: float,
-    max_iter: int | None,
-    rng: np.random.RandomState,
-    callback: Callable[[int, float], object],
-) -> EigenResult:
+def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Restarted Lanczos on the projected operator (s-FSC, Wang et al. 2023)."""
-    single = np.dtype(dtype) == np.float32
-    low = NormalizedAffinity(W, dtype=np.float32) if single else affinity
-    operator = Projected(low, Q, constrained_value=-1.0)
+    affinity = problem.affinity.astype(options.dtype)
     result = lanczos(
-        operator,
-        k,
-        tol=tol,
-        max_iter=max_iter,
-        orthogonal_to=Q,
-        random_state=rng,
+        Projected(affinity, problem.Q, constrained_value=-1.0),
+        problem.k,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        orthogonal_to=problem.Q,
+        random_state=options.rng,
     )
-    callback(int((result.residual_norms <= tol).sum()), result.residual_norms.max())
+    n_converged = int((result.residual_norms <= options.tol).sum())
+    options.callback(n_converged, result.residual_norms.max())
     return result
 
 
-def solve_chebyshev(
-    W: sparse.csr_array,
-    affinity: NormalizedAffinity,
-    Q: NDArray[np.float64],
-    k: int,
-    *,
-    dtype: Any,
-    tol: float,
-    max_iter: int | None,
-    rng: np.random.RandomState,
-    callback: Callable[[int, float], object],
-) -> EigenResult:
+def _chebyshev(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator.
 
     With ``dtype=np.float32`` the iteration runs in float32 and its result is the
     start of one in float64, which as a rule only has to confirm it.
     """
-    options: dict[str, Any] = {
-        "orthogonal_to": Q,
-        "random_state": rng,
-        "callback": callback,
+    bounds = _bounds(problem, options)
+    common: dict[str, Any] = {
+        **options.keywords(),
+        "orthogonal_to": problem.Q,
+        "bounds": bounds,
     }
-    if max_iter is not None:
-        options["max_iter"] = max_iter
-    # D^{1/2} 1 is an eigenvector and fair: one pair is known beforehand.
-    X0 = np.sqrt(affinity.degrees)[:, None]
-    X0 /= np.linalg.norm(X0)
-    bounds = spectral_bounds(affinity, random_state=rng)
-    spent = (0, 0, 0)
-    if np.dtype(dtype) == np.float32:
-        low = Projected(
-            NormalizedAffinity(W, dtype=np.float32), Q, constrained_value=bounds.lower
-        )
-        coarse = chebyshev(
-            low, k, tol=max(tol, _SINGLE_TOL), X0=X0, bounds=bounds, **options
-        )
-        X0 = coarse.vectors
-        spent = (coarse.n_products, coarse.n_columns, coarse.n_iter)
+    X0 = _known_vector(problem)
     # At the lower end of the spectrum of M the constrained directions cannot be
     # wanted (interlacing), nor do they widen the interval the filter works on.
-    operator = Projected(affinity, Q, constrained_value=bounds.lower)
-    result = chebyshev(operator, k, tol=tol, X0=X0, bounds=bounds, **options)
+    value = bounds.lower
+    spent = (0, 0, 0)
+    if np.dtype(options.dtype) == np.float32:
+        low = Projected(
+            problem.affinity.astype(np.float32), problem.Q, constrained_value=value
+        )
+        common["tol"] = max(options.tol, _SINGLE_TOL)
+        coarse = chebyshev(low, problem.k, X0=X0, **common)
+        X0 = coarse.vectors
+        spent = (coarse.n_products, coarse.n_columns, coarse.n_iter)
+    operator = Projected(problem.affinity, problem.Q, constrained_value=value)
+    common["tol"] = options.tol
+    result = chebyshev(operator, problem.k, X0=X0, **common)
     return replace(
         result,
         n_products=result.n_products + spent[0],
         n_columns=result.n_columns + spent[1],
         n_iter=result.n_iter + spent[2],
     )
+
+
+def _dual(problem: FairProblem, options: SolverOptions) -> EigenResult:
+    """One dual minimisation on the projected operator: the exact fair optimum."""
+    bounds = _bounds(problem, options)
+    return dual(
+        Projected(problem.affinity, problem.Q, constrained_value=bounds.lower),
+        problem.k,
+        orthogonal_to=problem.Q,
+        bounds=bounds,
+        **options.keywords(),
+    )
+
+
+def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
+    """Algorithm 1 of Tonin et al. 2025, which constrains M H and not H."""
+    found = dc_admm(
+        problem.affinity,
+        problem.k,
+        problem.F,
+        shift=-(1 + _OMEGA),
+        **{
+            **options.keywords(),
+            "callback": lambda _, worst: options.callback(0, worst),
+        },
+    )
+    H = found.vectors
+    T = block_gram(H, problem.affinity @ H)
+    values, S = np.linalg.eigh((T + T.T) / 2)
+    block_rotate(H, S[:, ::-1])  # clusters do not change: k-means is invariant
+    options.callback(problem.k if found.converged else 0, 0.0)
+    return EigenResult(
+        values=values[::-1],
+        vectors=H,
+        residual_norms=found.residual_norms,
+        n_products=found.n_products + 1,
+        n_columns=found.n_columns + problem.k,
+        n_iter=found.n_iter,
+        converged=found.converged,
+        message=found.message,
+        history=found.history,
+    )
+
+
+def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
+    """Bounds on the spectrum of M; in float32 where a product costs a kernel."""
+    affinity = problem.affinity
+    if isinstance(affinity, NormalizedOperator):
+        affinity = affinity.astype(np.float32)
+    return spectral_bounds(affinity, random_state=options.rng)
+
+
+def _known_vector(problem: FairProblem) -> np.ndarray:
+    """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
+    X0 = np.sqrt(problem.affinity.degrees)[:, None]
+    return X0 / np.linalg.norm(X0)
+
+
+SOLVERS: dict[str, Callable[[FairProblem, SolverOptions], EigenResult]] = {
+    "nullspace": _nullspace,
+    "lanczos": _lanczos,
+    "chebyshev": _chebyshev,
+    "dual": _dual,
+    "admm": _admm,
+}

@@ -8,6 +8,7 @@ from scalefair.kernels._block import (
     single_blas_thread,
 )
 from scalefair.kernels._csr import csr_matmat
+from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._rows import add_scaled, inner, rows_combine, rows_inner
 
@@ -17,6 +18,7 @@ __all__ = [
     "block_rotate",
     "block_subtract",
     "csr_matmat",
+    "indicator_sweep",
     "inner",
     "rbf_columns",
     "rbf_matmat",
@@ -25,4 +27,5 @@ __all__ = [
     "rows_combine",
     "rows_inner",
     "single_blas_thread",
+    "weight_within",
 ]

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 
 import numba
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  the BLAS that np.dot calls in kernels
 from threadpoolctl import ThreadpoolController
 
 __all__ = [

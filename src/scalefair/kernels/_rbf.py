@@ -58,9 +58,9 @@ def rbf_matmat(
 
     :math:`K_{ij} = 2^{-|p_i - p_j|^2}`. Distances are sums of squared differences:
     their errors are relative, and the diagonal is 1 exactly. (Distances from
-    ``p_i @ p_j`` were tried. They cost half of this with 100 coordinates and the
-    same with 8, the product with `X` being what takes the time; their errors grow
-    with :math:`|p_i|^2`.) Entries below the smallest normal number are 0.
+    ``p_i @ p_j`` were tried. In float32 they took a sixth less time with 100
+    coordinates, in float64 no less; their errors grow with :math:`|p_i|^2`.)
+    Entries below the smallest normal number are 0.
 
     Parameters
     ----------

@@ -6,22 +6,18 @@ from scalefair.linalg._dc_admm import AdmmResult, dc_admm
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._dual import dual
 from scalefair.linalg._lanczos import lanczos
-from scalefair.linalg._lbfgs import BlockObjective, MinimizeResult, lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult
 
 __all__ = [
     "AdmmResult",
-    "BlockObjective",
     "EigenResult",
-    "MinimizeResult",
     "SpectralBounds",
     "chebyshev",
     "dc_admm",
     "dense_eigh",
     "dual",
     "lanczos",
-    "lbfgs",
     "orthonormalize",
     "spectral_bounds",
 ]

@@ -234,10 +234,13 @@ class _Iteration:
     def _panels(self) -> list[slice]:
         """Columns that are filtered together.
 
-        A product gathers rows of its block at random. If a part of the block that is
-        not too narrow fits the cache, the parts are filtered one after the other.
+        A sparse product gathers rows of its block at random. If a part of the block
+        that is not too narrow fits the cache, the parts are filtered one after the
+        other.
         """
         m = self.X.shape[1]
+        if not getattr(self.operator, "gathers_rows", False):
+            return [slice(0, m)]
         fits = _CACHE_BYTES // (self.n * self.dtype.itemsize)
         if not _NARROWEST <= fits < m:
             return [slice(0, m)]

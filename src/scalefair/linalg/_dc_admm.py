@@ -21,7 +21,9 @@ from scalefair.operators._base import apply_block
 __all__ = ["AdmmResult", "dc_admm"]
 
 # Penalty rule of the paper (appendix B), with the cap that alpha < 1 asks for.
-_TAU, _MU, _CAP = 2.0, 10.0, 0.5
+_TAU, _MU, _CAP = 2.0, 10.0, 0.9
+# Tolerances of the paper's inner solver and its number of iterations.
+_FTOL, _GTOL, _ITERATIONS = 1e-4, 1e-3, 10
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ def dc_admm(
     dual by L-BFGS, warm-started. Multipliers live in the span of `F`, so they are
     kept as an r x k matrix. About ``152 n k`` bytes are kept.
 
+    Nothing guarantees convergence: the penalty would have to exceed the curvature
+    of the objective, and the dual step needs it below. When the smallest
+    eigenvalue of `M` is close to 0 the iteration may settle in a cycle (seen on a
+    block model with :math:`M \ge 0.01 I`, not with :math:`M \ge I`).
+
     Parameters
     ----------
     A : LinearOperator, sparse matrix or ndarray of shape (n, n)
@@ -101,10 +108,11 @@ def dc_admm(
         `tol`.
     alpha : float, default=0.005
         First penalty, below 1. It is doubled or halved when one residual is ten
-        times the other, up to 0.5: the dual function needs it below 1.
+        times the other, up to 0.9: the dual function needs it below 1.
     ftol, gtol : float or None, default=None
-        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3, or
-        `tol` and ten times `tol` where these are smaller.
+        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3; after
+        its ten iterations they are divided by ten whenever the inner solver
+        finds next to nothing to do, without which the iteration stalls.
     random_state : int, RandomState instance or None, default=None
         For the start.
     callback : callable or None, default=None
@@ -144,8 +152,8 @@ def dc_admm(
     start = random_generator(check_random_state(random_state))
     run = _Run(operator, k, F, shift, start)
     options = {
-        "ftol": min(1e-4, tol) if ftol is None else ftol,
-        "gtol": min(1e-3, 10 * tol) if gtol is None else gtol,
+        "ftol": _FTOL if ftol is None else ftol,
+        "gtol": _GTOL if gtol is None else gtol,
     }
     for i in range(1, max_iter + 1):
         alpha = run.step(min(alpha, _CAP), options)
@@ -154,6 +162,9 @@ def dc_admm(
             callback(i, worst)
         if worst <= tol:
             break
+        idle = run.history["n_inner"][-1] <= 1
+        if i >= _ITERATIONS and idle and ftol is None and gtol is None:
+            options = {name: value / 10 for name, value in options.items()}
     return run.result(tol)
 
 

@@ -2,11 +2,17 @@
 
 from scalefair.operators._affinity import NormalizedAffinity
 from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._low_rank import NystroemKernel
+from scalefair.operators._normalized_operator import NormalizedOperator
 from scalefair.operators._projection import NullspaceProjector, Projected
+from scalefair.operators._rbf import RBFKernel
 
 __all__ = [
     "NormalizedAffinity",
+    "NormalizedOperator",
     "NullspaceProjector",
+    "NystroemKernel",
     "Projected",
+    "RBFKernel",
     "SymmetricBlockOperator",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,8 @@ class NormalizedAffinity(SymmetricBlockOperator):
     array([1., 1., 1.])
     """
 
+    gathers_rows = True
+
     def __init__(self, W: Any, *, shift: float = 0.0, dtype: Any = np.float64) -> None:
         W = sparse.csr_array(W)
         if W.shape[0] != W.shape[1]:
@@ -84,6 +87,29 @@ class NormalizedAffinity(SymmetricBlockOperator):
         data *= np.repeat(scale, np.diff(W.indptr))
         data *= scale[W.indices]
         self.matrix = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
+
+    def astype(self, dtype: Any) -> NormalizedAffinity:
+        """Return the operator with entries and products in another type.
+
+        Degrees stay in float64, so that the normalisation is the same; index
+        arrays are shared.
+
+        Parameters
+        ----------
+        dtype : {np.float64, np.float32}
+            Type of the products.
+
+        Returns
+        -------
+        NormalizedAffinity
+            `self` when the type is its own.
+        """
+        if np.dtype(dtype) == self.dtype:
+            return self
+        other = copy(self)
+        SymmetricBlockOperator.__init__(other, dtype, self.shape[0])
+        other.matrix = self.matrix.astype(other.dtype)
+        return other
 
     def apply(
         self,

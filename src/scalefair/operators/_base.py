@@ -25,7 +25,17 @@ class SymmetricBlockOperator(LinearOperator):
         float32 or float64; blocks are converted to it.
     n : int
         Order of the operator.
+
+    Attributes
+    ----------
+    gathers_rows : bool
+        Whether a product gathers rows of its block at random, as that with a
+        sparse matrix does. Blocks too large for the cache are then better
+        multiplied in parts. False for all others: a part would repeat the work
+        that columns share.
     """
+
+    gathers_rows: bool = False
 
     def __init__(self, dtype: Any, n: int) -> None:
         super().__init__(np.dtype(dtype), (n, n))

@@ -127,6 +127,7 @@ class Projected(SymmetricBlockOperator):
             raise ValueError(
                 f"A has shape {self.A.shape}, Q has {basis.shape[0]} rows."
             )
+        self.gathers_rows = getattr(self.A, "gathers_rows", False)
         self.constrained_value = float(constrained_value)
         AQ = np.asarray(self.A.matmat(basis), dtype=np.float64)
         B = (

@@ -1,0 +1,244 @@
+"""Compiled loops of the fair assignment, on plain arrays."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+__all__ = ["best_columns", "box_widths", "move_along_paths", "soft_columns"]
+
+# Rows per chunk: sums are formed per chunk and added in a fixed order.
+CHUNK = 2048
+# Cheapest moves remembered for each ordered pair of columns.
+_KEPT_MOVES = 32
+
+
+@numba.njit(parallel=True, cache=True)
+def soft_columns(C, chunks, prices, temperature, counts, values):
+    """Smoothed minimum of ``C + prices`` in each row, summed over chunks of rows.
+
+    Chunks are (start, stop, group). Writes per chunk the sum of the smoothed minima
+    and how often each column is chosen; temperature 0 is the plain minimum.
+    """
+    n_columns = C.shape[1]
+    for c in numba.prange(chunks.shape[0]):
+        group = chunks[c, 2]
+        reduced = np.empty(n_columns)
+        count = np.zeros(n_columns)
+        total = 0.0
+        for i in range(chunks[c, 0], chunks[c, 1]):
+            best = 0
+            for j in range(n_columns):
+                reduced[j] = C[i, j] + prices[group, j]
+                if reduced[j] < reduced[best]:
+                    best = j
+            low = reduced[best]
+            total += low
+            if temperature == 0.0:
+                count[best] += 1
+                continue
+            weight = 0.0
+            for j in range(n_columns):
+                excess = (reduced[j] - low) / temperature
+                reduced[j] = math.exp(-excess) if excess < 30.0 else 0.0
+                weight += reduced[j]
+            total -= temperature * math.log(weight)
+            for j in range(n_columns):
+                count[j] += reduced[j] / weight
+        counts[c] = count
+        values[c] = total
+
+
+@numba.njit(parallel=True, cache=True)
+def best_columns(C, groups, prices, best, low, second):
+    """Per row: the column that minimises ``C + prices``, its value, the margin."""
+    for i in numba.prange(C.shape[0]):
+        least, next_least, column = np.inf, np.inf, 0
+        for j in range(C.shape[1]):
+            value = C[i, j] + prices[groups[i], j]
+            if value < least:
+                next_least = least
+                least, column = value, j
+            elif value < next_least:
+                next_least = value
+        best[i], low[i], second[i] = column, least, next_least - least
+
+
+@numba.njit(parallel=True, cache=True)
+def box_widths(C, offsets, prices, best, low, second, ranks, widths):
+    """Change of one price that makes about ``ranks`` rows change column."""
+    n_groups, n_columns = prices.shape
+    for pair in numba.prange(n_groups * n_columns):
+        s, j = pair // n_columns, pair % n_columns
+        start, stop = offsets[s], offsets[s + 1]
+        margins = np.empty(stop - start)
+        for i in range(start, stop):
+            if best[i] == j:
+                margins[i - start] = second[i]
+            else:
+                margins[i - start] = C[i, j] + prices[s, j] - low[i]
+        rank = min(ranks[s, j], stop - start - 1)
+        widths[s, j] = np.partition(margins, rank)[rank]
+
+
+@numba.njit(parallel=True, cache=True)
+def count_open(C, groups, prices, best, low, widths, n_open):
+    """Per row: the columns other than the best that come within the widths."""
+    for i in numba.prange(C.shape[0]):
+        s = groups[i]
+        own = widths[s, best[i]]
+        n_open[i] = 0
+        for j in range(C.shape[1]):
+            excess = C[i, j] + prices[s, j] - low[i]
+            if j != best[i] and excess <= own + widths[s, j]:
+                n_open[i] += 1
+
+
+@numba.njit(cache=True)
+def list_open(C, groups, prices, best, low, widths, rows, columns, excesses):
+    """Write the pairs that `count_open` counted, row by row."""
+    at = 0
+    for i in range(C.shape[0]):
+        s = groups[i]
+        own = widths[s, best[i]]
+        for j in range(C.shape[1]):
+            excess = C[i, j] + prices[s, j] - low[i]
+            if j != best[i] and excess <= own + widths[s, j]:
+                rows[at], columns[at], excesses[at] = i, j, excess
+                at += 1
+
+
+@numba.njit(cache=True)
+def _insert(values, rows, size, value, row):
+    """Insert into sorted arrays of `size` entries; the last falls off when full."""
+    at = size if size < values.shape[0] else size - 1
+    while at > 0 and values[at - 1] > value:
+        values[at], rows[at] = values[at - 1], rows[at - 1]
+        at -= 1
+    values[at], rows[at] = value, row
+
+
+@numba.njit(cache=True)
+def move_along_paths(C, prices, target, labels):
+    """Cheapest assignment with ``target[j]`` rows in column j; 0 if it was found.
+
+    Starts from the row minima of ``C + prices`` and moves surplus rows along
+    shortest paths in the graph of the columns, in which the arc from a to b costs
+    the cheapest move of one row from a to b. Overwrites `prices` with prices at
+    which every row is in a cheapest column: the proof that the assignment is
+    optimal.
+    """
+    n, k = C.shape
+    counts = np.zeros(k, np.int64)
+    after, before = np.full(n, -1), np.full(n, -1)  # rows of a column, chained
+    first = np.full(k, -1)
+    for i in range(n):
+        a = 0
+        for j in range(1, k):
+            if C[i, j] + prices[j] < C[i, a] + prices[a]:
+                a = j
+        labels[i] = a
+        counts[a] += 1
+        after[i] = first[a]
+        if first[a] >= 0:
+            before[first[a]] = i
+        first[a] = i
+    # The cheapest moves from a to b, sorted; those not listed cost at least `rest`.
+    # Size -1: not looked up yet. Rows that have left column a are skipped.
+    values = np.empty((k, k, _KEPT_MOVES))
+    movers = np.empty((k, k, _KEPT_MOVES), np.int64)
+    size = np.full((k, k), -1)
+    rest = np.full((k, k), np.inf)
+
+    distance, parent = np.empty(k), np.empty(k, np.int64)
+    done = np.empty(k, np.bool_)
+    while True:
+        short = False
+        for j in range(k):
+            distance[j] = 0.0 if counts[j] > target[j] else np.inf
+            parent[j] = -1
+            done[j] = False
+            short = short or counts[j] < target[j]
+        if not short:
+            return 0
+        end = -1
+        while True:  # Dijkstra from all columns with surplus
+            a = -1
+            for j in range(k):
+                if not done[j] and (a < 0 or distance[j] < distance[a]):
+                    a = j
+            if a < 0 or distance[a] == np.inf:
+                return 1
+            done[a] = True
+            if counts[a] < target[a]:
+                end = a
+                break
+            if counts[a] == 0:
+                continue
+            for b in range(k):
+                if done[b]:
+                    continue
+                # Forget listed rows that have left column a.
+                while size[a, b] > 0 and labels[movers[a, b, 0]] != a:
+                    for e in range(size[a, b] - 1):
+                        values[a, b, e] = values[a, b, e + 1]
+                        movers[a, b, e] = movers[a, b, e + 1]
+                    size[a, b] -= 1
+                if size[a, b] == -1 or (size[a, b] == 0 and rest[a, b] < np.inf):
+                    size[a, b] = 0
+                    listed = 0
+                    i = first[a]
+                    while i >= 0:
+                        value = C[i, b] - C[i, a]
+                        full = listed == _KEPT_MOVES
+                        if not full or value < values[a, b, listed - 1]:
+                            _insert(values[a, b], movers[a, b], listed, value, i)
+                            listed += 0 if full else 1
+                        i = after[i]
+                    size[a, b] = listed
+                    rest[a, b] = np.inf
+                    if listed == _KEPT_MOVES:
+                        rest[a, b] = values[a, b, listed - 1]
+                if size[a, b] == 0:
+                    continue
+                length = max(values[a, b, 0] + prices[b] - prices[a], 0.0)
+                if distance[a] + length < distance[b]:
+                    distance[b] = distance[a] + length
+                    parent[b] = a
+        for j in range(k):
+            prices[j] -= min(distance[j], distance[end])
+        b = end
+        while parent[b] >= 0:
+            a = parent[b]
+            i = movers[a, b, 0]
+            # Unchain from a, chain to b.
+            if before[i] >= 0:
+                after[before[i]] = after[i]
+            else:
+                first[a] = after[i]
+            if after[i] >= 0:
+                before[after[i]] = before[i]
+            before[i], after[i] = -1, first[b]
+            if first[b] >= 0:
+                before[first[b]] = i
+            first[b] = i
+            labels[i] = b
+            counts[a] -= 1
+            counts[b] += 1
+            for j in range(k):
+                if j == b or size[b, j] == -1:
+                    continue
+                value = C[i, j] - C[i, b]
+                if value >= rest[b, j]:
+                    continue
+                full = size[b, j] == _KEPT_MOVES
+                if full:
+                    rest[b, j] = max(value, values[b, j, _KEPT_MOVES - 1])
+                    if value >= values[b, j, _KEPT_MOVES - 1]:
+                        continue
+                    rest[b, j] = values[b, j, _KEPT_MOVES - 1]
+                _insert(values[b, j], movers[b, j], size[b, j], value, i)
+                size[b, j] += 0 if full else 1
+            b = a

@@ -1,0 +1,169 @@
+"""One sweep of coordinate descent over the rows of a cluster indicator."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["indicator_sweep", "weight_within"]
+
+# A move must lower the objective by more than its rounding, or rows could cycle.
+_LEAST_GAIN = 1e-11
+
+
+@numba.njit(parallel=True, cache=True)
+def weight_within(indptr, indices, data, labels, n_clusters):
+    """Return the sum of the CSR entries whose row and column share a cluster."""
+    n = labels.shape[0]
+    by_row = np.zeros(n)
+    for i in numba.prange(n):
+        for p in range(indptr[i], indptr[i + 1]):
+            if labels[indices[p]] == labels[i]:
+                by_row[i] += data[p]
+    inside = np.zeros(n_clusters)
+    for i in range(n):
+        inside[labels[i]] += by_row[i]
+    return inside
+
+
+@numba.njit(cache=True)
+def indicator_sweep(
+    indptr,
+    indices,
+    data,
+    degrees,
+    kinds,
+    shares,
+    penalty_weight,
+    order,
+    labels,
+    inside,
+    volumes,
+    counts,
+):
+    """Give each node, in turn, the cluster where the objective is least.
+
+    The objective is the sum over the clusters of
+    ``1 - inside / volumes + penalty_weight * |counts / size - shares|^2``. A row
+    with m entries takes O(m + k) operations: moving a node changes two terms of the
+    sum, and those follow from running totals. The last node of a cluster stays.
+    Rows are visited one after the other, so the result does not depend on the
+    number of threads.
+
+    Parameters
+    ----------
+    indptr, indices, data : arrays
+        Symmetric affinity in CSR format.
+    degrees : ndarray of shape (n,)
+        Its row sums, all positive.
+    kinds : ndarray of shape (n,), int
+        Kind of each node, from 0 to h - 1.
+    shares : ndarray of shape (h,)
+        Share of each kind that a cluster should have.
+    penalty_weight : float
+        Weight of the second term.
+    order : ndarray of int
+        Nodes to visit.
+    labels : ndarray of shape (n,), int
+        Cluster of each node, updated in place.
+    inside, volumes : ndarray of shape (k,)
+        Weight within each cluster (every edge twice, loops once) and sum of its
+        degrees, updated in place.
+    counts : ndarray of shape (k, h), float
+        Members of each cluster by kind, updated in place.
+
+    Returns
+    -------
+    int
+        Number of nodes that changed their cluster.
+    """
+    k, h = counts.shape
+    sizes = np.zeros(k)
+    squares = np.zeros(k)  # |counts|^2
+    products = np.zeros(k)  # counts . shares
+    for c in range(k):
+        for s in range(h):
+            sizes[c] += counts[c, s]
+            squares[c] += counts[c, s] ** 2
+            products[c] += counts[c, s] * shares[s]
+    least_gain = _LEAST_GAIN * (1.0 + penalty_weight)
+    links = np.zeros(k)
+    n_moves = 0
+    for i in order:
+        here = labels[i]
+        if sizes[here] == 1:
+            continue
+        links[:] = 0.0
+        loop = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            if indices[p] == i:
+                loop += data[p]
+            else:
+                links[labels[indices[p]]] += data[p]
+        s = kinds[i]
+        z = shares[s]
+        d = degrees[i]
+        # A term of the objective, less its constant: 1 + penalty_weight |shares|^2.
+        left = _term(
+            inside[here] - 2.0 * links[here] - loop,
+            volumes[here] - d,
+            sizes[here] - 1.0,
+            squares[here] - 2.0 * counts[here, s] + 1.0,
+            products[here] - z,
+            penalty_weight,
+        )
+        leaving = left - _term(
+            inside[here],
+            volumes[here],
+            sizes[here],
+            squares[here],
+            products[here],
+            penalty_weight,
+        )
+        best = -least_gain
+        there = here
+        for c in range(k):
+            if c == here:
+                continue
+            joined = _term(
+                inside[c] + 2.0 * links[c] + loop,
+                volumes[c] + d,
+                sizes[c] + 1.0,
+                squares[c] + 2.0 * counts[c, s] + 1.0,
+                products[c] + z,
+                penalty_weight,
+            )
+            change = (
+                leaving
+                + joined
+                - _term(
+                    inside[c],
+                    volumes[c],
+                    sizes[c],
+                    squares[c],
+                    products[c],
+                    penalty_weight,
+                )
+            )
+            if change < best:
+                best = change
+                there = c
+        if there == here:
+            continue
+        n_moves += 1
+        labels[i] = there
+        for c, sign in ((here, -1.0), (there, 1.0)):
+            inside[c] += sign * (2.0 * links[c] + loop)
+            volumes[c] += sign * d
+            squares[c] += sign * 2.0 * counts[c, s] + 1.0
+            products[c] += sign * z
+            sizes[c] += sign
+            counts[c, s] += sign
+    return n_moves
+
+
+@numba.njit(cache=True)
+def _term(inside, volume, size, square, product, penalty_weight):
+    deviation = (square - 2.0 * size * product) / (size * size)
+    # Rounding can leave no volume when weights differ by 16 orders of magnitude.
+    return penalty_weight * deviation - (inside / volume if volume > 0 else 0.0)

@@ -1,0 +1,445 @@
+import functools
+import itertools
+import re
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
+
+from scalefair.cluster._assignment_counts import CountSearch
+from scalefair.cluster._assignment_kernels import move_along_paths
+from scalefair.cluster._assignment_prices import optimal_prices
+from scalefair.cluster._assignment_problem import AssignmentProblem
+from scalefair.cluster._assignment_table import any_table, smallest_cluster
+from scalefair.cluster._fair_assignment import fair_assignment
+
+
+def shares_hold(labels, groups, k, tolerance):
+    """The bounds, from the definition, in whole numbers but for the tolerance."""
+    n = len(labels)
+    for cluster, group in itertools.product(range(k), np.unique(groups)):
+        inside = labels == cluster
+        if not inside.any():
+            return False
+        n_group = int((groups == group).sum())
+        expected = n_group * int(inside.sum())
+        count = int((inside & (groups == group)).sum())
+        if abs(count * n - expected) > tolerance * expected + 1e-7:
+            return False
+    return True
+
+
+def squared(X, centers):
+    return ((X[:, None] - centers[None]) ** 2).sum(axis=2)
+
+
+def by_enumeration(X, centers, groups, tolerance):
+    """Cheapest fair assignment among all; inf when there is none."""
+    C, k = squared(X, centers), len(centers)
+    best = np.inf
+    for labels in itertools.product(range(k), repeat=len(X)):
+        cost = C[np.arange(len(X)), labels].sum()
+        if cost < best and shares_hold(np.array(labels), groups, k, tolerance):
+            best = cost
+    return best
+
+
+def by_integer_program(X, centers, groups, tolerance):
+    """The same by HiGHS on the whole problem, one binary variable per pair."""
+    C = squared(X, centers)
+    n, k = C.shape
+    rows = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
+    sizes = sparse.kron(np.ones((1, n)), sparse.eye_array(k))
+    constraints = [LinearConstraint(rows, 1, 1), LinearConstraint(sizes, 1, np.inf)]
+    for group in np.unique(groups):
+        member = (groups == group).astype(float)
+        share = member.mean()
+        counts = sparse.kron(member[None, :], sparse.eye_array(k))
+        high, low = (1 + tolerance) * share, max(1 - tolerance, 0) * share
+        constraints.append(LinearConstraint(counts - high * sizes, -np.inf, 0))
+        constraints.append(LinearConstraint(low * sizes - counts, -np.inf, 0))
+    result = milp(
+        C.ravel(),
+        integrality=np.ones(n * k),
+        bounds=Bounds(0, 1),
+        constraints=constraints,
+        options={"mip_rel_gap": 0},
+    )
+    return np.inf if result.x is None else result.fun
+
+
+def problem(seed, n, k, h, d=2):
+    """Groups that follow the clusters, so that rows must move."""
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((k, d))
+    cluster = np.concatenate([np.arange(k), rng.integers(0, k, n - k)])
+    groups = np.where(rng.random(n) < 0.8, cluster % h, rng.integers(0, h, n))
+    groups[:h] = np.arange(h)
+    X = centers[cluster] + 0.3 * rng.standard_normal((n, d))
+    return X, centers, groups
+
+
+def check(result, X, centers, groups, tolerance):
+    """What every result promises, from the definitions."""
+    k = len(centers)
+    C = squared(X, centers)
+    assert result.labels.dtype == np.int32
+    assert shares_hold(result.labels, groups, k, tolerance)
+    assert result.max_violation == 0.0
+    cost = C[np.arange(len(X)), result.labels].sum()
+    assert result.cost == pytest.approx(cost, rel=1e-9)
+    assert result.nearest_cost == pytest.approx(C.min(axis=1).sum(), rel=1e-9)
+    assert result.lower_bound <= result.cost
+    assert result.lower_bound >= result.nearest_cost * (1 - 1e-12)
+    assert 0 <= result.gap <= 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tolerance", [0.0, 0.35, 1.0])
+def test_against_enumeration(seed, tolerance):
+    k, h = [(2, 2), (3, 2), (2, 3)][seed % 3]
+    n = 12 if k == 2 else 8
+    X, centers, groups = problem(seed, n, k, h)
+    exact = by_enumeration(X, centers, groups, tolerance)
+    if np.isinf(exact):
+        with pytest.raises(ValueError, match="No whole counts"):
+            fair_assignment(X, centers, sensitive_features=groups, tolerance=tolerance)
+        return
+    result = fair_assignment(X, centers, sensitive_features=groups, tolerance=tolerance)
+    check(result, X, centers, groups, tolerance)
+    assert result.lower_bound <= exact * (1 + 1e-9)
+    assert exact * (1 - 1e-9) <= result.cost
+    assert result.cost <= exact * 1.002
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_against_the_whole_integer_program(seed):
+    X, centers, groups = problem(seed, 40, 4, 2 + seed % 2)
+    tolerance = 0.3
+    exact = by_integer_program(X, centers, groups, tolerance)
+    result = fair_assignment(X, centers, sensitive_features=groups, tolerance=tolerance)
+    check(result, X, centers, groups, tolerance)
+    assert result.lower_bound <= exact * (1 + 1e-6)
+    assert exact * (1 - 1e-6) <= result.cost <= exact * 1.002
+
+
+@pytest.mark.parametrize("tolerance", [0.02, 0.1, 0.5, 1.5])
+def test_many_rows_small_gap(tolerance):
+    X, centers, groups = problem(0, 3000, 6, 4, d=5)
+    result = fair_assignment(X, centers, sensitive_features=groups, tolerance=tolerance)
+    check(result, X, centers, groups, tolerance)
+    assert result.gap <= 3e-3
+    assert result.n_moved > 0
+
+
+def test_tighter_costs_more():
+    X, centers, groups = problem(1, 1200, 4, 3)
+    costs = [
+        fair_assignment(X, centers, sensitive_features=groups, tolerance=t)
+        for t in (0.05, 0.2, 0.6, 10.0)
+    ]
+    for tight, loose in itertools.pairwise(costs):
+        assert tight.lower_bound >= loose.lower_bound * (1 - 1e-9)
+        assert tight.cost >= loose.cost * (1 - 3e-3)
+    assert costs[-1].n_moved == 0
+    assert costs[-1].cost == costs[-1].nearest_cost == costs[-1].lower_bound
+    assert "nearest" in costs[-1].message
+
+
+class TestInvariances:
+    X, centers, groups = problem(2, 1500, 4, 3)
+
+    def run(self, X=X, centers=centers, groups=groups, tolerance=0.1):
+        return fair_assignment(
+            X, centers, sensitive_features=groups, tolerance=tolerance
+        )
+
+    @staticmethod
+    @functools.cache
+    def base():
+        return TestInvariances().run()
+
+    def test_same_call_same_result(self):
+        np.testing.assert_array_equal(self.run().labels, self.base().labels)
+
+    def test_order_of_rows(self):
+        order = np.random.default_rng(0).permutation(len(self.X))
+        result = self.run(X=self.X[order], groups=self.groups[order])
+        assert result.cost == pytest.approx(self.base().cost, rel=3e-3)
+        assert result.lower_bound == pytest.approx(self.base().lower_bound, rel=3e-3)
+        assert shares_hold(result.labels, self.groups[order], 4, 0.1)
+
+    def test_names_of_groups(self):
+        result = self.run(groups=np.array(["z", "b", "m"])[self.groups])
+        assert result.cost == pytest.approx(self.base().cost, rel=3e-3)
+
+    @pytest.mark.parametrize("factor", [1e-6, 1e5])
+    def test_scale(self, factor):
+        result = self.run(X=factor * self.X, centers=factor * self.centers)
+        expected = factor**2 * self.base().cost
+        assert result.cost == pytest.approx(expected, rel=3e-3)
+        assert result.gap <= 3e-3
+
+    def test_shift(self):
+        result = self.run(X=self.X + 1e4, centers=self.centers + 1e4)
+        assert result.cost == pytest.approx(self.base().cost, rel=3e-3)
+
+
+class TestTies:
+    def test_identical_rows(self):
+        # Every row costs the same in its group: half must move, any half.
+        X = np.repeat([[0.0], [1.0]], 10_000, axis=0)
+        groups = np.repeat([0, 1], 10_000)
+        result = fair_assignment(
+            X, [[0.0], [1.0]], sensitive_features=groups, tolerance=0.0
+        )
+        check(result, X, np.array([[0.0], [1.0]]), groups, 0.0)
+        # Moving m of one group and m' of the other costs m + m' = 10,000.
+        assert result.cost == pytest.approx(10_000)
+        assert result.gap <= 1e-3
+        assert result.n_moved == 10_000
+
+    def test_duplicate_centres(self):
+        X = np.random.default_rng(0).standard_normal((400, 2))
+        centers = np.zeros((4, 2))
+        groups = np.arange(400) % 2
+        result = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.1)
+        check(result, X, centers, groups, 0.1)
+        assert result.n_moved == 0
+        assert result.cost == pytest.approx((X**2).sum())
+
+    def test_all_rows_and_centres_equal(self):
+        X, centers, groups = np.ones((60, 3)), np.ones((3, 3)), np.arange(60) % 2
+        result = fair_assignment(X, centers, sensitive_features=groups)
+        check(result, X, centers, groups, 0.1)
+        assert result.cost == result.gap == 0.0
+
+
+class TestDegenerate:
+    def test_one_cluster(self):
+        X, _, groups = problem(3, 50, 2, 2)
+        result = fair_assignment(X, X[:1], sensitive_features=groups, tolerance=0.0)
+        assert not result.labels.any()
+
+    def test_one_group_is_the_nearest_centre(self):
+        X, centers, _ = problem(3, 200, 4, 2)
+        result = fair_assignment(X, centers, sensitive_features=np.zeros(200))
+        np.testing.assert_array_equal(result.labels, squared(X, centers).argmin(1))
+        assert result.gap == 0
+
+    def test_as_many_clusters_as_rows(self):
+        rng = np.random.default_rng(0)
+        X, centers = rng.standard_normal((2, 6, 2))
+        result = fair_assignment(
+            X, centers, sensitive_features=np.arange(6) % 2, tolerance=1.0
+        )
+        assert sorted(result.labels) == list(range(6))
+        C = squared(X, centers)
+        assert result.cost == pytest.approx(C[linear_sum_assignment(C)].sum())
+
+    def test_group_of_one_row(self):
+        X, centers, groups = problem(4, 300, 3, 2)
+        groups = np.where(np.arange(300) == 7, 5, groups)
+        with pytest.raises(ValueError, match="tolerance"):
+            fair_assignment(X, centers, sensitive_features=groups, tolerance=0.5)
+        result = fair_assignment(X, centers, sensitive_features=groups, tolerance=2.0)
+        check(result, X, centers, groups, 2.0)
+
+    def test_far_centre_gets_a_row(self):
+        X, centers, groups = problem(5, 100, 2, 2)
+        centers = np.vstack([centers, [[100.0, 100.0]]])
+        result = fair_assignment(X, centers, sensitive_features=groups, tolerance=5.0)
+        assert (result.labels == 2).sum() == 1
+        C = squared(X, centers)
+        forced = C.min(axis=1).sum() + (C[:, 2] - C.min(axis=1)).min()
+        assert result.cost == pytest.approx(forced)
+        assert result.gap < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("sizes", "k", "tolerance"),
+    [
+        ([3, 500], 50, 0.1),
+        ([7, 13], 2, 0.0),
+        ([5, 5, 11], 4, 0.05),
+        ([40, 1], 3, 0.3),
+    ],
+)
+def test_tolerance_named_in_the_error_is_feasible(sizes, k, tolerance):
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    X = np.random.default_rng(0).standard_normal((len(groups), 2))
+    with pytest.raises(ValueError, match="No whole counts") as error:
+        fair_assignment(X, X[:k], sensitive_features=groups, tolerance=tolerance)
+    named = float(re.search(r"or tolerance=([\d.e+]+),", str(error.value))[1])
+    assert named > tolerance
+    result = fair_assignment(X, X[:k], sensitive_features=groups, tolerance=named)
+    assert shares_hold(result.labels, groups, k, named)
+    if named < 0.9:  # and it is the least, to the digits printed
+        assert any_table(np.array(sizes), k, named - 3e-4) is None
+
+
+def test_nearest_tolerance_of_pairs():
+    # 70 and 85 rows in 25 clusters: pairs have shares of 1/2, 70/155 wanted.
+    groups = np.repeat([0, 1], [70, 85])
+    X = np.random.default_rng(0).standard_normal((155, 2))
+    with pytest.raises(ValueError, match=r"tolerance=0\.1072"):
+        fair_assignment(X, X[:25], sensitive_features=groups, tolerance=0.1)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.1, 0.25, 0.5])
+def test_smallest_cluster(tolerance):
+    sizes = np.array([30, 50, 20])
+    n = sizes.sum()
+
+    def possible(m):
+        return any(
+            sum(c) == m
+            and all(
+                abs(c[s] - sizes[s] * m / n) <= tolerance * sizes[s] * m / n + 1e-9
+                for s in range(3)
+            )
+            for c in itertools.product(range(m + 1), repeat=3)
+        )
+
+    expected = next(m for m in range(1, 20) if possible(m))
+    assert smallest_cluster(sizes, 2, tolerance) == expected
+    assert smallest_cluster(sizes, int(n // expected) + 1, tolerance) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("ties", [False, True])
+def test_paths_against_linear_sum_assignment(seed, ties):
+    rng = np.random.default_rng(seed)
+    n, k = 150, 6
+    C = rng.integers(0, 4, (n, k)).astype(float) if ties else rng.random((n, k))
+    target = rng.multinomial(n, rng.dirichlet(np.ones(k)))
+    labels, prices = np.empty(n, np.int64), np.zeros(k)
+    assert move_along_paths(C, prices, target, labels) == 0
+    np.testing.assert_array_equal(np.bincount(labels, minlength=k), target)
+    repeated = np.repeat(C, target, axis=1)
+    exact = repeated[linear_sum_assignment(repeated)].sum()
+    assert C[np.arange(n), labels].sum() == pytest.approx(exact)
+    # The prices prove it.
+    dual = (C + prices).min(axis=1).sum() - prices @ target
+    assert dual == pytest.approx(exact)
+
+
+def test_paths_refuse_counts_that_do_not_add_up():
+    labels = np.empty(3, np.int64)
+    C = np.zeros((3, 2))
+    assert move_along_paths(C, np.zeros(2), np.array([2, 2]), labels) == 1
+
+
+def _relaxation(seed, n, k, h, tolerance):
+    X, centers, groups = problem(seed, n, k, h, d=3)
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups)
+    shares = sizes / n
+    return AssignmentProblem(
+        costs=squared(X[order], centers),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        weights=np.ones(h),
+        lower=max(1 - tolerance, 0) * shares,
+        upper=np.minimum((1 + tolerance) * shares, 1),
+        smallest=1,
+    )
+
+
+@pytest.mark.parametrize("n", [900, 5000])  # one linear program, and several
+def test_relaxation_against_the_whole_linear_program(n):
+    relaxation = _relaxation(0, n, 6, 3, 0.1)
+    result = optimal_prices(relaxation)
+    assert result.optimal
+    C = relaxation.costs
+    k = C.shape[1]
+    rows = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
+    sizes = sparse.kron(np.ones((1, n)), sparse.eye_array(k))
+    constraints = [LinearConstraint(rows, 1, 1)]
+    for s in range(3):
+        member = sparse.csr_array((relaxation.groups == s)[None, :].astype(float))
+        counts = sparse.kron(member, sparse.eye_array(k))
+        constraints += [
+            LinearConstraint(counts - relaxation.upper[s] * sizes, -np.inf, 0),
+            LinearConstraint(relaxation.lower[s] * sizes - counts, -np.inf, 0),
+        ]
+    whole = milp(C.ravel(), bounds=Bounds(0, 1), constraints=constraints)
+    assert result.lower_bound == pytest.approx(whole.fun, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_prices_give_a_lower_bound(seed):
+    relaxation = _relaxation(seed, 400, 4, 3, 0.2)
+    optimum = optimal_prices(relaxation).lower_bound
+    rng = np.random.default_rng(seed)
+    for scale in (0.01, 0.3, 10.0):
+        prices = scale * rng.standard_normal((3, 4))
+        credits = scale * rng.random(4)
+        for raised in (prices, prices + 5 * scale):
+            _, bound = relaxation.certify(raised, credits)
+            assert bound <= optimum * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_of_integer_programs_hold(seed):
+    # From a poor table the gap is wide: a wrong bound would pass the optimum.
+    X, centers, groups = problem(seed, 40, 4, 2)
+    exact = by_integer_program(X, centers, groups, 0.3)
+    sizes = np.bincount(groups)
+    shares = sizes / 40
+    order = np.argsort(groups, kind="stable")
+    whole = AssignmentProblem(
+        costs=squared(X[order], centers),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        weights=np.ones(2),
+        lower=0.7 * shares,
+        upper=1.3 * shares,
+        smallest=1,
+    )
+    relaxed = optimal_prices(whole)
+    table = any_table(sizes, 4, 0.3)
+    for step in ("_solve_few", "_suggest"):
+        search = CountSearch(whole, sizes, 0.3, relaxed.lower_bound)
+        search._cut(relaxed.prices)
+        search.evaluate(table, relaxed.prices)
+        found = getattr(search, step)(*([relaxed] if step == "_solve_few" else []))
+        assert relaxed.lower_bound <= search.lower_bound <= exact * (1 + 1e-6)
+        search.evaluate(found, relaxed.prices)
+        assert search.cost >= exact * (1 - 1e-6)
+        if step == "_solve_few":
+            assert search.cost <= exact * 1.001
+            assert search.lower_bound >= exact * 0.99
+
+
+class TestBadInput:
+    X, centers, groups = problem(0, 30, 3, 2)
+
+    @pytest.mark.parametrize("tolerance", [-0.1, np.nan, np.inf])
+    def test_tolerance(self, tolerance):
+        with pytest.raises(ValueError, match="tolerance must be finite and >= 0"):
+            fair_assignment(
+                self.X,
+                self.centers,
+                sensitive_features=self.groups,
+                tolerance=tolerance,
+            )
+
+    def test_columns(self):
+        with pytest.raises(ValueError, match="centers must have the 2 columns of X"):
+            fair_assignment(self.X, np.zeros((3, 4)), sensitive_features=self.groups)
+
+    def test_more_centres_than_rows(self):
+        with pytest.raises(ValueError, match="31 centers for 30 rows"):
+            fair_assignment(self.X, np.zeros((31, 2)), sensitive_features=self.groups)
+
+    def test_not_finite(self):
+        with pytest.raises(ValueError, match="X contains NaN"):
+            fair_assignment(
+                np.full((30, 2), np.nan),
+                self.centers,
+                sensitive_features=self.groups,
+            )
+
+    def test_lengths(self):
+        with pytest.raises(ValueError, match="one group per sample"):
+            fair_assignment(self.X, self.centers, sensitive_features=self.groups[1:])

@@ -1,0 +1,180 @@
+"""NystroemKernel: against the exact kernel and the formula C U^+ C^T."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
+
+from scalefair.operators import NormalizedOperator, NystroemKernel
+
+TYPES = [np.float64, np.float32]
+
+
+def features(n=700, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def matrix(A):
+    return A @ np.eye(A.shape[0])
+
+
+@pytest.fixture(scope="module")
+def rough():
+    """Features, exact kernel, and an approximation with visible errors."""
+    X = features()
+    return X, rbf_kernel(X), NystroemKernel(X, n_landmarks=60, random_state=0)
+
+
+def test_is_the_nystroem_approximation_of_its_landmarks(rough):
+    _, K, W = rough
+    C, U = K[:, W.landmarks], K[np.ix_(W.landmarks, W.landmarks)]
+    assert len(W.landmarks) == len(set(W.landmarks)) <= 60
+    np.testing.assert_allclose(matrix(W), C @ np.linalg.solve(U, C.T), atol=1e-8)
+    # It is exact in the rows of the landmarks.
+    np.testing.assert_allclose(matrix(W)[W.landmarks], K[W.landmarks], atol=1e-8)
+
+
+def test_factor(rough):
+    X, _, W = rough
+    assert W.factor.shape == (len(X), len(W.landmarks))
+    assert W.factor.flags.c_contiguous
+    np.testing.assert_allclose(matrix(W), W.factor @ W.factor.T, atol=1e-12)
+    assert W.gamma == 1 / 3
+
+
+def test_what_is_left_is_positive_semidefinite(rough):
+    _, K, W = rough
+    assert np.linalg.eigvalsh(K - matrix(W)).min() > -1e-10
+
+
+def test_trace_error_is_exact(rough):
+    _, K, W = rough
+    assert W.trace_error > 1e-3
+    assert W.trace_error == pytest.approx(np.trace(K - matrix(W)) / len(K), rel=1e-8)
+    nuclear = np.abs(np.linalg.eigvalsh(K - matrix(W))).sum() / len(K)
+    assert W.trace_error == pytest.approx(nuclear, rel=1e-6)
+
+
+def test_frobenius_error_is_within_its_standard_errors(rough):
+    X, K, _ = rough
+    deviations = []
+    for seed in range(20):
+        W = NystroemKernel(X, n_landmarks=60, random_state=seed)
+        true = np.linalg.norm(K - matrix(W)) / np.linalg.norm(K)
+        deviations.append((W.frobenius_error - true) / W.frobenius_error_std)
+    assert 0.5 < np.sqrt(np.mean(np.square(deviations))) < 1.6
+
+
+def test_frobenius_error_of_all_rows_is_exact():
+    X = features(200)
+    W = NystroemKernel(X, n_landmarks=40, random_state=0)
+    K = rbf_kernel(X)
+    true = np.linalg.norm(K - matrix(W)) / np.linalg.norm(K)
+    assert W.frobenius_error == pytest.approx(true, rel=1e-8)
+    assert W.frobenius_error_std == 0
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_all_points_as_landmarks_give_the_kernel(dtype):
+    X = features(150)
+    W = NystroemKernel(X, gamma=2.0, n_landmarks=1000, dtype=dtype, random_state=0)
+    K = rbf_kernel(X, gamma=2.0)
+    np.testing.assert_allclose(matrix(W), K, atol=1e-5 if dtype == np.float32 else 1e-9)
+    assert W.trace_error < 1e-9
+    assert W.frobenius_error < 1e-9
+
+
+def test_more_landmarks_are_better():
+    X = features()
+    errors = [
+        NystroemKernel(X, n_landmarks=r, random_state=0).trace_error
+        for r in (10, 40, 160)
+    ]
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+
+
+def test_rank_is_cut_for_duplicates_and_smooth_kernels():
+    X = np.repeat(features(12), 50, axis=0)
+    W = NystroemKernel(X, gamma=5.0, n_landmarks=100, random_state=0)
+    assert W.factor.shape[1] == len(set(W.landmarks // 50)) == 12
+    np.testing.assert_allclose(matrix(W), rbf_kernel(X, gamma=5.0), atol=1e-10)
+    smooth = NystroemKernel(features(), gamma=1e-4, n_landmarks=300, random_state=0)
+    assert smooth.factor.shape[1] < 60
+    assert smooth.trace_error < 1e-10
+    one = NystroemKernel(np.ones((30, 2)), random_state=0)
+    np.testing.assert_allclose(matrix(one), 1, rtol=1e-14)
+    assert one.factor.shape == (30, 1)
+
+
+def test_finds_points_far_from_the_others():
+    # 5 of 1000 points: a tenth of them, drawn uniformly, would miss most.
+    X = np.vstack([features(995), 40 + 20 * np.arange(5)[:, None] * np.ones(3)])
+    W = NystroemKernel(X, n_landmarks=100, random_state=0)
+    assert set(range(995, 1000)) <= set(W.landmarks)
+    degrees = W @ np.ones(1000)
+    np.testing.assert_allclose(degrees[-5:], 1, atol=1e-8)
+    M, exact = NormalizedOperator(W), rbf_kernel(X)
+    exact /= np.sqrt(np.outer(exact.sum(axis=0), exact.sum(axis=0)))
+    found = np.linalg.eigvalsh(matrix(M))[-10:]
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(exact)[-10:], atol=5e-3)
+
+
+def test_degrees_that_are_not_positive_are_refused():
+    W = NystroemKernel(features(), gamma=200.0, n_landmarks=3, random_state=0)
+    assert W.trace_error > 0.5
+    with pytest.raises(ValueError, match="no positive degree"):
+        NormalizedOperator(W)
+
+
+def test_same_for_any_number_of_threads_and_the_same_seed(with_threads):
+    X = features(600)
+
+    def work():
+        W = NystroemKernel(X, n_landmarks=120, random_state=3)
+        return W.landmarks, W.factor, W.trace_error, W.frobenius_error
+
+    one = with_threads(1, work)
+    for first, second in zip(one, with_threads(2, work), strict=True):
+        assert np.array_equal(first, second)
+    other = NystroemKernel(X, n_landmarks=120, random_state=4)
+    assert not np.array_equal(np.sort(other.landmarks), np.sort(one[0]))
+
+
+def test_more_rows_than_are_worked_on_at_a_time():
+    X = features(16384 + 300, 1)
+    W = NystroemKernel(X, n_landmarks=60, random_state=0)
+    assert W.trace_error < 1e-6
+    rows = np.r_[0:3, 16382:16387, -3:0]
+    np.testing.assert_allclose(
+        W.factor[rows] @ W.factor.T, rbf_kernel(X[rows], X), atol=1e-3
+    )
+
+
+def test_astype():
+    W = NystroemKernel(features(), n_landmarks=60, random_state=0)
+    low = W.astype(np.float32)
+    assert low.dtype == low.factor.dtype == np.float32
+    assert W.factor.dtype == np.float64
+    assert low.trace_error == W.trace_error
+    V = features(d=4, seed=1)
+    np.testing.assert_allclose(low @ V, W @ V, atol=1e-3)
+    assert NormalizedOperator(W, dtype=np.float32).W.dtype == np.float32
+
+
+@pytest.mark.parametrize("bad", [0, -3])
+def test_refuses_a_number_of_landmarks(bad):
+    with pytest.raises(ValueError, match="n_landmarks must be positive"):
+        NystroemKernel(features(), n_landmarks=bad)
+
+
+def test_refuses_what_the_exact_kernel_refuses():
+    X = features()
+    with pytest.raises(TypeError, match="nearest-neighbour graph"):
+        NystroemKernel(sparse.csr_array(X))
+    with pytest.raises(ValueError, match="gamma"):
+        NystroemKernel(X, gamma=-1)
+    with pytest.raises(ValueError, match="overflow"):
+        NystroemKernel(1e200 * X, gamma=1e300)
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        NystroemKernel(X)
