@@ -8,11 +8,11 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
 from scalefair.cluster._assignment_counts import CountSearch
-from scalefair.cluster._assignment_kernels import move_along_paths
 from scalefair.cluster._assignment_prices import optimal_prices
 from scalefair.cluster._assignment_problem import AssignmentProblem
 from scalefair.cluster._assignment_table import any_table, smallest_cluster
 from scalefair.cluster._fair_assignment import fair_assignment
+from scalefair.kernels import move_along_paths
 
 
 def shares_hold(labels, groups, k, tolerance):

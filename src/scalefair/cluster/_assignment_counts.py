@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from scalefair.cluster._assignment_kernels import move_along_paths
 from scalefair.cluster._assignment_prices import OptimalPrices
 from scalefair.cluster._assignment_problem import AssignmentProblem
 from scalefair.cluster._assignment_table import (
@@ -18,6 +17,7 @@ from scalefair.cluster._assignment_table import (
     nearest_table,
     table_constraints,
 )
+from scalefair.kernels import move_along_paths
 
 __all__ = ["CountSearch"]
 

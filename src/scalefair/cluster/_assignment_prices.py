@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 
-from scalefair.cluster._assignment_kernels import (
+from scalefair.cluster._assignment_problem import AssignmentProblem
+from scalefair.kernels import (
     best_columns,
     box_widths,
     count_open,
     list_open,
 )
-from scalefair.cluster._assignment_problem import AssignmentProblem
 
 __all__ = ["OptimalPrices", "optimal_prices"]
 

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from scalefair.cluster._assignment_kernels import CHUNK, soft_columns
+from scalefair.kernels import soft_columns
 
 __all__ = ["AssignmentProblem", "squared_distances"]
+
+# Rows per chunk: sums are formed per chunk and added in a fixed order.
+_CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,9 @@ class AssignmentProblem:
     def chunks(self) -> NDArray[np.int64]:
         """Return runs of rows of one group: start, stop, group."""
         runs = [
-            (start, min(start + CHUNK, int(stop)), s)
+            (start, min(start + _CHUNK, int(stop)), s)
             for s, stop in enumerate(self.offsets[1:])
-            for start in range(int(self.offsets[s]), int(stop), CHUNK)
+            for start in range(int(self.offsets[s]), int(stop), _CHUNK)
         ]
         return np.array(runs, dtype=np.int64)
 

@@ -1,5 +1,13 @@
 """Numba kernels: plain functions on arrays, nothing else."""
 
+from scalefair.kernels._assignment import (
+    best_columns,
+    box_widths,
+    count_open,
+    list_open,
+    move_along_paths,
+    soft_columns,
+)
 from scalefair.kernels._block import (
     block_gram,
     block_rotate,
@@ -14,12 +22,17 @@ from scalefair.kernels._rows import add_scaled, inner, rows_combine, rows_inner
 
 __all__ = [
     "add_scaled",
+    "best_columns",
     "block_gram",
     "block_rotate",
     "block_subtract",
+    "box_widths",
+    "count_open",
     "csr_matmat",
     "indicator_sweep",
     "inner",
+    "list_open",
+    "move_along_paths",
     "rbf_columns",
     "rbf_matmat",
     "rbf_tiles",
@@ -27,5 +40,6 @@ __all__ = [
     "rows_combine",
     "rows_inner",
     "single_blas_thread",
+    "soft_columns",
     "weight_within",
 ]

@@ -1,4 +1,4 @@
-"""Compiled loops of the fair assignment, on plain arrays."""
+"""Loops over the costs of assigning rows to columns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import math
 import numba
 import numpy as np
 
-__all__ = ["best_columns", "box_widths", "move_along_paths", "soft_columns"]
+__all__ = [
+    "best_columns",
+    "box_widths",
+    "count_open",
+    "list_open",
+    "move_along_paths",
+    "soft_columns",
+]
 
-# Rows per chunk: sums are formed per chunk and added in a fixed order.
-CHUNK = 2048
 # Cheapest moves remembered for each ordered pair of columns.
 _KEPT_MOVES = 32
 
