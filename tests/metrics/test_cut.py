@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.metrics.pairwise import rbf_kernel
 
-from scalefair.metrics import normalized_cut_score
+from scalefair.metrics import _cut, normalized_cut_score
+from scalefair.operators import RBFKernel
 
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
 
@@ -108,3 +111,47 @@ def test_zero_volume_names_the_cluster(convert):
 def test_bad_input(convert, W, labels, message):
     with pytest.raises(ValueError, match=message):
         normalized_cut_score(convert(np.array(W)), labels)
+
+
+@pytest.mark.parametrize("block", [1, 90, 2**25])
+@pytest.mark.parametrize("low", [0, -1])
+def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, low):
+    W = random_graph()
+    labels = np.random.default_rng(4).integers(low, 7, size=30)
+    expected = normalized_cut_score(sparse.csr_array(W), labels)
+    monkeypatch.setattr(_cut, "_BLOCK", block)
+    assert normalized_cut_score(aslinearoperator(W), labels) == pytest.approx(expected)
+    assert normalized_cut_score(W, labels) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kernel_equals_its_matrix(dtype):
+    X = np.random.default_rng(5).normal(size=(40, 3))
+    labels = np.arange(40) % 3
+    expected = normalized_cut_score(rbf_kernel(X, gamma=0.5), labels)
+    found = normalized_cut_score(RBFKernel(X, gamma=0.5, dtype=dtype), labels)
+    assert found == pytest.approx(expected, rel=10 * float(np.finfo(dtype).eps))
+
+
+def test_small_cut_of_an_operator_keeps_its_digits():
+    W = np.diag(np.full(4, 1e8))
+    W[0, 2] = W[2, 0] = 1e-8
+    cut = normalized_cut_score(aslinearoperator(W), [0, 0, 1, 1])
+    assert cut == pytest.approx(2 * 1e-8 / 2e8)
+
+
+@pytest.mark.parametrize(
+    ("W", "labels", "message"),
+    [
+        (np.ones((2, 3)), [0, 1], "square operator"),
+        (np.eye(2) * 1j, [0, 1], "real operator"),
+        (np.ones((3, 3)), [0, 1], "3 nodes, labels has length 2"),
+        (np.diag([1, np.nan]), [0, 1], "NaN"),
+        (np.diag([1, np.inf]), [0, 0], "NaN or infinite"),
+        (np.diag([1.0, -1.0]), [3, 4], r"cluster\(s\) \[4\] have a negative volume"),
+        (np.diag([1.0, 0.0]), [3, 4], r"cluster\(s\) \[4\] have zero volume"),
+    ],
+)
+def test_bad_operator(W, labels, message):
+    with pytest.raises(ValueError, match=message):
+        normalized_cut_score(aslinearoperator(W), labels)

@@ -1,4 +1,4 @@
-"""``scalefair cluster``: fair clusters of a graph in a file."""
+"""``scalefair cluster``: fair clusters of a graph, or of rows, in a file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from scalefair.cli._cluster_options import (
+    SectionedCommand,
+    cluster_options,
+    parameters_in_force,
+)
 from scalefair.cli._errors import NOT_CONVERGED, debug_option
 from scalefair.cli._output import check_destination, write_files
 
@@ -18,157 +23,94 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from scalefair.cli._graph import Graph
+    from scalefair.cli._nodes import Nodes
 
 __all__ = ["cluster"]
 
-# Readable or not is for the readers to say, in one line.
-_PATH = click.Path(readable=False, path_type=Path)
-
-_FORMATS = """\b
-GRAPH formats:
+_EPILOG = """\b
+Affinities:
+  precomputed        DATA is a graph with weights that grow with similarity
+  nearest_neighbors  DATA are rows of features; their k-nearest-neighbour graph
+  rbf                rows; Gaussian kernel, exact, computed anew in every product
+  rbf_nystroem       rows; low-rank approximation of it, for 100,000 and more
+\b
+Rows are compared by Euclidean distances: scale the features before.
+\b
+DATA formats, a graph:
   .npz               scipy.sparse.save_npz
   .mtx               Matrix Market
   .csv .tsv .txt     edge list: `source target [weight]` per line, delimited
   .edges             by comma, tab or white space; # and % start comments
-  (.gz may be added to all but .npz)
+\b
+DATA formats, rows:
+  .npy               two-dimensional array of numpy.save
+  .csv .tsv .txt     numbers, delimited by comma, tab or white space, with or
+                     without a header and a column of ids
+  .npz               scipy.sparse.save_npz (nearest_neighbors only)
+\b
+.gz may be added to all but .npz and .npy.
 \b
 Node ids of an edge list are arbitrary; an edge may be listed once or in both
 directions (with the same weight) and counts once; a self-loop is kept. For
-.npz and .mtx the ids are the row numbers from 0.
+matrices, arrays and tables without ids the ids are the row numbers from 0.
 \b
 The groups file holds a line `id,group` per node (comma, tab or white space;
-.gz may be added). For .npz and .mtx it may also be a single column, or a .npy
-array, in the order of the rows.
+.gz may be added). Unless DATA is an edge list it may also be a single column,
+or a .npy array, in the order of the rows.
 \b
-The output is a csv file `id,label` in the order in which GRAPH first names the
+The output is a csv file `id,label` in the order in which DATA first names the
 nodes; labels count from 0, and -1 marks nodes left out by --components.
+\b
+Solvers:
+  auto       nullspace up to 100 nodes or for very many clusters, else chebyshev
+  chebyshev  polynomial filter on blocks of vectors: the fastest as a rule
+  lobpcg     multigrid, for grids and neighbour graphs; not for kernels
+  lanczos    one vector at a time (ARPACK), s-FSC
+  dual       one minimisation by L-BFGS, to the same result
+  nullspace  dense and exact, up to a few thousand nodes, o-FSC
+  admm       ADMM of Tonin et al. (2025), under another constraint: for comparison
 \b
 Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
 3 not converged (results are written), 70 internal error, 130 interrupted.
 """
 
 
-@click.command(epilog=_FORMATS, short_help="Cluster the nodes of a graph fairly.")
-@click.argument("graph", type=_PATH)
-@click.option(
-    "--groups",
-    "groups_file",
-    required=True,
-    type=_PATH,
-    help="File with the group of each node.",
+@click.command(
+    cls=SectionedCommand,
+    epilog=_EPILOG,
+    short_help="Cluster the nodes of a graph, or rows, fairly.",
 )
-@click.option(
-    "-k",
-    "--n-clusters",
-    required=True,
-    type=click.IntRange(min=1),
-    help="Number of clusters.",
-)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=_PATH,
-    help="File to write the labels to (csv).",
-)
-@click.option(
-    "--report",
-    "report_file",
-    type=_PATH,
-    help="File to write a report to (JSON).",
-)
-@click.option(
-    "--solver",
-    type=click.Choice(["auto", "nullspace", "lanczos", "chebyshev"]),
-    default="auto",
-    show_default=True,
-    help="How the eigenvectors are computed; nullspace is for small graphs.",
-)
-@click.option(
-    "--tol",
-    type=click.FloatRange(min=0, min_open=True),
-    default=1e-4,
-    show_default=True,
-    help="Residual at which an eigenvector is accepted.",
-)
-@click.option(
-    "--max-iter",
-    type=click.IntRange(min=1),
-    help="Most iterations of the solver.  [default: the solver's]",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    default="float64",
-    show_default=True,
-    help="Type the solver works in; float32 is faster and takes half the memory.",
-)
-@click.option(
-    "--n-init",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Starts of k-means.",
-)
-@click.option(
-    "--components",
-    type=click.Choice(["raise", "largest", "all"]),
-    default="raise",
-    show_default=True,
-    help="If the graph is not connected: stop with an error, cluster the largest "
-    "component, or cluster all nodes that have an edge.",
-)
-@click.option(
-    "--random-state",
-    type=click.IntRange(min=0, max=2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Seed; the same seed gives the same labels.",
-)
-@click.option(
-    "--header/--no-header",
-    default=None,
-    help="Whether an edge list starts with a header.  [default: well-known headers "
-    "are recognised]",
-)
-@click.option(
-    "--groups-header/--no-groups-header",
-    default=None,
-    help="The same for the groups file.",
-)
-@click.option("--quiet", is_flag=True, help="Nothing on stdout, even on a terminal.")
+@click.argument("data", type=click.Path(readable=False, path_type=Path))
+@cluster_options
 @debug_option
 @click.pass_context
 def cluster(
     ctx: click.Context,
     /,
-    graph: Path,
+    data: Path,
     groups_file: Path,
-    n_clusters: int,
     output: Path,
     report_file: Path | None,
     header: bool | None,
+    id_column: str | None,
     groups_header: bool | None,
     quiet: bool,
-    components: str,
     **parameters: Any,
 ) -> None:
-    """Cluster the nodes of GRAPH so that every cluster mirrors the population.
+    """Cluster DATA so that every cluster mirrors the population.
 
+    DATA is a graph or, with another --affinity than precomputed, rows of features.
     On a terminal a progress bar and a summary are shown; in a pipe nothing is
     printed but errors and warnings, on stderr.
     """
-    _check_destinations(output, report_file, (graph, groups_file))
-    parameters = {
-        "n_clusters": n_clusters,
-        **parameters,
-        "connected_components": components,
-    }
+    parameters = parameters_in_force(ctx, parameters)
+    _check_destinations(output, report_file, (data, groups_file))
     show = sys.stdout.isatty() and not quiet
 
     start = time.perf_counter()
-    loaded, groups = _read(graph, groups_file, header, groups_header)
+    loaded, groups = _read(
+        data, groups_file, parameters["affinity"], header, id_column, groups_header
+    )
     seconds = {"read": time.perf_counter() - start}
     # Imported between the two clocks: it is neither reading nor fitting.
     from scalefair.cli._estimator import fit_model
@@ -183,7 +125,7 @@ def cluster(
     from scalefair.cluster import FairSpectralClustering
 
     model = FairSpectralClustering(**parameters)
-    seconds["fit"] = fit_model(model, loaded.matrix, groups, path=graph, progress=show)
+    seconds["fit"] = fit_model(model, loaded.matrix, groups, path=data, progress=show)
     report = {
         **describe_run("cluster", parameters),
         "input": {
@@ -192,7 +134,7 @@ def cluster(
         },
         "seconds": seconds,
         **describe_fit(model),
-        **measure(loaded.matrix, model.labels_, groups),
+        **measure(model.affinity_matrix_, model.labels_, groups),
         "peak_memory_bytes": peak_memory(),
     }
     writers = {output: lambda file: write_labels(file, loaded.node_ids, model.labels_)}
@@ -200,7 +142,9 @@ def cluster(
         writers[report_file] = lambda file: write_json(file, report)
     write_files(writers)
     if show:
-        _print_summary(report, output, report_file)
+        from scalefair.cli._cluster_summary import print_summary
+
+        print_summary(report, output, report_file)
     if not model.converged_:
         ctx.exit(NOT_CONVERGED)
 
@@ -227,48 +171,35 @@ def _check_destinations(
 
 
 def _read(
-    graph_file: Path,
+    path: Path,
     groups_file: Path,
+    affinity: str,
     header: bool | None,
+    id_column: str | None,
     groups_header: bool | None,
-) -> tuple[Graph, NDArray[Any]]:
-    from scalefair.cli._graph_readers import read_graph
+) -> tuple[Nodes, NDArray[Any]]:
     from scalefair.cli._group_reader import read_groups
 
-    graph = read_graph(graph_file, header=header)
-    groups, n_unknown = read_groups(groups_file, graph, header=groups_header)
+    loaded = _read_data(path, affinity, header, id_column)
+    groups, n_unknown = read_groups(groups_file, loaded, header=groups_header)
     if n_unknown:
+        # Edge lists name only nodes that have an edge.
+        reason = " (nodes without an edge cannot be clustered)"
         click.echo(
-            f"note: {groups_file}: {n_unknown} id(s) are not in {graph_file} and were "
-            "ignored (nodes without an edge cannot be clustered).",
+            f"note: {groups_file}: {n_unknown} id(s) are not in {path} and were "
+            f"ignored{'' if loaded.ordered else reason}.",
             err=True,
         )
-    return graph, groups
+    return loaded, groups
 
 
-def _print_summary(
-    report: dict[str, Any], output: Path, report_file: Path | None
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _read_data(
+    path: Path, affinity: str, header: bool | None, id_column: str | None
+) -> Nodes:
+    if affinity == "precomputed":
+        from scalefair.cli._graph_readers import read_graph
 
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    left_out = report["input"]["n_nodes_left_out"]
-    rows = [
-        ("nodes", f"{report['input']['n_nodes']:,}"),
-        ("edges", f"{report['input']['n_edges']:,}"),
-        ("nodes left out", f"{left_out:,}" if left_out else None),
-        ("clusters", f"{len(report['clusters'])}"),
-        ("average balance", f"{report['balance_mean']:.3f}"),
-        ("minimum balance", f"{report['balance_min']:.3f}"),
-        ("normalized cut", f"{report['normalized_cut']:.4f}"),
-        ("solver", f"{report['solver']}, {report['n_iter']} iterations"),
-        ("time", f"{report['seconds']['fit']:.1f} s"),
-        ("labels", str(output)),
-        ("report", None if report_file is None else str(report_file)),
-    ]
-    for name, value in rows:
-        if value is not None:
-            table.add_row(name, Text(value))
-    Console().print(table)
+        return read_graph(path, header=header)
+    from scalefair.cli._row_readers import read_rows
+
+    return read_rows(path, affinity=affinity, header=header, id_column=id_column)

@@ -23,7 +23,7 @@ from scalefair.cli._errors import Failure
 from scalefair.cli._graph import Graph
 from scalefair.cli._text_table import data_lines, sniff_delimiter, split_fields
 
-__all__ = ["read_edge_list"]
+__all__ = ["is_edge_header", "read_edge_list"]
 
 # First lines that are taken for a header unless the user says otherwise.
 _HEADERS = {
@@ -35,9 +35,8 @@ _HEADERS = {
     ("node1", "node2"),
     ("id_1", "id_2"),
     ("id1", "id2"),
-    ("u", "v"),
-    ("i", "j"),
 }
+_SHORT_HEADERS = {("u", "v"), ("i", "j")}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
@@ -108,14 +107,22 @@ def _find_layout(path: Path, header: bool | None) -> _Layout:
     if len(fields) not in (2, 3):
         raise Failure(
             f"{path}:{number}: expected `source target [weight]` separated by tab, "
-            f"comma or white space, found {len(fields)} field(s): {_quote(line)}."
+            f"comma or white space, found {len(fields)} field(s): {_quote(line)}. For "
+            "rows of features choose an --affinity."
         )
     return _Layout(delimiter, len(fields), number - 1)
 
 
+def is_edge_header(fields: list[str]) -> bool:
+    """Whether these names can only be those of the ends of an edge."""
+    return tuple(field.lower() for field in fields[:2]) in _HEADERS
+
+
 def _is_known_header(fields: list[str]) -> bool:
     names = [field.lower() for field in fields]
-    has_names = len(names) in (2, 3) and (names[0], names[1]) in _HEADERS
+    has_names = len(names) in (2, 3) and (
+        (names[0], names[1]) in _HEADERS | _SHORT_HEADERS
+    )
     return has_names and not (len(names) == 3 and _as_weight(names[2]) is not None)
 
 

@@ -49,6 +49,12 @@ def read_graph(path: Path, *, header: bool | None = None) -> Graph:
         return read_edge_list(path, header=header)
     if not path.exists():
         raise Failure(f"{path}: no such file. Check the path.")
+    if stem.endswith(".npy"):
+        raise Failure(
+            f"{path}: a dense array is read as rows of features only: choose an "
+            "--affinity for them, such as nearest_neighbors. Save the matrix of a "
+            "graph with scipy.sparse.save_npz."
+        )
     raise Failure(
         f"{path}: unknown extension. Use .npz (scipy.sparse.save_npz), .mtx or "
         ".mtx.gz (Matrix Market), or an edge list named .csv, .tsv, .txt or .edges, "

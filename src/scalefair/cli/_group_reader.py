@@ -9,39 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.cli._errors import Failure, blame_file
-from scalefair.cli._graph import Graph
-from scalefair.cli._text_table import data_lines, sniff_delimiter, split_fields
+from scalefair.cli._nodes import Nodes
+from scalefair.cli._text_table import (
+    ID_NAMES,
+    data_lines,
+    sniff_delimiter,
+    split_fields,
+)
 
 __all__ = ["read_groups"]
 
-_ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 _GROUP_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features"}
 
 
 def read_groups(
-    path: Path, graph: Graph, *, header: bool | None = None
+    path: Path, nodes: Nodes, *, header: bool | None = None
 ) -> tuple[NDArray[Any], int]:
-    """Read the group of each node of a graph.
+    """Read the group of each node of a graph, or of each row of features.
 
     Parameters
     ----------
     path : Path
         Text file of lines ``id,group`` (comma, tab or white space; plain or
-        gzip-compressed). For a graph stored as a matrix ids are row numbers from 0,
-        and a file of one column, or a ``.npy`` array, gives the groups in that
-        order.
-    graph : Graph
-        The graph, whose ids are looked up.
+        gzip-compressed). For a matrix ids are row numbers from 0. A file of one
+        column, or a ``.npy`` array, gives the groups in the order of the nodes;
+        those of an edge list have none.
+    nodes : Nodes
+        The graph or the rows, whose ids are looked up.
     header : bool or None, default=None
         Whether the first line is a header. None recognises well-known ones, such as
-        ``id,group`` or ``node_id,sex``, unless the graph has a node of that name.
+        ``id,group`` or ``node_id,sex``, unless a node has that name.
 
     Returns
     -------
     groups : ndarray of shape (n,)
         Group of each node; strings, or what the ``.npy`` file holds.
     n_unknown : int
-        Number of ids in the file that are not nodes of the graph (edge lists only).
+        Number of ids in the file that are no nodes (only if these have names).
 
     Raises
     ------
@@ -50,7 +54,7 @@ def read_groups(
         or is no row of the matrix, or nodes have no group.
     """
     if path.name.lower().endswith(".npy"):
-        return _read_npy(path, graph), 0
+        return _read_npy(path, nodes), 0
     lines = list(data_lines(path))
     if not lines:
         raise Failure(f"{path}: has no groups, only blank lines and comments.")
@@ -58,17 +62,17 @@ def read_groups(
     delimiter = sniff_delimiter(first)
     n_columns = len(_split(path, *lines[0], delimiter))
     if n_columns == 1:
-        return _read_column(path, graph, lines, header), 0
+        return _read_column(path, nodes, lines, header), 0
     if n_columns != 2:
         raise Failure(
             f"{path}:{lines[0][0]}: expected `id,group`, found {n_columns} fields. "
             "Keep the id and the group only."
         )
-    return _read_pairs(path, graph, lines, delimiter, header)
+    return _read_pairs(path, nodes, lines, delimiter, header)
 
 
-def _read_npy(path: Path, graph: Graph) -> NDArray[Any]:
-    _refuse_unnamed(path, graph)
+def _read_npy(path: Path, nodes: Nodes) -> NDArray[Any]:
+    _refuse_unordered(path, nodes)
     with blame_file(path):
         try:
             groups = np.load(path, allow_pickle=False)
@@ -78,21 +82,21 @@ def _read_npy(path: Path, graph: Graph) -> NDArray[Any]:
                 f"({error})."
             ) from error
     if not isinstance(groups, np.ndarray) or groups.ndim != 1:
-        raise Failure(f"{path}: expected an array with one group per node.")
-    _check_length(path, graph, len(groups))
+        raise Failure(f"{path}: expected an array with one group per {nodes.unit}.")
+    _check_length(path, nodes, len(groups))
     missing = np.flatnonzero(groups != groups)
     if missing.size:
         raise Failure(
             f"{path}: {missing.size} group(s) are NaN, the first at position "
-            f"{missing[0]}. Give each node a group."
+            f"{missing[0]}. Give each {nodes.unit} a group."
         )
     return groups
 
 
 def _read_column(
-    path: Path, graph: Graph, lines: list[tuple[int, str]], header: bool | None
+    path: Path, nodes: Nodes, lines: list[tuple[int, str]], header: bool | None
 ) -> NDArray[Any]:
-    _refuse_unnamed(path, graph)
+    _refuse_unordered(path, nodes)
     if header or (header is None and lines[0][1].lower() in _GROUP_NAMES):
         lines = lines[1:]
     groups = []
@@ -104,23 +108,23 @@ def _read_column(
                 f"{len(fields)} fields: {line[:60]!r}."
             )
         groups.append(fields[0])
-    _check_length(path, graph, len(groups))
+    _check_length(path, nodes, len(groups))
     return np.array(groups, dtype=object)
 
 
 def _read_pairs(
     path: Path,
-    graph: Graph,
+    nodes: Nodes,
     lines: list[tuple[int, str]],
     delimiter: str | None,
     header: bool | None,
 ) -> tuple[NDArray[Any], int]:
-    position = {node: i for i, node in enumerate(graph.node_ids.tolist())}
-    as_key = _parse_integer if graph.node_ids.dtype.kind == "i" else str
+    position = {node: i for i, node in enumerate(nodes.node_ids.tolist())}
+    as_key = _parse_integer if nodes.node_ids.dtype.kind == "i" else str
     if header is None:
         name = _split(path, *lines[0], delimiter)[0]
-        header = name.lower() in _ID_NAMES and as_key(name) not in position
-    groups: list[str | None] = [None] * graph.n_nodes
+        header = name.lower() in ID_NAMES and as_key(name) not in position
+    groups: list[str | None] = [None] * nodes.n_nodes
     stated_on: dict[Any, int] = {}
     unknown: dict[Any, str] = {}
     for number, line in lines[1:] if header else lines:
@@ -133,18 +137,18 @@ def _read_pairs(
         node, group = fields
         if not group:
             raise Failure(
-                f"{path}:{number}: node {node} has an empty group. Give it a group, "
-                "for example `unknown`."
+                f"{path}:{number}: {nodes.unit} {node} has an empty group. Give it "
+                "a group, for example `unknown`."
             )
         key = as_key(node)
         at = position.get(key)
-        if at is None and not graph.named:
-            raise Failure(_describe_no_row(path, number, node, graph))
+        if at is None and not nodes.named:
+            raise Failure(_describe_no_row(path, number, node, nodes))
         key = node if key is None else key
         before = unknown.get(key) if at is None else groups[at]
         if before is not None and before != group:
             raise Failure(
-                f"{path}:{number}: node {node} has group {group!r} here and "
+                f"{path}:{number}: {nodes.unit} {node} has group {group!r} here and "
                 f"{before!r} on line {stated_on[key]}. Keep one of the lines."
             )
         stated_on.setdefault(key, number)
@@ -152,7 +156,7 @@ def _read_pairs(
             unknown[key] = group
         else:
             groups[at] = group
-    _refuse_missing(path, graph, groups)
+    _refuse_missing(path, nodes, groups)
     return np.array(groups, dtype=object), len(unknown)
 
 
@@ -172,41 +176,42 @@ def _split(path: Path, number: int, line: str, delimiter: str | None) -> list[st
         ) from None
 
 
-def _describe_no_row(path: Path, number: int, node: str, graph: Graph) -> str:
+def _describe_no_row(path: Path, number: int, node: str, nodes: Nodes) -> str:
     return (
-        f"{path}:{number}: {node!r} is no row of {graph.path}. The ids of a matrix are "
-        f"its row numbers, 0 to {graph.n_nodes - 1}. If the line is a header, pass "
+        f"{path}:{number}: {node!r} is no row of {nodes.path}. The ids are "
+        f"row numbers, 0 to {nodes.n_nodes - 1}. If the line is a header, pass "
         "--groups-header."
     )
 
 
-def _refuse_unnamed(path: Path, graph: Graph) -> None:
-    if graph.named:
+def _refuse_unordered(path: Path, nodes: Nodes) -> None:
+    if not nodes.ordered:
         raise Failure(
             f"{path}: has groups without ids, but the nodes of an edge list have no "
             "order. Write lines `id,group`."
         )
 
 
-def _check_length(path: Path, graph: Graph, n_groups: int) -> None:
-    if n_groups != graph.n_nodes:
-        off_by_one = n_groups == graph.n_nodes + 1
+def _check_length(path: Path, nodes: Nodes, n_groups: int) -> None:
+    if n_groups != nodes.n_nodes:
+        off_by_one = n_groups == nodes.n_nodes + 1
         hint = " If the first is a header, pass --groups-header." if off_by_one else ""
         raise Failure(
-            f"{path}: has {n_groups} groups for the {graph.n_nodes} nodes of "
-            f"{graph.path}; give one per node, in the order of the rows.{hint}"
+            f"{path}: has {n_groups} groups for the {nodes.n_nodes} {nodes.unit}s of "
+            f"{nodes.path}; give one per {nodes.unit}, in the order of the rows.{hint}"
         )
 
 
-def _refuse_missing(path: Path, graph: Graph, groups: list[str | None]) -> None:
+def _refuse_missing(path: Path, nodes: Nodes, groups: list[str | None]) -> None:
     missing = [
         str(node)
-        for node, group in zip(graph.node_ids, groups, strict=True)
+        for node, group in zip(nodes.node_ids, groups, strict=True)
         if group is None
     ]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise Failure(
-            f"{path}: {len(missing)} of the {graph.n_nodes} nodes of {graph.path} have "
-            f"no group: {', '.join(missing[:5])}{more}. Add a line `id,group` for each."
+            f"{path}: {len(missing)} of the {nodes.n_nodes} {nodes.unit}s of "
+            f"{nodes.path} have no group: {', '.join(missing[:5])}{more}. Add a line "
+            "`id,group` for each."
         )

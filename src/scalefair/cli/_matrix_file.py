@@ -1,4 +1,4 @@
-"""Read a graph from a file that holds its matrix."""
+"""Read a matrix from a file: of a graph, or of sparse rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import io, sparse
 from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._graph import Graph
 
-__all__ = ["read_matrix_market", "read_npz"]
+__all__ = ["read_matrix_market", "read_npz", "read_sparse"]
 
 _DAMAGE = (
     ValueError,
@@ -31,13 +31,31 @@ _DAMAGE = (
 
 
 def read_npz(path: Path) -> Graph:
-    """Read a matrix saved by :func:`scipy.sparse.save_npz`.
+    """Read the matrix of a graph saved by :func:`scipy.sparse.save_npz`.
 
     Raises
     ------
     Failure
         If the file cannot be read or does not hold a sparse matrix of finite real
         numbers.
+    """
+    return _as_graph(path, read_sparse(path, "weight"))
+
+
+def read_sparse(path: Path, entry: str) -> sparse.csr_array:
+    """Read a matrix saved by :func:`scipy.sparse.save_npz`.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    entry : str
+        What an entry is called in messages.
+
+    Raises
+    ------
+    Failure
+        As `read_npz`.
     """
     # NumPy leaves a damaged file open if it opens it itself.
     with blame_file(path), open(path, "rb") as file:
@@ -46,9 +64,9 @@ def read_npz(path: Path) -> Graph:
         except _DAMAGE as error:
             raise Failure(
                 f"{path}: not a sparse matrix saved by scipy.sparse.save_npz, or "
-                f"damaged ({_first_line(error)}). Save the graph again."
+                f"damaged ({_first_line(error)}). Save it again."
             ) from error
-    return _as_graph(path, matrix)
+    return _check(path, matrix, entry)
 
 
 def read_matrix_market(path: Path) -> Graph:
@@ -69,15 +87,15 @@ def read_matrix_market(path: Path) -> Graph:
                 f"{path}: not a Matrix Market file, or damaged "
                 f"({_first_line(error)}). Save the graph again with scipy.io.mmwrite."
             ) from error
-    return _as_graph(path, matrix)
+    return _as_graph(path, _check(path, matrix, "weight"))
 
 
-def _as_graph(path: Path, loaded: Any) -> Graph:
+def _check(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
     if loaded.ndim != 2:
-        raise Failure(f"{path}: a graph is a matrix, found shape {loaded.shape}.")
+        raise Failure(f"{path}: expected a matrix, found shape {loaded.shape}.")
     if loaded.dtype.kind not in "buif":
         raise Failure(
-            f"{path}: weights must be real numbers, found dtype {loaded.dtype}."
+            f"{path}: {entry}s must be real numbers, found dtype {loaded.dtype}."
         )
     matrix = sparse.csr_array(loaded)
     if matrix.dtype not in (np.float32, np.float64):
@@ -87,12 +105,16 @@ def _as_graph(path: Path, loaded: Any) -> Graph:
         at = int(invalid[0])
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         raise Failure(
-            f"{path}: {invalid.size} weight(s) are NaN or infinite, the first at row "
+            f"{path}: {invalid.size} {entry}(s) are NaN or infinite, the first at row "
             f"{row}, column {matrix.indices[at]} (counted from 0). Remove them or "
             "give them a value."
         )
-    # Negative weights, shape and symmetry are for the estimator to judge.
     matrix.eliminate_zeros()
+    return matrix
+
+
+def _as_graph(path: Path, matrix: sparse.csr_array) -> Graph:
+    # Negative weights, shape and symmetry are for the estimator to judge.
     node_ids = np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, node_ids, named=False)
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._graph import Graph
+from scalefair.cli._nodes import Nodes
+from scalefair.cli._rows import Rows
 
 __all__ = ["describe_fit", "describe_input", "describe_run", "measure", "write_json"]
 
@@ -27,24 +29,32 @@ def describe_run(command: str, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_input(
-    graph: Graph, groups: NDArray[Any], labels: NDArray[np.integer]
+    nodes: Nodes, groups: NDArray[Any], labels: NDArray[np.integer]
 ) -> dict[str, Any]:
-    """Size of the graph and of its groups."""
+    """Size of the graph, or of the table of rows, and of its groups."""
     names, counts = np.unique(groups, return_counts=True)
     return {
-        "graph": str(graph.path),
-        "n_nodes": graph.n_nodes,
-        "n_edges": graph.n_edges,
-        "n_nodes_left_out": int((labels < 0).sum()),
+        **_describe_size(nodes),
+        f"n_{nodes.unit}s_left_out": int((labels < 0).sum()),
         "groups": {
             str(name): int(count) for name, count in zip(names, counts, strict=True)
         },
     }
 
 
+def _describe_size(nodes: Nodes) -> dict[str, Any]:
+    size: dict[str, Any] = {f"n_{nodes.unit}s": nodes.n_nodes}
+    if isinstance(nodes, Graph):
+        return {"graph": str(nodes.path), **size, "n_edges": nodes.n_edges}
+    assert isinstance(nodes, Rows)
+    return {"rows": str(nodes.path), **size, "n_features": nodes.n_features}
+
+
 def describe_fit(model: Any) -> dict[str, Any]:
-    """How the solver fared."""
-    return {
+    """How affinity, solver and assignment fared; what there was none of is left out."""
+    found = {
+        "affinity": model.affinity,
+        "affinity_error": model.affinity_error_,
         "solver": model.solver_,
         "converged": model.converged_,
         "n_iter": model.n_iter_,
@@ -52,7 +62,25 @@ def describe_fit(model: Any) -> dict[str, Any]:
         "residual_max": np.max(model.residuals_),
         "fairness_violation": model.fairness_violation_,
         "eigenvalues": model.eigenvalues_,
+        "history": model.history_,
+        "assignment": _describe_assignment(model.assignment_),
     }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _describe_assignment(found: Any) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    names = (
+        "cost",
+        "nearest_cost",
+        "lower_bound",
+        "gap",
+        "max_violation",
+        "n_moved",
+        "message",
+    )
+    return {name: getattr(found, name) for name in names}
 
 
 def measure(

@@ -12,7 +12,10 @@ from typing import BinaryIO, cast
 
 from scalefair.cli._errors import Failure, blame_file
 
-__all__ = ["data_lines", "sniff_delimiter", "split_fields"]
+__all__ = ["ID_NAMES", "data_lines", "sniff_delimiter", "split_fields"]
+
+# Names of a column that holds ids, in a header.
+ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 
 _COMMENT = ("#", "%")
 

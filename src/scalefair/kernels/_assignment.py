@@ -24,19 +24,19 @@ _KEPT_MOVES = 32
 def soft_columns(C, chunks, prices, temperature, counts, values):
     """Smoothed minimum of ``C + prices`` in each row, summed over chunks of rows.
 
-    Chunks are (start, stop, group). Writes per chunk the sum of the smoothed minima
+    Chunks are (start, stop, kind). Writes per chunk the sum of the smoothed minima
     and how often each column is chosen; temperature 0 is the plain minimum.
     """
     n_columns = C.shape[1]
     for c in numba.prange(chunks.shape[0]):
-        group = chunks[c, 2]
+        kind = chunks[c, 2]
         reduced = np.empty(n_columns)
         count = np.zeros(n_columns)
         total = 0.0
         for i in range(chunks[c, 0], chunks[c, 1]):
             best = 0
             for j in range(n_columns):
-                reduced[j] = C[i, j] + prices[group, j]
+                reduced[j] = C[i, j] + prices[kind, j]
                 if reduced[j] < reduced[best]:
                     best = j
             low = reduced[best]
@@ -57,12 +57,12 @@ def soft_columns(C, chunks, prices, temperature, counts, values):
 
 
 @numba.njit(parallel=True, cache=True)
-def best_columns(C, groups, prices, best, low, second):
+def best_columns(C, kinds, prices, best, low, second):
     """Per row: the column that minimises ``C + prices``, its value, the margin."""
     for i in numba.prange(C.shape[0]):
         least, next_least, column = np.inf, np.inf, 0
         for j in range(C.shape[1]):
-            value = C[i, j] + prices[groups[i], j]
+            value = C[i, j] + prices[kinds[i], j]
             if value < least:
                 next_least = least
                 least, column = value, j
@@ -89,10 +89,10 @@ def box_widths(C, offsets, prices, best, low, second, ranks, widths):
 
 
 @numba.njit(parallel=True, cache=True)
-def count_open(C, groups, prices, best, low, widths, n_open):
+def count_open(C, kinds, prices, best, low, widths, n_open):
     """Per row: the columns other than the best that come within the widths."""
     for i in numba.prange(C.shape[0]):
-        s = groups[i]
+        s = kinds[i]
         own = widths[s, best[i]]
         n_open[i] = 0
         for j in range(C.shape[1]):
@@ -102,11 +102,11 @@ def count_open(C, groups, prices, best, low, widths, n_open):
 
 
 @numba.njit(cache=True)
-def list_open(C, groups, prices, best, low, widths, rows, columns, excesses):
+def list_open(C, kinds, prices, best, low, widths, rows, columns, excesses):
     """Write the pairs that `count_open` counted, row by row."""
     at = 0
     for i in range(C.shape[0]):
-        s = groups[i]
+        s = kinds[i]
         own = widths[s, best[i]]
         for j in range(C.shape[1]):
             excess = C[i, j] + prices[s, j] - low[i]

@@ -5,8 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 from scalefair.metrics._contingency import check_labels, encode_clusters
+
+# Numbers in a block of indicator vectors: 256 MB.
+_BLOCK = 2**25
 
 
 def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
@@ -24,11 +28,13 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
 
     Parameters
     ----------
-    W : sparse matrix, sparse array or ndarray, shape (n_nodes, n_nodes)
+    W : sparse matrix, sparse array, ndarray or LinearOperator, shape (n, n)
         Symmetric, nonnegative, finite edge weights. A sparse `W` is never made
-        dense; time and memory are proportional to its stored entries. Self-loops
-        count once in the volume and never in the cut.
-    labels : array-like of shape (n_nodes,)
+        dense; time and memory are proportional to its stored entries. An operator,
+        such as a kernel, is multiplied by one vector per cluster, in blocks of
+        256 MB; its entries cannot be seen, so symmetry and sign are the caller's
+        business. Self-loops count once in the volume and never in the cut.
+    labels : array-like of shape (n,)
         Cluster of each node. Nodes labelled -1 are outside the partition: the cut is
         that of the subgraph of the assigned nodes, so edges to a node outside count
         neither in the cut nor in the volume.
@@ -42,7 +48,9 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     ------
     ValueError
         If `W` is not square, symmetric, finite and nonnegative, if the lengths
-        differ, or if a cluster has zero volume (the ratio is then undefined).
+        differ, or if a cluster has zero volume (the ratio is then undefined). Of
+        an operator: if it is not square and real, if a product is not finite, or
+        if a cluster has no positive volume.
 
     References
     ----------
@@ -61,7 +69,8 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     >>> round(normalized_cut_score(W, [0, 0, 0, 1, 1, 1]), 4)
     0.2857
     """
-    W = _check_affinity(W)
+    is_operator = isinstance(W, LinearOperator)
+    W = _check_operator(W) if is_operator else _check_affinity(W)
     labels = check_labels(labels)
     if labels.shape[0] != W.shape[0]:
         raise ValueError(
@@ -71,8 +80,10 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     assigned, clusters, codes = encode_clusters(labels)
     cluster_of = np.full(labels.shape[0], -1, dtype=np.int64)
     cluster_of[assigned] = codes
-    measure = _sparse_cut if sparse.issparse(W) else _dense_cut
+    measure = _sparse_cut if sparse.issparse(W) else _product_cut
     cut, volume = measure(W, cluster_of, clusters.shape[0])
+    if is_operator:
+        _check_volume(volume, clusters)
     if (volume == 0).any():
         empty = clusters[volume == 0].tolist()
         raise ValueError(
@@ -95,18 +106,26 @@ def _sparse_cut(
     return cut, volume
 
 
-def _dense_cut(
-    W: NDArray[np.float64], cluster_of: NDArray[np.int64], n_clusters: int
+def _product_cut(
+    W: Any, cluster_of: NDArray[np.int64], n_clusters: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cut and volume from products with indicators of the clusters, in blocks."""
     assigned = np.flatnonzero(cluster_of >= 0)
     codes = cluster_of[assigned]
-    indicator = np.zeros((W.shape[0], n_clusters))
-    indicator[assigned, codes] = 1.0
-    to_cluster = (W @ indicator)[assigned]
-    volume = _sum_by(codes, to_cluster.sum(axis=1), n_clusters)
-    # Zero the own cluster instead of subtracting it: the cut keeps full accuracy.
-    to_cluster[np.arange(assigned.shape[0]), codes] = 0.0
-    cut = _sum_by(codes, to_cluster.sum(axis=1), n_clusters)
+    n = cluster_of.shape[0]
+    width = max(1, min(n_clusters, _BLOCK // n))
+    volume, cut = np.zeros(n_clusters), np.zeros(n_clusters)
+    for start in range(0, n_clusters, width):
+        stop = min(start + width, n_clusters)
+        own = (codes >= start) & (codes < stop)
+        members, columns = assigned[own], codes[own] - start
+        block = np.zeros((n, stop - start))
+        block[members, columns] = 1.0
+        block = np.asarray(W @ block, dtype=np.float64)
+        volume += _sum_by(codes, block[assigned].sum(axis=1), n_clusters)
+        # Zero the own cluster instead of subtracting it: the cut keeps full accuracy.
+        block[members, columns] = 0.0
+        cut += _sum_by(codes, block[assigned].sum(axis=1), n_clusters)
     return cut, volume
 
 
@@ -142,3 +161,22 @@ def _check_affinity(W: Any) -> Any:
             f"{asymmetry:.3g}. For a directed graph, measure (W + W.T) / 2."
         )
     return W
+
+
+def _check_operator(W: LinearOperator) -> LinearOperator:
+    if W.shape[0] != W.shape[1]:
+        raise ValueError(f"W must be a square operator, got shape {W.shape}.")
+    if np.dtype(W.dtype).kind not in "buif":
+        raise ValueError(f"W must be a real operator, got dtype {W.dtype}.")
+    return W
+
+
+def _check_volume(volume: NDArray[np.float64], clusters: NDArray[Any]) -> None:
+    """Refuse what only the products of an operator can show."""
+    if not np.isfinite(volume).all():
+        raise ValueError("A product with W has entries that are NaN or infinite.")
+    if (volume < 0).any():
+        raise ValueError(
+            f"cluster(s) {clusters[volume < 0].tolist()} have a negative volume: W has "
+            "negative weights, and the normalised cut needs W >= 0."
+        )
