@@ -74,8 +74,8 @@ def best_columns(C, kinds, prices, best, low, second):
 @numba.njit(parallel=True, cache=True)
 def box_widths(C, offsets, prices, best, low, second, ranks, widths):
     """Change of one price that makes about ``ranks`` rows change column."""
-    n_groups, n_columns = prices.shape
-    for pair in numba.prange(n_groups * n_columns):
+    n_kinds, n_columns = prices.shape
+    for pair in numba.prange(n_kinds * n_columns):
         s, j = pair // n_columns, pair % n_columns
         start, stop = offsets[s], offsets[s + 1]
         margins = np.empty(stop - start)
