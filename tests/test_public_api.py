@@ -34,6 +34,7 @@ PUBLIC = {
         "dense_eigh",
         "dual",
         "lanczos",
+        "lobpcg",
         "orthonormalize",
         "spectral_bounds",
     ],
@@ -44,6 +45,7 @@ PUBLIC = {
         "normalized_cut_score",
     ],
     "scalefair.operators": [
+        "AMGPreconditioner",
         "NormalizedAffinity",
         "NormalizedOperator",
         "NullspaceProjector",
@@ -51,6 +53,7 @@ PUBLIC = {
         "Projected",
         "RBFKernel",
         "SymmetricBlockOperator",
+        "coarse_degree",
     ],
     "scalefair.plotting": ["ClusterCompositionDisplay"],
 }

@@ -62,6 +62,7 @@ class DualProblem:
             V,
             n_pairs=n_pairs,
             ftol=1e-4 if value == -np.inf else -np.inf,
+            gtol=1e-3 if value == -np.inf else 0,
             callback=lambda _, reached: reached <= value,
         )
         if value > -np.inf and not found.value <= value:

@@ -14,7 +14,7 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
-SOLVERS = ["nullspace", "lanczos", "chebyshev", "dual"]
+SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
 
 
 def _path(n):

@@ -6,6 +6,7 @@ from threadpoolctl import threadpool_info
 
 from scalefair.kernels import (
     block_gram,
+    block_multiply,
     block_rotate,
     block_subtract,
     rotate_ritz,
@@ -46,6 +47,14 @@ class TestAgainstNumPy:
         block_rotate(X, S)
         close(X, expected, dtype, 5)
         assert np.array_equal(S, before)
+
+    def test_multiply(self, n, dtype):
+        X, S = block(n, 5, dtype, 0), block(5, 5, np.float64, 1)
+        before = X.copy()
+        out = np.full_like(X, np.nan)  # is not read
+        block_multiply(X, S, out)
+        close(out, X.astype(float) @ S, dtype, 5)
+        assert np.array_equal(X, before)
 
     def test_subtract(self, n, dtype):
         out, L, C = block(n, 4, dtype, 0), block(n, 3, dtype, 1), block(3, 4, float, 2)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalefair.kernels import add_scaled, inner, rows_combine, rows_inner
+from scalefair.kernels import add_scaled, combine, inner, rows_combine, rows_inner
 
 # Around multiples of the 4096 entries that are handled at a time.
 LENGTHS = [0, 1, 4095, 4096, 4097, 10_000]
@@ -21,14 +21,21 @@ class TestAgainstNumPy:
 
     def test_rows_inner(self, length):
         R = rows(5, length)
-        expected = R @ R[[3, 0]].T
-        np.testing.assert_allclose(rows_inner(R, [3, 0]), expected, atol=1e-10)
+        expected = R[[4, 1, 3]] @ R[[3, 0]].T
+        actual = rows_inner(R, [4, 1, 3], [3, 0])
+        np.testing.assert_allclose(actual, expected, atol=1e-10)
 
     def test_rows_combine(self, length):
         R, a = rows(5, length), np.array([1.0, 0.0, -2.0, 0.5, 3.0])
         out = np.full(length, np.nan)  # is not read
         rows_combine(R, a, out)
         np.testing.assert_allclose(out, a @ R, atol=1e-13)
+
+    def test_combine(self, length):
+        X, Y = rows(2, length)
+        out = np.full(length, np.nan)  # is not read
+        combine(out, 2.0, X, -0.5, Y)
+        np.testing.assert_allclose(out, 2 * X - 0.5 * Y, atol=1e-15)
 
     def test_add_scaled(self, length):
         out, X = rows(2, length)
@@ -53,7 +60,7 @@ def test_thread_count_does_not_matter(with_threads):
     def run():
         out = np.empty(50_000)
         rows_combine(R, np.arange(4.0), out)
-        return inner(R[0], R[1]), rows_inner(R, [1, 2]), out
+        return inner(R[0], R[1]), rows_inner(R, [0, 3], [1, 2]), out
 
     for a, b in zip(with_threads(1, run), with_threads(2, run), strict=True):
         np.testing.assert_array_equal(a, b)

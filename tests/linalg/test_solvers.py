@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.linalg import subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.linalg import chebyshev, dense_eigh, lanczos
+from scalefair.linalg import chebyshev, dense_eigh, lanczos, lobpcg
 from scalefair.operators import NormalizedAffinity, Projected
 
 TOL = 1e-9
@@ -19,7 +19,12 @@ def dense(A, k, *, tol=None, random_state=None, **options):
     return dense_eigh(A, k, **options)
 
 
-SOLVERS = {"dense_eigh": dense, "lanczos": lanczos, "chebyshev": chebyshev}
+SOLVERS = {
+    "dense_eigh": dense,
+    "lanczos": lanczos,
+    "chebyshev": chebyshev,
+    "lobpcg": lobpcg,
+}
 
 
 @pytest.fixture(params=list(SOLVERS))
@@ -27,7 +32,7 @@ def solver(request):
     return SOLVERS[request.param]
 
 
-@pytest.fixture(params=["lanczos", "chebyshev"])
+@pytest.fixture(params=["lanczos", "chebyshev", "lobpcg"])
 def iterative(request):
     return SOLVERS[request.param]
 

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import scalefair.operators
 from scalefair.operators import (
+    AMGPreconditioner,
     NormalizedAffinity,
     NormalizedOperator,
     NullspaceProjector,
@@ -78,6 +79,13 @@ def dense_normalized_kernel():
 
 # Name: operator of a given dtype, and the matrix that it stands for.
 REGISTRY = {
+    "AMGPreconditioner": (
+        # So small a matrix is inverted at once.
+        lambda dtype: AMGPreconditioner(
+            sparse.csr_array(np.eye(N) - 0.5 * dense_affinity()), dtype=dtype
+        ),
+        lambda: np.linalg.inv(np.eye(N) - 0.5 * dense_affinity()),
+    ),
     "NormalizedAffinity": (affinity, dense_affinity),
     "NormalizedAffinity, shift": (
         lambda dtype: affinity(dtype, shift=1.5),

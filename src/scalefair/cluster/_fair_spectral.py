@@ -64,8 +64,9 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
           solution is not the fair optimum. For comparison.
         - ``"nullspace"``: dense, for up to a few thousand nodes (o-FSC of [1]_).
         - ``"auto"``: ``"nullspace"`` up to 100 nodes or when `n_clusters` exceeds
-          a quarter of the nodes, else ``"chebyshev"``, the fastest on every graph
-          measured.
+          a quarter of the nodes; ``"lobpcg"`` on graphs whose neighbourhoods grow
+          as on a line or in the plane (grids, road networks); else
+          ``"chebyshev"``. The fastest on every graph measured.
     affinity : str, default="precomputed"
         - ``"precomputed"``: `fit` takes the affinity matrix itself, or a
           LinearOperator that multiplies by it.
@@ -87,7 +88,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         accepted. The clusters settle well before; 1e-3 is often enough.
     max_iter : int or None, default=None
         Most filter sweeps of ``"chebyshev"`` (None: 100), restarts of
-        ``"lanczos"`` (None: 10 n), steps of ``"lobpcg"`` (None: 200), L-BFGS steps
+        ``"lanczos"`` (None: 10 n), steps of ``"lobpcg"`` (None: 500), L-BFGS steps
         of ``"dual"`` (None: 1000), or iterations of ``"admm"`` (None: 10, as in
         [3]_, which is seldom enough for `tol`).
     dtype : {np.float64, np.float32}, default=np.float64

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh, qr
+from sklearn.exceptions import ConvergenceWarning
 
+from scalefair.cluster._choice import choose_solver
 from scalefair.cluster._fairness import FairProblem
 from scalefair.kernels import block_gram, block_rotate
 from scalefair.linalg import (
@@ -18,15 +22,18 @@ from scalefair.linalg import (
     dc_admm,
     dual,
     lanczos,
+    lobpcg,
     spectral_bounds,
 )
-from scalefair.operators import NormalizedOperator, Projected
+from scalefair.operators import (
+    AMGPreconditioner,
+    NormalizedAffinity,
+    NormalizedOperator,
+    Projected,
+)
 
 __all__ = ["SOLVERS", "SolverOptions", "solve"]
 
-# Up to this order the dense decomposition is exact and takes milliseconds; beyond it
-# the Chebyshev iteration is faster (docs/performance.md).
-_DENSE_ORDER = 100
 # float32 iterations are not asked for residuals below this.
 _SINGLE_TOL = 2e-5
 _GIB = 2**30
@@ -58,22 +65,31 @@ class SolverOptions:
 def solve(
     name: str, problem: FairProblem, options: SolverOptions
 ) -> tuple[str, EigenResult]:
-    """Run the solver of the given name, or the one to choose; which, and its result."""
-    if name == "auto":
-        name = _choose(problem.n, problem.k)
-    return name, SOLVERS[name](problem, options)
+    """Run the solver of the given name, or the one to choose; which, and its result.
 
-
-def _choose(n_nodes: int, n_clusters: int) -> str:
-    """Pick the solver of ``solver="auto"``.
-
-    Dense for small graphs and for more clusters than a quarter of the nodes,
-    Chebyshev iteration for all others: it was faster than Lanczos on every graph
-    measured (docs/performance.md).
+    LOBPCG that does not converge is followed by Chebyshev iteration from its block.
     """
-    if n_nodes <= _DENSE_ORDER or n_clusters > n_nodes // 4:
-        return "nullspace"
-    return "chebyshev"
+    asked = name
+    if name == "auto":
+        name = choose_solver(problem)
+    result = SOLVERS[name](problem, options)
+    if name == "lobpcg" and not result.converged:
+        if asked == "lobpcg":
+            warnings.warn(
+                f'solver="lobpcg" did not converge to tol={options.tol:g} '
+                f'({result.message}) and solver="chebyshev" took over: use that.',
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        name, first = "chebyshev", result
+        result = _chebyshev(problem, options, X0=first.vectors)
+        result = replace(
+            result,
+            n_products=result.n_products + first.n_products,
+            n_columns=result.n_columns + first.n_columns,
+            n_iter=result.n_iter + first.n_iter,
+        )
+    return name, result
 
 
 def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -121,7 +137,9 @@ def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
     return result
 
 
-def _chebyshev(problem: FairProblem, options: SolverOptions) -> EigenResult:
+def _chebyshev(
+    problem: FairProblem, options: SolverOptions, X0: np.ndarray | None = None
+) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator.
 
     With ``dtype=np.float32`` the iteration runs in float32 and its result is the
@@ -133,7 +151,8 @@ def _chebyshev(problem: FairProblem, options: SolverOptions) -> EigenResult:
         "orthogonal_to": problem.Q,
         "bounds": bounds,
     }
-    X0 = _known_vector(problem)
+    if X0 is None:
+        X0 = _known_vector(problem)
     # At the lower end of the spectrum of M the constrained directions cannot be
     # wanted (interlacing), nor do they widen the interval the filter works on.
     value = bounds.lower
@@ -154,6 +173,26 @@ def _chebyshev(problem: FairProblem, options: SolverOptions) -> EigenResult:
         n_products=result.n_products + spent[0],
         n_columns=result.n_columns + spent[1],
         n_iter=result.n_iter + spent[2],
+    )
+
+
+def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:
+    """LOBPCG, preconditioned by multigrid on the normalised Laplacian."""
+    affinity = problem.affinity
+    if not isinstance(affinity, NormalizedAffinity):
+        raise ValueError(
+            'solver="lobpcg" builds its preconditioner from a stored graph, and this '
+            'affinity only multiplies: use solver="chebyshev".'
+        )
+    known = _known_vector(problem)
+    laplacian = sparse.csr_array(sparse.eye_array(problem.n) - affinity.matrix)
+    return lobpcg(
+        Projected(affinity, problem.Q, constrained_value=-1.0),
+        problem.k,
+        X0=known,
+        orthogonal_to=problem.Q,
+        preconditioner=AMGPreconditioner(laplacian, candidate=known[:, 0]),
+        **options.keywords(),
     )
 
 
@@ -217,6 +256,7 @@ SOLVERS: dict[str, Callable[[FairProblem, SolverOptions], EigenResult]] = {
     "nullspace": _nullspace,
     "lanczos": _lanczos,
     "chebyshev": _chebyshev,
+    "lobpcg": _lobpcg,
     "dual": _dual,
     "admm": _admm,
 }

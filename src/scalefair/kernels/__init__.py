@@ -10,6 +10,7 @@ from scalefair.kernels._assignment import (
 )
 from scalefair.kernels._block import (
     block_gram,
+    block_multiply,
     block_rotate,
     block_subtract,
     rotate_ritz,
@@ -18,15 +19,17 @@ from scalefair.kernels._block import (
 from scalefair.kernels._csr import csr_matmat
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
-from scalefair.kernels._rows import add_scaled, inner, rows_combine, rows_inner
+from scalefair.kernels._rows import add_scaled, combine, inner, rows_combine, rows_inner
 
 __all__ = [
     "add_scaled",
     "best_columns",
     "block_gram",
+    "block_multiply",
     "block_rotate",
     "block_subtract",
     "box_widths",
+    "combine",
     "count_open",
     "csr_matmat",
     "indicator_sweep",

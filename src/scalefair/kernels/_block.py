@@ -19,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "block_gram",
+    "block_multiply",
     "block_rotate",
     "block_subtract",
     "rotate_ritz",
@@ -53,6 +54,12 @@ def block_rotate(X: np.ndarray, S: np.ndarray) -> None:
     """Overwrite `X` with ``X @ S`` for a square matrix `S`."""
     with single_blas_thread():
         _rotate(X, np.ascontiguousarray(S, dtype=X.dtype))
+
+
+def block_multiply(X: np.ndarray, S: np.ndarray, out: np.ndarray) -> None:
+    """Overwrite `out` with ``X @ S``; all C-contiguous and of one type."""
+    with single_blas_thread():
+        _multiply(X, np.ascontiguousarray(S, dtype=X.dtype), out)
 
 
 def block_subtract(out: np.ndarray, L: np.ndarray, C: np.ndarray) -> None:
@@ -121,6 +128,16 @@ def _rotate(X, S):
         start = chunk * _ROWS
         stop = min(n, start + _ROWS)
         X[start:stop] = np.dot(X[start:stop], S)
+
+
+@numba.njit(parallel=True, cache=True)
+def _multiply(X, S, out):
+    n = X.shape[0]
+    n_chunks = (n + _ROWS - 1) // _ROWS
+    for chunk in numba.prange(n_chunks):
+        start = chunk * _ROWS
+        stop = min(n, start + _ROWS)
+        np.dot(X[start:stop], S, out[start:stop])
 
 
 @numba.njit(parallel=True, cache=True)

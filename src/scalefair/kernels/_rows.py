@@ -11,7 +11,7 @@ import numpy as np
 
 from scalefair.kernels._block import single_blas_thread
 
-__all__ = ["add_scaled", "inner", "rows_combine", "rows_inner"]
+__all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
 
 # 4096 doubles of a dozen rows are 400 kB: a chunk stays in the second-level cache.
 _LENGTH = 4096
@@ -23,27 +23,35 @@ def inner(X: np.ndarray, Y: np.ndarray) -> float:
         return float(_inner(X.reshape(-1), Y.reshape(-1)))
 
 
-def rows_inner(rows: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """Return the inner products of all rows with those of the given numbers.
+def rows_inner(rows: np.ndarray, some: list[int], others: list[int]) -> np.ndarray:
+    """Return the inner products of some rows with others, given by their numbers.
 
     Parameters
     ----------
     rows : ndarray of shape (p, length)
         C-contiguous.
-    some : ndarray of shape (q,), int
+    some, others : list of int
         Numbers of rows.
 
     Returns
     -------
-    ndarray of shape (p, q), float64
+    ndarray of shape (len(some), len(others)), float64
     """
     with single_blas_thread():
-        return _rows_inner(rows, np.asarray(some, dtype=np.int64))
+        return _rows_inner(
+            rows, np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
+        )
 
 
 def rows_combine(rows: np.ndarray, coefficients: np.ndarray, out: np.ndarray) -> None:
     """Overwrite `out` with the combination of the rows, ``coefficients @ rows``."""
     _rows_combine(rows, coefficients.astype(rows.dtype), out.reshape(-1))
+
+
+def combine(out: np.ndarray, a: float, X: np.ndarray, b: float, Y: np.ndarray) -> None:
+    """Overwrite `out` with ``a X + b Y`` for C-contiguous arrays of one shape."""
+    real = out.dtype.type
+    _combine(out.reshape(-1), real(a), X.reshape(-1), real(b), Y.reshape(-1))
 
 
 def add_scaled(out: np.ndarray, a: float, X: np.ndarray) -> None:
@@ -67,9 +75,9 @@ def _inner(x, y):
 
 
 @numba.njit(parallel=True, cache=True)
-def _rows_inner(rows, some):
-    p, length = rows.shape
-    q = some.shape[0]
+def _rows_inner(rows, some, others):
+    length = rows.shape[1]
+    p, q = some.shape[0], others.shape[0]
     n_chunks = (length + _LENGTH - 1) // _LENGTH
     partial = np.empty((n_chunks, p, q), np.float64)
     for chunk in numba.prange(n_chunks):
@@ -78,7 +86,7 @@ def _rows_inner(rows, some):
         for i in range(p):
             for j in range(q):
                 partial[chunk, i, j] = np.dot(
-                    rows[i, start:stop], rows[some[j], start:stop]
+                    rows[some[i], start:stop], rows[others[j], start:stop]
                 )
     total = np.zeros((p, q), np.float64)
     for chunk in range(n_chunks):
@@ -108,3 +116,9 @@ def _rows_combine(rows, coefficients, out):
 def _add_scaled(out, a, X):
     for c in numba.prange(out.shape[0]):
         out[c] += a * X[c]
+
+
+@numba.njit(parallel=True, cache=True)
+def _combine(out, a, X, b, Y):
+    for c in numba.prange(out.shape[0]):
+        out[c] = a * X[c] + b * Y[c]

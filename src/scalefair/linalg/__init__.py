@@ -6,6 +6,7 @@ from scalefair.linalg._dc_admm import AdmmResult, dc_admm
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._dual import dual
 from scalefair.linalg._lanczos import lanczos
+from scalefair.linalg._lobpcg import lobpcg
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult
 
@@ -18,6 +19,7 @@ __all__ = [
     "dense_eigh",
     "dual",
     "lanczos",
+    "lobpcg",
     "orthonormalize",
     "spectral_bounds",
 ]

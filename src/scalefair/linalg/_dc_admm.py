@@ -151,7 +151,7 @@ def dc_admm(
     check_avoided(F, operator.shape[0], k)
     start = random_generator(check_random_state(random_state))
     run = _Run(operator, k, F, shift, start)
-    options = {
+    options: dict[str, Any] = {
         "ftol": _FTOL if ftol is None else ftol,
         "gtol": _GTOL if gtol is None else gtol,
     }
@@ -199,7 +199,7 @@ class _Run:
             apply_block(self.operator, Q, image, shift=self.shift)
         return np.ascontiguousarray(np.linalg.qr(image)[0])
 
-    def step(self, alpha: float, options: dict[str, float]) -> float:
+    def step(self, alpha: float, options: dict[str, Any]) -> float:
         """Make one iteration with the given penalty; return the next one."""
         objective = self.objective
         objective.curvature = 1 - alpha

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair.kernels import add_scaled, block_gram, inner
+from scalefair.kernels import add_scaled, block_gram, combine, inner
 from scalefair.linalg._checks import check_product
 from scalefair.linalg._polar import inverse_root, polar
 from scalefair.operators._base import apply_block
@@ -73,13 +73,11 @@ class EnergyDual:
 
     def gradient(self, out: np.ndarray) -> None:
         """Write the gradient at the current point into `out`; updates H and MH."""
-        np.copyto(self.H, self._MV)
-        polar(self.H, self._root)
+        polar(self._MV, self.H, self._root)
         self._multiply(self.H, self.MH)
-        np.divide(self._V, self.curvature, out=out)
+        combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
         if self.B is not None:
             add_scaled(out, -1 / self.curvature, self.B)
-        add_scaled(out, -1.0, self.MH)
 
     def line(self, D: np.ndarray) -> Callable[[float], tuple[float, float]]:
         """Return value and slope at ``V + t D`` as a function of `t`."""

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from scalefair.kernels import add_scaled, rows_combine, rows_inner
+from scalefair.kernels import add_scaled, combine, rows_combine, rows_inner
 
 __all__ = ["BlockObjective", "MinimizeResult", "lbfgs"]
 
@@ -78,7 +78,7 @@ def lbfgs(
     The two-loop recursion runs on inner products: those of the new pair with all
     kept ones come from one pass over the memory, and the direction is one more
     pass, a combination of the kept vectors. Step lengths come from a search on
-    the objective's own restriction to the line. It keeps ``2 n_pairs + 2`` blocks
+    the objective's own restriction to the line. It keeps ``2 n_pairs + 4`` blocks
     beside `V` and what the objective holds.
 
     Parameters
@@ -113,10 +113,9 @@ def lbfgs(
     inner products.
     """
     memory = _Memory(V.shape, n_pairs)
-    D = np.empty_like(V)
     value = objective.start(V)
     objective.gradient(memory.gradient)
-    memory.refresh()
+    memory.measure([])
     n_iter = 0
     while True:
         if gtol > 0 and _largest(memory.gradient) <= gtol:
@@ -124,21 +123,19 @@ def lbfgs(
         if n_iter >= max_iter:
             message = f"max_iter = {max_iter} steps reached: raise max_iter or gtol."
             return MinimizeResult(value, n_iter, False, message)
-        memory.direction(D)
-        along = objective.line(D)
-        t = _step_length(along)
-        if t is None and memory.n_stored:
-            memory.forget()
+        D = memory.direction()
+        t = _step_length(objective.line(D))
+        if t is None and memory.order:
+            memory.order.clear()
             continue
         if t is None:
             message = "No lower value along the gradient: rounding level reached."
             return MinimizeResult(value, n_iter, False, message)
         old = value
-        memory.before_step(D, t)
         add_scaled(V, t, D)
         value = objective.move(D, t)
-        objective.gradient(memory.gradient)
-        memory.after_step()
+        objective.gradient(memory.next_gradient())
+        memory.keep(t)
         n_iter += 1
         if callback is not None and callback(n_iter, value):
             return MinimizeResult(value, n_iter, True, "Stopped by the callback.")
@@ -147,51 +144,39 @@ def lbfgs(
 
 
 class _Memory:
-    """Kept pairs, the gradient, and the inner products among them."""
+    """Kept pairs, the gradient, and the inner products among them.
+
+    Rows 0 to m hold directions, rows m + 1 to 2 m + 1 the differences of gradients
+    along them, divided by the step: the recursion does not depend on the length
+    of a pair. One slot more than pairs takes the new direction. Two more rows hold
+    the gradients at both ends of a step.
+    """
 
     def __init__(self, shape: tuple[int, ...], n_pairs: int) -> None:
-        self.m = n_pairs
-        self.rows = np.zeros((2 * n_pairs + 1, math.prod(shape)))
-        self.gradient = self.rows[-1].reshape(shape)
-        self.products = np.zeros((2 * n_pairs + 1,) * 2)
+        self.n_pairs = n_pairs
+        self.m = n_pairs + 1
+        self.rows = np.zeros((2 * self.m + 2, math.prod(shape)))
+        self.shape = shape
+        self.now = 2 * self.m  # row of the gradient
+        self.products = np.zeros((2 * self.m + 2,) * 2)
         self.order: list[int] = []  # slots from the oldest pair to the newest
         self.slot = 0
 
     @property
-    def n_stored(self) -> int:
-        return len(self.order)
+    def gradient(self) -> np.ndarray:
+        """Gradient at the current point."""
+        return self.rows[self.now].reshape(self.shape)
 
-    def forget(self) -> None:
-        self.order.clear()
+    def next_gradient(self) -> np.ndarray:
+        """Return the block for the gradient at the next point."""
+        self.now = 4 * self.m + 1 - self.now
+        return self.gradient
 
-    def refresh(self) -> None:
-        """Update the inner products of the gradient."""
-        self._measure([2 * self.m])
-
-    def before_step(self, D: np.ndarray, t: float) -> None:
-        """Write the step and minus the old gradient into the oldest slot."""
-        if len(self.order) == self.m:
-            self.slot = self.order.pop(0)
-        else:
-            self.slot = next(i for i in range(self.m) if i not in self.order)
-        np.multiply(D.reshape(-1), t, out=self.rows[self.slot])
-        np.negative(self.rows[-1], out=self.rows[self.m + self.slot])
-
-    def after_step(self) -> None:
-        """Complete the pair with the new gradient; keep it if it curves upwards."""
-        s, y = self.slot, self.m + self.slot
-        add_scaled(self.rows[y], 1.0, self.rows[-1])
-        self._measure([s, y, 2 * self.m])
-        curvature = self.products[s, y]
-        length = math.sqrt(self.products[s, s] * self.products[y, y])
-        if curvature > 1e-12 * length:
-            self.order.append(s)
-
-    def direction(self, out: np.ndarray) -> None:
-        """Write the quasi-Newton direction into `out` (two-loop recursion)."""
+    def direction(self) -> np.ndarray:
+        """Quasi-Newton direction (two-loop recursion), in a free slot."""
         G, m = self.products, self.m
-        q = np.zeros(2 * m + 1)
-        q[-1] = 1.0
+        q = np.zeros(len(self.rows))
+        q[self.now] = 1.0
         weights = {}
         for i in reversed(self.order):
             weights[i] = (G[i] @ q) / G[i, m + i]
@@ -201,12 +186,30 @@ class _Memory:
             q *= G[i, m + i] / G[m + i, m + i]
         for i in self.order:
             q[i] += weights[i] - (G[m + i] @ q) / G[i, m + i]
-        rows_combine(self.rows, -q, out)
+        self.slot = next(i for i in range(m) if i not in self.order)
+        D = self.rows[self.slot]
+        rows_combine(self.rows, -q, D)
+        return D.reshape(self.shape)
 
-    def _measure(self, changed: list[int]) -> None:
-        columns = rows_inner(self.rows, np.array(changed))
-        self.products[:, changed] = columns
-        self.products[changed] = columns.T
+    def keep(self, t: float) -> None:
+        """Complete the pair of the last direction; keep it if it curves upwards."""
+        s, y, rows = self.slot, self.m + self.slot, self.rows
+        before = 4 * self.m + 1 - self.now
+        combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
+        self.order = self.order[-self.n_pairs + 1 :] if self.n_pairs > 1 else []
+        self.measure([s, y])
+        curvature = self.products[s, y]
+        if curvature > 1e-12 * math.sqrt(self.products[s, s] * self.products[y, y]):
+            self.order.append(s)
+
+    def measure(self, changed: list[int]) -> None:
+        """Update the inner products of changed rows and of the gradient."""
+        kept = [row for i in self.order for row in (i, self.m + i)]
+        changed = [*changed, self.now]
+        some = kept + changed
+        values = rows_inner(self.rows, some, changed)
+        self.products[np.ix_(some, changed)] = values
+        self.products[np.ix_(changed, some)] = values.T
 
 
 def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:

@@ -6,7 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalefair.kernels import block_gram, block_rotate, single_blas_thread
+from scalefair.kernels import (
+    block_gram,
+    block_multiply,
+    block_rotate,
+    single_blas_thread,
+)
 
 __all__ = ["InverseRoot", "inverse_root", "polar"]
 
@@ -45,8 +50,8 @@ def inverse_root(gram: np.ndarray) -> InverseRoot:
     )
 
 
-def polar(Z: np.ndarray, root: InverseRoot | None = None) -> float:
-    r"""Overwrite `Z` with its orthonormal polar factor :math:`Z (Z^T Z)^{-1/2}`.
+def polar(Z: np.ndarray, out: np.ndarray, root: InverseRoot | None = None) -> float:
+    r"""Write the orthonormal polar factor :math:`Z (Z^T Z)^{-1/2}` into `out`.
 
     It is the orthonormal block nearest to `Z` and the one whose inner product with
     `Z` is largest. A Gram matrix squares the condition; further passes mend what
@@ -55,7 +60,9 @@ def polar(Z: np.ndarray, root: InverseRoot | None = None) -> float:
     Parameters
     ----------
     Z : ndarray of shape (n, k)
-        C-contiguous, ``k <= n``. Overwritten.
+        C-contiguous, ``k <= n``.
+    out : ndarray of shape (n, k)
+        C-contiguous, another array than `Z`.
     root : InverseRoot or None, default=None
         Of the Gram matrix of `Z`, if it is known.
 
@@ -67,9 +74,10 @@ def polar(Z: np.ndarray, root: InverseRoot | None = None) -> float:
     if root is None:
         root = inverse_root(block_gram(Z, Z))
     nuclear_norm = root.nuclear_norm
-    for _ in range(_MAX_PASSES):
-        block_rotate(Z, root.matrix)
+    block_multiply(Z, root.matrix, out)
+    for _ in range(_MAX_PASSES - 1):
         if root.condition < 1e3:  # orthonormal to 1e3 epsilon
             break
-        root = inverse_root(block_gram(Z, Z))
+        root = inverse_root(block_gram(out, out))
+        block_rotate(out, root.matrix)
     return nuclear_norm

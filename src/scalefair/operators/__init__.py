@@ -1,6 +1,7 @@
 """What the solvers multiply by and never form: LinearOperators on blocks."""
 
 from scalefair.operators._affinity import NormalizedAffinity
+from scalefair.operators._amg import AMGPreconditioner, coarse_degree
 from scalefair.operators._base import SymmetricBlockOperator
 from scalefair.operators._low_rank import NystroemKernel
 from scalefair.operators._normalized_operator import NormalizedOperator
@@ -8,6 +9,7 @@ from scalefair.operators._projection import NullspaceProjector, Projected
 from scalefair.operators._rbf import RBFKernel
 
 __all__ = [
+    "AMGPreconditioner",
     "NormalizedAffinity",
     "NormalizedOperator",
     "NullspaceProjector",
@@ -15,4 +17,5 @@ __all__ = [
     "Projected",
     "RBFKernel",
     "SymmetricBlockOperator",
+    "coarse_degree",
 ]

@@ -1,0 +1,348 @@
+"""Locally optimal block preconditioned conjugate gradients (LOBPCG)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from scalefair._random import check_random_state, random_generator
+from scalefair.kernels import (
+    block_gram,
+    block_rotate,
+    block_subtract,
+    single_blas_thread,
+)
+from scalefair.linalg._checks import (
+    as_start_vectors,
+    as_symmetric_operator,
+    check_avoided,
+    check_product,
+)
+from scalefair.linalg._dense import dense_eigh
+from scalefair.linalg._orthonormalize import orthonormalize
+from scalefair.linalg._result import EigenResult, orient
+from scalefair.operators._base import apply_block
+
+__all__ = ["lobpcg"]
+
+# Iterations without progress (1 %) after which the search directions are dropped,
+# and after which the iteration gives up.
+_RESTART = 15
+_PATIENCE = 40
+# Search directions that depend on the others to this extent are dropped.
+_DEPENDENT = 1e-8
+
+
+def lobpcg(
+    A: Any,
+    k: int,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 500,
+    preconditioner: Any = None,
+    n_buffer: int | None = None,
+    X0: np.ndarray | None = None,
+    orthogonal_to: np.ndarray | None = None,
+    random_state: Any = None,
+    callback: Callable[[int, float], object] | None = None,
+) -> EigenResult:
+    """Largest eigenpairs of a symmetric operator by preconditioned search directions.
+
+    Each iteration finds the best vectors in the span of the iterates, their
+    preconditioned residuals and the directions of the last step. For eigenvalues
+    that lie close together, as on meshes and on neighbour graphs of points in the
+    plane, with a multigrid preconditioner it takes ten to twenty iterations where
+    a polynomial filter needs degrees in the hundreds. One product and one
+    application of the preconditioner per iteration, for the columns that have not
+    converged; the dense algebra on long vectors takes most of the time. About
+    ``8 n (9 k + 9 n_buffer)`` bytes.
+
+    The iteration runs in float64; operator and preconditioner may be float32.
+
+    Parameters
+    ----------
+    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
+        Symmetric. Orders below ``4 (k + n_buffer)`` are solved densely.
+    k : int
+        Number of eigenpairs, ``1 <= k <= n``.
+    tol : float, default=1e-4
+        A pair has converged when its residual norm is at most `tol` times the
+        spectral norm of the operator, which is bounded from below by the products.
+    max_iter : int, default=500
+        Most iterations.
+    preconditioner : LinearOperator, sparse matrix, ndarray or None, default=None
+        Symmetric positive definite approximation to the inverse of
+        ``c I - A``, with c at or above the largest eigenvalue. For the normalised
+        affinity an `AMGPreconditioner` of the normalised Laplacian. Null vectors
+        of ``c I - A`` are no obstacle.
+    n_buffer : int or None, default=None
+        Extra vectors, which need not converge: the speed depends on the gap behind
+        them. None takes ``max(5, k // 10)``.
+    X0 : ndarray of shape (n, p) or None, default=None
+        Approximate eigenvectors to start from, any number of them. The rest are
+        random vectors, smoothed by the preconditioner.
+    orthogonal_to : ndarray of shape (n, r) or None, default=None
+        Orthonormal basis of an invariant subspace that is not wanted: the iterates
+        are kept orthogonal to it, to rounding.
+    random_state : int, RandomState instance or None, default=None
+        For the vectors that `X0` does not supply.
+    callback : callable or None, default=None
+        Called after each iteration with the number of converged pairs and the
+        largest residual norm among the wanted ones.
+
+    Returns
+    -------
+    EigenResult
+        `n_iter` counts iterations. Residuals belong to the returned vectors and
+        are measured with `A`.
+
+    Raises
+    ------
+    ValueError
+        If `A` or the preconditioner is not square or `k` does not fit.
+    FloatingPointError
+        If a product with the operator or the preconditioner is not finite.
+
+    References
+    ----------
+    Knyazev (2001), "Toward the optimal preconditioned eigensolver", SIAM Journal
+    on Scientific Computing 23, 517-541. Hetmaniuk, Lehoucq (2006), "Basis
+    selection in LOBPCG", Journal of Computational Physics 218, 324-332. Duersch,
+    Shao, Yang, Gu (2018), "A robust and efficient implementation of LOBPCG", SIAM
+    Journal on Scientific Computing 40, C655-C676.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from scalefair.linalg import lobpcg
+    >>> A = sparse.diags_array(np.arange(200.0))
+    >>> T = sparse.diags_array(1 / (200 - np.arange(200.0)))
+    >>> result = lobpcg(A, 2, tol=1e-8, preconditioner=T, random_state=0)
+    >>> result.values.round(6)
+    array([199., 198.])
+    """
+    operator = as_symmetric_operator(A, k)
+    n = operator.shape[0]
+    T = _as_preconditioner(preconditioner, n)
+    X0 = as_start_vectors(X0, n)
+    n_avoided = check_avoided(orthogonal_to, n, k)
+    if n_buffer is None:
+        n_buffer = max(5, k // 10)
+    if n - n_avoided <= 4 * (k + n_buffer):
+        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
+    rng = check_random_state(random_state)
+    iteration = _Iteration(operator, T, k, k + n_buffer, tol, orthogonal_to, rng)
+    iteration.start(X0)
+    best, stalled, n_iter = math.inf, 0, 0
+    while True:
+        n_converged, worst = iteration.progress()
+        if n_converged == k and not iteration.measured:
+            iteration.restart()
+            n_converged, worst = iteration.progress()
+        if callback is not None:
+            callback(n_converged, worst)
+        if n_converged == k:
+            message = f"Converged in {n_iter} iterations."
+            break
+        stalled = 0 if worst < 0.99 * best else stalled + 1
+        best = min(best, worst)
+        if n_iter >= max_iter:
+            message = (
+                f"Residual {worst:.1e} after max_iter = {max_iter} iterations: raise "
+                "max_iter or tol, or use a better preconditioner."
+            )
+            break
+        if stalled >= _PATIENCE:
+            message = (
+                f"The residual stays at {best:.1e}: raise tol, or check that operator "
+                "and preconditioner are symmetric."
+            )
+            break
+        if stalled and stalled % _RESTART == 0:
+            iteration.restart()
+        iteration.step()
+        n_iter += 1
+    return iteration.result(n_iter, n_converged == k, message)
+
+
+def _as_preconditioner(T: Any, n: int) -> LinearOperator | None:
+    if T is None:
+        return None
+    T = aslinearoperator(T)
+    if T.shape != (n, n):
+        raise ValueError(
+            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
+        )
+    return T
+
+
+class _Iteration:
+    """The basis [X, P] with its image under A, and what belongs to it.
+
+    X are Ritz vectors, P the directions of the last step; together orthonormal.
+    """
+
+    def __init__(
+        self,
+        operator: LinearOperator,
+        T: LinearOperator | None,
+        k: int,
+        m: int,
+        tol: float,
+        avoided: np.ndarray | None,
+        rng: np.random.RandomState,
+    ) -> None:
+        self.operator, self.T = operator, T
+        self.n = operator.shape[0]
+        self.k, self.m, self.tol, self.rng = k, m, tol, rng
+        self.avoided = np.empty((self.n, 0))
+        if avoided is not None:
+            self.avoided = np.ascontiguousarray(avoided, dtype=np.float64)
+        self.scale = 0.0  # spectral norm, from below
+        self.n_products = self.n_columns = 0
+        # Set with every basis: its image, Ritz values, residuals of X, the matrix
+        # of A in the basis, and whether image and residuals are direct products.
+        self.basis = self.image = self.residuals = np.empty((self.n, 0))
+        self.values = self.residual_norms = np.empty(0)
+        self.projected = np.empty((0, 0))
+        self.measured = False
+
+    def start(self, X0: np.ndarray | None) -> None:
+        """Take the given vectors and random ones, smoothed."""
+        given = 0 if X0 is None else min(X0.shape[1], self.m)
+        X = random_generator(self.rng).standard_normal((self.n, self.m))
+        if given < self.m:
+            X = self._precondition(X)
+        if X0 is not None:
+            X[:, :given] = X0[:, :given]
+        self._set_basis(X)
+
+    def restart(self) -> None:
+        """Forget the search directions; measure the rest anew."""
+        self._set_basis(np.ascontiguousarray(self.basis[:, : self.m]))
+
+    def progress(self) -> tuple[int, float]:
+        """Converged pairs among the k largest, and their largest residual."""
+        residuals = self.residual_norms[: self.k]
+        return int((residuals <= self.tol * self.scale).sum()), float(residuals.max())
+
+    def step(self) -> None:
+        """Best vectors in the span of X, P and the preconditioned residuals."""
+        m = self.m
+        active = np.flatnonzero(self.residual_norms > self.tol * self.scale)
+        W = self._precondition(np.ascontiguousarray(self.residuals[:, active]))
+        against = np.hstack([self.avoided, self.basis])
+        W = orthonormalize(W, against=against, rng=self.rng)
+        AW = self._product(W)
+        H = self._projected(W, AW)
+        with single_blas_thread():
+            values, S = np.linalg.eigh(H)
+            values, S = values[::-1], S[:, ::-1]
+            C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
+            self.projected = C.T @ H @ C
+        self.values = values[:m]
+        self.basis = _combine(self.basis, W, C)
+        self.image = _combine(self.image, AW, C)
+        self.measured = False
+        self._set_residuals()
+
+    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+        if not self.measured:
+            self.restart()
+        k = self.k
+        return EigenResult(
+            values=self.values[:k].copy(),
+            vectors=orient(np.ascontiguousarray(self.basis[:, :k])),
+            residual_norms=self.residual_norms[:k].copy(),
+            n_products=self.n_products,
+            n_columns=self.n_columns,
+            n_iter=n_iter,
+            converged=converged,
+            message=message,
+        )
+
+    def _set_basis(self, X: np.ndarray) -> None:
+        """Make X the basis, as Ritz vectors, with residuals that are measured."""
+        X = orthonormalize(X, against=self.avoided, rng=self.rng)
+        AX = self._product(X)
+        H = block_gram(X, AX)
+        with single_blas_thread():
+            values, S = np.linalg.eigh((H + H.T) / 2)
+        self.values = values[::-1]
+        block_rotate(X, S[:, ::-1])
+        block_rotate(AX, S[:, ::-1])
+        self.basis, self.image = X, AX
+        self.projected = np.diag(self.values)
+        self.measured = True
+        self._set_residuals()
+
+    def _set_residuals(self) -> None:
+        X, AX = self.basis[:, : self.m], self.image[:, : self.m]
+        self.residuals = AX - X * self.values
+        self.residual_norms = _norms(self.residuals)
+
+    def _projected(self, W: np.ndarray, AW: np.ndarray) -> np.ndarray:
+        """Return the matrix of A in the basis [X, P, W]."""
+        across, corner = block_gram(self.basis, AW), block_gram(W, AW)
+        return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
+
+    def _product(self, X: np.ndarray) -> np.ndarray:
+        Y = np.empty_like(X)
+        apply_block(self.operator, X, Y)
+        self.n_products += 1
+        self.n_columns += X.shape[1]
+        norm = float(_norms(Y).max())
+        if not math.isfinite(norm):
+            check_product(Y)
+        self.scale = max(self.scale, norm)
+        return Y
+
+    def _precondition(self, R: np.ndarray) -> np.ndarray:
+        if self.T is None:
+            return R
+        # Columns of unit length: float32 has no room for small residuals.
+        R /= np.maximum(_norms(R), np.finfo(np.float64).tiny)
+        W = np.empty_like(R)
+        apply_block(self.T, R, W)
+        if not np.isfinite(_norms(W)).all():
+            raise FloatingPointError(
+                "A product with the preconditioner has entries that are not finite: "
+                "check it for NaN and infinity, or leave it out."
+            )
+        return W
+
+
+def _norms(X: np.ndarray) -> np.ndarray:
+    """Euclidean norms of the columns."""
+    return np.sqrt(np.einsum("ij,ij->j", X, X))
+
+
+def _directions(C: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """Coefficients of the next search directions.
+
+    The part of the new vectors outside the old ones, made orthonormal to the new
+    ones in coefficients, where it costs nothing on long vectors.
+    """
+    D = C[:, active].copy()
+    D[: C.shape[1]] = 0.0
+    for _ in range(2):
+        D -= C @ (C.T @ D)
+    D, R, _ = qr(D, mode="economic", pivoting=True)
+    lengths = np.abs(np.diag(R))
+    D = D[:, lengths > _DEPENDENT * max(lengths.max(initial=0.0), _DEPENDENT)]
+    D -= C @ (C.T @ D)
+    return np.linalg.qr(D)[0]
+
+
+def _combine(V: np.ndarray, W: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """Return ``[V, W] @ C``."""
+    out = np.zeros((V.shape[0], C.shape[1]))
+    block_subtract(out, V, -C[: V.shape[1]])
+    block_subtract(out, W, -C[V.shape[1] :])
+    return out

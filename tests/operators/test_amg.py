@@ -1,0 +1,323 @@
+"""AMGPreconditioner: symmetric, positive definite, an approximate inverse."""
+
+import threading
+import warnings
+
+import numpy as np
+import pyamg
+import pytest
+from scipy import sparse
+
+from scalefair.operators import NormalizedAffinity, _amg
+from scalefair.operators._amg import AMGPreconditioner, coarse_degree
+from scalefair.operators._base import apply_block
+
+
+def laplacian(W):
+    """Normalised Laplacian and its null vector."""
+    M = NormalizedAffinity(W)
+    return sparse.csr_array(sparse.eye_array(M.shape[0]) - M.matrix), np.sqrt(M.degrees)
+
+
+def dumbbell(graphs, weight):
+    """Two grids joined by one edge."""
+    W = sparse.lil_array(sparse.block_diag([graphs.grid(17, 18)] * 2))
+    W[0, 306] = W[306, 0] = weight
+    return sparse.csr_array(W)
+
+
+def with_loops(W):
+    return sparse.csr_array(W + sparse.diags_array(np.arange(W.shape[0]) % 3 * 0.5))
+
+
+def lognormal(W):
+    """Weights that differ by factors of thousands."""
+    upper = sparse.csr_array(sparse.triu(W))
+    upper.data = np.exp(2 * np.random.default_rng(0).standard_normal(upper.nnz))
+    return sparse.csr_array(upper + upper.T)
+
+
+# Orders above 500: there are levels, unless the graph has nothing to aggregate.
+GRAPHS = {
+    "grid": lambda g: g.grid(24, 25),
+    "path": lambda g: g.path(700),
+    "odd cycle": lambda g: g.cycle(601),
+    "star": lambda g: g.star(600),
+    "k-NN": lambda g: g.nearest_neighbors(700),
+    "block model": lambda g: g.block_model(600),
+    "complete": lambda g: g.complete(520),
+    "weak tie": lambda g: dumbbell(g, 1e-6),
+    "two components": lambda g: dumbbell(g, 0.0),
+    "many components": lambda g: g.many_cliques(110, 5),
+    "self-loops": lambda g: with_loops(g.grid(24, 25)),
+    "loops only": lambda g: sparse.csr_array(sparse.eye_array(600)),
+    "weights": lambda g: lognormal(g.grid(24, 25)),
+    "small": lambda g: g.nearest_neighbors(200),
+    "one node": lambda g: sparse.csr_array(np.ones((1, 1))),
+}
+
+
+def preconditioned(L, T):
+    """Eigenvalues of T L, in ascending order."""
+    C = np.linalg.cholesky(T @ np.eye(L.shape[0]))
+    return np.linalg.eigvalsh(C.T @ (L @ C))
+
+
+@pytest.fixture(scope="module", params=list(GRAPHS))
+def pair(request, graphs):
+    """Laplacian and its preconditioner."""
+    L, b = laplacian(GRAPHS[request.param](graphs))
+    return L, AMGPreconditioner(L, candidate=b)
+
+
+def test_symmetric_positive_definite(pair):
+    L, T = pair
+    dense = T @ np.eye(L.shape[0])
+    np.testing.assert_allclose(dense, dense.T, atol=1e-13 * np.abs(dense).max())
+    assert np.linalg.eigvalsh((dense + dense.T) / 2).min() > 0
+
+
+def test_no_step_overshoots(pair):
+    # Eigenvalues of T L in [0, 1]: I - T L is the error of a convergent cycle.
+    L, T = pair
+    values = preconditioned(L, T)
+    assert values.max() < 1 + 1e-7  # T has norm 1e8 across the weak tie
+    assert values.min() > -1e-7
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("grid", 0.3), ("path", 0.3), ("k-NN", 0.15), ("weak tie", 0.3), ("small", 0.99)],
+)
+def test_close_to_the_inverse(graphs, name, least):
+    # Least eigenvalue of T L beside the null vector.
+    L, b = laplacian(GRAPHS[name](graphs))
+    T = AMGPreconditioner(L, candidate=b)
+    assert preconditioned(L, T)[1] > least
+
+
+def test_more_components_than_fit_a_dense_inverse(graphs, monkeypatch):
+    monkeypatch.setattr(_amg, "_COARSEST", 50)
+    L, b = laplacian(graphs.many_cliques(150, 3))
+    T = AMGPreconditioner(L, candidate=b)
+    assert sparse.issparse(T.coarsest)
+    values = preconditioned(L, T)
+    np.testing.assert_allclose(values[:150], 0, atol=1e-10)
+    assert values[150] > 0.5
+    assert values[-1] < 1 + 1e-8
+
+
+def test_both_forms_of_the_laplacian(graphs):
+    # D - W with the constant and the normalised one with D^{1/2} 1 are congruent.
+    W = graphs.nearest_neighbors(1500)
+    L, b = laplacian(W)
+    D = b**2
+    T = AMGPreconditioner(L, candidate=b)
+    U = AMGPreconditioner(sparse.csr_array(sparse.diags_array(D) - W))
+    x = np.random.default_rng(0).standard_normal((1500, 3))
+    x -= np.outer(b, b @ x) / (b @ b)
+    scaled = b[:, None] * (U @ (b[:, None] * x))
+    np.testing.assert_allclose(T @ x, scaled, rtol=1e-6, atol=1e-6 * abs(scaled).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_apply_like_blas(graphs, dtype):
+    epsilon = 1e-11 if dtype == np.float64 else 1e-4
+    for W in (graphs.grid(30, 40), graphs.grid(5, 6)):
+        L, b = laplacian(W)
+        T = AMGPreconditioner(L, candidate=b, dtype=dtype)
+        assert T.dtype == dtype
+        reference = AMGPreconditioner(L, candidate=b)
+        n = L.shape[0]
+        dense = reference @ np.eye(n)
+        X, Y = np.random.default_rng(0).standard_normal((2, n, 3)).astype(dtype)
+        for alpha, shift, beta in [(1, 0, 0), (2, 0, 1), (-0.5, 1.3, 0), (1, -2, -2)]:
+            out = Y.copy() if beta else np.full_like(Y, np.nan)
+            assert apply_block(T, X, out, alpha=alpha, shift=shift, beta=beta) is out
+            expected = alpha * (dense @ X - shift * X) + beta * Y
+            np.testing.assert_allclose(
+                out, expected, rtol=0, atol=epsilon * np.abs(dense).max()
+            )
+        np.testing.assert_allclose(
+            T @ X[:, 0], dense @ X[:, 0], atol=epsilon * np.abs(dense).max()
+        )
+
+
+def test_about_as_good_as_pyamg(graphs):
+    # Same number of conjugate gradient steps, within a factor of two.
+    # A positive definite matrix: conjugate gradients need a consistent system.
+    L, b = laplacian(graphs.grid(60, 60))
+    L = sparse.csr_array(L + 1e-6 * sparse.eye_array(3600))
+    T = AMGPreconditioner(L, candidate=b)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = pyamg.smoothed_aggregation_solver(
+            sparse.csr_matrix(L),
+            B=b[:, None],
+            presmoother=("jacobi", {"omega": 2 / 3}),
+            postsmoother=("jacobi", {"omega": 2 / 3}),
+        ).aspreconditioner()
+    rhs = np.random.default_rng(0).standard_normal(L.shape[0])
+
+    def steps(M):
+        count = []
+        _, info = sparse.linalg.cg(L, rhs, rtol=1e-8, M=M, callback=count.append)
+        assert info == 0
+        return len(count)
+
+    assert steps(T) <= 2 * steps(peer)
+
+
+def test_levels_and_complexity(graphs):
+    L, b = laplacian(graphs.grid(80, 80))
+    T = AMGPreconditioner(L, candidate=b)
+    assert T.level_sizes[0] == 6400
+    assert (np.diff(T.level_sizes) < 0).all()
+    assert T.level_sizes[-1] <= 500
+    assert T.operator_complexity < 8
+
+
+def test_does_not_fill_up_on_expanders(graphs):
+    for n_edges in (9000, 30_000):
+        i, j = np.random.default_rng(0).integers(0, 6000, (2, n_edges))
+        W = sparse.csr_array(
+            sparse.coo_array((np.ones(n_edges), (i, j)), shape=(6000, 6000))
+        )
+        L, b = laplacian(sparse.csr_array(W + W.T + graphs.cycle(6000)))
+        T = AMGPreconditioner(L, candidate=b)
+        assert T.operator_complexity < 6
+
+
+def test_deterministic_and_leaves_the_global_state_alone(graphs):
+    L, b = laplacian(graphs.nearest_neighbors(2000))
+    X = np.random.default_rng(0).standard_normal((2000, 4))
+    products = []
+    for seed in (1, 2):
+        np.random.seed(seed)  # noqa: NPY002
+        before = np.random.get_state()  # noqa: NPY002
+        products.append(AMGPreconditioner(L, candidate=b) @ X)
+        after = np.random.get_state()  # noqa: NPY002
+        assert np.array_equal(before[1], after[1])
+        assert before[2] == after[2]
+    assert np.array_equal(*products)
+
+
+def test_set_up_in_threads(graphs):
+    L, b = laplacian(graphs.nearest_neighbors(2000))
+    x = np.random.default_rng(0).standard_normal(2000)
+    expected = AMGPreconditioner(L, candidate=b).level_sizes
+    results = []
+
+    def work():
+        results.append(AMGPreconditioner(L, candidate=b).level_sizes)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+    assert np.isfinite(AMGPreconditioner(L, candidate=b) @ x).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_same_bits_for_any_number_of_threads(graphs, with_threads, dtype):
+    L, b = laplacian(graphs.nearest_neighbors(3000))
+    X = np.random.default_rng(0).standard_normal((3000, 5)).astype(dtype)
+
+    def product():
+        return AMGPreconditioner(L, candidate=b, dtype=dtype) @ X
+
+    assert np.array_equal(with_threads(1, product), with_threads(2, product))
+
+
+def test_scaling(graphs):
+    L, b = laplacian(graphs.nearest_neighbors(1500))
+    X = np.random.default_rng(0).standard_normal((1500, 2))
+    X -= np.outer(b, b @ X) / (b @ b)
+    plain = AMGPreconditioner(L, candidate=b) @ X
+    for factor in (1e-9, 1e9):
+        scaled = AMGPreconditioner(factor * L, candidate=b / factor) @ X
+        np.testing.assert_allclose(
+            factor * scaled, plain, rtol=1e-5, atol=1e-6 * np.abs(plain).max()
+        )
+
+
+def test_the_input_is_not_modified(graphs):
+    L, b = laplacian(graphs.grid(30, 30))
+    kept, vector = L.copy(), b.copy()
+    AMGPreconditioner(L, candidate=b)
+    assert np.array_equal(L.data, kept.data)
+    assert np.array_equal(L.indices, kept.indices)
+    assert np.array_equal(b, vector)
+
+
+def test_any_format_and_index_type(graphs):
+    L, b = laplacian(graphs.grid(30, 30))
+    X = np.random.default_rng(0).standard_normal((900, 2))
+    expected = AMGPreconditioner(L, candidate=b) @ X
+    wide = L.copy()
+    wide.indices, wide.indptr = L.indices.astype(np.int64), L.indptr.astype(np.int64)
+    for other in (wide, L.tocsc(), L.tocoo(), sparse.csr_matrix(L), L.toarray()):
+        product = AMGPreconditioner(other, candidate=b) @ X
+        np.testing.assert_allclose(product, expected, atol=1e-9 * abs(expected).max())
+
+
+class TestCoarseDegree:
+    def test_grows_with_the_dimension(self, graphs):
+        line = coarse_degree(graphs.path(4000))
+        plane = coarse_degree(graphs.grid(70, 70))
+        space = coarse_degree(graphs.nearest_neighbors(4000))
+        i, j = np.random.default_rng(0).integers(0, 4000, (2, 16_000))
+        random = sparse.coo_array((np.ones(16_000), (i, j)), shape=(4000, 4000)).tocsr()
+        wide = coarse_degree(random + random.T + graphs.cycle(4000))
+        assert line < 2.5
+        assert 4 < plane < 8
+        assert 8 < space < 20
+        assert wide > 20
+
+    def test_more_neighbors_in_the_plane(self):
+        points = np.random.default_rng(0).random((5000, 2))
+        from sklearn.neighbors import kneighbors_graph
+
+        for n_neighbors in (6, 15, 30):
+            W = kneighbors_graph(points, n_neighbors)
+            assert 4 < coarse_degree(W + W.T) < 8
+
+    def test_laplacian_and_affinity_alike(self, graphs):
+        W = graphs.grid(30, 30)
+        assert coarse_degree(laplacian(W)[0]) == coarse_degree(W)
+
+    def test_too_few_aggregates_to_tell(self, graphs):
+        assert coarse_degree(sparse.csr_array((4, 4))) == np.inf
+        assert coarse_degree(sparse.eye_array(500)) == np.inf
+        assert coarse_degree(graphs.complete(200)) == np.inf
+
+
+class TestBadInput:
+    def test_not_square(self):
+        with pytest.raises(ValueError, match=r"square.*\(3, 4\)"):
+            AMGPreconditioner(np.ones((3, 4)))
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_not_finite(self, bad):
+        with pytest.raises(ValueError, match="not finite"):
+            AMGPreconditioner(np.diag([1.0, bad]))
+
+    def test_complex(self):
+        with pytest.raises(TypeError, match="real"):
+            AMGPreconditioner(1j * np.eye(3))
+
+    def test_type(self):
+        with pytest.raises(TypeError, match="float32 or float64"):
+            AMGPreconditioner(np.eye(3), dtype=np.float16)
+
+    @pytest.mark.parametrize(
+        "candidate",
+        [np.ones(2), np.ones((3, 1)), [1, 0, 1], [1, -1, 1], [1, np.nan, 1]],
+    )
+    def test_candidate(self, candidate):
+        with pytest.raises(
+            ValueError, match="candidate must be a vector of 3 positive"
+        ):
+            AMGPreconditioner(np.eye(3), candidate=candidate)
