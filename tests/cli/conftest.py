@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from scipy import io, sparse
@@ -47,6 +48,25 @@ class Workspace:
         arguments = ["cluster", graph or self.edges, "--groups", groups or self.groups]
         arguments += ["-k", k, "-o", self.output, *options]
         return self.invoke(*arguments)
+
+    def cluster_rows(self, rows, affinity, *options, k=2, groups=None) -> Result:
+        return self.cluster(
+            rows, "--affinity", affinity, *options, k=k, groups=groups or self.blobs
+        )
+
+    def add_rows(self) -> None:
+        """Two far groups of points, each half f and half m, in several formats."""
+        rng = np.random.default_rng(0)
+        self.target = np.repeat([0, 1], 30)
+        self.X = rng.normal(size=(60, 2)) + 6 * self.target[:, None]
+        self.npy = self.folder / "rows.npy"
+        np.save(self.npy, self.X)
+        lines = [f"{x!r},{y!r}" for x, y in self.X.tolist()]
+        self.table = self.write("rows.csv", ["height,weight", *lines])
+        self.sparse_rows = self.folder / "rows.npz"
+        sparse.save_npz(self.sparse_rows, sparse.csr_array(self.X))
+        self.sexes = np.tile(["f", "m"], 30)
+        self.blobs = self.write("sexes.txt", self.sexes)
 
     def invoke(self, *arguments) -> Result:
         return CliRunner().invoke(main, [str(a) for a in arguments])
@@ -100,3 +120,17 @@ def older(workspace):
     """The same, with an older result that a failing run must not touch."""
     workspace.output.write_bytes(OLD)
     return workspace
+
+
+@pytest.fixture
+def with_rows(workspace):
+    """Files of rows beside those of the graph; no result yet."""
+    workspace.add_rows()
+    return workspace
+
+
+@pytest.fixture
+def older_with_rows(older):
+    """The same, with an older result."""
+    older.add_rows()
+    return older

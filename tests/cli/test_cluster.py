@@ -91,6 +91,8 @@ def test_report(workspace, planted):
     assert report["parameters"] == {
         "n_clusters": 3,
         "solver": "auto",
+        "affinity": "precomputed",
+        "assign_labels": "kmeans",
         "tol": 1e-4,
         "max_iter": None,
         "dtype": "float32",
@@ -114,6 +116,8 @@ def test_report(workspace, planted):
     assert report["n_iter"] == report["n_products"] == 1
     assert report["residual_max"] < 1e-4
     assert report["fairness_violation"] < 1e-10
+    assert report["affinity"] == "precomputed"
+    assert not {"affinity_error", "history", "assignment"} & set(report)
     assert len(report["eigenvalues"]) == 3
     assert report["eigenvalues"][0] == pytest.approx(1)
     assert report["balance_mean"] == balance_score(labels, sensitive_features=features)
@@ -161,6 +165,15 @@ def test_components(two_parts, policy, n_left_out):
     assert (labels == -1).sum() == n_left_out
     assert labels[-1] == -1
     assert two_parts.read_report()["input"]["n_nodes_left_out"] == n_left_out
+
+
+def test_asymmetry_by_rounding_is_clustered_and_measured(workspace, planted):
+    W = planted.graph.copy()
+    W.data[0] += 1e-10
+    sparse.save_npz(workspace.npz, W)
+    result = workspace.cluster(workspace.npz, "--report", workspace.report)
+    assert (result.exit_code, result.output) == (0, "")
+    assert workspace.read_report()["normalized_cut"] > 0
 
 
 def test_groups_of_nodes_without_an_edge_are_noted(two_parts):

@@ -47,6 +47,13 @@ def test_wrong_extension(older):
     older.fails(older.cluster(graph), "unknown extension", ".npz", ".csv")
 
 
+def test_rows_where_a_graph_is_expected(older):
+    older.add_rows()
+    older.fails(older.cluster(older.npy), "rows of features only", "--affinity")
+    wide = older.write("wide.csv", ["1,2,3,4", "5,6,7,8"])
+    older.fails(older.cluster(wide), f"{wide}:1: ", "choose an --affinity")
+
+
 def test_unreadable_line(older):
     with older.edges.open("a") as file:
         file.write("1;2\n")
@@ -100,6 +107,7 @@ def test_not_square(older, planted):
         older.cluster(graph), graph, "must be a square matrix", "(90, 89)"
     )
     assert "affinity=" not in line
+    assert line.endswith("For rows of features use --affinity nearest_neighbors.")
 
 
 def test_asymmetric(older, planted):
@@ -272,6 +280,16 @@ def test_debug_shows_where_the_estimator_refused(older):
         ("-k", "0"),
         ("-k", "many"),
         ("--tol", "-1"),
+        ("--tol", "nan"),
+        ("--tol", "inf"),
+        ("--affinity", "cosine"),
+        ("--affinity", "rbf", "--gamma", "0"),
+        ("--affinity", "rbf", "--gamma", "inf"),
+        ("--affinity", "nearest_neighbors", "--n-neighbors", "0"),
+        ("--affinity", "rbf_nystroem", "--n-landmarks", "0"),
+        ("--assign-labels", "random"),
+        ("--assign-labels", "fair", "--balance-tolerance", "-0.1"),
+        ("--assign-labels", "fair", "--balance-tolerance", "nan"),
         ("--solver", "magic"),
         ("--components", "some"),
         ("--unknown",),

@@ -2,13 +2,16 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 
+import click
 import pytest
 
 import scalefair
+from scalefair.cli import main
 
 COMMAND = [sys.executable, "-m", "scalefair.cli"]
 
@@ -32,6 +35,22 @@ def test_help(workspace, command):
     if command != ("demo",):
         assert "130" in result.output
         assert "not converge" in result.output
+
+
+def test_help_lists_each_option_once_in_its_section(workspace):
+    text = workspace.invoke("cluster", "--help").output
+    sections = re.findall(r"^(\w[\w ]*):$", text, flags=re.MULTILINE)
+    assert sections == [
+        *("Required", "Affinity", "Eigenvectors", "Clusters", "Files", "Other options"),
+    ]
+    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", text, flags=re.MULTILINE)
+    assert len(set(listed)) == len(listed)
+    for param in main.commands["cluster"].params:
+        if isinstance(param, click.Option):
+            assert param.opts[-1].removeprefix("--") in listed
+    for name in ("chebyshev", "lobpcg", "dual", "admm", "rbf_nystroem"):
+        assert re.search(rf"^    {name} +\w", text, flags=re.MULTILINE), name
+    assert re.search(r"^ +DATA$", text, flags=re.MULTILINE) is None
 
 
 def test_help_imports_nothing_heavy():

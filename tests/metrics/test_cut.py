@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import aslinearoperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from sklearn.metrics.pairwise import rbf_kernel
 
 from scalefair.metrics import _cut, normalized_cut_score
@@ -122,6 +122,19 @@ def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, low):
     monkeypatch.setattr(_cut, "_BLOCK", block)
     assert normalized_cut_score(aslinearoperator(W), labels) == pytest.approx(expected)
     assert normalized_cut_score(W, labels) == pytest.approx(expected)
+
+
+def test_blocks_are_no_larger_than_announced(monkeypatch):
+    W, widths = random_graph(), []
+
+    def multiply(X):
+        widths.append(X.shape[1])
+        return W @ X
+
+    operator = LinearOperator(W.shape, matvec=multiply, matmat=multiply, dtype=float)
+    monkeypatch.setattr(_cut, "_BLOCK", 95)
+    normalized_cut_score(operator, np.arange(30) % 7)
+    assert widths == [3, 3, 1]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
