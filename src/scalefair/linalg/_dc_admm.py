@@ -84,7 +84,7 @@ def dc_admm(
     :math:`Y = MH` puts the constraint on `Y`, that is on :math:`MH` and not on
     `H`; the step in `H` is a difference of convex functions that is solved in its
     dual by L-BFGS, warm-started. Multipliers live in the span of `F`, so they are
-    kept as an r x k matrix. About ``152 n k`` bytes are kept.
+    kept as an r x k matrix. About ``184 n k`` bytes are kept.
 
     Nothing guarantees convergence: the penalty would have to exceed the curvature
     of the objective, and the dual step needs it below. When the smallest

@@ -49,7 +49,7 @@ def dual(
     constraints; the primal solution is the polar factor of :math:`MV`. L-BFGS
     minimises it: a gradient step of length one is a step of subspace iteration,
     and the quasi-Newton directions accelerate it. Two block products a step. About
-    ``136 n k`` bytes are kept.
+    ``152 n k`` bytes are kept.
 
     Parameters
     ----------

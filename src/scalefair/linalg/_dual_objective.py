@@ -14,6 +14,10 @@ from scalefair.operators._base import apply_block
 
 __all__ = ["EnergyDual"]
 
+# Moves after which Gram matrix and distance are measured anew: updates gather
+# rounding errors.
+_MEASURE = 10
+
 
 class EnergyDual:
     r"""Toland dual of :math:`\max \frac c2 |MH|^2 + \langle B, MH\rangle, H^T H = I`.
@@ -62,6 +66,8 @@ class EnergyDual:
         self.MH = np.empty(shape)
         self._MV = np.empty(shape)
         self._MD = np.empty(shape)
+        self._gram = np.zeros((k, k))
+        self._distance = 0.0
         self.n_products = 0
 
     def start(self, V: np.ndarray) -> float:
@@ -69,7 +75,9 @@ class EnergyDual:
         self._V = V
         self._multiply(V, self._MV)
         check_product(self._MV)
-        return self._land()
+        self._n_moves = 0
+        self._measure()
+        return self._value()
 
     def gradient(self, out: np.ndarray) -> None:
         """Write the gradient at the current point into `out`; updates H and MH."""
@@ -88,28 +96,39 @@ class EnergyDual:
         if self.B is not None:
             linear -= inner(self.B, D)
 
+        old_gram, old_distance = self._gram, self._distance
+
+        def measures(t: float) -> tuple[np.ndarray, float]:
+            gram = old_gram + t * (cross + cross.T) + t**2 * square
+            return gram, old_distance + 2 * t * linear + t**2 * length
+
         def along(t: float) -> tuple[float, float]:
-            root = inverse_root(self._gram + t * (cross + cross.T) + t**2 * square)
-            distance = self._distance + 2 * t * linear + t**2 * length
+            gram, distance = measures(t)
+            root = inverse_root(gram)
             value = distance / (2 * self.curvature) - root.nuclear_norm
             # Derivative of the nuclear norm: <polar(MV + t MD), MD>.
             growth = float((root.matrix * (cross + t * square)).sum())
             return value, (linear + t * length) / self.curvature - growth
 
+        self._line = measures
         return along
 
     def move(self, D: np.ndarray, t: float) -> float:
         """Follow the point to ``V + t D``; return the value there."""
         add_scaled(self._MV, t, self._MD)
-        return self._land()
+        self._gram, self._distance = self._line(t)
+        self._n_moves += 1
+        if self._n_moves % _MEASURE == 0:
+            self._measure()
+        return self._value()
 
-    def _land(self) -> float:
-        # Measured anew at each point: updates would drown small values in the
-        # rounding errors of large earlier ones.
+    def _measure(self) -> None:
         self._gram = block_gram(self._MV, self._MV)
         self._distance = inner(self._V, self._V)
         if self.B is not None:
             self._distance += inner(self.B, self.B) - 2 * inner(self.B, self._V)
+
+    def _value(self) -> float:
         self._root = inverse_root(self._gram)
         return self._distance / (2 * self.curvature) - self._root.nuclear_norm
 

@@ -1,0 +1,286 @@
+"""The tables of the paper are made without real data, and with small files like it."""
+
+import gzip
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
+MODULES = (
+    *("_printed", "_problems", "_methods", "_layout"),
+    *("_evidence", "_session", "_tables"),
+)
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """Modules of the script, imported for one test."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    loaded = {name: importlib.import_module(name) for name in MODULES}
+    yield SimpleNamespace(**{name[1:]: module for name, module in loaded.items()})
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def small_files(tmp_path, monkeypatch):
+    """A data folder with the names and formats of the real one, 150 rows each."""
+    rng = np.random.default_rng(0)
+    n = 150
+    points = rng.normal(size=(n, 8)) + 4 * rng.integers(3, size=(n, 1))
+
+    folder = tmp_path / "thyroid"
+    folder.mkdir()
+    lines = [
+        ",".join(f"{x:.3f}" for x in row) + f",{i % 3 + 1},"
+        for i, row in enumerate(rng.random((n, 21)))
+    ]
+    (folder / "ann-train.data").write_text("\n".join(lines[:100]) + "\n")
+    (folder / "ann-test.data").write_text("\n".join(lines[100:]) + "\n")
+
+    folder = tmp_path / "census-adult"
+    folder.mkdir()
+    states = [f"state {i % 7}" for i in range(n)]
+    with gzip.open(folder / "adult.csv.gz", "wt") as file:
+        file.write("age,final-weight,education,marital-status,income\n")
+        file.writelines(
+            f"{x:.2f}, {i}, level {i % 4}, {state}, <=50K\n"
+            for i, (x, state) in enumerate(zip(points[:, 0], states, strict=True))
+        )
+        file.write("\n")
+
+    folder = tmp_path / "4area"
+    folder.mkdir()
+    with gzip.open(folder / "4area.csv.gz", "wt") as file:
+        file.write("color,1,2,3,4,5,6,7,8\n")
+        file.writelines(
+            f"{i % 4}," + ",".join(f"{x:.4f}" for x in row) + "\n"
+            for i, row in enumerate(points)
+        )
+
+    folder = tmp_path / "lastfm-asia"
+    folder.mkdir()
+    users = "".join(f"{i},{i % 3}\n" for i in range(n + 2))  # two isolated ones
+    (folder / "lastfm_clean_countries.csv").write_text(users)
+    joined = np.triu(rng.random((n, n)) < np.where(_same_block(n), 0.3, 0.02), 1)
+    joined[np.arange(n - 1), np.arange(1, n)] = True
+    edges = "".join(f"{i},{j}\n" for i, j in np.argwhere(joined))
+    (folder / "lastfm_clean_edges.csv").write_text(edges)
+    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
+
+
+def _same_block(n):
+    block = np.arange(n) % 5
+    return block[:, None] == block
+
+
+def test_one_command_without_data(tmp_path):
+    """All tables appear, with the printed values or the reason for a missing row."""
+    output = tmp_path / "tables.md"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-W", "error", str(FOLDER / "fair_clustering.py")),
+            *("--quick", "--output", str(output)),
+        ],
+        env={**os.environ, "SCALEFAIR_DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    text = output.read_text()
+    for number in (1, 2, 3, 4, 5, 6, 8, 9):
+        assert text.count(f"## Table {number}: ") == 1
+    for name in ("LastFM", "thyroid/", "census-adult/", "4area/", "FacebookNet"):
+        assert f"Skipped: {name}" in text
+    assert "25.98 ± 0.004" in text  # table 5 has printed values at any size
+    assert "nan" not in text.split("## Table 1")[1]
+    check_tables(text)
+
+
+def test_output_folder_is_checked_first(tmp_path):
+    output = tmp_path / "absent" / "tables.md"
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "fair_clustering.py"), "--output", str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "there is no folder" in done.stderr
+
+
+def check_tables(text):
+    """Every row of a markdown table has as many cells as the header."""
+    width = None
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            width = None
+            continue
+        width = width or line.count("|")
+        assert line.count("|") == width, line
+
+
+def test_tables_of_real_data(tables, small_files):
+    session = tables.session.Session(quick=True, n_runs=1)
+    made = {i: tables.tables.TABLES[i](session) for i in (2, 3, 4, 8)}
+    for number, table in made.items():
+        assert not any("Skipped" in note for note in table.notes)
+        text = table.markdown()
+        check_tables(text)
+        assert "nan" not in text
+        assert {row[0] for row in table.rows} == {
+            *("LastFM", "Thyroid", "Census", "4area")
+        }, number
+    assert len(made[2].rows) == 4 * len(tables.methods.METHODS)
+    # Tables share their runs.
+    keys = set(session.runs)
+    tables.tables.TABLES[3](session)
+    assert set(session.runs) == keys
+    lastfm = session.problems["LastFM"]
+    assert lastfm.n == 150
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "kernel"])
+def test_exact_methods_agree(tables, kind):
+    """One trace and one fair embedding, ADMM another; SciPy alone is the judge."""
+    problem = make(tables, kind)
+    runs = {m: tables.methods.run(problem, m, 4, 0) for m in tables.methods.METHODS}
+    trace = reference_trace(problem, 4)
+    for method, run in runs.items():
+        assert run.orthogonality < 1e-20
+        if method == "ADMM":
+            assert run.fairness > 1e-12
+            continue
+        assert run.trace == pytest.approx(trace, abs=1e-6)
+        assert run.fairness < (1e-8 if method == "s-FSC" else 1e-25)
+        assert run.converged
+
+
+def make(tables, kind):
+    problem = tables.problems.block_model(240, 4, 2, (1.0, 0.3, 0.6, 0.1))
+    if kind == "dense":
+        return problem
+    if kind == "sparse":
+        W = sparse.csr_array(problem.affinity)
+        return tables.problems.Problem("sparse", problem.groups, W)
+    points = np.random.default_rng(0).normal(size=(240, 2)) + 3 * np.column_stack(
+        [problem.target % 2, problem.target // 2]
+    )
+    return tables.problems.Problem(
+        "kernel", problem.groups, points=points, gamma=0.5, tol=1e-6
+    )
+
+
+def dense_affinity(problem):
+    W = problem.stored()
+    return W.toarray() if sparse.issparse(W) else W
+
+
+def reference_trace(problem, k):
+    W = dense_affinity(problem)
+    scale = 1 / np.sqrt(W.sum(axis=1))
+    G = np.eye(problem.groups.max() + 1)[problem.groups]
+    F = (G - G.mean(axis=0)) * scale[:, None]
+    U, s, _ = np.linalg.svd(F, full_matrices=True)
+    Z = U[:, int((s > 1e-10).sum()) :]
+    M = scale[:, None] * W * scale
+    return np.linalg.eigvalsh(Z.T @ M @ Z)[-k:].sum()
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "kernel"])
+def test_cost_and_its_lower_bound(tables, kind):
+    from scalefair.metrics import normalized_cut_score
+
+    problem = make(tables, kind)
+    W = dense_affinity(problem)
+    run = tables.methods.run(problem, "auto", 4, 0)
+    assert run.cost == pytest.approx(normalized_cut_score(W, run.labels), rel=1e-10)
+    bound = tables.evidence.least_cut(problem, 4)
+    assert bound <= run.cost
+    scale = 1 / np.sqrt(W.sum(axis=1))
+    values = np.linalg.eigvalsh(scale[:, None] * W * scale)
+    if kind == "kernel":
+        assert bound == pytest.approx(4 - values.sum(), abs=1e-9)
+    else:
+        assert bound == pytest.approx(4 - values[-4:].sum(), abs=1e-6)
+
+
+def test_zero_eigenvalue_is_not_passed_over(tables):
+    """ARPACK's relative test never accepts the eigenvalue 0 of L by itself."""
+    ring = sparse.diags_array(np.ones(59), offsets=1, shape=(60, 60)).tolil()
+    ring[0, 59] = 1
+    W = sparse.csr_array(ring + ring.T)
+    problem = tables.problems.Problem("ring", np.arange(60) % 2, W)
+    run = tables.methods.run(problem, "s-FSC", 2, 0)
+    assert run.trace == pytest.approx(reference_trace(problem, 2), abs=1e-6)
+
+
+def test_block_model_has_the_stated_probabilities(tables):
+    problem = tables.problems.block_model(1200, 4, 2, (10, 0.9, 0.6, 0.2))
+    W, cluster, group = problem.affinity, problem.target, problem.groups
+    p = (np.log(1200) / 1200) ** 0.1
+    np.testing.assert_array_equal(W, W.T)
+    assert not W.diagonal().any()
+    same_cluster = cluster[:, None] == cluster
+    same_group = group[:, None] == group
+    off = ~np.eye(1200, dtype=bool)
+    for mask, probability in (
+        (same_cluster & same_group & off, 1.0),
+        (~same_cluster & same_group, 0.9 * p),
+        (same_cluster & ~same_group, 0.6 * p),
+        (~same_cluster & ~same_group, 0.2 * p),
+    ):
+        error = 5 * np.sqrt(probability * (1 - probability) / (mask.sum() / 2))
+        assert W[mask].mean() == pytest.approx(probability, abs=error + 1e-12)
+    counts = np.bincount(2 * cluster + group)
+    assert (counts == 150).all()
+
+
+def test_census_leaves_out_weight_income_and_groups(tables, small_files):
+    problem = tables.problems.census(None)
+    assert problem.points.shape == (150, 2)
+    assert problem.gamma == 0.5
+    assert np.unique(problem.groups).size == 7
+    np.testing.assert_allclose(problem.points.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(problem.points.std(axis=0), 1)
+    sample = tables.problems.census(60)
+    assert sample.n == 60
+    assert {tuple(row) for row in sample.points} <= {tuple(r) for r in problem.points}
+
+
+def test_best_average_balance_of_two_clusters(tables):
+    best = tables.evidence.best_average_balance
+    assert best(3, 3) == 1
+    assert best(1, 2) == pytest.approx(0.5)  # {a, b}, {b}
+    # Pupils of FacebookNet: one pair, and 69 to 84.
+    assert best(70, 85) == pytest.approx((1 + 69 / 84) / 2)
+
+
+def test_slow_rows_run_once(tables, monkeypatch):
+    took = iter([11.0, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(
+        tables.methods, "run", lambda *_: SimpleNamespace(seconds=next(took))
+    )
+    assert len(tables.methods.repeat(None, "auto", 2, 3)) == 1
+    assert len(tables.methods.repeat(None, "auto", 2, 3)) == 3
+
+
+def test_numbers_and_rows(tables):
+    number = tables.layout.number
+    assert number(None) == "–"
+    assert number((1.057, 0.063)) == "1.057 ± 0.063"
+    assert number(1.21e-24) == "1.2e-24"
+    assert number(146669.89) == "146670"
+    table = tables.layout.Table(1, "title", "a|b")
+    table.add(1, "x")
+    with pytest.raises(ValueError, match="1 cells for 2 columns"):
+        table.add(1)
+    assert "| a | b |\n| --- | --- |\n| 1 | x |" in table.markdown()
