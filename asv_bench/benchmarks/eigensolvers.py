@@ -1,8 +1,10 @@
 """Eigen-solvers on the fair clustering problem; scipy's eigsh is the peer."""
 
 import numpy as np
+from scipy import sparse
 
-from scalefair.linalg import chebyshev, lanczos
+from scalefair.linalg import chebyshev, dual, lanczos, lobpcg
+from scalefair.operators import AMGPreconditioner
 
 from .problems import FairProblem, block_model
 
@@ -10,7 +12,10 @@ TOL = 1e-3
 
 
 class Embedding:
-    params = ([10_000, 100_000], ["chebyshev", "chebyshev-float32", "lanczos", "eigsh"])
+    params = (
+        [10_000, 100_000],
+        ["chebyshev", "chebyshev-float32", "dual", "lanczos", "eigsh"],
+    )
     param_names = ("n_nodes", "solver")
     timeout = 600
 
@@ -26,7 +31,7 @@ class Embedding:
             products = np.nan
         else:
             dtype = np.float32 if solver.endswith("float32") else np.float64
-            solve = lanczos if solver == "lanczos" else chebyshev
+            solve = {"lanczos": lanczos, "dual": dual}.get(solver, chebyshev)
             result = solve(
                 problem.projected(dtype),
                 problem.k,
@@ -50,3 +55,38 @@ class Embedding:
 
     def track_vectors_multiplied(self, n_nodes, solver):
         return self.run(solver)[2]
+
+
+class Mesh:
+    """A 300 x 300 grid, two groups: tiny gaps, where multigrid pays."""
+
+    params = ([1e-4, 1e-6], ["chebyshev", "lobpcg"])
+    param_names = ("tol", "solver")
+    timeout = 600
+
+    def setup(self, tol, solver):
+        line = sparse.diags_array([np.ones(299)] * 2, offsets=[-1, 1])
+        eye = sparse.eye_array(300)
+        W = sparse.csr_array(sparse.kron(eye, line) + sparse.kron(line, eye))
+        groups = np.random.default_rng(0).integers(2, size=90_000)
+        self.problem = FairProblem(W, groups, 10)
+        self.run(1e-2, solver)  # compiles the kernels
+
+    def run(self, tol, solver):
+        problem = self.problem
+        options = {"tol": tol, "orthogonal_to": problem.Q, "random_state": 0}
+        if solver == "chebyshev":
+            return chebyshev(problem.projected(), problem.k, **options)
+        laplacian = sparse.eye_array(90_000) - problem.M
+        T = AMGPreconditioner(laplacian, candidate=np.sqrt(problem.degrees))
+        return lobpcg(problem.projected(), problem.k, preconditioner=T, **options)
+
+    def time_solve(self, tol, solver):
+        self.run(tol, solver)
+
+    def track_residual(self, tol, solver):
+        result = self.run(tol, solver)
+        return self.problem.check(result.values, result.vectors, 1.01 * tol)
+
+    def track_products(self, tol, solver):
+        return self.run(tol, solver).n_products
