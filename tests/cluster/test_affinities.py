@@ -153,3 +153,17 @@ def test_lobpcg_needs_a_stored_graph(blobs):
     X, _, groups = blobs
     with pytest.raises(ValueError, match=r"lobpcg.*stored.*chebyshev"):
         fit(X, groups, affinity="rbf", solver="lobpcg")
+
+
+def test_disconnected_nearest_neighbors_name_the_remedy():
+    X = np.r_[np.zeros((20, 2)), np.full((20, 2), 100.0)]
+    X += np.random.default_rng(0).standard_normal(X.shape)
+    with pytest.raises(ValueError, match=r"2 connected components.*raise n_neighbors"):
+        fit(X, np.arange(40) % 2, k=2, affinity="nearest_neighbors", n_neighbors=5)
+
+
+def test_nystroem_too_coarse_names_the_remedy(blobs):
+    # One landmark and a narrow kernel: most nodes see nobody.
+    X, _, groups = blobs
+    with pytest.raises(ValueError, match=r"degree.*raise n_landmarks or lower gamma"):
+        fit(X, groups, affinity="rbf_nystroem", n_landmarks=1, gamma=1e4)

@@ -84,7 +84,7 @@ def test_history(problem):
 
 def test_penalty_is_capped(problem):
     M, F, _ = problem
-    found = dc_admm(M, 2, F, shift=SHIFT, max_iter=40, tol=1e-12, random_state=0)
+    found = dc_admm(M, 2, F, shift=SHIFT, alpha=0.99, random_state=0)
     assert found.history["alpha"].max() == 0.9
 
 
@@ -152,3 +152,14 @@ def test_product_that_is_not_finite():
     A = np.diag(np.r_[np.nan, np.ones(50)])
     with pytest.raises(FloatingPointError, match="not finite"):
         dc_admm(A, 2, np.eye(51)[:, 1:2], random_state=0)
+
+
+def test_penalty_is_halved_when_the_dual_residual_dominates(graphs):
+    # Without constraints the primal residual is zero.
+    M = NormalizedAffinity(graphs.block_model(120))
+    found = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-12, max_iter=4, random_state=0)
+    assert found.history["primal_residual"].max() == 0
+    alpha, dual = found.history["alpha"], found.history["dual_residual"]
+    moved = dual[:-1] > 0  # both residuals may be zero: then it stays
+    np.testing.assert_array_equal(alpha[1:], np.where(moved, 0.5, 1.0) * alpha[:-1])
+    assert moved[0]

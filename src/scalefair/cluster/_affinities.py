@@ -71,7 +71,11 @@ def _precomputed(W: Any, options: AffinityOptions) -> Affinity:
 
 
 def _nearest_neighbors(X: Any, options: AffinityOptions) -> Affinity:
-    return _of_graph(nearest_neighbors_affinity(X, options.n_neighbors), options)
+    W = nearest_neighbors_affinity(X, options.n_neighbors)
+    try:
+        return _of_graph(W, options)
+    except ValueError as error:
+        raise ValueError(f"{error} Or raise n_neighbors.") from error
 
 
 def _rbf(X: Any, options: AffinityOptions) -> Affinity:
@@ -85,7 +89,13 @@ def _rbf_nystroem(X: Any, options: AffinityOptions) -> Affinity:
         n_landmarks=options.n_landmarks,
         random_state=options.rng,
     )
-    return _of_operator(kernel, kernel.frobenius_error)
+    try:
+        return _of_operator(kernel, kernel.frobenius_error)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} Or raise n_landmarks or lower gamma: the low-rank kernel is too "
+            "coarse for these nodes."
+        ) from error
 
 
 def _of_graph(W: sparse.csr_array, options: AffinityOptions) -> Affinity:
