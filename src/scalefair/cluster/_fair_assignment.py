@@ -141,7 +141,7 @@ def fair_assignment(
     ...     X, [[0.0], [1.0]], sensitive_features=groups, tolerance=0.2
     ... )
     >>> result.n_moved, result.max_violation
-    (2, 0.0)
+    (1, 0.0)
     """
     rows: Any = check_array(X, dtype=np.float64, input_name="X")
     means: Any = check_array(centers, dtype=np.float64, input_name="centers")
