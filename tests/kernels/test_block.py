@@ -1,5 +1,8 @@
 """Block algebra against NumPy."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -127,3 +130,21 @@ def test_single_blas_thread_is_undone():
     with single_blas_thread():
         assert blas_threads() == {1}
     assert blas_threads() == before
+
+
+def test_every_blas_is_held_to_one_thread():
+    # In a fresh process SciPy's BLAS, which kernels call, is not loaded at first.
+    code = (
+        "from threadpoolctl import threadpool_info\n"
+        "from scalefair.kernels import single_blas_thread\n"
+        "with single_blas_thread():\n"
+        "    import scipy.linalg\n"
+        "    blas = [i for i in threadpool_info() if i['user_api'] == 'blas']\n"
+        "print(len(blas), {i['num_threads'] for i in blas})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    count, threads = done.stdout.split(maxsplit=1)
+    assert int(count) >= 1
+    assert threads.strip() == "{1}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from scalefair._groups import encode_groups
@@ -62,7 +63,7 @@ class ClusteredGraph:
         return out
 
 
-class GraphInputMixin:
+class GraphInputMixin(BaseEstimator):
     """Estimators that take an affinity, or features for a k-NN graph."""
 
     affinity: str
@@ -71,7 +72,7 @@ class GraphInputMixin:
     connected_components: str
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         precomputed = self.affinity == "precomputed"
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = precomputed

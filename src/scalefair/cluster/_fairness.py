@@ -41,14 +41,14 @@ class FairProblem:
         return len(self.group_codes)
 
     @cached_property
-    def F(self) -> NDArray[np.float64]:  # noqa: N802
+    def F(self) -> NDArray[np.float64]:
         r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
         counts = np.bincount(self.group_codes)
         F0 = (self.group_codes[:, None] == np.arange(counts.size)) - counts / self.n
         return F0 * self.affinity.inv_sqrt_degrees[:, None]
 
     @cached_property
-    def Q(self) -> NDArray[np.float64]:  # noqa: N802
+    def Q(self) -> NDArray[np.float64]:
         """Orthonormal basis of the span of F, n x (h - 1).
 
         The columns of F add up to zero, so one is dropped; the others are

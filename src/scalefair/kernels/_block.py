@@ -10,11 +10,11 @@ wait for work take the processor from the next kernel.
 from __future__ import annotations
 
 import functools
+import importlib
 from contextlib import AbstractContextManager
 
 import numba
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401  the BLAS that np.dot calls in kernels
 from threadpoolctl import ThreadpoolController
 
 __all__ = [
@@ -34,6 +34,8 @@ _THIN = 16
 
 @functools.cache
 def _blas_controller() -> ThreadpoolController:
+    # np.dot in kernels calls SciPy's BLAS: only what is loaded can be held back.
+    importlib.import_module("scipy.linalg.cython_blas")
     return ThreadpoolController().select(user_api="blas")
 
 

@@ -14,7 +14,6 @@ from scalefair.kernels import (
     block_gram,
     block_subtract,
     rotate_ritz,
-    single_blas_thread,
 )
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
 from scalefair.linalg._checks import (
@@ -25,6 +24,7 @@ from scalefair.linalg._checks import (
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
+from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
 
 __all__ = ["chebyshev"]
@@ -281,10 +281,8 @@ class _Iteration:
                 "A product with the operator has entries that are not finite: "
                 "check its entries for NaN and infinity."
             )
-        with single_blas_thread():
-            values, S = np.linalg.eigh((projected + projected.T) / 2)
-        self.values = values[::-1]
-        self.residuals = rotate_ritz(self.X, self.Y, S[:, ::-1], self.values)
+        self.values, S = eigh_descending(projected)
+        self.residuals = rotate_ritz(self.X, self.Y, S, self.values)
         self.lower = min(self.lower, float(self.values[-1]))
 
     def progress(self) -> tuple[int, float]:

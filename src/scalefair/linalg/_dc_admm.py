@@ -16,6 +16,7 @@ from scalefair.linalg._checks import as_symmetric_operator, check_avoided
 from scalefair.linalg._dual_objective import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
+from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
 
 __all__ = ["AdmmResult", "dc_admm"]
@@ -239,8 +240,8 @@ class _Run:
         self.n_extra += 1
         block_subtract(work, self.MQ, block_gram(self.MQ, work))
         T = block_gram(H, work)
-        values, S = np.linalg.eigh((T + T.T) / 2)
-        residuals = rotate_ritz(H, work, S[:, ::-1], values[::-1])
+        values, S = eigh_descending(T)
+        residuals = rotate_ritz(H, work, S, values)
         scale = max(float(np.abs(values).max()), np.finfo(float).tiny)
         self.H, self.residuals = H, residuals / scale
         return float(self.residuals.max())

@@ -20,6 +20,7 @@ from scalefair.linalg._dual_objective import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
+from scalefair.linalg._ritz import eigh_descending
 
 __all__ = ["dual"]
 
@@ -156,7 +157,7 @@ class _Run:
         """Residual norms of the Ritz pairs in the span of the primal block."""
         H, MH = self.objective.H, self.objective.MH
         T = block_gram(H, MH)
-        values, S = np.linalg.eigh((T + T.T) / 2)
+        values, S = eigh_descending(T)
         squares = ((block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
         residuals = np.sqrt(np.maximum(squares, 0.0))
         if residuals.max() > max(self.tol, _GRAM_LIMIT * np.abs(values).max()):
@@ -177,8 +178,7 @@ class _Run:
         X = orthonormalize(self.objective.H, against=avoided, rng=rng)
         work[...] = self.operator.matmat(X)
         T = block_gram(X, work)
-        values, S = np.linalg.eigh((T + T.T) / 2)
-        values, S = values[::-1], S[:, ::-1]
+        values, S = eigh_descending(T)
         residuals = rotate_ritz(X, work, S, values)
         k = len(values)
         converged = bool(residuals.max() <= self.tol)

@@ -11,6 +11,7 @@ from scalefair._random import check_random_state
 from scalefair.linalg._checks import as_symmetric_operator, check_avoided, check_product
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._result import EigenResult, orient
+from scalefair.linalg._ritz import eigh_descending
 
 __all__ = ["lanczos"]
 
@@ -225,8 +226,7 @@ class _Arpack:
         self.n_products += 1
         self.n_columns += vectors.shape[1]
         projected = vectors.T @ product
-        values, S = np.linalg.eigh((projected + projected.T) / 2)
-        values, S = values[::-1], S[:, ::-1]
+        values, S = eigh_descending(projected)
         vectors, product = vectors @ S, product @ S
         residuals = np.linalg.norm(product - vectors * values, axis=0)
         self.scale = max(self.scale, float(np.abs(values).max()))

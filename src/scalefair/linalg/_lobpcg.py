@@ -26,6 +26,7 @@ from scalefair.linalg._checks import (
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
+from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
 
 __all__ = ["lobpcg"]
@@ -241,9 +242,8 @@ class _Iteration:
         W = orthonormalize(W, against=against, rng=self.rng)
         AW = self._product(W)
         H = self._projected(W, AW)
+        values, S = eigh_descending(H)
         with single_blas_thread():
-            values, S = np.linalg.eigh(H)
-            values, S = values[::-1], S[:, ::-1]
             C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
             self.projected = C.T @ H @ C
         self.values = values[:m]
@@ -272,11 +272,9 @@ class _Iteration:
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
         H = block_gram(X, AX)
-        with single_blas_thread():
-            values, S = np.linalg.eigh((H + H.T) / 2)
-        self.values = values[::-1]
-        block_rotate(X, S[:, ::-1])
-        block_rotate(AX, S[:, ::-1])
+        self.values, S = eigh_descending(H)
+        block_rotate(X, S)
+        block_rotate(AX, S)
         self.basis, self.image = X, AX
         self.projected = np.diag(self.values)
         self.measured = True

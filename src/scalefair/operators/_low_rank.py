@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,8 @@ __all__ = ["NystroemKernel"]
 
 # Landmarks that are drawn together.
 _BLOCK = 50
-# Tiles of 256 rows that are worked on at a time.
+# Tiles of the kernel's rows that are worked on at a time.
 _CHUNK_TILES = 64
-_CHUNK = 256 * _CHUNK_TILES
 # The diagonal of the kernel is 1: pivots below this are rounding errors.
 _PIVOT = 1e-12
 # Exact rows behind the estimate of the error in the Frobenius norm.
@@ -197,12 +197,8 @@ def _pivoted_cholesky(
         drawn = np.unique(rng.choice(n, size=size, p=probability))
         rotation = _whiten(points[drawn], Z[drawn, :filled])
         kept = rotation.any(axis=0).sum()
-        drawn_tiles, at_drawn = rbf_tiles(points[drawn]), Z[drawn, :filled].T
-        for start in range(0, n, _CHUNK):
-            rows = slice(start, min(n, start + _CHUNK))
-            first = start // 256
-            columns = np.empty((rows.stop - start, len(drawn)))
-            rbf_columns(tiles[first : first + _CHUNK_TILES], drawn_tiles, columns)
+        at_drawn = Z[drawn, :filled].T
+        for rows, columns in _kernel_columns(tiles, n, points[drawn]):
             known = np.ascontiguousarray(Z[rows, :filled])
             block_subtract(columns, known, at_drawn)
             block_rotate(columns, rotation)
@@ -217,19 +213,27 @@ def _pivoted_cholesky(
     return Z, np.concatenate(landmarks), float(left.sum() / n)
 
 
+def _kernel_columns(
+    tiles: np.ndarray, n: int, drawn: np.ndarray
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Columns of the kernel that belong to drawn points, some rows at a time."""
+    drawn_tiles, width = rbf_tiles(drawn), tiles.shape[2]
+    for first in range(0, len(tiles), _CHUNK_TILES):
+        start = first * width
+        rows = slice(start, min(n, start + _CHUNK_TILES * width))
+        columns = np.empty((rows.stop - start, len(drawn)))
+        rbf_columns(tiles[first : first + _CHUNK_TILES], drawn_tiles, columns)
+        yield rows, columns
+
+
 def _estimated_degrees(
     tiles: np.ndarray, points: np.ndarray, rng: np.random.RandomState
 ) -> np.ndarray:
     """Row sums of the kernel from some of its columns; at least 1, its diagonal."""
     n = len(points)
     drawn = rng.choice(n, size=min(n, _DEGREE_ROWS), replace=False)
-    drawn_tiles = rbf_tiles(points[drawn])
     degrees = np.empty(n)
-    for start in range(0, n, _CHUNK):
-        rows = slice(start, min(n, start + _CHUNK))
-        first = start // 256
-        columns = np.empty((rows.stop - start, len(drawn)))
-        rbf_columns(tiles[first : first + _CHUNK_TILES], drawn_tiles, columns)
+    for rows, columns in _kernel_columns(tiles, n, points[drawn]):
         degrees[rows] = columns.mean(axis=1)
     return np.maximum(degrees * n, 1)
 
@@ -257,12 +261,8 @@ def _sampled_error(
     n = len(points)
     m = min(n, _SAMPLED_ROWS)
     drawn = rng.choice(n, size=m, replace=False)
-    drawn_tiles = rbf_tiles(points[drawn])
     error, size = np.zeros(m), np.zeros(m)
-    for start in range(0, n, _CHUNK):
-        rows = slice(start, min(n, start + _CHUNK))
-        columns = np.empty((rows.stop - start, m))
-        rbf_columns(rbf_tiles(points[rows]), drawn_tiles, columns)
+    for rows, columns in _kernel_columns(rbf_tiles(points), n, points[drawn]):
         size += np.square(columns).sum(axis=0)
         block_subtract(columns, np.ascontiguousarray(Z[rows]), Z[drawn].T)
         error += np.square(columns).sum(axis=0)
