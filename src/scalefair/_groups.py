@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["check_values", "encode_groups", "encode_values"]
 
+# Integers of a range up to this, or to four times their number, are counted.
+_COUNTED_RANGE = 10**6
+
 
 def encode_groups(
     sensitive_features: ArrayLike, n_samples: int
@@ -46,6 +49,8 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
             f"{name} must be one-dimensional with one {what} per sample, got shape "
             f"{array.shape}."
         )
+    if array.dtype.kind in "biu":
+        return array  # nothing can be missing
     if array.dtype.kind == "O":
         missing = np.fromiter((_is_missing(v) for v in array), bool, len(array))
     else:  # NaN and NaT are the values that differ from themselves
@@ -63,6 +68,10 @@ def encode_values(
     values: NDArray[Any], *, name: str
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the sorted distinct values and the index of each value among them."""
+    if values.dtype.kind in "biu" and values.size:
+        low, high = int(values.min()), int(values.max())  # of any size, exact
+        if high - low <= max(_COUNTED_RANGE, 4 * values.size):
+            return _encode_counted(values, low)
     try:
         distinct, codes = np.unique(values, return_inverse=True)
     except TypeError as error:
@@ -71,6 +80,26 @@ def encode_values(
             f"numbers ({error}). Convert them to one type."
         ) from error
     return distinct, codes.astype(np.int64, copy=False)
+
+
+def _encode_counted(
+    values: NDArray[Any], low: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Values of a small range: counted instead of sorted."""
+    if values.dtype == np.uint64:  # may be too large for int64: subtract before
+        codes = (values - np.uint64(low)).astype(np.int64)
+    else:  # may be too small a type for the range: subtract after
+        codes = values.astype(np.int64)
+        codes -= low
+    present = np.bincount(codes) > 0
+    offsets = np.flatnonzero(present)
+    if len(offsets) < len(present):
+        position = np.zeros(len(present), np.int64)
+        position[offsets] = np.arange(len(offsets))
+        codes = position[codes]
+    if values.dtype.kind == "b":
+        return (offsets + low).astype(bool), codes
+    return offsets.astype(values.dtype) + values.dtype.type(low), codes
 
 
 def _is_missing(value: Any) -> bool:

@@ -1,8 +1,9 @@
-"""A small planted graph in files, and a command line to run on it."""
+"""Small problems in files, and a command line to run on them."""
 
 import csv
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,14 +16,49 @@ from scalefair.datasets import make_fair_sbm
 OLD = b"id,label\nan older result\n"
 
 
-class Workspace:
+class Runs:
+    """A folder, and runs of the command in it."""
+
+    def __init__(self, folder: Path, output: str) -> None:
+        self.folder = folder
+        self.output = folder / output
+        self.report = folder / "report.json"
+
+    def write(self, path: Path | str, lines) -> Path:
+        path = self.folder / path
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+    def invoke(self, *arguments) -> Result:
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    def read_report(self) -> dict:
+        def refuse(constant):
+            raise AssertionError(f"{constant} is not strict JSON")
+
+        return json.loads(self.report.read_text(), parse_constant=refuse)
+
+    def fails(self, result: Result, *words: str, code: int = 1) -> str:
+        """Check that a run failed as it must, and return its one line."""
+        assert result.exit_code == code, result.output
+        assert result.stdout == ""
+        line, *others = result.stderr.splitlines()
+        assert others == []
+        assert line.startswith("error: ")
+        assert "Traceback" not in line
+        for word in words:
+            assert str(word) in line
+        assert self.output.read_bytes() == OLD
+        assert list(self.folder.glob(".*.tmp")) == []
+        return line
+
+
+class Workspace(Runs):
     """Files of one problem in a folder, and runs of the command on them."""
 
     def __init__(self, folder: Path, data) -> None:
-        self.folder = folder
+        super().__init__(folder, "labels.csv")
         self.data = data
-        self.output = folder / "labels.csv"
-        self.report = folder / "report.json"
         self.npz = folder / "graph.npz"
         self.mtx = folder / "graph.mtx"
         self.edges = folder / "graph.csv"
@@ -38,11 +74,6 @@ class Workspace:
             self.groups,
             ["id,group", *(f"{i},g{g}" for i, g in enumerate(data.sensitive_features))],
         )
-
-    def write(self, path: Path | str, lines) -> Path:
-        path = self.folder / path
-        path.write_text("".join(f"{line}\n" for line in lines))
-        return path
 
     def cluster(self, graph=None, *options, groups=None, k=3) -> Result:
         arguments = ["cluster", graph or self.edges, "--groups", groups or self.groups]
@@ -68,34 +99,51 @@ class Workspace:
         self.sexes = np.tile(["f", "m"], 30)
         self.blobs = self.write("sexes.txt", self.sexes)
 
-    def invoke(self, *arguments) -> Result:
-        return CliRunner().invoke(main, [str(a) for a in arguments])
-
     def labels(self) -> dict[str, int]:
         with open(self.output, newline="") as file:
             header, *rows = csv.reader(file)
         assert header == ["id", "label"]
         return {node: int(label) for node, label in rows}
 
-    def read_report(self) -> dict:
-        def refuse(constant):
-            raise AssertionError(f"{constant} is not strict JSON")
 
-        return json.loads(self.report.read_text(), parse_constant=refuse)
+class Components(Runs):
+    """Rows of two groups in all formats, and runs of ``pca`` on them."""
 
-    def fails(self, result: Result, *words: str, code: int = 1) -> str:
-        """Check that a run failed as it must, and return its one line."""
-        assert result.exit_code == code, result.output
-        assert result.stdout == ""
-        line, *others = result.stderr.splitlines()
-        assert others == []
-        assert line.startswith("error: ")
-        assert "Traceback" not in line
-        for word in words:
-            assert str(word) in line
-        assert self.output.read_bytes() == OLD
-        assert list(self.folder.glob(".*.tmp")) == []
-        return line
+    names: ClassVar[list[str]] = ["height", "weight", "age", "income", "steps"]
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "components.npz")
+        self.scores = folder / "scores.npy"
+        rng = np.random.default_rng(0)
+        self.sexes = np.array(["f"] * 70 + ["m"] * 50)[rng.permutation(120)]
+        scales = np.where(self.sexes[:, None] == "f", [5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+        self.X = rng.normal(size=(120, 5)) * scales + [1, 0, 50, 3, 0]
+        self.X[rng.random(self.X.shape) < 0.2] = 0
+        self.csv = self.write(
+            "rows.csv",
+            [
+                ",".join([*self.names[:2], "sex", *self.names[2:]]),
+                *(
+                    f"{a!r},{b!r},{s},{c!r},{d!r},{e!r}"
+                    for (a, b, c, d, e), s in zip(
+                        self.X.tolist(), self.sexes, strict=True
+                    )
+                ),
+            ],
+        )
+        self.npy = folder / "rows.npy"
+        np.save(self.npy, self.X)
+        self.npz = folder / "rows.npz"
+        sparse.save_npz(self.npz, sparse.csc_array(self.X))
+        self.column = self.write("sexes.txt", self.sexes)
+
+    def pca(self, data=None, *options, groups="sex", r=2) -> Result:
+        arguments = ["pca", data or self.csv, "--groups", groups, "-r", r]
+        return self.invoke(*arguments, "-o", self.output, *options)
+
+    def arrays(self) -> dict:
+        with np.load(self.output, allow_pickle=False) as file:
+            return dict(file)
 
 
 @pytest.fixture(scope="session")
@@ -134,3 +182,16 @@ def older_with_rows(older):
     """The same, with an older result."""
     older.add_rows()
     return older
+
+
+@pytest.fixture
+def components(tmp_path):
+    """Files of rows and groups; no result yet."""
+    return Components(tmp_path)
+
+
+@pytest.fixture
+def older_components(components):
+    """The same, with an older result that a failing run must not touch."""
+    components.output.write_bytes(OLD)
+    return components

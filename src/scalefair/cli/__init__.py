@@ -14,6 +14,7 @@ import scalefair
 from scalefair.cli._cluster import cluster
 from scalefair.cli._demo import demo
 from scalefair.cli._errors import EXIT_CODES_HELP, Commands
+from scalefair.cli._pca import pca
 
 __all__ = ["main"]
 
@@ -37,3 +38,4 @@ def main() -> None:
 
 main.add_command(cluster)
 main.add_command(demo)
+main.add_command(pca)

@@ -24,6 +24,9 @@ _TRANSLATIONS = (
     (r"choose n_clusters <= (\d+)", r"choose -k \1 or less"),
     (r"n_clusters=(\d+)", r"-k \1"),
     (r", n_samples=(\d+),", r", \1,"),
+    (r"n_components=(\d+)", r"-r \1"),
+    (r"n_features=(\d+)", r"the number of features, \1"),
+    (r"Another n_components", "Another number of components, -r,"),
     (r"number of samples", "number of rows"),
     (r"\bn_neighbors( = |=)(\d+)", r"--n-neighbors \2"),
     (r"\bn_neighbors\b", "--n-neighbors"),
@@ -37,6 +40,7 @@ _TRANSLATIONS = (
     (r"max_iter( = |=)(\d+)", r"--max-iter \2"),
     (r"raise max_iter or tol", "raise --max-iter or --tol"),
     (r"raise tol or max_iter", "raise --tol or --max-iter"),
+    (r"Raise max_iter or tol", "Raise --max-iter or --tol"),
     (r"raise tol\b", "raise --tol"),
     (r"\bmax_iter\b", "--max-iter"),
     (r"use float64", "use --dtype float64"),
@@ -64,14 +68,14 @@ def fit_model(
     path : Path or str
         Where `matrix` is from, for messages.
     progress : bool, default=False
-        Show a progress bar on stdout.
+        Show a progress bar on stdout, if the estimator can.
 
     Raises
     ------
     Failure
         If the estimator refuses its input.
     """
-    if progress:
+    if progress and hasattr(model, "set_callbacks"):
         from sklearn.callback import ProgressBar
 
         model.set_callbacks(ProgressBar())

@@ -12,7 +12,7 @@ from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._matrix_file import read_sparse
 from scalefair.cli._rows import Rows
 
-__all__ = ["read_rows"]
+__all__ = ["as_rows", "open_npy", "read_rows", "refuse_not_finite"]
 
 _TABLES = (".csv", ".tsv", ".txt")
 _GRAPHS = (".mtx", ".edges")
@@ -64,7 +64,9 @@ def read_rows(
             "from 0."
         )
     if name.endswith(".npy"):
-        return _as_rows(path, _read_npy(path))
+        X = open_npy(path)
+        refuse_not_finite(path, X)
+        return as_rows(path, X)
     if name.endswith(".npz"):
         if affinity != "nearest_neighbors":
             raise Failure(
@@ -72,7 +74,7 @@ def read_rows(
                 "table of text. Sparse rows (.npz) go with --affinity "
                 "nearest_neighbors, the matrix of a graph with --affinity precomputed."
             )
-        return _as_rows(path, read_sparse(path, "value"))
+        return as_rows(path, read_sparse(path, "value"))
     if not path.exists():
         raise Failure(f"{path}: no such file. Check the path.")
     if stem.endswith(_GRAPHS):
@@ -87,7 +89,14 @@ def read_rows(
     )
 
 
-def _read_npy(path: Path) -> np.ndarray:
+def open_npy(path: Path) -> np.ndarray:
+    """Memory-map a two-dimensional array of real numbers; it is not read.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read or holds another kind of array.
+    """
     with blame_file(path), open(path, "rb"):
         pass  # NumPy's errors do not tell a missing file from a damaged one
     try:
@@ -105,11 +114,11 @@ def _read_npy(path: Path) -> np.ndarray:
         )
     if X.dtype.kind not in "buif":
         raise Failure(f"{path}: features must be real numbers, found dtype {X.dtype}.")
-    _refuse_not_finite(path, X)
     return X
 
 
-def _refuse_not_finite(path: Path, X: np.ndarray) -> None:
+def refuse_not_finite(path: Path, X: np.ndarray) -> None:
+    """Raise a Failure that names the first value that is NaN or infinite."""
     if X.dtype.kind != "f":
         return
     size = max(1, _CHUNK // max(X.shape[1], 1))
@@ -123,7 +132,8 @@ def _refuse_not_finite(path: Path, X: np.ndarray) -> None:
             )
 
 
-def _as_rows(path: Path, X: Any) -> Rows:
+def as_rows(path: Path, X: Any) -> Rows:
+    """Rows of an array, numbered from 0; an empty one is refused."""
     if 0 in X.shape:
         raise Failure(f"{path}: is empty: {X.shape[0]} rows and {X.shape[1]} features.")
     return Rows(path, X, np.arange(X.shape[0], dtype=np.int64), named=False)

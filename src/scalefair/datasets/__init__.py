@@ -1,15 +1,21 @@
-"""Generators of fair-clustering problems, and loaders of public data sets."""
+"""Generators of problems with groups, and loaders of public data sets."""
 
 from scalefair.datasets._affinity import make_random_affinity
+from scalefair.datasets._bank import fetch_bank_marketing
 from scalefair.datasets._block_model import make_fair_sbm
+from scalefair.datasets._credit import fetch_credit_default
 from scalefair.datasets._deezer import fetch_deezer_europe
 from scalefair.datasets._diabetes import fetch_diabetes
 from scalefair.datasets._elliptical import make_elliptical
 from scalefair.datasets._facebooknet import fetch_facebooknet
+from scalefair.datasets._group_gaussians import make_group_gaussians
 from scalefair.datasets._lastfm import fetch_lastfm_asia
 from scalefair.datasets._pokec import fetch_pokec
+from scalefair.datasets._topic_documents import make_topic_documents
 
 __all__ = [
+    "fetch_bank_marketing",
+    "fetch_credit_default",
     "fetch_deezer_europe",
     "fetch_diabetes",
     "fetch_facebooknet",
@@ -17,5 +23,7 @@ __all__ = [
     "fetch_pokec",
     "make_elliptical",
     "make_fair_sbm",
+    "make_group_gaussians",
     "make_random_affinity",
+    "make_topic_documents",
 ]

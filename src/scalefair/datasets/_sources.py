@@ -113,3 +113,21 @@ DIABETES_PAGE, DIABETES = _github(
         ),
     },
 )
+
+_PELEGRINA = "GuilhermePelegrina/Datasets", "dac2c9f", "FPCA"
+
+BANK_PAGE, BANK = _github(
+    *_PELEGRINA,
+    "bank_marketing",
+    {"bank.csv": "bde995d7cb02f5c72b7d5782437c8e2c2cde443fba21d7513cdfa0556adb5440"},
+)
+
+CREDIT_PAGE, CREDIT = _github(
+    *_PELEGRINA,
+    "credit_default",
+    {
+        "default_degree.csv": (
+            "c58f7df737cb7953d9022cf9487cf8001c0417ae97bd308301ad733f20c88fc3"
+        ),
+    },
+)

@@ -3,6 +3,7 @@
 from scalefair.operators._affinity import NormalizedAffinity
 from scalefair.operators._amg import AMGPreconditioner, coarse_degree
 from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._group_covariance import GroupCovariance
 from scalefair.operators._low_rank import NystroemKernel
 from scalefair.operators._normalized_operator import NormalizedOperator
 from scalefair.operators._projection import NullspaceProjector, Projected
@@ -10,6 +11,7 @@ from scalefair.operators._rbf import RBFKernel
 
 __all__ = [
     "AMGPreconditioner",
+    "GroupCovariance",
     "NormalizedAffinity",
     "NormalizedOperator",
     "NullspaceProjector",

@@ -1,0 +1,157 @@
+"""The options of ``scalefair pca``, in sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from scalefair.cli._cluster_options import _PATH, _Finite, _option
+
+__all__ = ["pca_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# Pinned by a test to the estimator's, which takes a second to import.
+_SOLVERS = ("auto", "gram", "matrix_free")
+_CENTERINGS = ("global", "group")
+
+
+def pca_options(command: Command) -> Command:
+    """Add all options, so that the help lists them in this order."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    _option(
+        "Required",
+        "--groups",
+        required=True,
+        metavar="COLUMN|FILE",
+        help="Column of DATA with the group of each row, which is then no feature; or "
+        "a file of groups.",
+    ),
+    _option(
+        "Required",
+        "-r",
+        "--components",
+        "n_components",
+        required=True,
+        type=click.IntRange(min=1),
+        help="Number of components.",
+    ),
+    _option(
+        "Required",
+        "-o",
+        "--output",
+        required=True,
+        type=_PATH,
+        help="File to write the components to (npz), see below.",
+    ),
+    _option(
+        "Components",
+        "--standardize",
+        is_flag=True,
+        help="Divide each feature by its standard deviation over all rows (divisor "
+        "rows - 1): for features in different units.  [default: features as they are]",
+    ),
+    _option(
+        "Components",
+        "--centering",
+        type=click.Choice(_CENTERINGS),
+        default="global",
+        show_default=True,
+        help="What is subtracted before losses are computed: the mean of all rows, or "
+        "of each group.",
+    ),
+    _option(
+        "Components",
+        "--solver",
+        type=click.Choice(_SOLVERS),
+        default="auto",
+        show_default=True,
+        help="How they are computed, see below.",
+    ),
+    _option(
+        "Components",
+        "--tol",
+        type=_Finite(min=0, min_open=True),
+        default=1e-8,
+        show_default=True,
+        help="Bound on the error of the largest loss, relative to the loss.",
+    ),
+    _option(
+        "Components",
+        "--max-iter",
+        type=click.IntRange(min=1),
+        default=100,
+        show_default=True,
+        help="Most evaluations of the dual, an eigenproblem each.",
+    ),
+    _option(
+        "Components",
+        "--random-state",
+        type=click.IntRange(min=0, max=2**32 - 1),
+        default=0,
+        show_default=True,
+        help="Seed of the starting vectors (matrix_free).",
+    ),
+    _option(
+        "Columns",
+        "--drop",
+        multiple=True,
+        metavar="COLUMN",
+        help="Column of a table to leave out; may be given several times.",
+    ),
+    _option(
+        "Columns",
+        "--keep-groups",
+        is_flag=True,
+        help="Keep the column of the groups as a feature; it must hold numbers.",
+    ),
+    _option(
+        "Columns",
+        "--id-column",
+        metavar="COLUMN",
+        help="Column of a table with the ids of the rows, by which a file of groups "
+        "may name them; no feature.  [default: a first column named id, node_id, "
+        "user_id ...]",
+    ),
+    _option(
+        "Columns",
+        "--header/--no-header",
+        default=None,
+        help="Whether a table of text starts with a header. Without one columns are "
+        "given by number, from 1.  [default: a first line without a number is one]",
+    ),
+    _option(
+        "Files",
+        "--groups-header/--no-groups-header",
+        default=None,
+        help="Whether the file of groups starts with a header.  [default: well-known "
+        "headers are recognised]",
+    ),
+    _option(
+        "Files",
+        "--scores",
+        "scores_file",
+        type=_PATH,
+        help="File to write the rows' coordinates to (npy, rows x components).",
+    ),
+    _option(
+        "Files",
+        "--report",
+        "report_file",
+        type=_PATH,
+        help="File to write a report to (JSON).",
+    ),
+    _option(
+        "Other options",
+        "--quiet",
+        is_flag=True,
+        help="Nothing on stdout, even on a terminal.",
+    ),
+)

@@ -1,0 +1,245 @@
+"""Sparse documents of two or more groups that write about different topics."""
+
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.utils import Bunch
+
+from scalefair._random import random_generator
+
+# Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
+# flattened, as after the removal of stop words.
+_ZIPF_OFFSET = 10.0
+# Share of the words that do not depend on the topic.
+_COMMON = 0.5
+# Share of a topic's words that come from the document's first topic.
+_FIRST_TOPIC = 0.7
+# Spread of the logarithm of a document's length.
+_LENGTH_SPREAD = 0.5
+# A topic raises or lowers the probability of each word by exp of this deviation.
+_TOPIC_SPREAD = 2.0
+# Topics are used with frequencies 1 / rank**0.5, times exp of this deviation per
+# group.
+_TOPIC_DECAY = 0.5
+_GROUP_SPREAD = 1.0
+# Documents that calibrate the length.
+_PILOT = 2000
+
+_DESCR = """\
+Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
+drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
+Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {nnz} stored entries,
+density {density:.3g}. `target` is the main topic of each document.
+"""
+
+
+def make_topic_documents(
+    n_samples: int = 100_000,
+    n_features: int = 50_000,
+    *,
+    density: float = 1e-3,
+    n_topics: int = 100,
+    group_probabilities: Sequence[float] = (0.7, 0.3),
+    dtype: Any = np.float64,
+    random_state: Any = None,
+) -> Bunch:
+    r"""Generate sparse text-like data whose groups differ in their topics.
+
+    Each document has a main topic and a second one, drawn with the frequencies of
+    its group. Half of its words come from a common Zipf-Mandelbrot distribution,
+    :math:`p_j \propto 1 / (j + 10)`, the others from the two topics, each of which
+    multiplies the common probabilities by independent log-normal factors. Counts are
+    weighted as in text retrieval: :math:`(1 + \log c)` times the inverse document
+    frequency, rows scaled to norm 1.
+
+    Parameters
+    ----------
+    n_samples : int, default=100_000
+        Number of documents.
+    n_features : int, default=50_000
+        Number of words. The most frequent come first.
+    density : float, default=1e-3
+        Wanted share of stored entries, met within a few per cent; at most 0.1.
+        Document lengths are log-normal around it.
+    n_topics : int, default=100
+        Number of topics, at least 2. Each takes memory of ``8 * n_features`` bytes
+        while the data are made.
+    group_probabilities : sequence of float, default=(0.7, 0.3)
+        Probability of each group; they sum to 1. Every group gets a document.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the weights.
+    random_state : int, RandomState instance or None, default=None
+        Determines everything.
+
+    Returns
+    -------
+    data : Bunch
+        With the entries
+
+        - data : csr_array of shape (n_samples, n_features), sorted int32 indices,
+          no explicit zeros
+        - sensitive_features : ndarray of int, shape (n_samples,), the group
+        - target : ndarray of int, shape (n_samples,), the main topic
+        - DESCR : str
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> from scalefair.datasets import make_topic_documents
+    >>> data = make_topic_documents(1000, 2000, density=0.01, random_state=0)
+    >>> data.data.shape
+    (1000, 2000)
+    >>> round(data.data.nnz / 2_000_000, 3)
+    0.01
+    """
+    shares = _check(n_samples, n_features, density, n_topics, group_probabilities)
+    rng = random_generator(random_state)
+    groups = _draw_groups(n_samples, shares, rng)
+    topics = _draw_topics(groups, shares.size, n_topics, rng)
+    words = _word_distributions(n_features, n_topics, rng)
+    lengths = _draw_lengths(topics, words, density * n_features, rng)
+    counts = _draw_counts(lengths, topics, words, rng)
+    weights = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
+    X = sparse.csr_array(weights, dtype=dtype)
+    return Bunch(
+        data=X,
+        sensitive_features=groups,
+        target=topics[:, 0].copy(),
+        DESCR=_DESCR.format(
+            n_samples=n_samples,
+            n_features=n_features,
+            n_topics=n_topics,
+            n_groups=shares.size,
+            nnz=X.nnz,
+            density=X.nnz / (n_samples * n_features),
+        ),
+    )
+
+
+def _check(
+    n_samples: int,
+    n_features: int,
+    density: float,
+    n_topics: int,
+    group_probabilities: Sequence[float],
+) -> NDArray[np.float64]:
+    shares = np.asarray(group_probabilities, dtype=np.float64)
+    for name, value, least in [
+        ("n_samples", n_samples, max(shares.size, 1)),
+        ("n_features", n_features, 2),
+        ("n_topics", n_topics, 2),
+    ]:
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+    if not 1 <= density * n_features <= 0.1 * n_features:
+        raise ValueError(
+            f"density must be at most 0.1 and leave at least one word per document "
+            f"(density * n_features >= 1), got {density}."
+        )
+    if shares.ndim != 1 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-6:
+        raise ValueError(
+            f"group_probabilities must be positive numbers of sum 1, got {group_probabilities!r}."
+        )
+    return shares / shares.sum()
+
+
+def _draw_groups(
+    n_samples: int, shares: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    groups = rng.choice(shares.size, size=n_samples, p=shares)
+    groups[: shares.size] = np.arange(shares.size)  # none is empty
+    return rng.permutation(groups)
+
+
+def _draw_topics(
+    groups: NDArray[np.int64],
+    n_groups: int,
+    n_topics: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Main and second topic of each document, shape (n_samples, 2)."""
+    base = np.arange(1, n_topics + 1) ** -_TOPIC_DECAY
+    topics = np.empty((groups.size, 2), np.int64)
+    for g in range(n_groups):
+        frequencies = base * np.exp(_GROUP_SPREAD * rng.standard_normal(n_topics))
+        frequencies /= frequencies.sum()
+        members = groups == g
+        topics[members] = rng.choice(n_topics, (members.sum(), 2), p=frequencies)
+    return topics
+
+
+def _word_distributions(
+    n_features: int, n_topics: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Cumulative probabilities of the words: in the topics, and last in common."""
+    common = 1 / (np.arange(n_features) + _ZIPF_OFFSET)
+    words = np.tile(common, (n_topics + 1, 1))
+    words[:-1] *= np.exp(
+        _TOPIC_SPREAD * rng.standard_normal((n_topics, n_features))
+    )
+    np.cumsum(words, axis=1, out=words)
+    words /= words[:, -1:]
+    return words
+
+
+def _draw_lengths(
+    topics: NDArray[np.int64],
+    words: NDArray[np.float64],
+    n_distinct: float,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Words per document such that `n_distinct` on average are distinct."""
+    n = topics.shape[0]
+    relative = np.exp(_LENGTH_SPREAD * rng.standard_normal(n) - _LENGTH_SPREAD**2 / 2)
+    pilot = rng.choice(n, size=min(n, _PILOT), replace=False)
+    mean = n_distinct
+    for _ in range(8):
+        lengths = _round_up(mean * relative[pilot])
+        counts = _draw_counts(lengths, topics[pilot], words, rng)
+        ratio = n_distinct * pilot.size / counts.nnz
+        if abs(ratio - 1) < 1e-2:
+            break
+        mean *= ratio
+    return _round_up(mean * relative)
+
+
+def _round_up(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.maximum(np.rint(lengths), 1).astype(np.int64)
+
+
+def _draw_counts(
+    lengths: NDArray[np.int64],
+    topics: NDArray[np.int64],
+    words: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> sparse.csr_array:
+    """Counts of the words of each document."""
+    document = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
+    which = rng.random(document.size)
+    source = topics[document, (which > _COMMON + (1 - _COMMON) * _FIRST_TOPIC) * 1]
+    source[which < _COMMON] = words.shape[0] - 1
+    order = np.argsort(source, kind="stable")
+    ends = np.cumsum(np.bincount(source, minlength=words.shape[0]))
+    word = np.empty(document.size, np.int32)
+    start = 0
+    for cumulative, end in zip(words, ends, strict=True):
+        drawn = rng.random(end - start)
+        word[order[start:end]] = np.searchsorted(cumulative, drawn, side="right")
+        start = end
+    np.minimum(word, words.shape[1] - 1, out=word)  # a draw may round up to 1
+    counts = sparse.coo_array(
+        (np.ones(document.size), (document, word)),
+        shape=(lengths.size, words.shape[1]),
+    ).tocsr()
+    counts.sort_indices()
+    return counts

@@ -1,0 +1,19 @@
+"""Fair principal component analysis, and the methods it is compared with."""
+
+from scalefair.decomposition._error_weighted import ErrorWeightedFairPCA
+from scalefair.decomposition._fair_pca import FairPCA
+from scalefair.decomposition._group_pca import GroupPCA
+from scalefair.decomposition._joint_range import (
+    JointNumericalRange,
+    joint_numerical_range,
+)
+from scalefair.decomposition._semidefinite import SemidefiniteFairPCA
+
+__all__ = [
+    "ErrorWeightedFairPCA",
+    "FairPCA",
+    "GroupPCA",
+    "JointNumericalRange",
+    "SemidefiniteFairPCA",
+    "joint_numerical_range",
+]

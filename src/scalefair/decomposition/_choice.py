@@ -1,0 +1,33 @@
+"""Whether covariances are formed or multiplied by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scipy import sparse
+
+from scalefair.decomposition._pencil import buffer_size
+
+__all__ = ["choose_solver"]
+
+# Moments of two groups and the matrices of the eigen-solver, in bytes.
+_MOST_MEMORY = 2 * 2**30
+_MATRICES = 4
+# Block products of a matrix-free solution with two groups.
+_PRODUCTS = 100
+# Time of an operation with a stored entry of a sparse matrix, and of one in a dense
+# product with a block, in units of one in a dense second moment.
+_SPARSE = 10.0
+_BLOCK = 2.0
+
+
+def choose_solver(X: Any, r: int) -> str:
+    """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate."""
+    m, n = X.shape
+    if 8 * _MATRICES * n * n > _MOST_MEMORY:
+        return "matrix_free"
+    stored, unit = (X.nnz, _SPARSE) if sparse.issparse(X) else (m * n, _BLOCK)
+    free = 4 * stored * (r + buffer_size(r)) * unit * _PRODUCTS
+    # Second moments of sparse rows cost the square of their entries each.
+    formed = (X.nnz**2 / m * unit) if sparse.issparse(X) else m * n**2
+    return "gram" if formed + 10 * n**3 <= free else "matrix_free"

@@ -1,0 +1,220 @@
+"""Weighted sums of the groups' covariances, formed or multiplied by."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import LinearOperator
+
+from scalefair.linalg import chebyshev
+from scalefair.operators import GroupCovariance
+
+__all__ = [
+    "CovariancePencil",
+    "FormedPencil",
+    "Leading",
+    "OperatorPencil",
+    "Start",
+    "buffer_size",
+    "orthonormal_span",
+    "top_sum",
+    "weighted_sum",
+]
+
+# Vectors beyond the wanted ones that a filtered block carries, as a share of them:
+# the filter works on the gap behind the block.
+_BUFFER = 0.3
+
+
+# Single precision does for a trial subspace.
+_TRIAL = np.float32
+
+
+class Leading(NamedTuple):
+    """Leading eigenvectors (columns), the sum of their eigenvalues, and the cost."""
+
+    vectors: np.ndarray
+    total: float
+    n_products: int
+    message: str  # empty if converged
+
+
+class Start(NamedTuple):
+    """Largest sums of `r` eigenvalues of the groups, and a first subspace."""
+
+    best: np.ndarray
+    basis: np.ndarray
+    n_products: int
+    message: str
+
+
+class CovariancePencil(ABC):
+    """The covariances of the groups, as the solvers see them."""
+
+    n_groups: int
+    n_features: int
+
+    @abstractmethod
+    def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
+        """Best sums to `tol`, and a subspace to begin with."""
+
+    @abstractmethod
+    def compress(self, V: np.ndarray) -> np.ndarray:
+        """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
+
+    @abstractmethod
+    def leading(
+        self,
+        weights: np.ndarray,
+        r: int,
+        start: np.ndarray,
+        tol: float,
+        rng: np.random.RandomState,
+        *,
+        near: bool,
+    ) -> Leading:
+        """The `r` leading eigenvectors of the sum of ``weights[g] * C_g``.
+
+        `start` approximates them; `near` says that it does so well.
+        """
+
+
+class FormedPencil(CovariancePencil):
+    """Covariances that fit in memory.
+
+    Parameters
+    ----------
+    covariances : ndarray of shape (G, n, n)
+        Symmetric.
+    """
+
+    def __init__(self, covariances: np.ndarray) -> None:
+        self.covariances = covariances
+        self.n_groups, self.n_features, _ = covariances.shape
+
+    def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
+        best = np.array([top_sum(C, r) for C in self.covariances])
+        mean = self.covariances.mean(axis=0)
+        scale = float(np.abs(mean).max()) or 1.0
+        size = min(r + buffer_size(r), self.n_features)
+        _, trial = _lapack_leading((mean / scale).astype(_TRIAL), size)
+        return Start(best, trial.astype(np.float64), self.n_groups + 1, "")
+
+    def compress(self, V: np.ndarray) -> np.ndarray:
+        compressed = np.empty((self.n_groups, V.shape[1], V.shape[1]))
+        for C, small in zip(self.covariances, compressed, strict=True):
+            small[...] = V.T @ (C @ V)
+        return (compressed + compressed.transpose(0, 2, 1)) / 2
+
+    def leading(
+        self,
+        weights: np.ndarray,
+        r: int,
+        start: np.ndarray,
+        tol: float,
+        rng: np.random.RandomState,
+        *,
+        near: bool,
+    ) -> Leading:
+        H = weighted_sum(weights, self.covariances)
+        # LAPACK takes as long as some 30 products with a block of n / 10 vectors,
+        # which is what a filter needs unless the start is good.
+        if near or 10 * r <= self.n_features:
+            return _filtered(H, r, start, tol, rng)
+        values, vectors = _lapack_leading(H, r)
+        return Leading(vectors, float(values.sum()), 1, "")
+
+
+class OperatorPencil(CovariancePencil):
+    """Covariances behind an operator, never formed.
+
+    Parameters
+    ----------
+    operator : GroupCovariance
+        Any weights.
+    """
+
+    def __init__(self, operator: GroupCovariance) -> None:
+        self.operator = operator
+        self.n_groups = operator.weights.size
+        self.n_features = operator.shape[0]
+
+    def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
+        found: list[Leading] = []
+        for unit in np.eye(self.n_groups):
+            X0 = found[-1].vectors if found else None
+            found.append(_filtered(self.operator.with_weights(unit), r, X0, tol, rng))
+        return Start(
+            best=np.array([each.total for each in found]),
+            basis=orthonormal_span([each.vectors for each in found]),
+            n_products=sum(each.n_products for each in found),
+            message="; ".join(each.message for each in found if each.message),
+        )
+
+    def compress(self, V: np.ndarray) -> np.ndarray:
+        return self.operator.compress(np.ascontiguousarray(V))
+
+    def leading(
+        self,
+        weights: np.ndarray,
+        r: int,
+        start: np.ndarray,
+        tol: float,
+        rng: np.random.RandomState,
+        *,
+        near: bool,
+    ) -> Leading:
+        return _filtered(self.operator.with_weights(weights), r, start, tol, rng)
+
+
+def buffer_size(r: int) -> int:
+    """Vectors beyond the `r` wanted ones that an iteration carries."""
+    return max(10, int(_BUFFER * r))
+
+
+def top_sum(C: np.ndarray, r: int) -> float:
+    """Sum of the `r` largest eigenvalues of a symmetric matrix."""
+    return float(np.linalg.eigvalsh(C)[C.shape[0] - r :].sum())
+
+
+def weighted_sum(weights: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """Sum of ``weights[g] * C[g]``; groups without weight are not read."""
+    total = np.zeros(C.shape[1:])
+    for w, C_g in zip(weights, C, strict=True):
+        if w != 0:
+            total += w * C_g
+    return total
+
+
+def orthonormal_span(blocks: list[np.ndarray]) -> np.ndarray:
+    """Orthonormal basis whose span contains all columns."""
+    return np.ascontiguousarray(np.linalg.qr(np.hstack(blocks))[0])
+
+
+def _lapack_leading(H: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
+    n = H.shape[0]
+    values, vectors = scipy.linalg.eigh(
+        H, subset_by_index=(n - r, n - 1), overwrite_a=True, check_finite=False
+    )
+    return values[::-1], vectors[:, ::-1]
+
+
+def _filtered(
+    H: LinearOperator | np.ndarray,
+    r: int,
+    start: np.ndarray | None,
+    tol: float,
+    rng: np.random.RandomState,
+) -> Leading:
+    result = chebyshev(
+        H, r, X0=start, tol=tol, n_buffer=buffer_size(r), random_state=rng
+    )
+    return Leading(
+        result.vectors,
+        float(result.values.sum()),
+        result.n_products,
+        "" if result.converged else result.message,
+    )

@@ -1,0 +1,300 @@
+"""Fair PCA by semidefinite relaxation and multiplicative weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.special import softmax
+from sklearn.utils._param_validation import Interval
+
+from scalefair.decomposition._base import BaseGroupPCA
+from scalefair.decomposition._pencil import top_sum, weighted_sum
+from scalefair.streaming import GroupMoments
+
+__all__ = [
+    "SemidefiniteFairPCA",
+    "captured",
+    "leading_basis",
+    "multiplicative_weights",
+    "square_root_spectrum",
+]
+
+# Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1:
+# the averaging and the eigensolver leave errors of about 1e-15 in them.
+_ROUNDING = 1e-12
+
+
+class SemidefiniteFairPCA(BaseGroupPCA):
+    r"""Fair PCA by semidefinite relaxation, for comparison with `FairPCA`.
+
+    The relaxation looks for a symmetric P with :math:`0 \le P \le I` and
+    :math:`\mathrm{Tr}(P) \le r` that makes the largest loss
+    :math:`\mathrm{top}_r(C_g) - \mathrm{Tr}(C_g P)` of a group small, by
+    multiplicative weights: each iteration takes the PCA of a weighted sum of the
+    groups' covariances and raises the weights of the groups that lost most. P is
+    the average of these projections or the last one, whichever has the smaller
+    largest loss, and rows are mapped by :math:`P^* = I - \sqrt{I - P}`.
+
+    P* is a projector only if P is: its eigenvalues lie between 0 and 1 and its rank
+    is in general larger than `n_components`. `transform` therefore returns `rank_`
+    coordinates, scaled such that `inverse_transform` of `transform` multiplies the
+    centred rows by P*. The answer is approximate; `duality_gap_` bounds its error.
+    `FairPCA` returns an orthonormal basis of `n_components` vectors, exact, in less
+    time.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        r, the dimension that the relaxation allows in all.
+    centering : {"global", "group"}, default="global"
+        Whether covariances are around the overall mean, as in PCA, or each around
+        its group's own mean, as in the experiments of [2]_.
+    max_iter : int, default=10
+        Iterations T, one eigendecomposition each: the authors' number. All of them
+        are made: there is no other stopping test.
+    step : float, default=1.0
+        Step :math:`\eta` of the weights, :math:`w_g \propto \exp(\eta \sum loss_g)`;
+        the authors' value. It multiplies losses in units of `X` squared, so that
+        scaling `X` by c is the same as scaling `step` by c squared.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (rank_, n_features)
+        Eigenvectors of P* times the square roots of their eigenvalues, largest
+        eigenvalue first. Not orthonormal unless P* is a projector.
+    rank_ : int
+        Number of eigenvalues of P above 1e-12; the others are dropped.
+    projection_ : ndarray of shape (n_features, n_features)
+        P*, formed from `components_` when it is asked for.
+    explained_variance_ : ndarray of shape (rank_,)
+        Variance of each coordinate over all rows.
+    group_losses_ : ndarray of shape (n_groups,)
+        Mean of :math:`|x - P^* x|^2` over each group less the least mean error of
+        an `n_components`-dimensional basis, in the order of `groups_`.
+    group_reconstruction_errors_ : ndarray of shape (n_groups,)
+        Mean of :math:`|x - P^* x|^2` over each group.
+    relaxed_losses_ : ndarray of shape (n_groups,)
+        Losses of P in the relaxation.
+    dual_weights_ : ndarray of shape (n_groups,)
+        The weights visited that give the largest lower bound.
+    duality_gap_ : float
+        Largest relaxed loss less that lower bound: no basis of `n_components`
+        vectors, and no P, has a largest loss smaller by more than this.
+    mean_ : ndarray of shape (n_features,)
+        Overall mean of the rows.
+    groups_ : ndarray
+        Sorted groups.
+    n_iter_ : int
+        Iterations made.
+    n_features_in_ : int
+        Number of columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, when the input has names that are strings.
+
+    See Also
+    --------
+    FairPCA : The exact solution of the problem that is relaxed here.
+    ErrorWeightedFairPCA : Equal errors instead of equal losses.
+
+    Notes
+    -----
+    Since :math:`(I - P^*)^2 = I - P`, the loss of a group under P*, measured by the
+    reconstruction error, is its loss in the relaxation: `group_losses_` and
+    `relaxed_losses_` are equal up to rounding. This does not hold for the captured
+    variance :math:`\mathrm{Tr}(C_g P^*)`, nor does P* keep the dimension r: with at
+    most r dimensions no map is better than the solution of fair PCA. An extreme
+    point of the relaxation has rank r for two groups ([1]_ had r + 1); averages are
+    not extreme, and no linear program is solved to make them so.
+
+    If all losses stay below W, the largest loss of the averaged projection exceeds
+    the least one by at most :math:`\ln(G)/(\eta T) + \eta W^2/8`. The choice
+    :math:`T = 32 \ln(G)/\epsilon^2`, :math:`\eta = \epsilon/8` makes this at most
+    :math:`\epsilon` when W is at most 6.9; scale the data if it is not.
+
+    Memory: ``8 (G + 2) n_features**2`` bytes and the moments.
+
+    References
+    ----------
+    .. [1] Samadi, Tantipongpipat, Morgenstern, Singh, Vempala (2018), "The Price of
+       Fair PCA: One Extra Dimension", NeurIPS, algorithms 1 and 2.
+    .. [2] Shen, Davis, Lu, Bai (2026), "Fair principal component analysis via
+       eigenvalue optimization", section 3.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.decomposition import SemidefiniteFairPCA
+    >>> X = np.array([[2.0, 0], [-2, 0], [0, 1], [0, -1]])
+    >>> model = SemidefiniteFairPCA(n_components=1, max_iter=1000, step=0.1)
+    >>> model = model.fit(X, sensitive_features=["a", "a", "b", "b"])
+    >>> model.group_losses_.round(1)
+    array([0.8, 0.8])
+    >>> model.rank_
+    2
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseGroupPCA._parameter_constraints,
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "step": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        centering: str = "global",
+        max_iter: int = 10,
+        step: float = 1.0,
+    ) -> None:
+        self.n_components = n_components
+        self.centering = centering
+        self.max_iter = max_iter
+        self.step = step
+
+    def _fit_moments(self, moments: GroupMoments) -> None:
+        C = moments.covariances(self.centering)
+        best = np.array([top_sum(C_g, self.n_components) for C_g in C])
+        found = multiplicative_weights(
+            C, self.n_components, best, self.max_iter, self.step
+        )
+        self.mean_ = moments.mean
+        self.groups_ = moments.groups
+        shares = moments.counts / moments.counts.sum()
+        self._store_map(found, C, weighted_sum(shares, C), best)
+        self.relaxed_losses_ = np.maximum(found.losses, 0.0)
+        self.dual_weights_ = found.weights
+        self.duality_gap_ = max(float(found.losses.max()) - found.dual_value, 0.0)
+        self.n_iter_ = self.max_iter
+
+    @property
+    def projection_(self) -> np.ndarray:
+        """P*, an array of shape (n_features, n_features)."""
+        return self.components_.T @ self.components_
+
+    def _store_map(
+        self,
+        found: Relaxed,
+        C: np.ndarray,
+        overall: np.ndarray,
+        best: np.ndarray,
+    ) -> None:
+        p, V = found.p, found.vectors
+        shared = int((p == 1).sum())
+        # Any basis of this eigenspace is one of eigenvectors: take PCA's axes in it.
+        inside = V[:, :shared]
+        axes = np.linalg.eigh(inside.T @ overall @ inside)[1]
+        V[:, :shared] = inside @ axes[:, ::-1]
+        peaks = V[np.abs(V).argmax(axis=0), np.arange(p.size)]
+        V *= np.sign(peaks)
+        s = square_root_spectrum(p)
+        self.rank_ = p.size
+        self.components_ = np.ascontiguousarray((V * np.sqrt(s)).T)
+        self.explained_variance_ = np.maximum(s * diagonal_of(V, overall), 0.0)
+        # |x - P* x|^2 = x^T (I - P*)^2 x, and (1 - s)^2 = 1 - p.
+        kept = np.array([p @ diagonal_of(V, C_g) for C_g in C])
+        traces = np.trace(C, axis1=1, axis2=2)
+        self.group_losses_ = np.maximum(best - kept, 0.0)
+        self.group_reconstruction_errors_ = np.maximum(traces - kept, 0.0)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """Approximate solution of the relaxation.
+
+    Attributes
+    ----------
+    p : ndarray of shape (q,)
+        Positive eigenvalues of P, largest first.
+    vectors : ndarray of shape (n, q)
+        Their eigenvectors.
+    losses : ndarray of shape (G,)
+        Losses of the groups under P.
+    weights : ndarray of shape (G,)
+        The weights visited with the largest dual value.
+    dual_value : float
+        That value, a lower bound of the largest loss under any P.
+    """
+
+    p: np.ndarray
+    vectors: np.ndarray
+    losses: np.ndarray
+    weights: np.ndarray
+    dual_value: float
+
+
+def multiplicative_weights(
+    C: np.ndarray, r: int, best: np.ndarray, n_iter: int, step: float
+) -> Relaxed:
+    """Make the largest loss of the relaxation small by multiplicative weights.
+
+    Parameters
+    ----------
+    C : ndarray of shape (G, n, n)
+        Covariances of the groups.
+    r : int
+        Trace that P may have.
+    best : ndarray of shape (G,)
+        Sums of their `r` largest eigenvalues.
+    n_iter : int
+        Number of eigendecompositions.
+    step : float
+        Factor of the summed losses in the exponent of the weights.
+
+    Returns
+    -------
+    Relaxed
+    """
+    n_groups, n, _ = C.shape
+    average = np.zeros((n, n))
+    total = np.zeros(n_groups)
+    bound, bound_weights = -np.inf, np.full(n_groups, 1 / n_groups)
+    for _ in range(n_iter):
+        weights = softmax(step * total)
+        U = leading_basis(weights, C, r)
+        losses = best - captured(C, U)
+        dual_value = float(weights @ losses)
+        if dual_value > bound:
+            bound, bound_weights = dual_value, weights
+        average += U @ U.T
+        total += losses
+    if losses.max() <= (total / n_iter).max():
+        return Relaxed(np.ones(r), U, losses, bound_weights, bound)
+    p, V = _spectrum(average / n_iter)
+    return Relaxed(p, V, total / n_iter, bound_weights, bound)
+
+
+def square_root_spectrum(p: np.ndarray) -> np.ndarray:
+    """Eigenvalues 1 - sqrt(1 - p) of P*, without cancellation."""
+    return p / (1 + np.sqrt(1 - p))
+
+
+def leading_basis(weights: np.ndarray, C: np.ndarray, r: int) -> np.ndarray:
+    """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
+    n = C.shape[1]
+    H = weighted_sum(weights, C)
+    _, U = eigh(H, subset_by_index=(n - r, n - 1), overwrite_a=True)
+    return np.ascontiguousarray(U[:, ::-1])
+
+
+def captured(C: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """``trace(U.T @ C_g @ U)`` of each covariance."""
+    return np.array([diagonal_of(U, C_g).sum() for C_g in C])
+
+
+def diagonal_of(U: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """Diagonal of ``U.T @ S @ U``."""
+    return np.einsum("ij,ij->j", U, S @ U)
+
+
+def _spectrum(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positive eigenvalues of P, those of rounding set to 0 or 1, and vectors."""
+    p, V = eigh(P)
+    p, V = p[::-1], V[:, ::-1]
+    p = np.where(p > 1 - _ROUNDING, 1.0, p)
+    kept = p > _ROUNDING
+    return p[kept], np.ascontiguousarray(V[:, kept])

@@ -1,0 +1,280 @@
+"""Sums and scatter matrices of rows that carry labels.
+
+`label_scatter` is for few columns: rows are gathered by label into short columns
+and multiplied in register tiles, which for up to a hundred columns is faster than
+BLAS, whose calls and packing then cost more than the products. For more columns
+`gather_shifted` prepares rows for BLAS. Rows are cut into chunks by the shape of
+the data alone and chunks are added in their order: a result is the same to the
+last bit whatever the number of threads.
+
+Matrices of rows may have any strides; `read_only` views keep down the number of
+types that are compiled.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+__all__ = [
+    "first_means",
+    "gather_shifted",
+    "label_scatter",
+    "mirror_lower",
+    "sparse_gram",
+]
+
+# Rows multiplied at a time: 256 doubles of 64 columns are 128 KiB, in the cache.
+_DEPTH = 256
+# Columns are this far apart: a power of two would map them to the same cache set.
+_STRIDE = _DEPTH + 8
+# Fewest rows of a chunk, most chunks, and most bytes of their partial sums.
+_ROWS = 2048
+_CHUNKS = 64
+_PARTIAL_BYTES = 2**26
+# Rows that one thread gathers at a time for BLAS.
+_GATHERED = 64
+# Sums of products may be reordered, and NaN and infinity still count.
+_FAST = {"contract", "reassoc", "nsz"}
+
+
+def label_scatter(
+    X: np.ndarray, codes: np.ndarray, shifts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return counts, sums and scatter matrices of shifted rows, for each label.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n), float64 or float32
+        Rows, of any strides.
+    codes : ndarray of shape (m,), int64
+        Label of each row, from 0 to ``len(shifts) - 1``; not checked.
+    shifts : ndarray of shape (n_labels, n), float64
+        Subtracted from the rows of each label.
+
+    Returns
+    -------
+    counts : ndarray of shape (n_labels,), int64
+        Rows of each label.
+    sums : ndarray of shape (n_labels, n)
+        Sums of the shifted rows.
+    scatters : ndarray of shape (n_labels, n, n)
+        Sums of the products of the shifted rows, symmetric.
+    """
+    m, n = X.shape
+    n_labels = len(shifts)
+    width = -(-n // 4) * 4
+    n_chunks = min(_CHUNKS, _PARTIAL_BYTES // max(8 * n_labels * width**2, 1))
+    # A label has room for some rows in each chunk, or tiles would be too short.
+    n_rows = max(_ROWS, 32 * n_labels, math.ceil(m / max(n_chunks, 1)))
+    return _label_scatter(read_only(X), codes, shifts, n_rows, width)
+
+
+def read_only(X: np.ndarray) -> np.ndarray:
+    """Return a view that is not writeable, so that kernels meet one type."""
+    view = X.view()
+    view.flags.writeable = False
+    return view
+
+
+def first_means(
+    X: np.ndarray, codes: np.ndarray, n_labels: int, limit: int
+) -> np.ndarray:
+    """Return the mean of the first `limit` rows of each label, zero if it has none."""
+    return _first_means(read_only(X), codes, n_labels, limit)
+
+
+def gather_shifted(
+    X: np.ndarray, rows: np.ndarray, shift: np.ndarray, out: np.ndarray
+) -> np.ndarray:
+    """Write ``X[rows] - shift`` to the C-contiguous `out` and return its sums."""
+    return _gather_shifted(read_only(X), rows, shift, out)
+
+
+@numba.njit(cache=True)
+def _first_means(X, codes, n_labels, limit):
+    n = X.shape[1]
+    counts = np.zeros(n_labels, np.int64)
+    means = np.zeros((n_labels, n))
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        if counts[code] < limit:
+            counts[code] += 1
+            for j in range(n):
+                means[code, j] += X[i, j]
+    for code in range(n_labels):
+        if counts[code] > 1:
+            for j in range(n):
+                means[code, j] /= counts[code]
+    return means
+
+
+@numba.njit(cache=True)
+def _sort_rows(codes, start, stop, n_labels):
+    """Rows in the order of their labels, and where each label starts."""
+    starts = np.zeros(n_labels + 1, np.int64)
+    for i in range(start, stop):
+        starts[codes[i] + 1] += 1
+    for code in range(n_labels):
+        starts[code + 1] += starts[code]
+    free = starts.copy()
+    rows = np.empty(stop - start, np.int64)
+    for i in range(start, stop):
+        rows[free[codes[i]]] = i
+        free[codes[i]] += 1
+    return rows, starts
+
+
+@numba.njit(cache=True)
+def _gather_columns(X, rows, shift, columns):
+    """Shifted rows as columns; both loops in the order of the memory of X."""
+    n = X.shape[1]
+    if X.flags.c_contiguous:
+        for k in range(rows.shape[0]):
+            x = X[rows[k]]
+            for j in range(n):
+                columns[j, k] = x[j] - shift[j]
+    else:
+        for j in range(n):
+            column = columns[j]
+            s = shift[j]
+            for k in range(rows.shape[0]):
+                column[k] = X[rows[k], j] - s
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def _add_sums(columns, depth, sums):
+    for j in range(sums.shape[0]):
+        column = columns[j]
+        total = 0.0
+        for k in range(depth):
+            total += column[k]
+        sums[j] += total
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def _add_tile(left, right, depth, out, r, c):
+    """Add the products of four columns with two: as many as registers hold."""
+    a0, a1, a2, a3 = left[0], left[1], left[2], left[3]
+    b0, b1 = right[0], right[1]
+    s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = 0.0
+    for k in range(depth):
+        s00 += a0[k] * b0[k]
+        s01 += a0[k] * b1[k]
+        s10 += a1[k] * b0[k]
+        s11 += a1[k] * b1[k]
+        s20 += a2[k] * b0[k]
+        s21 += a2[k] * b1[k]
+        s30 += a3[k] * b0[k]
+        s31 += a3[k] * b1[k]
+    out[r, c] += s00
+    out[r, c + 1] += s01
+    out[r + 1, c] += s10
+    out[r + 1, c + 1] += s11
+    out[r + 2, c] += s20
+    out[r + 2, c + 1] += s21
+    out[r + 3, c] += s30
+    out[r + 3, c + 1] += s31
+
+
+@numba.njit(cache=True)
+def _add_lower(columns, depth, out):
+    """Add the products of the columns with each other: the lower triangle."""
+    width = columns.shape[0]
+    for r in range(0, width, 4):
+        for c in range(0, r + 4, 2):
+            _add_tile(columns[r : r + 4], columns[c : c + 2], depth, out, r, c)
+
+
+@numba.njit(parallel=True, cache=True)
+def _label_scatter(X, codes, shifts, n_rows, width):
+    m, n = X.shape
+    n_labels = shifts.shape[0]
+    n_chunks = (m + n_rows - 1) // n_rows
+    partial_counts = np.zeros((n_chunks, n_labels), np.int64)
+    partial_sums = np.zeros((n_chunks, n_labels, n))
+    partial = np.zeros((n_chunks, n_labels, width, width))
+    for chunk in numba.prange(n_chunks):
+        stop = min(m, (chunk + 1) * n_rows)
+        rows, starts = _sort_rows(codes, chunk * n_rows, stop, n_labels)
+        columns = np.zeros((width, _STRIDE))
+        for code in range(n_labels):
+            partial_counts[chunk, code] = starts[code + 1] - starts[code]
+            for start in range(starts[code], starts[code + 1], _DEPTH):
+                some = rows[start : min(start + _DEPTH, starts[code + 1])]
+                _gather_columns(X, some, shifts[code], columns)
+                _add_sums(columns, some.shape[0], partial_sums[chunk, code])
+                _add_lower(columns, some.shape[0], partial[chunk, code])
+    counts = np.zeros(n_labels, np.int64)
+    sums = np.zeros((n_labels, n))
+    scatters = np.zeros((n_labels, n, n))
+    for chunk in range(n_chunks):
+        counts += partial_counts[chunk]
+        sums += partial_sums[chunk]
+        for code in range(n_labels):
+            for i in range(n):
+                for j in range(i + 1):
+                    scatters[code, i, j] += partial[chunk, code, i, j]
+    for code in range(n_labels):
+        for i in range(n):
+            for j in range(i):
+                scatters[code, j, i] = scatters[code, i, j]
+    return counts, sums, scatters
+
+
+@numba.njit(parallel=True, cache=True)
+def _gather_shifted(X, rows, shift, out):
+    m, n = out.shape
+    n_chunks = (m + _GATHERED - 1) // _GATHERED
+    partial = np.zeros((n_chunks, n))
+    for chunk in numba.prange(n_chunks):
+        start = chunk * _GATHERED
+        stop = min(m, start + _GATHERED)
+        sums = partial[chunk]
+        if X.flags.c_contiguous:
+            for k in range(start, stop):
+                x = X[rows[k]]
+                y = out[k]
+                for j in range(n):
+                    y[j] = x[j] - shift[j]
+                    sums[j] += y[j]
+        else:
+            for j in range(n):
+                for k in range(start, stop):
+                    out[k, j] = X[rows[k], j] - shift[j]
+                    sums[j] += out[k, j]
+    sums = np.zeros(n)
+    for chunk in range(n_chunks):
+        sums += partial[chunk]
+    return sums
+
+
+@numba.njit(parallel=True, cache=True)
+def mirror_lower(A):
+    """Copy the lower triangle of a square matrix to the upper one."""
+    n = A.shape[0]
+    n_tiles = (n + _GATHERED - 1) // _GATHERED
+    for tile in numba.prange(n_tiles):
+        start = tile * _GATHERED
+        stop = min(n, start + _GATHERED)
+        for first in range(0, stop, _GATHERED):
+            for i in range(start, stop):
+                for j in range(first, min(first + _GATHERED, i)):
+                    A[j, i] = A[i, j]
+
+
+@numba.njit(parallel=True, cache=True)
+def sparse_gram(indptr, indices, data, t_indptr, t_indices, t_data, out):
+    """Add ``X.T @ X`` to `out`, given the CSR arrays of `X` and of ``X.T``.
+
+    One thread owns a row of `out`: no partial sums, and any order of threads.
+    """
+    for c in numba.prange(out.shape[0]):
+        row = out[c]
+        for p in range(t_indptr[c], t_indptr[c + 1]):
+            i = t_indices[p]
+            value = np.float64(t_data[p])
+            for q in range(indptr[i], indptr[i + 1]):
+                row[indices[q]] += value * data[q]

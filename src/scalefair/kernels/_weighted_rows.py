@@ -1,0 +1,522 @@
+"""Centred rows times a block, and their transpose times the result.
+
+Rows carry a code; each code has a centre that is subtracted from its rows. Sparse
+rows are worked on in tiles, dense ones in slabs that are read in small blocks.
+Tiles, slabs and blocks depend on the data alone, and sums add them in their order:
+a result is the same whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from scalefair.kernels._block import single_blas_thread
+
+__all__ = [
+    "csr_add_matmat",
+    "csr_rows_matmat",
+    "csr_rows_scatter",
+    "csr_rows_transpose",
+    "dense_rows_gram",
+    "dense_rows_matmat",
+    "dense_rows_moments",
+]
+
+# A block of dense rows and the block of vectors are multiplied within the cache:
+# this many entries, but never fewer rows than BLAS needs to be fast.
+_BLOCK_ENTRIES = 2**16
+_FEWEST_ROWS = 128
+# Most slabs, and most entries of their separate sums.
+_SLABS = 16
+_SUM_ENTRIES = 2**23
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
+    """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix ``A``.
+    rows : ndarray of int, shape (p,)
+        Rows of ``A``.
+    bounds : ndarray of int, shape (n_chunks + 1,)
+        Cuts of `rows` into parts of about equal work, shared among threads.
+    V : ndarray of shape (n_columns, k)
+        C-contiguous block.
+    offset : ndarray of shape (k,)
+        Subtracted from every row.
+    out : ndarray of shape (p, k)
+        C-contiguous block.
+
+    Returns
+    -------
+    ndarray of shape (k,), float64
+    """
+    k = V.shape[1]
+    n_chunks = bounds.shape[0] - 1
+    partial = np.zeros((n_chunks, k), np.float64)
+    one = V.dtype.type(1)
+    for chunk in numba.prange(n_chunks):
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            for c in range(k):
+                out[i, c] = 0
+            p = np.int64(indptr[rows[i]])
+            end = np.int64(indptr[rows[i] + 1])
+            _add_combination(indices, data, p, end, one, V, out, i)
+            for c in range(k):
+                out[i, c] -= offset[c]
+                partial[chunk, c] += out[i, c]
+    sums = np.zeros(k, np.float64)
+    for chunk in range(n_chunks):
+        sums += partial[chunk]
+    return sums
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
+    """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix ``A`` (n_rows x n_columns).
+    bounds : ndarray of int, shape (n_chunks + 1,)
+        Cuts of the rows into parts of about equal work: rows of very different
+        lengths, as those of a transposed matrix of word counts, would leave
+        threads idle.
+    alpha : scalar of the type of `Y`
+        Coefficient.
+    Y : ndarray of shape (n_columns, k)
+        C-contiguous block.
+    out : ndarray of shape (n_rows, k)
+        C-contiguous block.
+    """
+    for chunk in numba.prange(bounds.shape[0] - 1):
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            p = np.int64(indptr[i])
+            end = np.int64(indptr[i + 1])
+            _add_combination(indices, data, p, end, alpha, Y, out, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_combination(indices, data, p, end, alpha, V, out, i):
+    """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
+
+    Four entries at a time, as in `csr_matmat`: the row of `out` is read and
+    written a quarter as often.
+    """
+    k = V.shape[1]
+    while p + 3 < end:
+        a0 = alpha * data[p]
+        a1 = alpha * data[p + 1]
+        a2 = alpha * data[p + 2]
+        a3 = alpha * data[p + 3]
+        j0 = indices[p]
+        j1 = indices[p + 1]
+        j2 = indices[p + 2]
+        j3 = indices[p + 3]
+        for c in range(k):
+            out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
+        p += 4
+    while p < end:
+        a0 = alpha * data[p]
+        j0 = indices[p]
+        for c in range(k):
+            out[i, c] += a0 * V[j0, c]
+        p += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def csr_rows_transpose(indptr, indices, data, rows, n_columns):
+    """Return the transpose of some rows of a CSR matrix, in CSR format.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix.
+    rows : ndarray of int, shape (p,)
+        Rows, fewer than 2**31 and with fewer than 2**31 entries.
+    n_columns : int
+        Columns of the matrix.
+
+    Returns
+    -------
+    indptr, indices, data : ndarray
+        The matrix of shape (n_columns, p); int32 indices, sorted.
+    """
+    ends = np.zeros(n_columns + 1, np.int32)
+    for q in range(rows.shape[0]):
+        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
+            ends[indices[p] + 1] += 1
+    for j in range(n_columns):
+        ends[j + 1] += ends[j]
+    place = ends.copy()
+    turned = np.empty(ends[n_columns], np.int32)
+    values = np.empty(ends[n_columns], data.dtype)
+    for q in range(rows.shape[0]):
+        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
+            j = indices[p]
+            turned[place[j]] = q
+            values[place[j]] = data[p]
+            place[j] += 1
+    return ends, turned, values
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def csr_rows_scatter(indptr, data, n_columns, centre, scatter):
+    """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
+
+    Entries that are not stored count as zeros; duplicates must have been summed.
+    """
+    for i in numba.prange(indptr.shape[0] - 1):
+        c = centre[i]
+        total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
+        for p in range(indptr[i], indptr[i + 1]):
+            total += (np.float64(data[p]) - c) ** 2
+        scatter[i] += total
+
+
+def dense_rows_matmat(X, codes, centres, coefficients, V):
+    """Return the sum of ``coefficients[g] * Z_g.T @ (Z_g @ V)`` over the codes g.
+
+    ``Z_g`` are the rows of `X` of code g less their centre. `X` is read once, in
+    blocks of rows that are centred and converted in a buffer, as `V` is typed;
+    rows with a zero coefficient are not read.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+        Rows, any layout, float32 or float64.
+    codes : ndarray of int, shape (m,)
+        Code of each row, below G.
+    centres : ndarray of shape (G, n)
+        Of the type of `V`.
+    coefficients : ndarray of shape (G,)
+        Of the type of `V`.
+    V : ndarray of shape (n, k)
+        C-contiguous block.
+
+    Returns
+    -------
+    ndarray of shape (n, k), of the type of `V`
+    """
+    slabs, n_rows = _cut(X.shape, V.size)
+    partial = np.zeros((slabs.size - 1, *V.shape), V.dtype)
+    with single_blas_thread():
+        _dense_matmat(
+            *_flat(X), codes, centres, coefficients, V, slabs, n_rows, partial
+        )
+    for part in partial[1:]:
+        partial[0] += part
+    return partial[0]
+
+
+def dense_rows_gram(X, codes, centres, V):
+    """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, in one pass over `X`.
+
+    Parameters as in `dense_rows_matmat`.
+
+    Returns
+    -------
+    ndarray of shape (G, k, k), float64
+    """
+    k = V.shape[1]
+    n_codes = centres.shape[0]
+    slabs, n_rows = _cut(X.shape, n_codes * k * k)
+    partial = np.zeros((slabs.size - 1, n_codes, k, k), np.float64)
+    with single_blas_thread():
+        _dense_gram(*_flat(X), codes, centres, V, slabs, n_rows, partial)
+    return partial.sum(axis=0)
+
+
+def dense_rows_moments(X, codes, n_codes):
+    """Return the number, mean and scatter of the rows of each code, in one pass.
+
+    Blocks are combined by the formulas of Chan, Golub and LeVeque (1983), which
+    subtract before they square.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+        Rows, any layout, float32 or float64.
+    codes : ndarray of int, shape (m,)
+        Code of each row, below `n_codes`.
+    n_codes : int
+
+    Returns
+    -------
+    counts : ndarray of shape (n_codes,), float64
+    means : ndarray of shape (n_codes, n), float64
+        Zero where there is no row.
+    scatter : ndarray of shape (n_codes,), float64
+        Sum of the squared distances to the mean.
+    """
+    n = X.shape[1]
+    slabs, n_rows = _cut(X.shape, n_codes * n)
+    n_slabs = slabs.size - 1
+    counts = np.zeros((n_slabs, n_codes))
+    means = np.zeros((n_slabs, n_codes, n))
+    scatter = np.zeros((n_slabs, n_codes))
+    _dense_moments(*_flat(X), codes, slabs, n_rows, counts, means, scatter)
+    _merge_slabs(counts, means, scatter)
+    return counts[0], means[0], scatter[0]
+
+
+def _cut(shape, n_sums):
+    """Bounds of the slabs, and the rows of a block, from sizes alone."""
+    m, n = shape
+    n_rows = max(_BLOCK_ENTRIES // n, _FEWEST_ROWS)
+    most = min(_SLABS, max(_SUM_ENTRIES // n_sums, 2))
+    n_slabs = max(min(most, -(-m // n_rows)), 1)
+    bounds = np.linspace(0, m, n_slabs + 1).astype(np.int64)
+    return bounds, min(n_rows, m)
+
+
+def _flat(X):
+    """Return the memory of a table, and the steps to the next row and column.
+
+    Kernels are compiled for one type instead of one for each layout of tables, each
+    again for read-only ones.
+    """
+    if min(X.strides) < 0:
+        X = X.copy()
+    steps = [stride // X.itemsize for stride in X.strides]
+    length = 1 + sum(
+        step * (size - 1) for step, size in zip(steps, X.shape, strict=True)
+    )
+    memory = np.lib.stride_tricks.as_strided(
+        X, (length,), (X.itemsize,), writeable=False
+    )
+    return memory, *steps
+
+
+@numba.njit(cache=True, nogil=True)
+def _sort_rows(codes, start, stop, wanted, rows, ends):
+    """List the rows of the wanted codes, code after code, and where each ends."""
+    for g in range(ends.shape[0]):
+        ends[g] = 0
+    for i in range(start, stop):
+        if wanted[codes[i]] != 0:
+            ends[codes[i]] += 1
+    total = 0
+    for g in range(ends.shape[0]):
+        size = ends[g]
+        ends[g] = total
+        total += size
+    for i in range(start, stop):
+        if wanted[codes[i]] != 0:
+            rows[ends[codes[i]]] = i
+            ends[codes[i]] += 1
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(memory, row_step, column_step, rows, ends, centres, Z):
+    """Copy rows, less the centres of their codes, to the buffer."""
+    n = Z.shape[1]
+    start = 0
+    for g in range(ends.shape[0]):
+        if column_step == 1:
+            for q in range(start, ends[g]):
+                first = rows[q] * row_step
+                for j in range(n):
+                    Z[q, j] = memory[first + j] - centres[g, j]
+        else:
+            for j in range(n):
+                first = j * column_step
+                for q in range(start, ends[g]):
+                    Z[q, j] = memory[first + rows[q] * row_step] - centres[g, j]
+        start = ends[g]
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _dense_matmat(
+    memory,
+    row_step,
+    column_step,
+    codes,
+    centres,
+    coefficients,
+    V,
+    slabs,
+    n_rows,
+    partial,
+):
+    for s in numba.prange(slabs.shape[0] - 1):
+        _slab_matmat(
+            memory,
+            row_step,
+            column_step,
+            codes,
+            centres,
+            coefficients,
+            V,
+            slabs[s],
+            slabs[s + 1],
+            n_rows,
+            partial[s],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _slab_matmat(
+    memory,
+    row_step,
+    column_step,
+    codes,
+    centres,
+    coefficients,
+    V,
+    begin,
+    end,
+    n_rows,
+    out,
+):
+    n, k = V.shape
+    Z = np.empty((n_rows, n), V.dtype)
+    Y = np.empty((n_rows, k), V.dtype)
+    product = np.empty((n, k), V.dtype)
+    rows = np.empty(n_rows, np.int64)
+    ends = np.empty(coefficients.shape[0], np.int64)
+    for start in range(begin, end, n_rows):
+        stop = min(start + n_rows, end)
+        total = _sort_rows(codes, start, stop, coefficients, rows, ends)
+        if total == 0:
+            continue
+        _fill(memory, row_step, column_step, rows, ends, centres, Z)
+        np.dot(Z[:total], V, Y[:total])
+        first = 0
+        for g in range(ends.shape[0]):
+            for q in range(first, ends[g]):
+                for c in range(k):
+                    Y[q, c] *= coefficients[g]
+            first = ends[g]
+        np.dot(Z[:total].T, Y[:total], product)
+        for j in range(n):
+            for c in range(k):
+                out[j, c] += product[j, c]
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _dense_gram(
+    memory, row_step, column_step, codes, centres, V, slabs, n_rows, partial
+):
+    for s in numba.prange(slabs.shape[0] - 1):
+        _slab_gram(
+            memory,
+            row_step,
+            column_step,
+            codes,
+            centres,
+            V,
+            slabs[s],
+            slabs[s + 1],
+            n_rows,
+            partial[s],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _slab_gram(
+    memory, row_step, column_step, codes, centres, V, begin, end, n_rows, out
+):
+    n, k = V.shape
+    Z = np.empty((n_rows, n), V.dtype)
+    Y = np.empty((n_rows, k), V.dtype)
+    product = np.empty((k, k), V.dtype)
+    rows = np.empty(n_rows, np.int64)
+    ends = np.empty(centres.shape[0], np.int64)
+    every = np.ones(centres.shape[0], np.int8)
+    for start in range(begin, end, n_rows):
+        stop = min(start + n_rows, end)
+        total = _sort_rows(codes, start, stop, every, rows, ends)
+        _fill(memory, row_step, column_step, rows, ends, centres, Z)
+        np.dot(Z[:total], V, Y[:total])
+        first = 0
+        for g in range(ends.shape[0]):
+            if ends[g] > first:
+                np.dot(Y[first : ends[g]].T, Y[first : ends[g]], product)
+                for q in range(k):
+                    for c in range(k):
+                        out[g, q, c] += product[q, c]
+            first = ends[g]
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _dense_moments(
+    memory, row_step, column_step, codes, slabs, n_rows, counts, means, scatter
+):
+    for s in numba.prange(slabs.shape[0] - 1):
+        _slab_moments(
+            memory,
+            row_step,
+            column_step,
+            codes,
+            slabs[s],
+            slabs[s + 1],
+            n_rows,
+            counts[s],
+            means[s],
+            scatter[s],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _slab_moments(
+    memory, row_step, column_step, codes, begin, end, n_rows, counts, means, scatter
+):
+    n_codes, n = means.shape
+    Z = np.empty((n_rows, n), np.float64)
+    mean = np.empty(n, np.float64)
+    rows = np.empty(n_rows, np.int64)
+    ends = np.empty(n_codes, np.int64)
+    every = np.ones(n_codes, np.int8)
+    for start in range(begin, end, n_rows):
+        stop = min(start + n_rows, end)
+        _sort_rows(codes, start, stop, every, rows, ends)
+        # Less the means so far: what is squared stays small.
+        _fill(memory, row_step, column_step, rows, ends, means, Z)
+        first = 0
+        for g in range(n_codes):
+            size = ends[g] - first
+            if size > 0:
+                for j in range(n):
+                    mean[j] = 0
+                for q in range(first, ends[g]):
+                    for j in range(n):
+                        mean[j] += Z[q, j]
+                for j in range(n):
+                    mean[j] /= size
+                for q in range(first, ends[g]):
+                    within = 0.0
+                    for j in range(n):
+                        within += (Z[q, j] - mean[j]) ** 2
+                    scatter[g] += within
+                _merge(counts, means, scatter, g, size, mean)
+            first = ends[g]
+
+
+@numba.njit(cache=True, nogil=True)
+def _merge(counts, means, scatter, g, size, difference):
+    """Merge `size` rows, whose mean lies at `difference` from that of code g."""
+    total = counts[g] + size
+    between = 0.0
+    for j in range(difference.shape[0]):
+        between += difference[j] ** 2
+        means[g, j] += difference[j] * (size / total)
+    scatter[g] += between * (counts[g] * size / total)
+    counts[g] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def _merge_slabs(counts, means, scatter):
+    """Merge all slabs into the first."""
+    for s in range(1, counts.shape[0]):
+        for g in range(counts.shape[1]):
+            if counts[s, g] > 0:
+                scatter[0, g] += scatter[s, g]
+                difference = means[s, g] - means[0, g]
+                _merge(counts[0], means[0], scatter[0], g, counts[s, g], difference)

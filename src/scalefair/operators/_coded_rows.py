@@ -1,0 +1,253 @@
+"""Rows of a table, sparse or dense, whose codes divide them into parts.
+
+`GroupCovariance` works on either class through the same four methods; what differs
+is how the rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scalefair.kernels import (
+    block_gram,
+    block_subtract,
+    csr_add_matmat,
+    csr_rows_matmat,
+    csr_rows_scatter,
+    csr_rows_transpose,
+    dense_rows_gram,
+    dense_rows_matmat,
+    dense_rows_moments,
+)
+
+__all__ = ["DenseRows", "SparseRows"]
+
+# Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
+# while the transpose gathers them at random. A third of the time at 100,000 rows.
+_TILE_ROWS = 16384
+# Parts of a tile that are shared among threads.
+_CHUNKS = 64
+
+
+class DenseRows:
+    """Dense rows, read in blocks: nothing of their size is allocated.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+        float32 or float64, any layout; may be memory-mapped.
+    codes : ndarray of int, shape (m,)
+    n_codes : int
+    """
+
+    def __init__(self, X: np.ndarray, codes: np.ndarray, n_codes: int) -> None:
+        self._X, self._codes, self._n_codes = X, codes, n_codes
+
+    def astype(self, dtype: np.dtype) -> DenseRows:
+        """Return the rows as they are: each block is converted where it is read."""
+        return self
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means (G, n) and sums of squared distances to them (G,)."""
+        _, means, scatter = dense_rows_moments(self._X, self._codes, self._n_codes)
+        return means, scatter
+
+    def add_products(
+        self,
+        V: np.ndarray,
+        centres: np.ndarray,
+        coefficients: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """Add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to `out`.
+
+        ``Z_g`` are the rows of code g less ``centres[g]``; `centres` of shape (1, n)
+        are the same for all.
+        """
+        out += dense_rows_matmat(
+            self._X, self._codes, self._per_code(centres), coefficients, V
+        )
+
+    def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
+        """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
+        return dense_rows_gram(self._X, self._codes, self._per_code(centres), V)
+
+    def _per_code(self, centres: np.ndarray) -> np.ndarray:
+        shape = (self._n_codes, centres.shape[1])
+        return np.ascontiguousarray(np.broadcast_to(centres, shape))
+
+
+class _Tile(NamedTuple):
+    """Some rows of one code, and the transpose of these rows in CSR format."""
+
+    code: int
+    rows: np.ndarray
+    row_bounds: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    bounds: np.ndarray
+
+
+class SparseRows:
+    """Sparse rows, with their transpose stored in tiles of rows of one code.
+
+    Parameters
+    ----------
+    X : csr_array of shape (m, n)
+        float32 or float64, int32 or int64 indices, duplicates summed.
+    codes : ndarray of int, shape (m,)
+    n_codes : int
+    """
+
+    def __init__(self, X: Any, codes: np.ndarray, n_codes: int) -> None:
+        self._X, self._codes = X, codes
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=n_codes))
+        self._counts = np.diff(ends, prepend=0)
+        self._tiles = [
+            self._tile(g, rows)
+            for g, members in enumerate(np.split(order, ends[:-1]))
+            for rows in np.split(members, range(0, members.size, self._tile_rows())[1:])
+        ]
+
+    def _tile_rows(self) -> int:
+        """Rows of a tile, more where they hold fewer entries than a row pointer."""
+        m, n = self._X.shape
+        return max(_TILE_ROWS, min(m, int(n * m / max(self._X.nnz, 1))))
+
+    def _tile(self, code: int, rows: np.ndarray) -> _Tile:
+        X = self._X
+        lengths = X.indptr[rows + 1] - X.indptr[rows]
+        turned = csr_rows_transpose(X.indptr, X.indices, X.data, rows, X.shape[1])
+        return _Tile(
+            code,
+            rows,
+            _equal_work(np.cumsum(lengths)),
+            *turned,
+            _equal_work(turned[0][1:]),
+        )
+
+    def astype(self, dtype: np.dtype) -> SparseRows:
+        """Return the rows with entries no wider than `dtype`; indices are shared.
+
+        float32 entries stay what they are: products convert them.
+        """
+        if self._X.dtype.itemsize <= dtype.itemsize:
+            return self
+        other = copy(self)
+        other._X = self._X.astype(dtype)
+        other._tiles = [t._replace(data=t.data.astype(dtype)) for t in self._tiles]
+        return other
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means (G, n) and sums of squared distances to them (G,)."""
+        n = self._X.shape[1]
+        means = np.zeros((self._counts.size, n))
+        for tile in self._tiles:
+            csr_add_matmat(
+                tile.indptr,
+                tile.indices,
+                tile.data,
+                tile.bounds,
+                1.0,
+                np.ones((tile.rows.size, 1)),
+                means[tile.code].reshape(-1, 1),  # a view: the sums so far
+            )
+        means /= self._counts[:, None]
+        scatter = np.zeros_like(means)
+        for tile in self._tiles:
+            csr_rows_scatter(
+                tile.indptr,
+                tile.data,
+                tile.rows.size,
+                means[tile.code],
+                scatter[tile.code],
+            )
+        return means, scatter.sum(axis=1)
+
+    def add_products(
+        self,
+        V: np.ndarray,
+        centres: np.ndarray,
+        coefficients: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """Add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to `out`.
+
+        ``Z_g`` are the rows of code g less ``centres[g]``; `centres` of shape (1, n)
+        are the same for all.
+        """
+        if V.shape[1] == 1:  # SciPy's serial loop is faster for one vector
+            self._add_product(V[:, 0], centres, coefficients, out[:, 0])
+            return
+        sums = np.zeros((centres.shape[0], V.shape[1]))
+        for tile, Y, column_sums in self._products(V, centres, coefficients != 0):
+            a = coefficients[tile.code]
+            csr_add_matmat(tile.indptr, tile.indices, tile.data, tile.bounds, a, Y, out)
+            sums[tile.code % len(sums)] += float(a) * column_sums
+        # Where the centres are the means the sums are rounding errors, and no less
+        # needed: the products above hold these errors times the centre.
+        block_subtract(out, np.ascontiguousarray(centres.T), sums)
+
+    def _add_product(
+        self,
+        v: np.ndarray,
+        centres: np.ndarray,
+        coefficients: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        code = self._codes
+        y = self._X @ v
+        y -= (centres @ v)[code % len(centres)]
+        y *= coefficients[code]
+        out += self._X.T @ y
+        sums = np.bincount(code % len(centres), weights=y, minlength=len(centres))
+        out -= (sums @ centres).astype(out.dtype)
+
+    def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
+        """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
+        grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
+        every = np.ones(self._counts.size, bool)
+        for tile, Y, _ in self._products(V, centres, every):
+            grams[tile.code] += block_gram(Y, Y)
+        return grams
+
+    def _products(
+        self, V: np.ndarray, centres: np.ndarray, wanted: np.ndarray
+    ) -> Iterator[tuple[_Tile, np.ndarray, np.ndarray]]:
+        """Tiles of the wanted codes, their centred products, and the column sums.
+
+        The products are overwritten by those of the next tile.
+        """
+        offsets = centres @ V
+        longest = max(tile.rows.size for tile in self._tiles)
+        products = np.empty((longest, V.shape[1]), V.dtype)
+        for tile in self._tiles:
+            if wanted[tile.code]:
+                Y = products[: tile.rows.size]
+                sums = csr_rows_matmat(
+                    self._X.indptr,
+                    self._X.indices,
+                    self._X.data,
+                    tile.rows,
+                    tile.row_bounds,
+                    V,
+                    offsets[tile.code % len(offsets)],
+                    Y,
+                )
+                yield tile, Y, sums
+
+
+def _equal_work(ends: np.ndarray) -> np.ndarray:
+    """Cuts of rows, given by where their entries end, into chunks of equal work.
+
+    A row counts as one entry more than it has, so that empty ones are shared too.
+    """
+    work = ends + np.arange(1, ends.size + 1)
+    inner = np.searchsorted(work, np.linspace(0, work[-1], _CHUNKS + 1)[1:-1])
+    return np.concatenate([[0], inner, [ends.size]]).astype(np.int64)

@@ -1,0 +1,287 @@
+"""Weighted sum of the covariances of parts of the rows, never formed."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from scalefair.kernels import combine
+from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._coded_rows import DenseRows, SparseRows
+
+__all__ = ["GroupCovariance"]
+
+_REAL = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+class GroupCovariance(SymmetricBlockOperator):
+    r"""Weighted sum of covariances :math:`\sum_g w_g C_g`, multiplied by, not formed.
+
+    .. math::
+
+        C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T
+
+    over the :math:`m_g` rows of group `g`, where `c` is the mean of all rows or of
+    those of the group. A product with a block `V` is
+    :math:`\sum_g (w_g / m_g) (X_g - 1 c^T)^T (X_g - 1 c^T) V`.
+
+    A sparse `X` is never densified: `c` enters as a correction of rank one. Beside
+    `X`, its transpose is stored, in tiles of 16,384 rows of one group, whose products
+    with `V` stay in the cache; nothing of ``m x k`` entries is allocated. A dense `X`
+    is neither copied nor centred as a whole: each product reads it once, in blocks of
+    rows that are centred in a buffer, so that it may be a memory-mapped file larger
+    than the memory. Groups of zero weight are skipped.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (m, n)
+        Rows are samples. Dense in any layout, or sparse: CSR is used as it is, other
+        formats are converted. float32 and float64 stay what they are; anything else
+        is converted to float64. Do not change it while the operator is in use.
+    codes : array-like of int, shape (m,)
+        Group of each row, 0 to ``G - 1``, every one of them present.
+    weights : array-like of shape (G,)
+        :math:`w_g`, of any sign.
+    centering : {"global", "group"}, default="global"
+        Whether `c` is the mean of all rows or that of the group.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the blocks and of the products. With float64, rows stored in float32
+        are converted as they are read: their covariance is computed to the accuracy
+        of float64. Means and traces are float64 in either case.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (G,), float64
+        The weights.
+    counts : ndarray of shape (G,), int64
+        Rows of each group.
+    means : ndarray of shape (G, n), float64
+        Mean of each group.
+    mean : ndarray of shape (n,), float64
+        Mean of all rows.
+    group_traces : ndarray of shape (G,), float64
+        Traces of the :math:`C_g`: the total variance of each group about `c`.
+
+    Raises
+    ------
+    ValueError
+        If the shapes of `X`, `codes` and `weights` do not match, a group has no row,
+        an entry is not finite, or `centering` is unknown.
+    TypeError
+        If `X` is complex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.operators import GroupCovariance
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 0.0], [4.0, 4.0]])
+    >>> C = GroupCovariance(X, [0, 0, 1, 1], [1.0, 0.5], centering="group")
+    >>> C @ np.eye(2)
+    array([[1., 0.],
+           [0., 2.]])
+    >>> C.group_traces
+    array([1., 4.])
+    >>> C.with_weights([0.0, 1.0]) @ np.ones(2)
+    array([0., 4.])
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        codes: ArrayLike,
+        weights: ArrayLike,
+        *,
+        centering: str = "global",
+        dtype: Any = np.float64,
+    ) -> None:
+        if centering not in ("global", "group"):
+            raise ValueError(
+                f"centering must be 'global' or 'group', got {centering!r}."
+            )
+        X = _check_rows(X)
+        super().__init__(dtype, X.shape[1])
+        self.weights = np.asarray(weights, dtype=np.float64)
+        self.weights = _check_weights(self.weights, self.weights.size)
+        codes, self.counts = _check_codes(codes, X.shape[0], self.weights.size)
+        n_codes = self.counts.size
+        self.gathers_rows = sparse.issparse(X)
+        rows = SparseRows if self.gathers_rows else DenseRows
+        self._rows: DenseRows | SparseRows = rows(X, codes, n_codes)
+        self.means, scatter = self._rows.moments()
+        if not np.isfinite(self.means).all() or not np.isfinite(scatter).all():
+            raise ValueError("X contains NaN, infinity, or values too large to square.")
+        self.mean = (self.counts / self.counts.sum()) @ self.means
+        self.group_traces = scatter / self.counts
+        if centering == "global":
+            self._exact_centres = self.mean[None, :]
+            self.group_traces += ((self.means - self.mean) ** 2).sum(axis=1)
+        else:
+            self._exact_centres = self.means
+        self._set_type()
+
+    def with_weights(self, weights: ArrayLike) -> Self:
+        """Return the operator with other weights; all data are shared.
+
+        Parameters
+        ----------
+        weights : array-like of shape (G,)
+            New weights.
+
+        Returns
+        -------
+        GroupCovariance
+            A new operator.
+        """
+        other = copy(self)
+        other.weights = _check_weights(
+            np.asarray(weights, dtype=np.float64), self.counts.size
+        )
+        return other
+
+    def astype(self, dtype: Any) -> Self:
+        """Return the operator in another type; it shares what it can.
+
+        Parameters
+        ----------
+        dtype : {np.float64, np.float32}
+            Type of the blocks and of the products.
+
+        Returns
+        -------
+        GroupCovariance
+            A new operator.
+        """
+        other = copy(self)
+        SymmetricBlockOperator.__init__(other, dtype, self.shape[0])
+        other._set_type()
+        return other
+
+    def _set_type(self) -> None:
+        self._centres = self._exact_centres.astype(self.dtype)
+        self._typed_rows = self._rows.astype(self.dtype)
+
+    @property
+    def trace(self) -> float:
+        """Trace of the operator."""
+        return float(self.weights @ self.group_traces)
+
+    def apply(
+        self,
+        X: np.ndarray,
+        out: np.ndarray,
+        *,
+        alpha: float = 1.0,
+        shift: float = 0.0,
+        beta: float = 0.0,
+    ) -> np.ndarray:
+        if out.size == 0:
+            return out
+        if beta != 0:
+            combine(out, beta, out, -alpha * shift, X)
+        elif shift != 0:
+            np.multiply(X, self.dtype.type(-alpha * shift), out=out)
+        else:
+            out[...] = 0
+        coefficients = (alpha * self.weights / self.counts).astype(self.dtype)
+        if coefficients.any():
+            self._typed_rows.add_products(X, self._centres, coefficients, out)
+        return out
+
+    def compress(self, V: np.ndarray) -> np.ndarray:
+        """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
+
+        The weights play no part.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, k)
+            Block of vectors.
+
+        Returns
+        -------
+        ndarray of shape (G, k, k), float64
+            Symmetric.
+        """
+        V = np.ascontiguousarray(V, dtype=self.dtype)
+        if V.ndim != 2 or V.shape[0] != self.shape[0]:
+            raise ValueError(
+                f"V must be a block of vectors of length {self.shape[0]}, got shape "
+                f"{V.shape}."
+            )
+        if V.size == 0:
+            return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
+        grams = self._typed_rows.gram(V, self._centres)
+        grams /= self.counts[:, None, None]
+        return (grams + grams.transpose(0, 2, 1)) / 2
+
+    def captured(self, V: np.ndarray) -> np.ndarray:
+        """Return ``trace(V.T @ C_g @ V)`` of every group, in one pass.
+
+        For orthonormal columns it is the variance of the group within their span.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, k)
+            Block of vectors.
+
+        Returns
+        -------
+        ndarray of shape (G,), float64
+        """
+        return np.trace(self.compress(V), axis1=1, axis2=2)
+
+
+def _check_rows(X: Any) -> Any:
+    """Table of float32 or float64; nothing is copied that has such a type already."""
+    if sparse.issparse(X):
+        X = sparse.csr_array(X)
+    else:
+        X = np.asarray(X)
+        if X.ndim != 2:
+            raise ValueError(f"X must be a table of rows, got shape {X.shape}.")
+    if np.iscomplexobj(X):
+        raise TypeError("X must be real, got complex numbers.")
+    if 0 in X.shape:
+        raise ValueError(f"X must have rows and columns, got shape {X.shape}.")
+    if X.dtype not in _REAL:
+        X = X.astype(np.float64)
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _check_codes(
+    codes: ArrayLike, n_rows: int, n_codes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    codes = np.asarray(codes)
+    if codes.shape != (n_rows,) or codes.dtype.kind not in "iu":
+        raise ValueError(
+            f"codes must be {n_rows} integers, one for each row of X, got shape "
+            f"{codes.shape} of {codes.dtype}."
+        )
+    codes = codes.astype(np.int64, copy=False)
+    if codes.min() < 0 or codes.max() >= n_codes:
+        raise ValueError(
+            f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
+            f"{codes.min()} to {codes.max()}."
+        )
+    counts = np.bincount(codes, minlength=n_codes)
+    if not counts.all():
+        raise ValueError(f"Group {int(np.argmin(counts))} has no row.")
+    return codes, counts
+
+
+def _check_weights(weights: np.ndarray, n_codes: int) -> np.ndarray:
+    if weights.shape != (n_codes,) or n_codes == 0:
+        raise ValueError(
+            f"weights must be one number for each of the {n_codes} groups, got shape "
+            f"{weights.shape}."
+        )
+    if not np.isfinite(weights).all():
+        raise ValueError(f"weights must be finite, got {weights}.")
+    return weights

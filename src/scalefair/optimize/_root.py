@@ -1,0 +1,148 @@
+"""Root of a decreasing derivative on an interval, kinks included."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["ConcaveSearch"]
+
+
+# Part of the interval that the bracket may shrink to beside an end at zero, where
+# floating-point numbers never end.
+_NARROWEST = 2.0**-80
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Second-order model of the function at one point."""
+
+    x: float
+    value: float
+    slope: float
+    curvature: float
+
+
+class ConcaveSearch:
+    r"""Safeguarded search for the maximum of a concave function of one variable.
+
+    The caller evaluates the function where `x` points to and reports what it found
+    by `update`, until its own test is met: the search decides nothing but the next
+    point. It keeps a bracket of the root of the derivative and takes, in this order,
+
+    1. the Newton step on the derivative, if it lies in the bracket and the last
+       step at least halved the derivative;
+    2. the crossing of the quadratic models at the two ends of the bracket: at a
+       kink both models are smooth continuations, and their crossing converges to
+       it quadratically, where Newton's method jumps from side to side;
+    3. the middle of the bracket, also whenever three steps have not halved it.
+
+    Parameters
+    ----------
+    lower, upper : float, default=0.0, 1.0
+        Ends of the interval.
+    start : float or None, default=None
+        First point; None takes the middle.
+
+    Attributes
+    ----------
+    x : float
+        Where to evaluate next.
+    lower, upper : float
+        Bracket of the maximiser: the slope is positive at `lower` and negative at
+        `upper` or they are ends of the interval.
+
+    Examples
+    --------
+    >>> from scalefair.optimize import ConcaveSearch
+    >>> search = ConcaveSearch(0.0, 1.0)
+    >>> for _ in range(20):  # the maximum of min(2 x, 1 - x) is a kink at 1/3
+    ...     x = search.x
+    ...     value, slope = min((2 * x, 2.0), (1 - x, -1.0))
+    ...     search.update(value, slope, 0.0)
+    >>> round(search.x, 6)
+    0.333333
+    """
+
+    def __init__(
+        self, lower: float = 0.0, upper: float = 1.0, start: float | None = None
+    ) -> None:
+        if not lower < upper:
+            raise ValueError(
+                f"lower={lower} must be less than upper={upper}: an interval is "
+                "searched."
+            )
+        self.lower, self.upper = float(lower), float(upper)
+        self.x = (self.lower + self.upper) / 2 if start is None else float(start)
+        if not self.lower <= self.x <= self.upper:
+            raise ValueError(f"start={start} must lie between {lower} and {upper}.")
+        self._interval = self.upper - self.lower
+        self._left: _Sample | None = None
+        self._right: _Sample | None = None
+        self._last_slope = math.inf
+        self._widths: list[float] = []
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the bracket cannot be told from a point."""
+        middle = (self.lower + self.upper) / 2
+        if not self.lower < middle < self.upper:
+            return True
+        return self.upper - self.lower <= _NARROWEST * self._interval
+
+    def update(self, value: float, slope: float, curvature: float) -> None:
+        """Take in the function at `x` and move `x` to the next point.
+
+        Parameters
+        ----------
+        value, slope, curvature : float
+            The function and its first two derivatives; one-sided at a kink. The
+            curvature may be any number <= 0 (0 where it is not known).
+        """
+        sample = _Sample(self.x, value, slope, curvature)
+        if slope > 0:
+            self.lower, self._left = self.x, sample
+        else:
+            self.upper, self._right = self.x, sample
+        self._widths.append(self.upper - self.lower)
+        self.x = self._next(sample)
+        self._last_slope = abs(slope)
+
+    def _next(self, sample: _Sample) -> float:
+        middle = (self.lower + self.upper) / 2
+        stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
+        newton = _newton_step(sample)
+        if self.lower < newton < self.upper and (
+            abs(sample.slope) <= self._last_slope / 2
+        ):
+            return newton
+        if not stalled and self._left is not None and self._right is not None:
+            crossing = _crossing(self._left, self._right)
+            if self.lower < crossing < self.upper:
+                return crossing
+        return middle
+
+
+def _newton_step(sample: _Sample) -> float:
+    if sample.curvature < 0:
+        return sample.x - sample.slope / sample.curvature
+    return math.nan
+
+
+def _crossing(left: _Sample, right: _Sample) -> float:
+    """Point between the two where their quadratic models agree, or NaN.
+
+    With d the way from `left` and w = right.x - left.x, the difference of the
+    models is a d^2 + b d + c; it is <= 0 at d = 0 and >= 0 at d = w for exact
+    models of a concave function's two pieces.
+    """
+    w = right.x - left.x
+    a = (left.curvature - right.curvature) / 2
+    b = left.slope - right.slope + right.curvature * w
+    c = left.value - right.value + right.slope * w - right.curvature * w * w / 2
+    discriminant = b * b - 4 * a * c
+    if not (math.isfinite(discriminant) and discriminant >= 0):
+        return math.nan
+    # b > 0 unless the curvature dominates: this root has no cancellation then.
+    denominator = b + math.copysign(math.sqrt(discriminant), b)
+    return left.x - 2 * c / denominator if denominator != 0 else math.nan

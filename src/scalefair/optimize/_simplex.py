@@ -1,0 +1,321 @@
+"""Certified maximisation of a concave function on the simplex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linprog, nnls
+
+from scalefair.optimize._simplex_quadratic import maximize_quadratic_on_simplex
+
+__all__ = ["SimplexResult", "maximize_on_simplex"]
+
+Oracle = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray | None]]
+
+# Share of the certified gap that a level step asks the model to close.
+_LEVEL = 0.7
+# A failed Newton step is followed by this many level steps, then twice as many, ...
+_LONGEST_WAIT = 8
+
+
+@dataclass(frozen=True)
+class SimplexResult:
+    """Maximiser of a concave function on the simplex, with its certificate.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n,)
+        Best point found.
+    value : float
+        The function at `x`.
+    upper_bound : float
+        No point of the simplex has a larger value.
+    gap : float
+        ``upper_bound - value``; below zero by rounding only.
+    n_iter : int
+        Calls of the oracle.
+    converged : bool
+        Whether the gap met the tolerance.
+    message : str
+        How the search ended and, if it failed, what to change.
+    """
+
+    x: np.ndarray
+    value: float
+    upper_bound: float
+    gap: float
+    n_iter: int
+    converged: bool
+    message: str
+
+
+def maximize_on_simplex(
+    oracle: Oracle,
+    n: int,
+    *,
+    x0: ArrayLike | None = None,
+    tol: float = 1e-8,
+    atol: float = 0.0,
+    max_iter: int = 200,
+) -> SimplexResult:
+    """Maximise a concave function, smooth or not, over the simplex.
+
+    Every call of the oracle gives a linear upper bound of the function. Their
+    minimum has its own maximum on the simplex, a linear program: that is the upper
+    bound reported. The next point is, in this order,
+
+    1. the maximiser of the second-order model at the best point, where the oracle
+       gives a Hessian, as long as these Newton steps halve the bound that one
+       linear function gives; at a smooth maximum they end the search in a few
+       calls, where cutting planes alone would need hundreds;
+    2. the point nearest to the best one at which the minimum of the linear bounds
+       closes a fixed share of the gap (level bundle method [1]_): at a maximum
+       with as many kinks as dimensions it converges fast, in between slowly but
+       surely.
+
+    Parameters
+    ----------
+    oracle : callable
+        ``oracle(x)`` returns the value, a supergradient of shape (n,) and the
+        Hessian of shape (n, n), or None where there is none.
+    n : int
+        Number of entries of `x`.
+    x0 : array-like of shape (n,) or None, default=None
+        Start, scaled to the simplex; None takes the centre.
+    tol : float, default=1e-8
+        Bound on the gap, relative to the value.
+    atol : float, default=0.0
+        Absolute bound on the gap that suffices as well: the rounding of the oracle.
+    max_iter : int, default=200
+        Most calls of the oracle.
+
+    Returns
+    -------
+    SimplexResult
+
+    Raises
+    ------
+    ValueError
+        If `x0` is not a nonzero vector of `n` nonnegative numbers.
+    FloatingPointError
+        If the oracle returns numbers that are not finite.
+
+    References
+    ----------
+    .. [1] Lemarechal, Nemirovskii, Nesterov, "New variants of bundle methods",
+       Math. Program. 69 (1995).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.optimize import maximize_on_simplex
+    >>> rows = np.array([[3.0, 0.0], [1.0, 2.0]])
+    >>> def smallest(x):  # min(3 x_1, x_1 + 2 x_2)
+    ...     i = np.argmin(rows @ x)
+    ...     return rows[i] @ x, rows[i], None
+    >>> found = maximize_on_simplex(smallest, 2)
+    >>> found.x.round(6), round(found.value, 6), found.converged
+    (array([0.5, 0.5]), 1.5, True)
+    """
+    search = _Search(oracle, _start(n, x0))
+    wait, waited, newton = 1, 0, True
+    stalled = False
+    while not search.certified(tol, atol) and search.n_calls < max_iter:
+        if newton and search.best.hessian is not None:
+            before = search.best.own_gap
+            point = search.visit(search.newton_point())
+            newton = point is search.best and point.own_gap <= before / 2
+            if newton:
+                wait = 1
+            else:
+                wait, waited = min(2 * wait, _LONGEST_WAIT), 0
+        else:
+            search.bound_from_model()
+            if search.certified(tol, atol):
+                break
+            x = search.level_point()
+            if np.array_equal(x, search.best.x):
+                stalled = True
+                break
+            search.visit(x)
+            waited += 1
+            newton = waited >= wait
+    if not search.certified(tol, atol):
+        search.bound_from_model()
+    return search.result(tol, atol, stalled, max_iter)
+
+
+def _start(n: int, x0: ArrayLike | None) -> np.ndarray:
+    if x0 is None:
+        return np.full(n, 1.0 / n)
+    x = np.array(x0, dtype=np.float64)
+    if x.shape != (n,) or not np.isfinite(x).all() or x.min() < 0 or x.max() <= 0:
+        raise ValueError(
+            f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0}."
+        )
+    return x / x.sum()
+
+
+@dataclass(frozen=True)
+class _Point:
+    x: np.ndarray
+    value: float
+    slope: np.ndarray
+    hessian: np.ndarray | None
+
+    @property
+    def own_gap(self) -> float:
+        """Height of the linear bound at this point's best vertex above the value."""
+        return float((self.slope - self.slope @ self.x).max())
+
+
+class _Search:
+    """Points visited, the best of them, and the upper bound they prove."""
+
+    def __init__(self, oracle: Oracle, x: np.ndarray) -> None:
+        self.oracle = oracle
+        self.slopes: list[np.ndarray] = []
+        self.offsets: list[float] = []
+        self.upper_bound = np.inf
+        self.best = self._evaluate(x)
+
+    @property
+    def n_calls(self) -> int:
+        return len(self.slopes)
+
+    @property
+    def gap(self) -> float:
+        return self.upper_bound - self.best.value
+
+    def certified(self, tol: float, atol: float) -> bool:
+        return bool(self.gap <= max(tol * abs(self.best.value), atol))
+
+    def visit(self, x: np.ndarray) -> _Point:
+        point = self._evaluate(x)
+        best = self.best
+        # Where values are equal to rounding the flatter bound is worth more.
+        if (point.value, -point.own_gap) > (best.value, -best.own_gap) or (
+            point.own_gap < best.own_gap / 2
+            and point.value >= best.value - 1e-15 * abs(best.value)
+        ):
+            self.best = point
+        return point
+
+    def _evaluate(self, x: np.ndarray) -> _Point:
+        value, slope, hessian = self.oracle(x)
+        point = _Point(x, float(value), np.asarray(slope, dtype=np.float64), hessian)
+        if not (np.isfinite(point.value) and np.isfinite(point.slope).all()):
+            raise FloatingPointError(
+                f"The oracle returned a value or supergradient that is not finite at "
+                f"{x}."
+            )
+        self.slopes.append(point.slope)
+        self.offsets.append(point.value - float(point.slope @ x))
+        self.upper_bound = min(self.upper_bound, point.value + point.own_gap)
+        return point
+
+    def newton_point(self) -> np.ndarray:
+        """Maximiser of the second-order model at the best point."""
+        best = self.best
+        Q = -np.asarray(best.hessian)
+        return maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
+
+    def bound_from_model(self) -> None:
+        """Lower the upper bound to the maximum of the linear bounds' minimum.
+
+        The linear program only proposes how to combine the bounds: the maximum of a
+        convex combination is read off at the vertices and holds however accurate
+        the combination.
+        """
+        slopes, offsets = np.array(self.slopes), np.array(self.offsets)
+        m, n = slopes.shape
+        size = max(float(np.abs(slopes).max()), np.finfo(float).tiny)
+        found = linprog(
+            np.append(np.zeros(n), -1.0),
+            A_ub=np.hstack([-slopes / size, np.ones((m, 1))]),
+            b_ub=(offsets - self.best.value) / size,
+            A_eq=np.append(np.ones(n), 0.0)[None],
+            b_eq=[1.0],
+            bounds=[(0, None)] * n + [(None, None)],
+            method="highs-ds",
+            options={
+                "primal_feasibility_tolerance": 1e-10,
+                "dual_feasibility_tolerance": 1e-10,
+            },
+        )
+        if found.status != 0:
+            return
+        shares = np.maximum(-found.ineqlin.marginals, 0.0)
+        shares /= shares.sum()
+        heights = shares @ (slopes + (offsets - self.best.value)[:, None])
+        self.upper_bound = min(self.upper_bound, self.best.value + float(heights.max()))
+
+    def level_point(self) -> np.ndarray:
+        """Nearest point at which all linear bounds close their share of the gap."""
+        slopes = np.array(self.slopes)
+        heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
+        share = _LEVEL
+        for _ in range(4):
+            d = _least_step(slopes, share * self.gap - heights, self.best.x)
+            if d is not None:
+                x = np.maximum(self.best.x + d, 0.0)
+                return x / x.sum()
+            share /= 2  # the upper bound may be too high by rounding
+        return self.best.x
+
+    def result(
+        self, tol: float, atol: float, stalled: bool, max_iter: int
+    ) -> SimplexResult:
+        converged = self.certified(tol, atol)
+        if converged:
+            message = "The gap is within the tolerance."
+        elif stalled:
+            message = (
+                f"The gap is {self.gap:.1e}: rounding stopped progress; raise tol."
+            )
+        else:
+            message = (
+                f"The gap is {self.gap:.1e}: max_iter={max_iter} reached; "
+                "raise max_iter."
+            )
+        return SimplexResult(
+            self.best.x,
+            self.best.value,
+            self.upper_bound,
+            self.gap,
+            self.n_calls,
+            converged,
+            message,
+        )
+
+
+def _least_step(
+    slopes: np.ndarray, rises: np.ndarray, x: np.ndarray
+) -> np.ndarray | None:
+    """Shortest d with ``slopes @ d >= rises`` such that x + d is on the simplex.
+
+    A least-distance problem, solved by nonnegative least squares (Lawson and
+    Hanson, "Solving least squares problems", chapter 23). None if there is no d.
+    """
+    rows = np.vstack([slopes, np.eye(x.size)])
+    rows -= rows.mean(axis=1, keepdims=True)  # the sum of d is zero
+    bounds = np.append(rises, -x)
+    norms = np.linalg.norm(rows, axis=1)
+    norms[norms == 0] = 1.0
+    bounds = bounds / norms
+    unit = float(bounds.max())
+    if unit <= 0:
+        return np.zeros(x.size)
+    E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
+    target = np.append(np.zeros(x.size), 1.0)
+    try:
+        u, _ = nnls(E, target, maxiter=20 * E.shape[1])
+    except RuntimeError:  # no convergence
+        return None
+    residual = target - E @ u
+    if residual[-1] <= 1e-12:
+        return None
+    return -residual[:-1] / residual[-1] * unit

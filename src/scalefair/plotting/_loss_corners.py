@@ -1,0 +1,92 @@
+"""Corners of equal largest loss in the plane of captured variances, and its axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ROUNDING",
+    "choose_levels",
+    "draw_corner",
+    "draw_legend",
+    "draw_loss_axis",
+    "spread_ticks",
+    "window",
+]
+
+# What is this small beside the captured variances is rounding.
+ROUNDING = 1e-12
+_MOST_LEVELS = 6
+# As shares of the window.
+_MARGIN = 0.06
+_TICK_DISTANCE = 0.12
+
+
+def window(points: NDArray) -> tuple[NDArray, NDArray]:
+    """Lower left and upper right corner of what is shown."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    size = high - low
+    longest = float(size.max())
+    # A single point, or a line along an axis, gets a window of some size.
+    scale = float(np.abs(points).max()) or 1.0
+    least = 0.05 * longest if longest > ROUNDING * scale else 0.1 * scale
+    margin = np.maximum(least - size, 0.0) / 2 + _MARGIN * np.maximum(size, least)
+    return low - margin, high + margin
+
+
+def choose_levels(best: NDArray, low: NDArray) -> NDArray[np.float64]:
+    """Round losses whose corners lie within the window."""
+    from matplotlib.ticker import MaxNLocator
+
+    reach = best - low
+    middle = float(np.sqrt(reach.prod()))  # between the ranges of both groups
+    locator = MaxNLocator(_MOST_LEVELS, steps=[1, 2, 5, 10])
+    levels = np.asarray(locator.tick_values(0.0, middle), dtype=np.float64)
+    return levels[(levels > 0) & (levels < reach.max())]
+
+
+def spread_ticks(levels: NDArray, size: float) -> NDArray[np.float64]:
+    """Zero and those of the levels whose numbers do not overlap."""
+    ticks = np.append(0.0, levels)
+    step = ticks[1] if levels.size else size
+    return ticks[:: math.ceil(_TICK_DISTANCE * size / step)]
+
+
+def draw_corner(ax: Any, best: NDArray, level: float, **style: Any) -> Any:
+    """Draw the captured variances at which the larger loss is `level`."""
+    x, y = best - level
+    right, top = ax.get_xlim()[1], ax.get_ylim()[1]
+    (line,) = ax.plot([x, x, right], [top, y, y], zorder=2, **style)
+    return line
+
+
+def draw_loss_axis(
+    ax: Any, place: str, *, best: float, ticks: NDArray, label: str
+) -> None:
+    """Add an axis, at the top or to the right, that measures the loss."""
+
+    def convert(value: Any) -> Any:  # its own inverse
+        return best - value
+
+    draw = ax.secondary_xaxis if place == "top" else ax.secondary_yaxis
+    axis = draw(place, functions=(convert, convert))
+    part = axis.xaxis if place == "top" else axis.yaxis
+    part.set_ticks(ticks)
+    part.set_label_text(label)
+
+
+def draw_legend(ax: Any) -> None:
+    """Add a legend to the right, beyond the numbers and label of the loss axis."""
+    from matplotlib.transforms import offset_copy
+
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        bbox_transform=offset_copy(ax.transAxes, ax.figure, x=62, units="points"),
+        borderaxespad=0.0,
+        frameon=False,
+    )

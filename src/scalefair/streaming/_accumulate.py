@@ -1,0 +1,132 @@
+"""One pass over rows: counts, means and scatter matrices of each label.
+
+Rows are shifted before they are multiplied, those of a label by a rough mean of
+it, so that a mean far from zero does not cancel (Chan, Golub & LeVeque 1983). The
+shift is taken out again at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg.blas import dsyrk
+
+from scalefair.kernels import (
+    first_means,
+    gather_shifted,
+    label_scatter,
+    mirror_lower,
+)
+from scalefair.streaming._blocks import row_blocks
+from scalefair.streaming._sparse import accumulate_sparse, is_cheaper_sparse
+from scalefair.streaming._sums import ShiftedSums
+from scalefair.streaming._validation import refuse_entries
+
+__all__ = ["accumulate"]
+
+# Up to this width register tiles are as fast as BLAS on one thread, and share
+# rows among threads where BLAS would share small matrices: 0.9 ms against several
+# for 30 000 x 23. Beyond it, their columns no longer fit the second-level cache.
+_THIN = 192
+# Many labels of many columns: partial sums would not fit a cache or a thread.
+_THIN_BYTES = 2**23
+_BLOCK_BYTES = 2**26
+# Rows behind the shift of a label; any typical value would do.
+_SHIFT_ROWS = 1024
+
+
+def accumulate(X: Any, codes: np.ndarray, n_labels: int) -> ShiftedSums:
+    """Return the sums of checked rows.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (m, n)
+        Rows as `check_rows` returns them.
+    codes : ndarray of shape (m,), int64
+        Label of each row; every label has one at least.
+    n_labels : int
+        Number of labels.
+    """
+    sums = ShiftedSums(n_labels, X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        if sparse.issparse(X) and is_cheaper_sparse(X):
+            accumulate_sparse(X, codes, sums)
+        else:
+            _accumulate_dense(X, codes, sums)
+    return sums
+
+
+def _accumulate_dense(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
+    """Add the rows of a dense or sparse matrix, blocks of the latter made dense."""
+    n_labels, n = sums.shifts.shape
+    thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
+    add = _add_thin if thin else _add_wide
+    for rows, block in row_blocks(X, _BLOCK_BYTES):
+        if isinstance(block, np.ndarray):
+            _add_block(_as_real(block), codes[rows], rows.start, sums, add)
+            continue
+        step = max(1, _BLOCK_BYTES // (8 * max(1, n)))
+        for start in range(0, block.shape[0], step):
+            part = _as_real(block[start : start + step].toarray())
+            first = rows.start + start
+            _add_block(part, codes[first : first + len(part)], first, sums, add)
+    if not thin:
+        for scatter in sums.scatters:
+            mirror_lower(scatter)
+
+
+def _add_block(
+    block: np.ndarray, codes: np.ndarray, first: int, sums: ShiftedSums, add: Any
+) -> None:
+    if not sums.has_shift.all():
+        means = first_means(block, codes, len(sums.counts), _SHIFT_ROWS)
+        sums.set_shifts(means, np.bincount(codes, minlength=len(sums.counts)) > 0)
+    add(block, codes, sums)
+    if not np.isfinite(sums.sums).all():
+        refuse_entries(block, first)
+
+
+def _add_thin(block: np.ndarray, codes: np.ndarray, sums: ShiftedSums) -> None:
+    counts, totals, scatters = label_scatter(block, codes, sums.shifts)
+    sums.counts += counts
+    sums.sums += totals
+    sums.scatters += scatters
+
+
+def _add_wide(block: np.ndarray, codes: np.ndarray, sums: ShiftedSums) -> None:
+    """Rows of one label after the other, by BLAS, on all its threads.
+
+    OpenBLAS shares the entries of the result among its threads, not the rows:
+    each is computed in the same order whatever their number.
+    """
+    n = block.shape[1]
+    small = codes.astype(np.int16) if len(sums.counts) < 2**15 else codes
+    order = np.argsort(small, kind="stable")  # a radix sort for 16 bits
+    counts = np.bincount(codes, minlength=len(sums.counts))
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    rows_at_once = max(1, _BLOCK_BYTES // (16 * n))
+    buffer = np.empty((min(rows_at_once, int(counts.max())), n))
+    for code in np.flatnonzero(counts):
+        for start in range(starts[code], starts[code + 1], rows_at_once):
+            rows = order[start : min(start + rows_at_once, starts[code + 1])]
+            shifted = buffer[: len(rows)]
+            sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
+            # Both transposes are in the order of Fortran: nothing is copied, and
+            # the upper triangle that is added to is the lower one of the scatter.
+            dsyrk(
+                1.0,
+                shifted.T,
+                beta=1.0,
+                c=sums.scatters[code].T,
+                overwrite_c=True,
+            )
+    sums.counts += counts
+
+
+def _as_real(block: np.ndarray) -> np.ndarray:
+    """Block in a type that the kernels know: float32, otherwise float64."""
+    if block.dtype == np.float32 and block.dtype.isnative:
+        return block
+    return block.astype(np.float64, copy=False)

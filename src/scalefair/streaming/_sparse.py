@@ -1,0 +1,88 @@
+"""Scatter matrices of sparse rows from their stored entries alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from scalefair.kernels import sparse_gram
+from scalefair.streaming._blocks import row_blocks
+from scalefair.streaming._sums import ShiftedSums
+from scalefair.streaming._validation import refuse_entries
+
+__all__ = ["accumulate_sparse", "is_cheaper_sparse"]
+
+# One product of stored entries, added to a scattered place, costs as much as so
+# many of the products that a dense block needs.
+_SCATTERED_COST = 20
+# A dense entry costs as much as so many products before the first of them.
+_DENSE_ENTRY_COST = 40
+# Columns with this share of entries are shifted: they may have a large mean.
+_FULL = 0.9
+_BLOCK_BYTES = 2**25
+
+
+def is_cheaper_sparse(X: Any) -> bool:
+    """Whether products of stored entries take less time than dense blocks."""
+    m, n = X.shape
+    per_row = np.diff(X.indptr).astype(np.float64)
+    scattered = _SCATTERED_COST * float(per_row @ per_row)
+    return scattered < m * (n * (n + 1) / 2 + _DENSE_ENTRY_COST * n)
+
+
+def accumulate_sparse(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
+    """Add the rows of a CSR matrix without making them dense.
+
+    Only columns that are nearly full are shifted: in the others the zeros keep the
+    variance of the same order as the mean square, and nothing cancels.
+    """
+    for rows, block in row_blocks(X, _BLOCK_BYTES):
+        block_codes = codes[rows]
+        for code in np.unique(block_codes):
+            part = block[np.flatnonzero(block_codes == code)]
+            if not sums.has_shift[code]:
+                sums.shifts[code] = _full_column_means(part)
+                sums.has_shift[code] = True
+            part = _shift_columns(part, sums.shifts[code])
+            sums.counts[code] += part.shape[0]
+            sums.sums[code] += np.bincount(
+                part.indices, weights=part.data, minlength=part.shape[1]
+            )
+            columns = part.T.tocsr()
+            sparse_gram(
+                part.indptr,
+                part.indices,
+                part.data,
+                columns.indptr,
+                columns.indices,
+                columns.data,
+                sums.scatters[code],
+            )
+        if not np.isfinite(sums.sums).all():
+            refuse_entries(block, rows.start)
+
+
+def _full_column_means(X: Any) -> np.ndarray:
+    """Means of the columns that are nearly full, zero for the others."""
+    m, n = X.shape
+    full = np.bincount(X.indices, minlength=n) >= _FULL * m
+    totals = np.bincount(X.indices, weights=X.data, minlength=n)
+    return np.where(full, totals / m, 0.0)
+
+
+def _shift_columns(X: Any, shift: np.ndarray) -> Any:
+    """Return ``X - shift`` in float64, stored without the zeros of the shift."""
+    X = X.astype(np.float64)
+    columns = np.flatnonzero(shift)
+    if columns.size == 0:
+        return X
+    m = X.shape[0]
+    shifted = X[:, columns].toarray() - shift[columns]
+    kept = X.tocoo()
+    others = shift[kept.col] == 0
+    row = np.concatenate([kept.row[others], np.repeat(np.arange(m), columns.size)])
+    column = np.concatenate([kept.col[others], np.tile(columns, m)])
+    data = np.concatenate([kept.data[others], shifted.ravel()])
+    return sparse.csr_array((data, (row, column)), shape=X.shape)

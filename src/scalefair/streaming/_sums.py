@@ -1,0 +1,41 @@
+"""What is added up while rows are read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["ShiftedSums"]
+
+
+class ShiftedSums:
+    """Counts, sums and scatter matrices of shifted rows, for each label."""
+
+    def __init__(self, n_labels: int, n_features: int) -> None:
+        self.counts = np.zeros(n_labels, np.int64)
+        self.sums = np.zeros((n_labels, n_features))
+        self.scatters = np.zeros((n_labels, n_features, n_features))
+        self.shifts = np.zeros((n_labels, n_features))
+        self.has_shift = np.zeros(n_labels, bool)
+
+    def set_shifts(self, shifts: np.ndarray, seen: np.ndarray) -> None:
+        """Take over the shifts of labels that are seen for the first time."""
+        new = seen & ~self.has_shift
+        self.shifts[new] = shifts[new]
+        self.has_shift |= new
+
+    def to_moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return counts, means and scatter matrices about the means, in place."""
+        offsets = self.sums / self.counts[:, None]
+        for scatter, offset, count in zip(
+            self.scatters, offsets, self.counts, strict=True
+        ):
+            # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T
+            scatter -= np.outer(offset, count * offset)
+            diagonal = scatter.reshape(-1)[:: scatter.shape[0] + 1]
+            if not np.isfinite(diagonal).all():
+                raise ValueError(
+                    "The squares of the entries of X overflow: rescale its features."
+                )
+            # Sums of squares: what is below zero is rounding.
+            np.maximum(diagonal, 0.0, out=diagonal)
+        return self.counts, self.shifts + offsets, self.scatters

@@ -1,0 +1,126 @@
+"""The table of fair PCA is made, and a wrong answer is not timed."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
+MODULES = ("_problems", "_methods", "_layout", "fair_pca_table")
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """The script, imported for one test."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    loaded = {name: importlib.import_module(name) for name in MODULES}
+    yield loaded["fair_pca_table"]
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def data(script):
+    return script.load("crop", quick=True)
+
+
+def test_quick_table_of_all_methods(script, capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
+    output = tmp_path / "table.md"
+    arguments = ["--rows", "crop", "--repeats", "1", "--quick", "--published"]
+    assert script.main([*arguments, "--output", str(output)]) == 0
+    text = output.read_text()
+    assert "## Table 10: crop, 300 x 12, r = 3" in text
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    table = {row[0][2:]: row for row in rows}
+    expected = {"FairPCA", "SDR, T = 10", "u-FPCA", "c-FPCA", "PCA auto", "PCA full"}
+    assert expected <= set(table)
+    assert float(table["FairPCA"][3]) < 1e-8
+    assert float(table["PCA auto"][3]) > 1
+    assert float(table["PCA full"][4]) == pytest.approx(0, abs=1e-3)
+    # Both ways to the same alpha.
+    published, ours = table["u-FPCA from rows"][-1], table["u-FPCA"][-1]
+    alphas = [float(remark.split()[1]) for remark in (published, ours)]
+    assert alphas[0] == pytest.approx(alphas[1], abs=3e-6)
+    assert float(text.splitlines()[-1].split(" | ")[2]) < 1e-8  # of the summary
+    assert "crop, r = 3" in capsys.readouterr().err
+
+
+def test_rows_without_data_are_skipped(script, capsys, monkeypatch):
+    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
+    assert script.main(["--rows", "bank,lfw"]) == 0
+    text = capsys.readouterr().out
+    assert "Skipped: bank_marketing/bank.csv not found" in text
+    assert "Skipped: lfw42/" in text
+
+
+def test_losses_of_any_components(script, data):
+    """Against the rows, for an orthonormal basis and for scaled components."""
+    W = np.random.default_rng(0).standard_normal((4, 12))
+    for components in (PCA(4).fit(data.X).components_, W / 5):
+        rest = data.X - data.X @ components.T @ components
+        squares = (rest**2).sum(axis=1)
+        expected = [squares[data.groups == g].mean() for g in (0, 1)]
+        np.testing.assert_allclose(data.errors(components), expected)
+    for g in (0, 1):
+        block = data.X[data.groups == g]
+        own = PCA(4).fit(block).components_
+        assert data.losses(own, 4)[g] == pytest.approx(0, abs=1e-12)
+
+
+def test_dual_is_a_lower_bound(script, data):
+    values = [data.dual(t, 3) for t in np.linspace(0, 1, 11)]
+    least = data.losses(script.fair_pca(data, 3).components_, 3).max()
+    assert values[0] == pytest.approx(0, abs=1e-12)
+    assert max(values) <= least + 1e-12
+
+
+def test_wrong_answers_are_refused(script, data, monkeypatch):
+    model = script.fair_pca(data, 3)
+    t, loss, ratio = script.check(data, 3, model)
+    assert ratio == pytest.approx(1, abs=1e-8)
+
+    unfair = SimpleNamespace(
+        components_=PCA(3).fit(data.X).components_, dual_weights_=model.dual_weights_
+    )
+    with pytest.raises(script.WrongAnswerError, match="loss_A / loss_B"):
+        script.check(data, 3, unfair)
+    shifted = SimpleNamespace(
+        components_=model.components_, dual_weights_=model.dual_weights_[::-1]
+    )
+    with pytest.raises(script.WrongAnswerError, match="dual value"):
+        script.check(data, 3, shifted)
+
+    many = script.Data("crop", np.tile(data.X, (4, 1)), np.tile(data.groups, 4))
+    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss))
+    script.check(many, 3, model)
+    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t + 2e-9, loss))
+    with pytest.raises(script.WrongAnswerError, match=r"t\* = "):
+        script.check(many, 3, model)
+    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss + 2e-9))
+    with pytest.raises(script.WrongAnswerError, match="known"):
+        script.check(many, 3, model)
+
+
+def test_stand_in_for_crop_mapping(script):
+    X, groups = script.crop_stand_in(500, 3500, 20)
+    assert X.shape == (4000, 20)
+    np.testing.assert_array_equal(np.bincount(groups), [500, 3500])
+    spectra = [np.linalg.eigvalsh(np.cov(X[groups == g].T))[::-1] for g in (0, 1)]
+    np.testing.assert_allclose(spectra[1], np.exp(-2 * np.arange(20) / 25), rtol=0.2)
+    assert np.abs(spectra[0] / spectra[1] - 1).max() > 0.2
+    np.testing.assert_array_equal(script.crop_stand_in(500, 3500, 20)[0], X)
+
+
+def test_slow_methods_run_once(script, monkeypatch):
+    clock = iter(np.cumsum([0, 21, 0, 1, 0, 1, 0, 1]))
+    monkeypatch.setattr(script.time, "perf_counter", lambda: next(clock))
+    calls = []
+    runs = {name: lambda name=name: calls.append(name) for name in ("slow", "fast")}
+    seconds, _ = script.alternate(2, runs)
+    assert calls == ["slow", "fast", "fast", "fast"]
+    assert seconds == {"slow": 21, "fast": 1}

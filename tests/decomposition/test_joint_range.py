@@ -1,0 +1,275 @@
+"""The joint numerical range against known sets, and its supporting lines."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial import ConvexHull
+
+from scalefair.decomposition import joint_numerical_range
+
+
+def random_symmetric(n, seed):
+    S = np.random.default_rng(seed).standard_normal((n, n))
+    return (S + S.T) / 2
+
+
+def random_basis(n, r, rng):
+    return np.linalg.qr(rng.standard_normal((n, r)))[0]
+
+
+def pair(n, seed=0):
+    return random_symmetric(n, seed), random_symmetric(n, seed + 1000)
+
+
+def normals(angles):
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+def vertices(points):
+    """Corners of the convex hull, without those on its sides, sorted."""
+    points = np.unique(np.round(points, 9), axis=0)
+    return np.array(sorted(points[ConvexHull(points).vertices].tolist()))
+
+
+def subset_sums(a, b, r):
+    """Sums of r of the pairs: the range's corners are among them."""
+    pairs = np.column_stack([a, b])
+    return np.array(
+        [pairs[list(s)].sum(axis=0) for s in combinations(range(len(a)), r)]
+    )
+
+
+@pytest.mark.parametrize("r", [1, 2, 4, 6])
+def test_diagonal_matrices_have_the_polygon_of_sums(r):
+    rng = np.random.default_rng(r)
+    a, b = rng.integers(-5, 6, (2, 7)).astype(float)
+    found = joint_numerical_range(np.diag(a), np.diag(b), r, n_angles=720)
+    np.testing.assert_allclose(
+        vertices(found.points), vertices(subset_sums(a, b, r)), atol=1e-9
+    )
+
+
+def test_commuting_matrices_have_the_range_of_their_eigenvalues():
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((2, 6))
+    Q = random_basis(6, 6, rng)
+    expected = joint_numerical_range(np.diag(a), np.diag(b), 2)
+    found = joint_numerical_range((Q * a) @ Q.T, (Q * b) @ Q.T, 2)
+    np.testing.assert_allclose(found.points, expected.points, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, -0.5])
+def test_a_multiple_has_a_segment(factor):
+    C = random_symmetric(6, 0)
+    values = np.linalg.eigvalsh(C)
+    found = joint_numerical_range(C, factor * C, 2, n_angles=36)
+    a = found.points[:, 0]
+    np.testing.assert_allclose(found.points[:, 1], factor * a, atol=1e-12)
+    np.testing.assert_allclose(
+        [a.min(), a.max()], [values[:2].sum(), values[-2:].sum()]
+    )
+
+
+def test_the_directions_across_a_segment_return_its_ends():
+    C = random_symmetric(6, 0)
+    values = np.linalg.eigvalsh(C)
+    low, high = values[:2].sum(), values[-2:].sum()
+    across = [3 * np.pi / 4, 7 * np.pi / 4]
+    found = joint_numerical_range(C, C, 2, angles=across)
+    np.testing.assert_allclose(found.angles, np.repeat(across, 2))
+    np.testing.assert_allclose(found.support, 0, atol=1e-12)
+    # Counterclockwise: towards the lower left, then back.
+    np.testing.assert_allclose(found.points[:, 0], [high, low, low, high])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_all_components_have_a_point(n):
+    C_A, C_B = pair(n)
+    found = joint_numerical_range(C_A, C_B, n, n_angles=8)
+    assert found.points.shape == (8, 2)
+    expected = np.tile([np.trace(C_A), np.trace(C_B)], (8, 1))
+    np.testing.assert_allclose(found.points, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_component_of_two_features_has_an_ellipse(seed):
+    # u = (cos x, sin x): u' C u = tr C / 2 + (C11 - C22) / 2 cos 2x + C12 sin 2x.
+    C_A, C_B = pair(2, seed)
+    center = [np.trace(C_A) / 2, np.trace(C_B) / 2]
+    axes = np.array([[(C[0, 0] - C[1, 1]) / 2, C[0, 1]] for C in (C_A, C_B)])
+    found = joint_numerical_range(C_A, C_B, 1, n_angles=60)
+    on_circle = np.linalg.solve(axes, (found.points - center).T)
+    np.testing.assert_allclose(np.linalg.norm(on_circle, axis=0), 1)
+    # In the direction v the ellipse reaches |axes' v| from its center.
+    directions = normals(found.angles)
+    expected = directions @ center + np.linalg.norm(directions @ axes, axis=1)
+    np.testing.assert_allclose(found.support, expected)
+
+
+@pytest.mark.parametrize(("n", "r"), [(3, 1), (3, 2), (6, 3), (12, 5)])
+@pytest.mark.parametrize("n_angles", [8, 45, 180])
+def test_supporting_lines(n, r, n_angles):
+    C_A, C_B = pair(n, seed=n)
+    found = joint_numerical_range(C_A, C_B, r, n_angles=n_angles)
+    np.testing.assert_allclose(found.angles, 2 * np.pi / n_angles * np.arange(n_angles))
+    directions = normals(found.angles)
+    for (c, s), support, point in zip(
+        directions, found.support, found.points, strict=True
+    ):
+        values, vectors = np.linalg.eigh(c * C_A + s * C_B)
+        U = vectors[:, -r:]
+        np.testing.assert_allclose(support, values[-r:].sum())
+        attained = [np.trace(U.T @ C_A @ U), np.trace(U.T @ C_B @ U)]
+        np.testing.assert_allclose(point, attained, atol=1e-10)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        U = random_basis(n, r, rng)
+        point = np.array([np.trace(U.T @ C_A @ U), np.trace(U.T @ C_B @ U)])
+        assert (directions @ point <= found.support + 1e-12).all()
+
+
+def test_points_run_counterclockwise():
+    C_A, C_B = pair(8)
+    points = joint_numerical_range(C_A, C_B, 3).points
+    edges = np.roll(points, -1, axis=0) - points
+    x, y = edges.T
+    turns = x * np.roll(y, -1) - y * np.roll(x, -1)
+    assert (turns > 0).all()
+
+
+@pytest.mark.parametrize("theta", [0.0, 0.7, 2.5, 4.0])
+@pytest.mark.parametrize(
+    ("before", "tied", "wanted"),
+    [(0, 2, 1), (1, 2, 1), (2, 3, 1), (2, 3, 2), (0, 5, 3), (1, 4, 2), (0, 8, 3)],
+)
+def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, wanted):
+    n, r = 8, before + wanted
+    rng = np.random.default_rng(tied)
+    values = np.concatenate(
+        [3.0 + np.arange(before), np.full(tied, 2.0), -np.arange(n - before - tied)]
+    )
+    D = random_symmetric(n, tied)
+    block = np.linalg.eigvalsh(D[before : before + tied, before : before + tied])
+    fixed = np.trace(D[:before, :before])
+    ends = fixed + np.array([block[:wanted].sum(), block[-wanted:].sum()])
+    # cos * C_A + sin * C_B has the eigenvalues; D is the derivative by the angle.
+    Q = random_basis(n, n, rng)
+    B, D = (Q * values) @ Q.T, Q @ D @ Q.T
+    c, s = np.cos(theta), np.sin(theta)
+    found = joint_numerical_range(c * B - s * D, s * B + c * D, r, angles=[theta])
+    support = values[:before].sum() + 2.0 * wanted
+    np.testing.assert_allclose(found.support, [support] * 2)
+    expected = support * np.array([[c, s]]) + ends[:, None] * np.array([[-s, c]])
+    np.testing.assert_allclose(found.points, expected, atol=1e-11)
+
+
+def test_opposite_directions_return_ties_as_well():
+    C_A, C_B = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 2.0, 1.0])
+    found = joint_numerical_range(C_A, C_B, 1, n_angles=8)
+    here = found.angles == np.pi / 4
+    np.testing.assert_allclose(found.points[here], [[2, 0], [0, 2]], atol=1e-12)
+    opposite = np.isclose(found.angles, 5 * np.pi / 4)
+    np.testing.assert_allclose(found.points[opposite], [[0, 2], [2, 0]], atol=1e-12)
+    assert len(found.points) == len(found.angles) == len(found.support) == 10
+
+
+def test_equal_eigenvalues_without_a_flat_piece_are_one_point():
+    C_A, C_B = np.diag([1.0, 1.0, 0.0]), np.diag([3.0, 3.0, 0.0])
+    found = joint_numerical_range(C_A, C_B, 1, angles=[0.3])
+    np.testing.assert_allclose(found.points, [[1, 3]])
+
+
+def test_a_near_tie_is_no_tie():
+    C_A, C_B = np.diag([1.0 + 1e-9, 1.0, 0.0]), np.diag([0.0, 1.0, 0.0])
+    found = joint_numerical_range(C_A, C_B, 1, angles=[0.0])
+    np.testing.assert_allclose(found.points, [[1 + 1e-9, 0]], rtol=1e-14, atol=1e-14)
+
+
+def test_even_and_odd_numbers_of_angles_agree_with_given_angles():
+    C_A, C_B = pair(7)
+    for n_angles in (9, 10):
+        angles = np.arange(n_angles) * 2 * np.pi / n_angles
+        found = joint_numerical_range(C_A, C_B, 3, n_angles=n_angles)
+        expected = joint_numerical_range(C_A, C_B, 3, angles=angles)
+        np.testing.assert_allclose(found.points, expected.points, atol=1e-12)
+        np.testing.assert_allclose(found.support, expected.support)
+
+
+@given(exponent=st.integers(-100, 100), shift=st.floats(-10, 10))
+def test_scaling_and_shifting(exponent, shift):
+    C_A, C_B = pair(6)
+    scale = 10.0**exponent
+    expected = joint_numerical_range(C_A, C_B, 2, n_angles=12)
+    found = joint_numerical_range(scale * C_A, scale * C_B, 2, n_angles=12)
+    np.testing.assert_allclose(found.points, scale * expected.points, rtol=1e-9)
+    found = joint_numerical_range(C_A + shift * np.eye(6), C_B, 2, n_angles=12)
+    np.testing.assert_allclose(
+        found.points, expected.points + np.array([2 * shift, 0]), atol=1e-10
+    )
+
+
+def test_a_common_scale_keeps_ties():
+    for scale in (1e-100, 1e100):
+        C = scale * np.diag([1.0, 2.0, 4.0])
+        found = joint_numerical_range(C, C, 1, angles=[3 * np.pi / 4])
+        np.testing.assert_allclose(found.points[:, 0], [4 * scale, scale])
+
+
+def test_rotations():
+    C_A, C_B = pair(6)
+    expected = joint_numerical_range(C_A, C_B, 2, n_angles=12).points
+    Q = random_basis(6, 6, np.random.default_rng(1))
+    found = joint_numerical_range(Q @ C_A @ Q.T, Q @ C_B @ Q.T, 2, n_angles=12)
+    np.testing.assert_allclose(found.points, expected, atol=1e-12)
+    # By three steps of angle: the points move on by three.
+    c, s = np.cos(np.pi / 2), np.sin(np.pi / 2)
+    found = joint_numerical_range(c * C_A - s * C_B, s * C_A + c * C_B, 2, n_angles=12)
+    turned = np.roll(expected, 3, axis=0) @ np.array([[c, s], [-s, c]])
+    np.testing.assert_allclose(found.points, turned, atol=1e-12)
+
+
+def test_input_is_converted_and_kept():
+    C_A, C_B = pair(4)
+    before = C_A.copy(), C_B.copy()
+    found = joint_numerical_range(C_A, C_B, 2, n_angles=6)
+    np.testing.assert_array_equal(before, (C_A, C_B))
+    again = joint_numerical_range(C_A.tolist(), C_B.tolist(), np.int64(2), n_angles=6)
+    np.testing.assert_array_equal(found.points, again.points)
+    # Asymmetry of rounding is removed.
+    C_A[0, 1] *= 1 + 1e-12
+    again = joint_numerical_range(C_A, C_B, 2, n_angles=6)
+    np.testing.assert_allclose(found.points, again.points, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"C_A": np.ones((2, 3))}, "C_A must be square"),
+        ({"C_B": np.ones((3, 2))}, "C_B must be square"),
+        ({"C_A": np.triu(np.ones((3, 3)))}, "C_A must be symmetric"),
+        ({"C_B": np.diag([1.0, np.nan, 0.0])}, "C_B contains NaN"),
+        ({"C_A": np.diag([1.0, np.inf, 0.0])}, "C_A contains infinity"),
+        ({"C_B": np.eye(4)}, "same shape"),
+        ({"r": 0}, "r must be"),
+        ({"r": 4}, "between 1 and the order 3"),
+        ({"r": 1.5}, "r must be an integer"),
+        ({"n_angles": 2}, "n_angles must be"),
+        ({"n_angles": 10.0}, "n_angles must be"),
+        ({"angles": []}, "angles must be one-dimensional and not empty"),
+        ({"angles": [[0.0]]}, "angles must be one-dimensional"),
+        ({"angles": [0.0, np.nan]}, "angles must be finite"),
+        ({"angles": [1.0, 0.5]}, "increasing"),
+    ],
+)
+def test_bad_input(change, message):
+    arguments = {"C_A": np.eye(3), "C_B": np.eye(3), "r": 1} | change
+    with pytest.raises(ValueError, match=message):
+        joint_numerical_range(**arguments)
+
+
+def test_zero_matrices_have_the_origin():
+    found = joint_numerical_range(np.zeros((3, 3)), np.zeros((3, 3)), 2, n_angles=4)
+    np.testing.assert_array_equal(found.points, np.zeros((4, 2)))

@@ -1,0 +1,116 @@
+"""Fair PCA by subspace acceleration against the direct methods."""
+
+import numpy as np
+import pytest
+
+from scalefair.decomposition._pencil import FormedPencil, top_sum
+from scalefair.decomposition._solvers import _solve_small
+from scalefair.decomposition._subspace import solve_by_subspaces
+
+
+def _covariances(n, n_groups, decay, seed):
+    rng = np.random.default_rng(seed)
+    scales = np.exp(-np.arange(n) / decay)
+    C = []
+    for _ in range(n_groups):
+        Q = np.linalg.qr(np.eye(n) + 0.3 * rng.standard_normal((n, n)) / np.sqrt(n))[0]
+        C.append(Q @ np.diag(scales * rng.uniform(0.5, 1.5, n)) @ Q.T)
+    return np.array(C)
+
+
+def _both(C, r, tol=1e-8, max_iter=30):
+    rng = np.random.RandomState(0)
+    found = solve_by_subspaces(
+        FormedPencil(C), r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
+    )
+    best = np.array([top_sum(C_g, r) for C_g in C])
+    direct = _solve_small(C, r, best=best, tol=1e-10)
+    return found, direct
+
+
+def _losses(C, found):
+    captured = [np.trace(found.basis.T @ C_g @ found.basis) for C_g in C]
+    best = [top_sum(C_g, found.basis.shape[1]) for C_g in C]
+    return np.array(best) - captured
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("decay", [5.0, 40.0])
+@pytest.mark.parametrize("r", [1, 4, 12])
+def test_two_groups(r, decay, seed):
+    C = _covariances(150, 2, decay, seed)
+    found, direct = _both(C, r)
+    losses = _losses(C, found)
+    size = direct.losses.max()
+    assert found.converged
+    assert losses.max() == pytest.approx(direct.dual_value, rel=1e-9)
+    assert abs(losses[0] - losses[1]) <= 1e-9 * size + 1e-14
+    np.testing.assert_allclose(found.weights, direct.weights, atol=1e-9)
+    assert found.dual_value <= direct.dual_value + 1e-13
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(r), atol=1e-12)
+    np.testing.assert_allclose(
+        np.trace(found.compressed, axis1=1, axis2=2), found.best - losses, rtol=1e-12
+    )
+    assert found.n_iter <= 6
+
+
+@pytest.mark.parametrize("n_groups", [3, 5])
+def test_more_groups(n_groups):
+    C = _covariances(120, n_groups, 20.0, 7)
+    found, direct = _both(C, 5)
+    assert found.converged
+    assert found.dual_value == pytest.approx(direct.dual_value, rel=1e-8)
+    np.testing.assert_allclose(found.weights, direct.weights, atol=1e-5)
+    # Where a gap remains the bases are the best that local searches found.
+    largest = _losses(C, found).max()
+    assert largest == pytest.approx(direct.losses.max(), rel=1e-5)
+    assert largest >= direct.dual_value * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("multiplicity", [2, 3, 6])
+def test_ties(multiplicity):
+    # At equal weights `multiplicity` eigenvalues tie; the derivative jumps there.
+    rng = np.random.default_rng(multiplicity)
+    n = 80
+    shift = np.zeros(n)
+    values = np.concatenate([[5.0, 4.0], np.ones(multiplicity), np.full(n, 0.1)])[:n]
+    shift[2 : 2 + multiplicity] = np.linspace(0.4, -0.4, multiplicity)
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    C = np.array([Q @ np.diag(values * (1 + s * shift)) @ Q.T for s in (1, -1)])
+    for r in range(3, 2 + multiplicity):
+        found, direct = _both(C, r)
+        losses = _losses(C, found)
+        assert found.converged
+        assert abs(losses[0] - losses[1]) < 1e-10
+        assert losses.max() == pytest.approx(direct.dual_value, abs=1e-10)
+
+
+def test_nearly_tied_values():
+    # The r-th and the next eigenvalue of the weighted sum all but meet (1e-5).
+    C = _covariances(100, 2, 20.0, 1)
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((100, 100)))[0]
+    values = np.linspace(1, 0.1, 100)
+    shift = np.zeros(100)
+    shift[3], shift[4] = 0.3, -0.3
+    values[3] = values[4] = 0.9
+    C = np.array([np.diag(values * (1 + s * shift)) + 1e-5 * C_g for s, C_g in zip((1, -1), C, strict=True)])
+    C = Q @ C @ Q.T
+    found, direct = _both(C, 4)
+    assert found.converged
+    assert _losses(C, found).max() == pytest.approx(direct.dual_value, rel=1e-9)
+
+
+def test_too_few_rounds_are_reported():
+    found, direct = _both(_covariances(150, 2, 40.0, 0), 4, max_iter=1)
+    assert not found.converged
+    assert found.dual_value < direct.dual_value * (1 - 1e-8)
+    losses = _losses(_covariances(150, 2, 40.0, 0), found)
+    assert losses.max() >= direct.dual_value
+
+
+def test_groups_without_variance_and_alike():
+    C = _covariances(60, 2, 20.0, 2)
+    for pair in (np.stack([C[0], C[0]]), np.stack([C[0], 0 * C[0]]), 0 * C):
+        found, _ = _both(pair, 3)
+        assert found.converged
+        np.testing.assert_allclose(_losses(pair, found), 0, atol=1e-12)

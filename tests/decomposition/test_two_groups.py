@@ -1,0 +1,164 @@
+"""Fair PCA of two groups from their covariances."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from scalefair.decomposition._two_groups import solve_two_groups
+
+
+def _best(C, r):
+    return np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
+
+
+def _solve(C, r, **options):
+    return solve_two_groups(C, r, best=_best(C, r), **options)
+
+
+def _dual(C, r, t):
+    H = t * C[0] + (1 - t) * C[1]
+    top = np.linalg.eigvalsh(H)[H.shape[0] - r :].sum()
+    return t * _best(C, r)[0] + (1 - t) * _best(C, r)[1] - top
+
+
+def _covariance(rng, n):
+    M = rng.standard_normal((n, n + 2))
+    return M @ M.T / n
+
+
+def _rotation(rng, n):
+    return np.linalg.qr(rng.standard_normal((n, n)))[0]
+
+
+def _pair(kind, rng, n):
+    if kind == "generic":
+        return np.stack([_covariance(rng, n), _covariance(rng, n)])
+    if kind == "commuting":  # every crossing of eigenvalues is a tie
+        Q = _rotation(rng, n)
+        return np.stack([Q @ np.diag(rng.random(n)) @ Q.T for _ in range(2)])
+    if kind == "multiple":  # ties of any multiplicity
+        Q = _rotation(rng, n)
+        return np.stack(
+            [Q @ np.diag(rng.integers(0, 3, n).astype(float)) @ Q.T for _ in range(2)]
+        )
+    if kind == "near tie":
+        C = _pair("multiple", rng, n)
+        size = 10.0 ** -rng.integers(3, 14)
+        return C + size * _pair("generic", rng, n)
+    if kind == "identical":
+        return np.stack([_covariance(rng, n)] * 2)
+    if kind == "constant group":
+        return np.stack([_covariance(rng, n), np.zeros((n, n))])
+    assert kind == "low rank"
+    vectors = rng.standard_normal((2, n, 1))
+    return vectors @ vectors.transpose(0, 2, 1)
+
+
+KINDS = [
+    "generic",
+    "commuting",
+    "multiple",
+    "near tie",
+    "identical",
+    "constant group",
+    "low rank",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e7])
+def test_equal_losses_and_no_gap(kind, scale):
+    rng = np.random.default_rng(KINDS.index(kind))
+    for _ in range(40):
+        n = int(rng.integers(1, 8))
+        r = int(rng.integers(1, n + 1))
+        C = scale * _pair(kind, rng, n)
+        found = _solve(C, r)
+        size = _best(C, r).max()
+        np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(r), atol=1e-12)
+        captured = [np.trace(found.basis.T @ C_g @ found.basis) for C_g in C]
+        np.testing.assert_allclose(
+            found.losses, _best(C, r) - captured, atol=1e-13 * size
+        )
+        assert found.converged
+        assert -1e-13 * size <= found.gap <= 1e-8 * found.losses.max() + 1e-13 * size
+        # Equal at the optimum, whatever the multiplicity of the tie.
+        difference = abs(found.losses[0] - found.losses[1])
+        assert difference <= 1e-8 * found.losses.max() + 1e-13 * size
+        assert found.dual_value == pytest.approx(
+            _dual(C, r, found.weights[0]), abs=1e-13 * size
+        )
+
+
+@pytest.mark.parametrize("r", [1, 2, 4])
+def test_dual_maximum_by_another_method(r):
+    rng = np.random.default_rng(r)
+    C = _pair("generic", rng, 6)
+    found = _solve(C, r)
+    peer = minimize_scalar(
+        lambda t: -_dual(C, r, t), bounds=(0, 1), method="bounded", options={"xatol": 1e-10}
+    )
+    assert found.dual_value == pytest.approx(-peer.fun, rel=1e-12)
+    assert found.weights[0] == pytest.approx(peer.x, abs=1e-5)
+    assert found.n_iter <= 12
+
+
+def test_known_answer_in_the_plane():
+    # Variances (2, 0) and (0, 2): by symmetry the line at 45 degrees, loss 1 each;
+    # the weighted sum is the identity there: a tie of the whole plane.
+    C = np.stack([np.diag([2.0, 0.0]), np.diag([0.0, 2.0])])
+    found = _solve(C, 1)
+    np.testing.assert_allclose(found.losses, [1.0, 1.0], atol=1e-14)
+    np.testing.assert_allclose(found.weights, [0.5, 0.5], atol=1e-14)
+    np.testing.assert_allclose(np.abs(found.basis[:, 0]), np.sqrt([0.5, 0.5]))
+
+
+def test_known_answer_with_a_kink():
+    # Diagonal (3, 1, 0) and (0, 1, 2): the loss max(3 - 3a - b, 2 - b - 2c) over
+    # squares a + b + c = 1 is least, 6/5, on the edge b = 0 with 3c = 2a: a = 3/5.
+    C = np.stack([np.diag([3.0, 1.0, 0.0]), np.diag([0.0, 1.0, 2.0])])
+    found = _solve(C, 1)
+    np.testing.assert_allclose(found.losses, [1.2, 1.2], atol=1e-13)
+    assert found.weights[0] == pytest.approx(0.4, abs=1e-13)
+
+
+@pytest.mark.parametrize("multiplicity", [2, 3, 5])
+def test_tie_of_a_given_multiplicity(multiplicity):
+    # At t = 1/2 the weighted sum is the identity on `multiplicity` axes, 9 and 8 on
+    # two leading ones; the group differ on the tied axes only.
+    rng = np.random.default_rng(multiplicity)
+    shift = rng.uniform(-0.4, 0.4, multiplicity)
+    shift[:2] = [0.4, -0.4]
+    leading, trailing = [9.0, 8.0], [0.1, 0.05]
+    Q = _rotation(rng, 4 + multiplicity)
+    C = np.stack(
+        [Q @ np.diag([*leading, *(1 + s * shift), *trailing]) @ Q.T for s in (1, -1)]
+    )
+    for wanted in range(1, multiplicity):
+        found = _solve(C, 2 + wanted)
+        assert found.converged
+        assert abs(found.losses[0] - found.losses[1]) < 1e-12
+        assert abs(found.gap) < 1e-12
+
+
+def test_renaming_the_groups():
+    C = _pair("generic", np.random.default_rng(5), 5)
+    one, other = _solve(C, 2), _solve(C[::-1], 2)
+    np.testing.assert_allclose(one.weights, other.weights[::-1], atol=1e-10)
+    np.testing.assert_allclose(one.losses, other.losses[::-1], rtol=1e-9)
+
+
+def test_out_of_steps_is_said():
+    C = _pair("generic", np.random.default_rng(3), 6)
+    found = _solve(C, 2, max_iter=1)
+    assert not found.converged
+    assert found.gap > 0
+
+
+def test_upper_bounds_of_a_larger_problem():
+    # The best sums of a reduced problem are those of the original: the losses are
+    # too, and may not be equalised within the subspace.
+    C = np.stack([np.diag([1.0, 0.9]), np.diag([1.0, 0.9])])
+    found = solve_two_groups(C, 1, best=np.array([5.0, 1.0]))
+    np.testing.assert_allclose(found.losses, [4.0, 0.0], atol=1e-12)
+    assert found.weights[0] == pytest.approx(1.0, abs=1e-12)

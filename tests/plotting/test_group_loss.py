@@ -1,0 +1,272 @@
+import builtins
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.decomposition import PCA
+
+from scalefair.decomposition import ErrorWeightedFairPCA, FairPCA, GroupPCA
+from scalefair.plotting import GroupLossDisplay
+
+pytest.importorskip("matplotlib")
+
+
+def some_groups(m=240, n=5, n_groups=2, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = np.arange(m) % n_groups
+    scales = rng.uniform(0.5, 3, (n_groups, n))
+    return rng.standard_normal((m, n)) * scales[groups] + 2.0, groups
+
+
+X, GROUPS = some_groups()
+
+
+@pytest.fixture
+def axes():
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(10, 4), layout="constrained").subplots(1, 2)
+
+
+@pytest.fixture
+def pyplot():
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+def given(**change):
+    arguments = {
+        "n_components": [1, 2, 4],
+        "losses": {
+            "PCA": np.array([[3.0, 0.1], [2.0, 0.2], [0.0, 0.0]]),
+            "fair": np.array([[1.0, 1.0], [0.9, 0.9], [0.0, 0.0]]),
+        },
+        "total_errors": {
+            "PCA": np.array([4.0, 2.0, 0.0]),
+            "fair": np.array([5.0, 2.2, 0.0]),
+        },
+        "groups": ["a", "b"],
+    }
+    return GroupLossDisplay(**{**arguments, **change})
+
+
+@pytest.mark.parametrize("centering", ["global", "group"])
+def test_from_data_has_the_losses_of_the_estimators(axes, centering):
+    display = GroupLossDisplay.from_data(
+        X,
+        sensitive_features=GROUPS,
+        n_components=[3, 1],
+        centering=centering,
+        axes=axes,
+    )
+    np.testing.assert_array_equal(display.n_components, [1, 3])
+    for name, method in (("PCA", GroupPCA), ("FairPCA", FairPCA)):
+        for i, r in enumerate([1, 3]):
+            fit = method(r, centering=centering).fit(X, sensitive_features=GROUPS)
+            np.testing.assert_allclose(
+                display.losses[name][i], fit.group_losses_, rtol=1e-7
+            )
+            error = fit.group_reconstruction_errors_.mean()  # of equal sizes
+            np.testing.assert_allclose(display.total_errors[name][i], error)
+    fair = display.losses["FairPCA"]
+    np.testing.assert_allclose(fair[:, 0], fair[:, 1], rtol=1e-7)
+
+
+def test_plain_errors_are_those_of_sklearn(axes):
+    groups = np.minimum(GROUPS, np.arange(240) // 60)  # of different sizes
+    display = GroupLossDisplay.from_data(
+        X, sensitive_features=groups, n_components=range(1, 6), axes=axes
+    )
+    for r in range(1, 5):
+        model = PCA(r).fit(X)
+        rest = X - model.inverse_transform(model.transform(X))
+        expected = (rest**2).sum(axis=1).mean()
+        np.testing.assert_allclose(display.total_errors["PCA"][r - 1], expected)
+    assert display.total_errors["PCA"][-1] == pytest.approx(0, abs=1e-12)
+
+
+def test_sparse_rows_give_the_same(axes):
+    dense = GroupLossDisplay.from_data(
+        X, sensitive_features=GROUPS, n_components=[2], axes=axes
+    )
+    found = GroupLossDisplay.from_data(
+        sparse.csr_array(X), sensitive_features=GROUPS, n_components=[2], axes=axes
+    )
+    for name in ("PCA", "FairPCA"):
+        np.testing.assert_allclose(found.losses[name], dense.losses[name], rtol=1e-7)
+
+
+def test_other_methods(axes):
+    methods = {
+        "plain": GroupPCA(n_components=1),
+        "errors": ErrorWeightedFairPCA(centering="group"),
+        "losses": FairPCA(tol=1e-6),
+    }
+    display = GroupLossDisplay.from_data(
+        X, sensitive_features=GROUPS, n_components=[2], methods=methods, axes=axes
+    )
+    assert list(display.losses) == list(display.loss_lines_) == list(methods)
+    expected = ErrorWeightedFairPCA(n_components=2).fit(X, sensitive_features=GROUPS)
+    np.testing.assert_allclose(display.losses["errors"][0], expected.group_losses_)
+    # The estimators given are left as they were.
+    assert methods["errors"].centering == "group"
+    looks = {line.get_linestyle() for line in display.error_lines_.values()}
+    assert len(looks) == 3
+
+
+def test_lines_are_the_numbers(axes):
+    display = given().plot(axes)
+    assert list(display.axes_) == list(axes)
+    assert display.figure_ is axes[0].figure
+    for name in ("PCA", "fair"):
+        drawn = np.column_stack([n.get_ydata() for n in display.loss_lines_[name]])
+        np.testing.assert_array_equal(drawn, display.losses[name])
+        line = display.error_lines_[name]
+        np.testing.assert_array_equal(line.get_xdata(), [1, 2, 4])
+        np.testing.assert_array_equal(line.get_ydata(), display.total_errors[name])
+        assert line.axes is axes[1]
+        assert display.loss_lines_[name][0].axes is axes[0]
+    assert axes[0].get_title() == "largest loss: PCA 3, fair 1"
+    assert axes[1].get_title() == "fair adds at most 25.0 % (at 1)"
+    assert axes[0].get_ylabel() == "loss per sample"
+    assert axes[1].get_ylabel() == "reconstruction error per sample"
+
+
+def test_equal_losses_all_show(axes):
+    display = given().plot(axes)
+    wide, narrow = display.loss_lines_["fair"]
+    assert wide.get_linewidth() > narrow.get_linewidth() + 2
+    assert wide.get_zorder() <= narrow.get_zorder()
+    assert wide.get_color() != narrow.get_color()
+    # The base of comparison is dashed, above the wide line of the other.
+    base, other = display.error_lines_.values()
+    assert base.get_zorder() > other.get_zorder()
+    assert base.get_linestyle() == "--"
+
+
+def test_markers_at_zero_are_whole(axes):
+    given().plot(axes)
+    for ax in axes:
+        low, high = ax.get_ylim()
+        assert -0.1 * high < low < 0
+
+
+@pytest.mark.parametrize("n_groups", [3, 6])
+def test_several_groups(axes, n_groups):
+    rows, groups = some_groups(600, 7, n_groups)
+    display = GroupLossDisplay.from_data(
+        rows, sensitive_features=groups, n_components=[5, 7], axes=axes
+    )
+    assert display.losses["PCA"].shape == (2, n_groups)
+    lines = display.loss_lines_["FairPCA"]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == n_groups
+
+
+def test_legend_lies_outside_and_lists_groups_and_methods(axes):
+    display = given().plot(axes)
+    axes[0].figure.draw_without_rendering()
+    legend = axes[1].get_legend()
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["group a", "group b", "PCA", "fair"]
+    assert legend.get_window_extent().x0 > axes[1].get_window_extent().x1
+    assert axes[0].get_legend() is None
+    legend.remove()
+    display.plot(axes, legend=False)
+    assert axes[1].get_legend() is None
+
+
+def test_options_reach_matplotlib(axes):
+    display = given().plot(axes, alpha=0.3, linewidth=7)
+    lines = [*display.loss_lines_["fair"], *display.error_lines_.values()]
+    assert {(n.get_alpha(), n.get_linewidth()) for n in lines} == {(0.3, 7)}
+
+
+def test_one_method_and_one_number_of_components(axes):
+    display = given(
+        n_components=[2],
+        losses={"only": [[1.0, 2.0]]},
+        total_errors={"only": [0.0]},
+    ).plot(axes)
+    axes[0].figure.draw_without_rendering()
+    assert axes[0].get_title() == "largest loss: only 2"
+    assert axes[1].get_title() == ""
+    assert list(display.error_lines_) == ["only"]
+
+
+def test_makes_a_figure_with_pyplot(pyplot):
+    display = given().plot()
+    assert display.figure_ is pyplot.gcf()
+    assert len(pyplot.get_fignums()) == 1
+
+
+def test_opens_no_figure_and_changes_no_setting(axes, pyplot):
+    before = dict(pyplot.rcParams)
+    given().plot(axes)
+    assert pyplot.get_fignums() == []
+    assert dict(pyplot.rcParams) == before
+
+
+def test_missing_matplotlib_is_named(monkeypatch):
+    real_import = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r'pip install "scalefair\[plot\]"'):
+        given().plot()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"losses": {}, "total_errors": {}}, "same methods"),
+        ({"total_errors": {"PCA": [1, 2, 3]}}, "same methods"),
+        ({"groups": ["a", "b", "c"]}, r"losses must have shape \(3, 3\)"),
+        ({"n_components": [1, 2]}, "With 2 numbers of components"),
+    ],
+)
+def test_shapes_must_fit(change, message):
+    with pytest.raises(ValueError, match=message):
+        given(**change)
+
+
+def test_bad_input(axes):
+    with pytest.raises(ValueError, match="axes must be two"):
+        given().plot(axes[0])
+    draw = GroupLossDisplay.from_data
+    with pytest.raises(ValueError, match="n_components is empty"):
+        draw(X, sensitive_features=GROUPS, n_components=[], axes=axes)
+    with pytest.raises(ValueError, match="n_components=6 must be at most"):
+        draw(X, sensitive_features=GROUPS, n_components=[6], axes=axes)
+    with pytest.raises(ValueError, match="only one group"):
+        draw(X, sensitive_features=0 * GROUPS, n_components=[1], axes=axes)
+
+
+@pytest.mark.realdata
+def test_the_price_of_fairness_in_the_paper(axes):
+    folder = os.environ.get("SCALEFAIR_DATA")
+    if not folder:
+        pytest.skip("SCALEFAIR_DATA is not set")
+    table = np.loadtxt(Path(folder, "bank_marketing", "bank.csv"), delimiter=",")
+    older, rows = table[:, 0] >= 65, table[:, 1:]
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0, ddof=1)
+    display = GroupLossDisplay.from_data(
+        rows,
+        sensitive_features=older,
+        n_components=[10],
+        centering="group",
+        axes=axes,
+    )
+    errors = display.total_errors
+    increase = errors["FairPCA"] / errors["PCA"] - 1
+    np.testing.assert_allclose(increase, 0.20437, atol=5e-6)
