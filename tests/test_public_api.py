@@ -16,6 +16,8 @@ PUBLIC = {
         "fair_assignment",
     ],
     "scalefair.datasets": [
+        "fetch_bank_marketing",
+        "fetch_credit_default",
         "fetch_deezer_europe",
         "fetch_diabetes",
         "fetch_facebooknet",
@@ -23,7 +25,17 @@ PUBLIC = {
         "fetch_pokec",
         "make_elliptical",
         "make_fair_sbm",
+        "make_group_gaussians",
         "make_random_affinity",
+        "make_topic_documents",
+    ],
+    "scalefair.decomposition": [
+        "ErrorWeightedFairPCA",
+        "FairPCA",
+        "GroupPCA",
+        "JointNumericalRange",
+        "SemidefiniteFairPCA",
+        "joint_numerical_range",
     ],
     "scalefair.linalg": [
         "AdmmResult",
@@ -46,6 +58,7 @@ PUBLIC = {
     ],
     "scalefair.operators": [
         "AMGPreconditioner",
+        "GroupCovariance",
         "NormalizedAffinity",
         "NormalizedOperator",
         "NullspaceProjector",
@@ -55,7 +68,20 @@ PUBLIC = {
         "SymmetricBlockOperator",
         "coarse_degree",
     ],
-    "scalefair.plotting": ["ClusterCompositionDisplay"],
+    "scalefair.optimize": [
+        "ConcaveSearch",
+        "FantopeResult",
+        "SimplexResult",
+        "maximize_on_simplex",
+        "maximize_quadratic_on_simplex",
+        "minimax_on_fantope",
+    ],
+    "scalefair.plotting": [
+        "ClusterCompositionDisplay",
+        "GroupLossDisplay",
+        "JointNumericalRangeDisplay",
+    ],
+    "scalefair.streaming": ["GroupMoments", "row_blocks"],
 }
 
 # numpydoc's codes that are matters of taste, or of the class's own parameters.
@@ -67,6 +93,9 @@ _WITHOUT_EXAMPLE = (
     "AdmmResult",
     "EigenResult",
     "FairAssignment",
+    "FantopeResult",
+    "JointNumericalRange",
+    "SimplexResult",
     "SpectralBounds",
     "SymmetricBlockOperator",
 )

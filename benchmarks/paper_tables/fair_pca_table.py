@@ -429,7 +429,10 @@ def _total(data: Data) -> np.ndarray:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the rows that are asked for."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.output and not options.output.absolute().parent.is_dir():
+        parser.error(f"there is no folder {options.output.parent} for --output")
     parts = []
     header = "data|r|abs(ratio - 1)|FairPCA of default PCA|of fastest PCA|"
     header += "SDR T=100 of FairPCA|u-FPCA of FairPCA|c-FPCA of FairPCA"
@@ -451,6 +454,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}, r = {r}: {took:.0f} s", file=sys.stderr, flush=True)
             parts.append(table.markdown())
             summary.add(*cells)
+            if options.output:  # after every row: a long run can be interrupted
+                text = "\n".join([*parts, summary.markdown()])
+                options.output.write_text(text, encoding="utf-8")
     text = "\n".join([*parts, summary.markdown()])
     if options.output:
         options.output.write_text(text, encoding="utf-8")

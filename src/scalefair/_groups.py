@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["check_values", "encode_groups", "encode_values"]
 
-# Integers of a range up to this, or to four times their number, are counted.
-_COUNTED_RANGE = 10**6
+# Integers are counted if their range is at most this, or four times their number.
+_COUNTED_RANGE = 4096
 
 
 def encode_groups(
@@ -99,7 +99,9 @@ def _encode_counted(
         codes = position[codes]
     if values.dtype.kind == "b":
         return (offsets + low).astype(bool), codes
-    return offsets.astype(values.dtype) + values.dtype.type(low), codes
+    distinct = offsets.astype(values.dtype)
+    distinct += low  # wraps around to the values, for the narrow types too
+    return distinct, codes
 
 
 def _is_missing(value: Any) -> bool:

@@ -125,7 +125,9 @@ def test_solvers_agree_at_many_features(r, n_groups):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_array, np.asfortranarray])
+@pytest.mark.parametrize(
+    "form", [sparse.csr_array, sparse.csc_array, np.asfortranarray]
+)
 def test_forms_of_rows_agree(form, solver):
     X, codes = _rows()
     X[np.abs(X) < 1] = 0
@@ -133,9 +135,7 @@ def test_forms_of_rows_agree(form, solver):
     other = FairPCA(2, solver=solver).fit(form(X), sensitive_features=codes)
     np.testing.assert_allclose(other.components_, dense.components_, atol=1e-6)
     np.testing.assert_allclose(other.group_losses_, dense.group_losses_, rtol=1e-8)
-    np.testing.assert_allclose(
-        other.transform(form(X)), dense.transform(X), atol=1e-5
-    )
+    np.testing.assert_allclose(other.transform(form(X)), dense.transform(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -163,7 +163,11 @@ def test_float32_rows_are_accumulated_in_float64():
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10**6), r=st.integers(1, 3), scale=st.sampled_from([1e-5, 1, 1e6]))
+@given(
+    seed=st.integers(0, 10**6),
+    r=st.integers(1, 3),
+    scale=st.sampled_from([1e-5, 1, 1e6]),
+)
 def test_invariances(seed, r, scale):
     X, codes = _rows(m=60, n=5, seed=seed)
     rng = np.random.default_rng(seed)

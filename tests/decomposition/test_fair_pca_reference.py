@@ -59,7 +59,10 @@ def _check(X, groups, r, expected, first, t_digits=1e-9):
 def test_bank_marketing(r):
     data = fetch_bank_marketing()
     first = data.sensitive_features[np.argmax(data.sensitive_features == "x")]
-    counts = {g: (data.sensitive_features == g).sum() for g in np.unique(data.sensitive_features)}
+    counts = {
+        g: (data.sensitive_features == g).sum()
+        for g in np.unique(data.sensitive_features)
+    }
     first = min(counts, key=counts.get)  # the 810 clients of 65 years or more
     _check(data.data, data.sensitive_features, r, BANK[r], first)
 

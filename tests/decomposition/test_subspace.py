@@ -93,7 +93,12 @@ def test_nearly_tied_values():
     shift = np.zeros(100)
     shift[3], shift[4] = 0.3, -0.3
     values[3] = values[4] = 0.9
-    C = np.array([np.diag(values * (1 + s * shift)) + 1e-5 * C_g for s, C_g in zip((1, -1), C, strict=True)])
+    C = np.array(
+        [
+            np.diag(values * (1 + s * shift)) + 1e-5 * C_g
+            for s, C_g in zip((1, -1), C, strict=True)
+        ]
+    )
     C = Q @ C @ Q.T
     found, direct = _both(C, 4)
     assert found.converged

@@ -96,7 +96,10 @@ def test_dual_maximum_by_another_method(r):
     C = _pair("generic", rng, 6)
     found = _solve(C, r)
     peer = minimize_scalar(
-        lambda t: -_dual(C, r, t), bounds=(0, 1), method="bounded", options={"xatol": 1e-10}
+        lambda t: -_dual(C, r, t),
+        bounds=(0, 1),
+        method="bounded",
+        options={"xatol": 1e-10},
     )
     assert found.dual_value == pytest.approx(-peer.fun, rel=1e-12)
     assert found.weights[0] == pytest.approx(peer.x, abs=1e-5)

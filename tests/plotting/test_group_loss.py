@@ -200,6 +200,14 @@ def test_one_method_and_one_number_of_components(axes):
     assert list(display.error_lines_) == ["only"]
 
 
+def test_all_components_lose_nothing(axes):
+    display = GroupLossDisplay.from_data(
+        X, sensitive_features=GROUPS, n_components=[5], axes=axes
+    )
+    assert display.total_errors["PCA"] == display.total_errors["FairPCA"] == 0
+    assert axes[1].get_title() == ""
+
+
 def test_makes_a_figure_with_pyplot(pyplot):
     display = given().plot()
     assert display.figure_ is pyplot.gcf()

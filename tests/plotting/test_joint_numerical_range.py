@@ -5,8 +5,15 @@ import pytest
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import NotFittedError
 
-from scalefair.decomposition import FairPCA, GroupPCA, SemidefiniteFairPCA
+from scalefair.decomposition import (
+    FairPCA,
+    GroupPCA,
+    JointNumericalRange,
+    SemidefiniteFairPCA,
+    joint_numerical_range,
+)
 from scalefair.plotting import JointNumericalRangeDisplay
+from scalefair.plotting._captured_variance import find_fair_point
 
 pytest.importorskip("matplotlib")
 
@@ -78,6 +85,29 @@ def test_fair_point_on_a_flat_piece(ax):
     np.testing.assert_allclose(display.fair_point, [8 / 3, 2 / 3])
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_fair_point_at_the_end_of_the_arc(ax, seed):
+    # The second group's own best is one of the first's: nobody loses.
+    Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((4, 4)))[0]
+    pair = [(Q * d) @ Q.T for d in ([1.0, 1, 0, 0], [1.0, 0, 0.3, 0])]
+    display = JointNumericalRangeDisplay.from_covariances(*pair, 1, ax=ax)
+    np.testing.assert_allclose(display.fair_point, [1, 1])
+
+
+def test_rounding_at_the_end_of_the_arc():
+    # At the last point the first loss is 0 less a bit, instead of 0.
+    found = find_fair_point(
+        np.array([np.eye(2)] * 2),
+        1,
+        JointNumericalRange(
+            points=np.array([[1.0, 0.0], [1 + 2e-16, 1.0]]),
+            angles=np.array([np.pi / 2 - 1e-6, np.pi / 2]),
+            support=np.array([1.0, 1.0]),
+        ),
+    )
+    np.testing.assert_allclose(found, [1, 1])
+
+
 def test_identical_groups_lose_nothing(ax):
     display = JointNumericalRangeDisplay.from_covariances(C_A, C_A, 2, ax=ax)
     np.testing.assert_allclose(display.fair_point, display.best)
@@ -92,6 +122,9 @@ def test_artists_have_the_data(ax):
     assert display.figure_ is ax.figure
     corners = display.region_.get_xy()[:-1]
     np.testing.assert_allclose(corners, display.boundary)
+    around = joint_numerical_range(C_A, C_B, 2, n_angles=180)
+    normals = np.column_stack([np.cos(around.angles), np.sin(around.angles)])
+    np.testing.assert_allclose((normals @ corners.T).max(axis=1), around.support)
     mixed = (C_A + 3 * C_B) / 4
     U = np.linalg.eigh(mixed)[1][:, -2:]
     plain = [np.trace(U.T @ C_A @ U), np.trace(U.T @ C_B @ U)]
@@ -115,6 +148,7 @@ def test_corners_have_one_largest_loss_each(ax):
     assert 2 <= len(display.levels_) <= 12
     for level, line in zip(display.levels_, display.level_lines_, strict=True):
         np.testing.assert_allclose(largest_losses(display, data_of(line)), level)
+        np.testing.assert_allclose(data_of(line)[1], display.best - level)
     fair = largest_losses(display, display.fair_point[None])[0]
     line = display.fair_level_line_
     np.testing.assert_allclose(largest_losses(display, data_of(line)), fair)
@@ -168,10 +202,15 @@ def test_two_features(ax, r):
         C_A[:2, :2], C_B[:2, :2], r, group_sizes=(1, 1), ax=ax
     )
     ax.figure.draw_without_rendering()
-    # A curve or a point: nothing is filled.
+    # A curve or a point: nothing is filled, be it from matrices or an estimator.
     assert display.region_.get_facecolor()[3] == 0
-    assert (display.best - display.fair_point).max() >= 0
-    assert np.ptp(ax.get_xlim()) > 0.01 * display.best[0]
+    X, groups = two_groups(n=2)
+    model = FairPCA(n_components=r).fit(X, sensitive_features=groups)
+    other = JointNumericalRangeDisplay.from_estimator(
+        model, X, sensitive_features=groups, ax=ax
+    )
+    assert other.region_.get_facecolor()[3] == 0
+    assert np.ptp(ax.get_xlim()) > 0.01 * other.best[0]
 
 
 def test_legend_lies_outside(ax):

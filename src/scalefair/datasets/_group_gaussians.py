@@ -124,7 +124,8 @@ def _check(
     shares = np.asarray(group_probabilities, dtype=np.float64)
     if shares.ndim != 1 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-6:
         raise ValueError(
-            f"group_probabilities must be positive numbers of sum 1, got {group_probabilities!r}."
+            "group_probabilities must be positive numbers of sum 1, got "
+            f"{group_probabilities!r}."
         )
     for name, value, least in [
         ("n_samples", n_samples, shares.size),

@@ -186,11 +186,6 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             reset=reset,
         )
 
-    def _read_moments(self, X: Any, sensitive_features: ArrayLike) -> GroupMoments:
-        X = self._check_rows(X)
-        self._check_rank(X.shape[1])
-        return GroupMoments.from_data(X, sensitive_features)
-
     def _check_rank(self, n_features: int) -> None:
         if self.n_components > n_features:
             raise ValueError(

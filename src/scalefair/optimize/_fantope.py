@@ -85,6 +85,7 @@ def minimax_on_fantope(
     Returns
     -------
     FantopeResult
+        The best matrix and weights, and bounds of the optimum from both.
 
     Raises
     ------

@@ -95,6 +95,7 @@ def maximize_on_simplex(
     Returns
     -------
     SimplexResult
+        The best point, its value and a bound of the maximum.
 
     Raises
     ------

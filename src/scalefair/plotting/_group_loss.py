@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.plotting._cluster_composition import _PALETTE
@@ -21,7 +21,7 @@ _METHOD_STYLES = ((0, (4, 2)), "-", ":", "-.")
 _METHOD_GREYS = ("black", "0.6", "0.35", "0.75")
 # Equal losses lie on top of each other: a wide line shows below a narrow one.
 _WIDEST, _NARROWEST = 5.0, 1.6
-# An error this small beside the largest is rounding: nothing is added to it.
+# Errors this small beside the variance, or beside the largest, are rounding.
 _ROUNDING = 1e-12
 
 
@@ -199,9 +199,8 @@ class GroupLossDisplay:
         losses, total_errors = {}, {}
         for name, method in methods.items():
             fits = [_fit(method, moments, r, centering) for r in sizes]
-            errors = np.array([fit.group_reconstruction_errors_ for fit in fits])
             losses[name] = np.array([fit.group_losses_ for fit in fits])
-            total_errors[name] = errors @ shares
+            total_errors[name] = np.array([_total_error(fit, shares) for fit in fits])
         display = cls(
             sizes, losses=losses, total_errors=total_errors, groups=moments.groups
         )
@@ -352,6 +351,12 @@ class GroupLossDisplay:
 def _fit(method: Any, moments: GroupMoments, r: int, centering: str) -> Any:
     parameters = {**method.get_params(), "n_components": r, "centering": centering}
     return type(method).from_moments(moments, **parameters)
+
+
+def _total_error(fit: Any, shares: NDArray) -> float:
+    """Mean squared distance of all rows, zero if it is rounding of their variance."""
+    error = float(fit.group_reconstruction_errors_ @ shares)
+    return error if error > _ROUNDING * fit.explained_variance_.sum() else 0.0
 
 
 def _group_style(g: int) -> dict[str, Any]:
