@@ -225,7 +225,7 @@ def test_import_is_light(module):
         "import sys, sklearn.cluster, sklearn.callback\n"
         "before = set(sys.modules)\n"
         f"import {module}\n"
-        "heavy = {'matplotlib', 'pandas', 'pooch', 'dask', 'torch', 'click'}\n"
+        "heavy = {'matplotlib', 'pandas', 'pooch', 'pyarrow', 'dask', 'torch', 'click'}\n"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     assert done.returncode == 0, done.stderr
@@ -238,7 +238,7 @@ def test_import_works_without_the_extras(module):
         "import sys\n"
         "class Absent:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('matplotlib', 'pandas', 'pooch', 'dask', 'torch'):\n"
+        "        if name in ('matplotlib', 'pandas', 'pooch', 'pyarrow', 'dask', 'torch'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
         f"import {module}"

@@ -28,7 +28,7 @@ def test_version(workspace):
     assert scalefair.__version__ in result.output
 
 
-@pytest.mark.parametrize("command", [(), ("cluster",), ("demo",)])
+@pytest.mark.parametrize("command", [(), ("cluster",), ("demo",), ("pca",)])
 def test_help(workspace, command):
     result = workspace.invoke(*command, "--help")
     assert result.exit_code == 0

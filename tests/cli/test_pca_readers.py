@@ -344,8 +344,9 @@ def test_damaged_and_empty_parquet(tmp_path, pandas):
 
 @pytest.mark.parametrize("absent", ["pandas", "pyarrow"])
 def test_parquet_without_its_readers(tmp_path, monkeypatch, absent):
-    monkeypatch.setitem(sys.modules, absent, None)
-    monkeypatch.setitem(sys.modules, f"{absent}.api", None)
+    names = {name for name in sys.modules if name.startswith(f"{absent}.")}
+    for name in {absent, f"{absent}.api", *names}:
+        monkeypatch.setitem(sys.modules, name, None)
     path = tmp_path / "rows.parquet"
     path.touch()
     with pytest.raises(Failure, match=r'pip install "scalefair\[data\]"'):

@@ -200,9 +200,11 @@ def test_one_method_and_one_number_of_components(axes):
     assert list(display.error_lines_) == ["only"]
 
 
-def test_all_components_lose_nothing(axes):
+@pytest.mark.parametrize("seed", range(6))
+def test_all_components_lose_nothing(axes, seed):
+    rows, groups = some_groups(seed=seed)
     display = GroupLossDisplay.from_data(
-        X, sensitive_features=GROUPS, n_components=[5], axes=axes
+        rows, sensitive_features=groups, n_components=[5], axes=axes
     )
     assert display.total_errors["PCA"] == display.total_errors["FairPCA"] == 0
     assert axes[1].get_title() == ""

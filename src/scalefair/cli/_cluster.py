@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from scalefair.cli._cluster_options import (
-    SectionedCommand,
-    cluster_options,
-    parameters_in_force,
-)
+from scalefair.cli._cluster_options import cluster_options, parameters_in_force
 from scalefair.cli._errors import NOT_CONVERGED, debug_option
+from scalefair.cli._options import SectionedCommand
 from scalefair.cli._output import check_destination, write_files
 
 if TYPE_CHECKING:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-__all__ = ["SectionedCommand", "cluster_options", "parameters_in_force"]
+from scalefair.cli._options import PATH, Finite, add_options, option
+
+__all__ = ["cluster_options", "parameters_in_force"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -39,55 +39,10 @@ _CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "balance_tolerance": ("assign_labels", ("fair",)),
 }
 
-# Readable or not is for the readers to say, in one line.
-_PATH = click.Path(readable=False, path_type=Path)
-
-
-class _Finite(click.FloatRange):
-    """Range of floats without infinity and NaN."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{number} is not a finite number.", param, ctx)
-        return number
-
-
-class _Option(click.Option):
-    """Option listed in a section of the help."""
-
-    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.section = section
-
-
-class SectionedCommand(click.Command):
-    """Command whose help lists options in sections."""
-
-    def format_options(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """Write the sections in the order of their first options."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            # Arguments are described in the text above the options.
-            is_option = isinstance(param, click.Option)
-            record = param.get_help_record(ctx) if is_option else None
-            if record is not None:
-                section = getattr(param, "section", "Other options")
-                sections.setdefault(section, []).append(record)
-        for name, records in sections.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
-
 
 def cluster_options(command: Command) -> Command:
     """Add all options, so that the help lists them in this order."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(command, _OPTIONS)
 
 
 def parameters_in_force(
@@ -120,20 +75,16 @@ def _enumerate(values: tuple[str, ...]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _option(section: str, *declarations: str, **attributes: Any) -> Any:
-    return click.option(*declarations, cls=_Option, section=section, **attributes)
-
-
 _OPTIONS = (
-    _option(
+    option(
         "Required",
         "--groups",
         "groups_file",
         required=True,
-        type=_PATH,
+        type=PATH,
         help="File with the group of each node.",
     ),
-    _option(
+    option(
         "Required",
         "-k",
         "--n-clusters",
@@ -141,15 +92,15 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         help="Number of clusters.",
     ),
-    _option(
+    option(
         "Required",
         "-o",
         "--output",
         required=True,
-        type=_PATH,
+        type=PATH,
         help="File to write the labels to (csv).",
     ),
-    _option(
+    option(
         "Affinity",
         "--affinity",
         type=click.Choice(_AFFINITIES),
@@ -157,7 +108,7 @@ _OPTIONS = (
         show_default=True,
         help="What DATA holds and how it is compared, see below.",
     ),
-    _option(
+    option(
         "Affinity",
         "--n-neighbors",
         type=click.IntRange(min=1),
@@ -165,14 +116,14 @@ _OPTIONS = (
         show_default=True,
         help="Neighbours of a row (nearest_neighbors).",
     ),
-    _option(
+    option(
         "Affinity",
         "--gamma",
-        type=_Finite(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         help="Factor of the squared distances (rbf, rbf_nystroem).  [default: 1 / "
         "number of features]",
     ),
-    _option(
+    option(
         "Affinity",
         "--n-landmarks",
         type=click.IntRange(min=1),
@@ -180,7 +131,7 @@ _OPTIONS = (
         show_default=True,
         help="Rank of the approximation (rbf_nystroem).",
     ),
-    _option(
+    option(
         "Affinity",
         "--components",
         "connected_components",
@@ -191,7 +142,7 @@ _OPTIONS = (
         "component, or cluster all nodes that have an edge (precomputed, "
         "nearest_neighbors).",
     ),
-    _option(
+    option(
         "Eigenvectors",
         "--solver",
         type=click.Choice(_SOLVERS),
@@ -199,21 +150,21 @@ _OPTIONS = (
         show_default=True,
         help="How the eigenvectors are computed, see below.",
     ),
-    _option(
+    option(
         "Eigenvectors",
         "--tol",
-        type=_Finite(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         default=1e-4,
         show_default=True,
         help="Residual at which an eigenvector is accepted.",
     ),
-    _option(
+    option(
         "Eigenvectors",
         "--max-iter",
         type=click.IntRange(min=1),
         help="Most iterations of the solver.  [default: the solver's]",
     ),
-    _option(
+    option(
         "Eigenvectors",
         "--dtype",
         type=click.Choice(["float32", "float64"]),
@@ -221,7 +172,7 @@ _OPTIONS = (
         show_default=True,
         help="Type the solver works in; float32 is faster and takes half the memory.",
     ),
-    _option(
+    option(
         "Clusters",
         "--assign-labels",
         type=click.Choice(["kmeans", "fair"]),
@@ -230,16 +181,16 @@ _OPTIONS = (
         help="k-means on the eigenvectors; or k-means, then moves of nodes at the "
         "least cost until every cluster is balanced.",
     ),
-    _option(
+    option(
         "Clusters",
         "--balance-tolerance",
-        type=_Finite(min=0),
+        type=Finite(min=0),
         default=0.1,
         show_default=True,
         help="Largest deviation of a group's share in a cluster, relative to its share "
         "in the population (--assign-labels fair).",
     ),
-    _option(
+    option(
         "Clusters",
         "--n-init",
         type=click.IntRange(min=1),
@@ -247,7 +198,7 @@ _OPTIONS = (
         show_default=True,
         help="Starts of k-means.",
     ),
-    _option(
+    option(
         "Clusters",
         "--random-state",
         type=click.IntRange(min=0, max=2**32 - 1),
@@ -255,14 +206,14 @@ _OPTIONS = (
         show_default=True,
         help="Seed; the same seed gives the same labels.",
     ),
-    _option(
+    option(
         "Files",
         "--report",
         "report_file",
-        type=_PATH,
+        type=PATH,
         help="File to write a report to (JSON).",
     ),
-    _option(
+    option(
         "Files",
         "--header/--no-header",
         default=None,
@@ -270,21 +221,21 @@ _OPTIONS = (
         "well-known headers of edge lists, and first lines without a number, are "
         "recognised]",
     ),
-    _option(
+    option(
         "Files",
         "--id-column",
         metavar="NAME",
         help="Column of a table that holds the ids of the rows; without a header its "
         "number, from 1.  [default: a first column named id, node_id, user_id ...]",
     ),
-    _option(
+    option(
         "Files",
         "--groups-header/--no-groups-header",
         default=None,
         help="Whether the groups file starts with a header.  [default: well-known "
         "headers are recognised]",
     ),
-    _option(
+    option(
         "Other options",
         "--quiet",
         is_flag=True,

@@ -132,8 +132,8 @@ def _as_failure(error: BaseException, written: bool) -> Failure:
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return Failure(
-            f"not enough memory{detail}. Use a smaller graph or fewer clusters, "
-            "--dtype float32, or a machine with more memory."
+            f"not enough memory{detail}. Use smaller data, or a machine with more "
+            "memory."
         )
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""

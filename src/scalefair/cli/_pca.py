@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalefair.cli._cluster_options import SectionedCommand
 from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
+from scalefair.cli._options import SectionedCommand
 from scalefair.cli._output import check_destination, write_files
 from scalefair.cli._pca_options import pca_options
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from scalefair.cli._cluster_options import _PATH, _Finite, _option
+from scalefair.cli._options import PATH, Finite, add_options, option
 
 __all__ = ["pca_options"]
 
@@ -20,13 +20,11 @@ _CENTERINGS = ("global", "group")
 
 def pca_options(command: Command) -> Command:
     """Add all options, so that the help lists them in this order."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return add_options(command, _OPTIONS)
 
 
 _OPTIONS = (
-    _option(
+    option(
         "Required",
         "--groups",
         required=True,
@@ -34,7 +32,7 @@ _OPTIONS = (
         help="Column of DATA with the group of each row, which is then no feature; or "
         "a file of groups.",
     ),
-    _option(
+    option(
         "Required",
         "-r",
         "--components",
@@ -43,22 +41,22 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         help="Number of components.",
     ),
-    _option(
+    option(
         "Required",
         "-o",
         "--output",
         required=True,
-        type=_PATH,
+        type=PATH,
         help="File to write the components to (npz), see below.",
     ),
-    _option(
+    option(
         "Components",
         "--standardize",
         is_flag=True,
         help="Divide each feature by its standard deviation over all rows (divisor "
         "rows - 1): for features in different units.  [default: features as they are]",
     ),
-    _option(
+    option(
         "Components",
         "--centering",
         type=click.Choice(_CENTERINGS),
@@ -67,7 +65,7 @@ _OPTIONS = (
         help="What is subtracted before losses are computed: the mean of all rows, or "
         "of each group.",
     ),
-    _option(
+    option(
         "Components",
         "--solver",
         type=click.Choice(_SOLVERS),
@@ -75,15 +73,15 @@ _OPTIONS = (
         show_default=True,
         help="How they are computed, see below.",
     ),
-    _option(
+    option(
         "Components",
         "--tol",
-        type=_Finite(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         default=1e-8,
         show_default=True,
         help="Bound on the error of the largest loss, relative to the loss.",
     ),
-    _option(
+    option(
         "Components",
         "--max-iter",
         type=click.IntRange(min=1),
@@ -91,7 +89,7 @@ _OPTIONS = (
         show_default=True,
         help="Most evaluations of the dual, an eigenproblem each.",
     ),
-    _option(
+    option(
         "Components",
         "--random-state",
         type=click.IntRange(min=0, max=2**32 - 1),
@@ -99,20 +97,20 @@ _OPTIONS = (
         show_default=True,
         help="Seed of the starting vectors (matrix_free).",
     ),
-    _option(
+    option(
         "Columns",
         "--drop",
         multiple=True,
         metavar="COLUMN",
         help="Column of a table to leave out; may be given several times.",
     ),
-    _option(
+    option(
         "Columns",
         "--keep-groups",
         is_flag=True,
         help="Keep the column of the groups as a feature; it must hold numbers.",
     ),
-    _option(
+    option(
         "Columns",
         "--id-column",
         metavar="COLUMN",
@@ -120,35 +118,35 @@ _OPTIONS = (
         "may name them; no feature.  [default: a first column named id, node_id, "
         "user_id ...]",
     ),
-    _option(
+    option(
         "Columns",
         "--header/--no-header",
         default=None,
         help="Whether a table of text starts with a header. Without one columns are "
         "given by number, from 1.  [default: a first line without a number is one]",
     ),
-    _option(
+    option(
         "Files",
         "--groups-header/--no-groups-header",
         default=None,
         help="Whether the file of groups starts with a header.  [default: well-known "
         "headers are recognised]",
     ),
-    _option(
+    option(
         "Files",
         "--scores",
         "scores_file",
-        type=_PATH,
+        type=PATH,
         help="File to write the rows' coordinates to (npy, rows x components).",
     ),
-    _option(
+    option(
         "Files",
         "--report",
         "report_file",
-        type=_PATH,
+        type=PATH,
         help="File to write a report to (JSON).",
     ),
-    _option(
+    option(
         "Other options",
         "--quiet",
         is_flag=True,

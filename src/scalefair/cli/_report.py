@@ -1,4 +1,4 @@
-"""What a clustering is like, as strict JSON and as a table."""
+"""What a result is like, as strict JSON and as a table."""
 
 from __future__ import annotations
 

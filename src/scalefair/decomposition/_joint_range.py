@@ -100,7 +100,8 @@ def joint_numerical_range(
     :math:`-\sin\theta\, C_A + \cos\theta\, C_B` within the eigenspace.
 
     It takes a full eigendecomposition of order n for each direction (for each two
-    opposite ones if `n_angles` is even); memory ``24 n**2`` bytes beside the input.
+    opposite ones if `n_angles` is even); memory about ``50 n**2`` bytes
+    beside the input.
 
     References
     ----------

@@ -1,9 +1,9 @@
-"""Centred rows times a block, and their transpose times the result.
+"""Sums over dense rows that are centred on the fly.
 
-Rows carry a code; each code has a centre that is subtracted from its rows. Sparse
-rows are worked on in tiles, dense ones in slabs that are read in small blocks.
-Tiles, slabs and blocks depend on the data alone, and sums add them in their order:
-a result is the same whatever the number of threads.
+Rows carry a code; each code has a centre that is subtracted from its rows. The rows
+are cut into slabs that threads share, each read in blocks that fit the cache. Slabs
+and blocks depend on the sizes alone, and the sums of the slabs are added in their
+order: a result is the same whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ import numba
 import numpy as np
 
 from scalefair.kernels._block import single_blas_thread
+from scalefair.kernels._csr_rows import (
+    csr_add_matmat,
+    csr_rows_matmat,
+    csr_rows_scatter,
+    csr_rows_transpose,
+)
 
 __all__ = [
     "csr_add_matmat",
@@ -30,153 +36,6 @@ _FEWEST_ROWS = 128
 # Most slabs, and most entries of their separate sums.
 _SLABS = 16
 _SUM_ENTRIES = 2**23
-
-
-@numba.njit(parallel=True, cache=True, nogil=True)
-def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
-    """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
-
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix ``A``.
-    rows : ndarray of int, shape (p,)
-        Rows of ``A``.
-    bounds : ndarray of int, shape (n_chunks + 1,)
-        Cuts of `rows` into parts of about equal work, shared among threads.
-    V : ndarray of shape (n_columns, k)
-        C-contiguous block.
-    offset : ndarray of shape (k,)
-        Subtracted from every row.
-    out : ndarray of shape (p, k)
-        C-contiguous block.
-
-    Returns
-    -------
-    ndarray of shape (k,), float64
-    """
-    k = V.shape[1]
-    n_chunks = bounds.shape[0] - 1
-    partial = np.zeros((n_chunks, k), np.float64)
-    one = V.dtype.type(1)
-    for chunk in numba.prange(n_chunks):
-        for i in range(bounds[chunk], bounds[chunk + 1]):
-            for c in range(k):
-                out[i, c] = 0
-            p = np.int64(indptr[rows[i]])
-            end = np.int64(indptr[rows[i] + 1])
-            _add_combination(indices, data, p, end, one, V, out, i)
-            for c in range(k):
-                out[i, c] -= offset[c]
-                partial[chunk, c] += out[i, c]
-    sums = np.zeros(k, np.float64)
-    for chunk in range(n_chunks):
-        sums += partial[chunk]
-    return sums
-
-
-@numba.njit(parallel=True, cache=True, nogil=True)
-def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
-    """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
-
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix ``A`` (n_rows x n_columns).
-    bounds : ndarray of int, shape (n_chunks + 1,)
-        Cuts of the rows into parts of about equal work: rows of very different
-        lengths, as those of a transposed matrix of word counts, would leave
-        threads idle.
-    alpha : scalar of the type of `Y`
-        Coefficient.
-    Y : ndarray of shape (n_columns, k)
-        C-contiguous block.
-    out : ndarray of shape (n_rows, k)
-        C-contiguous block.
-    """
-    for chunk in numba.prange(bounds.shape[0] - 1):
-        for i in range(bounds[chunk], bounds[chunk + 1]):
-            p = np.int64(indptr[i])
-            end = np.int64(indptr[i + 1])
-            _add_combination(indices, data, p, end, alpha, Y, out, i)
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_combination(indices, data, p, end, alpha, V, out, i):
-    """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
-
-    Four entries at a time, as in `csr_matmat`: the row of `out` is read and
-    written a quarter as often.
-    """
-    k = V.shape[1]
-    while p + 3 < end:
-        a0 = alpha * data[p]
-        a1 = alpha * data[p + 1]
-        a2 = alpha * data[p + 2]
-        a3 = alpha * data[p + 3]
-        j0 = indices[p]
-        j1 = indices[p + 1]
-        j2 = indices[p + 2]
-        j3 = indices[p + 3]
-        for c in range(k):
-            out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
-        p += 4
-    while p < end:
-        a0 = alpha * data[p]
-        j0 = indices[p]
-        for c in range(k):
-            out[i, c] += a0 * V[j0, c]
-        p += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def csr_rows_transpose(indptr, indices, data, rows, n_columns):
-    """Return the transpose of some rows of a CSR matrix, in CSR format.
-
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix.
-    rows : ndarray of int, shape (p,)
-        Rows, fewer than 2**31 and with fewer than 2**31 entries.
-    n_columns : int
-        Columns of the matrix.
-
-    Returns
-    -------
-    indptr, indices, data : ndarray
-        The matrix of shape (n_columns, p); int32 indices, sorted.
-    """
-    ends = np.zeros(n_columns + 1, np.int32)
-    for q in range(rows.shape[0]):
-        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
-            ends[indices[p] + 1] += 1
-    for j in range(n_columns):
-        ends[j + 1] += ends[j]
-    place = ends.copy()
-    turned = np.empty(ends[n_columns], np.int32)
-    values = np.empty(ends[n_columns], data.dtype)
-    for q in range(rows.shape[0]):
-        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
-            j = indices[p]
-            turned[place[j]] = q
-            values[place[j]] = data[p]
-            place[j] += 1
-    return ends, turned, values
-
-
-@numba.njit(parallel=True, cache=True, nogil=True)
-def csr_rows_scatter(indptr, data, n_columns, centre, scatter):
-    """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
-
-    Entries that are not stored count as zeros; duplicates must have been summed.
-    """
-    for i in numba.prange(indptr.shape[0] - 1):
-        c = centre[i]
-        total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
-        for p in range(indptr[i], indptr[i + 1]):
-            total += (np.float64(data[p]) - c) ** 2
-        scatter[i] += total
 
 
 def dense_rows_matmat(X, codes, centres, coefficients, V):
@@ -206,9 +65,7 @@ def dense_rows_matmat(X, codes, centres, coefficients, V):
     slabs, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((slabs.size - 1, *V.shape), V.dtype)
     with single_blas_thread():
-        _dense_matmat(
-            *_flat(X), codes, centres, coefficients, V, slabs, n_rows, partial
-        )
+        _dense_matmat(_flat(X), codes, centres, coefficients, V, slabs, n_rows, partial)
     for part in partial[1:]:
         partial[0] += part
     return partial[0]
@@ -228,7 +85,7 @@ def dense_rows_gram(X, codes, centres, V):
     slabs, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((slabs.size - 1, n_codes, k, k), np.float64)
     with single_blas_thread():
-        _dense_gram(*_flat(X), codes, centres, V, slabs, n_rows, partial)
+        _dense_gram(_flat(X), codes, centres, V, slabs, n_rows, partial)
     return partial.sum(axis=0)
 
 
@@ -260,7 +117,7 @@ def dense_rows_moments(X, codes, n_codes):
     counts = np.zeros((n_slabs, n_codes))
     means = np.zeros((n_slabs, n_codes, n))
     scatter = np.zeros((n_slabs, n_codes))
-    _dense_moments(*_flat(X), codes, slabs, n_rows, counts, means, scatter)
+    _dense_moments(_flat(X), codes, slabs, n_rows, counts, means, scatter)
     _merge_slabs(counts, means, scatter)
     return counts[0], means[0], scatter[0]
 
@@ -290,7 +147,7 @@ def _flat(X):
     memory = np.lib.stride_tricks.as_strided(
         X, (length,), (X.itemsize,), writeable=False
     )
-    return memory, *steps
+    return memory, steps[0], steps[1]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -314,8 +171,9 @@ def _sort_rows(codes, start, stop, wanted, rows, ends):
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(memory, row_step, column_step, rows, ends, centres, Z):
+def _fill(table, rows, ends, centres, Z):
     """Copy rows, less the centres of their codes, to the buffer."""
+    memory, row_step, column_step = table
     n = Z.shape[1]
     start = 0
     for g in range(ends.shape[0]):
@@ -334,9 +192,7 @@ def _fill(memory, row_step, column_step, rows, ends, centres, Z):
 
 @numba.njit(parallel=True, cache=True, nogil=True)
 def _dense_matmat(
-    memory,
-    row_step,
-    column_step,
+    table,
     codes,
     centres,
     coefficients,
@@ -347,9 +203,7 @@ def _dense_matmat(
 ):
     for s in numba.prange(slabs.shape[0] - 1):
         _slab_matmat(
-            memory,
-            row_step,
-            column_step,
+            table,
             codes,
             centres,
             coefficients,
@@ -363,9 +217,7 @@ def _dense_matmat(
 
 @numba.njit(cache=True, nogil=True)
 def _slab_matmat(
-    memory,
-    row_step,
-    column_step,
+    table,
     codes,
     centres,
     coefficients,
@@ -386,7 +238,7 @@ def _slab_matmat(
         total = _sort_rows(codes, start, stop, coefficients, rows, ends)
         if total == 0:
             continue
-        _fill(memory, row_step, column_step, rows, ends, centres, Z)
+        _fill(table, rows, ends, centres, Z)
         np.dot(Z[:total], V, Y[:total])
         first = 0
         for g in range(ends.shape[0]):
@@ -401,14 +253,10 @@ def _slab_matmat(
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _dense_gram(
-    memory, row_step, column_step, codes, centres, V, slabs, n_rows, partial
-):
+def _dense_gram(table, codes, centres, V, slabs, n_rows, partial):
     for s in numba.prange(slabs.shape[0] - 1):
         _slab_gram(
-            memory,
-            row_step,
-            column_step,
+            table,
             codes,
             centres,
             V,
@@ -420,9 +268,7 @@ def _dense_gram(
 
 
 @numba.njit(cache=True, nogil=True)
-def _slab_gram(
-    memory, row_step, column_step, codes, centres, V, begin, end, n_rows, out
-):
+def _slab_gram(table, codes, centres, V, begin, end, n_rows, out):
     n, k = V.shape
     Z = np.empty((n_rows, n), V.dtype)
     Y = np.empty((n_rows, k), V.dtype)
@@ -433,7 +279,7 @@ def _slab_gram(
     for start in range(begin, end, n_rows):
         stop = min(start + n_rows, end)
         total = _sort_rows(codes, start, stop, every, rows, ends)
-        _fill(memory, row_step, column_step, rows, ends, centres, Z)
+        _fill(table, rows, ends, centres, Z)
         np.dot(Z[:total], V, Y[:total])
         first = 0
         for g in range(ends.shape[0]):
@@ -446,14 +292,10 @@ def _slab_gram(
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _dense_moments(
-    memory, row_step, column_step, codes, slabs, n_rows, counts, means, scatter
-):
+def _dense_moments(table, codes, slabs, n_rows, counts, means, scatter):
     for s in numba.prange(slabs.shape[0] - 1):
         _slab_moments(
-            memory,
-            row_step,
-            column_step,
+            table,
             codes,
             slabs[s],
             slabs[s + 1],
@@ -465,9 +307,7 @@ def _dense_moments(
 
 
 @numba.njit(cache=True, nogil=True)
-def _slab_moments(
-    memory, row_step, column_step, codes, begin, end, n_rows, counts, means, scatter
-):
+def _slab_moments(table, codes, begin, end, n_rows, counts, means, scatter):
     n_codes, n = means.shape
     Z = np.empty((n_rows, n), np.float64)
     mean = np.empty(n, np.float64)
@@ -478,7 +318,7 @@ def _slab_moments(
         stop = min(start + n_rows, end)
         _sort_rows(codes, start, stop, every, rows, ends)
         # Less the means so far: what is squared stays small.
-        _fill(memory, row_step, column_step, rows, ends, means, Z)
+        _fill(table, rows, ends, means, Z)
         first = 0
         for g in range(n_codes):
             size = ends[g] - first

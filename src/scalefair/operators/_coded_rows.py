@@ -123,13 +123,17 @@ class SparseRows:
     def _tile(self, code: int, rows: np.ndarray) -> _Tile:
         X = self._X
         lengths = X.indptr[rows + 1] - X.indptr[rows]
-        turned = csr_rows_transpose(X.indptr, X.indices, X.data, rows, X.shape[1])
+        indptr, indices, data = csr_rows_transpose(
+            X.indptr, X.indices, X.data, rows, X.shape[1]
+        )
         return _Tile(
             code,
             rows,
             _equal_work(np.cumsum(lengths)),
-            *turned,
-            _equal_work(turned[0][1:]),
+            indptr,
+            indices,
+            data,
+            _equal_work(indptr[1:]),
         )
 
     def astype(self, dtype: np.dtype) -> SparseRows:

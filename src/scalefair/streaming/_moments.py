@@ -279,9 +279,8 @@ class GroupMoments:
             total = self.counts[code] + count
             offset = mean - self.means[code]
             self.scatters[code] += scatter
-            self.scatters[code] += np.outer(
-                offset, (self.counts[code] / total * count) * offset
-            )
+            scaled = np.sqrt(self.counts[code] * (count / total)) * offset
+            self.scatters[code] += np.outer(scaled, scaled)
             self.means[code] += (count / total) * offset
             self.counts[code] = total
 
@@ -324,13 +323,13 @@ class GroupMoments:
 
 def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
     """Sorted groups of both arrays, if they are of one kind."""
-    if np.array_equal(groups, others):
-        return groups
     if _kind(groups) != _kind(others):
         raise ValueError(
             f"The groups so far are of type {groups.dtype}, those to add of type "
             f"{others.dtype}. Convert them to one type."
         )
+    if np.array_equal(groups, others):
+        return groups
     return np.union1d(groups, others)
 
 

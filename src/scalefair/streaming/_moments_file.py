@@ -40,12 +40,10 @@ def write_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
 
 def read_arrays(path: str | os.PathLike[str], names: list[str]) -> dict[str, Any]:
     """Return the arrays of a file that `write_arrays` wrote."""
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{os.fspath(path)!r} does not exist.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if str(file["format"]) == _FORMAT:
-                return {name: file[name] for name in names}
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if str(arrays["format"]) == _FORMAT:
+                return {name: arrays[name] for name in names}
     except (
         AttributeError,  # an array is no context manager
         EOFError,

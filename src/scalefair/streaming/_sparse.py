@@ -14,10 +14,11 @@ from scalefair.streaming._validation import refuse_entries
 
 __all__ = ["accumulate_sparse", "is_cheaper_sparse"]
 
-# One product of stored entries, added to a scattered place, costs as much as so
-# many of the products that a dense block needs.
-_SCATTERED_COST = 20
-# A dense entry costs as much as so many products before the first of them.
+# Times, measured in products of a dense block: of a product of two stored entries,
+# added at a scattered place; of a stored entry, to be selected and transposed; of
+# an entry made dense.
+_SCATTERED_COST = 25
+_STORED_ENTRY_COST = 600
 _DENSE_ENTRY_COST = 40
 # Columns with this share of entries are shifted: they may have a large mean.
 _FULL = 0.9
@@ -29,6 +30,7 @@ def is_cheaper_sparse(X: Any) -> bool:
     m, n = X.shape
     per_row = np.diff(X.indptr).astype(np.float64)
     scattered = _SCATTERED_COST * float(per_row @ per_row)
+    scattered += _STORED_ENTRY_COST * X.nnz
     return scattered < m * (n * (n + 1) / 2 + _DENSE_ENTRY_COST * n)
 
 

@@ -29,13 +29,14 @@ class ShiftedSums:
         for scatter, offset, count in zip(
             self.scatters, offsets, self.counts, strict=True
         ):
-            # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T
-            scatter -= np.outer(offset, count * offset)
             diagonal = scatter.reshape(-1)[:: scatter.shape[0] + 1]
             if not np.isfinite(diagonal).all():
                 raise ValueError(
                     "The squares of the entries of X overflow: rescale its features."
                 )
+            # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T, exactly symmetric
+            offset = np.sqrt(count) * offset
+            scatter -= np.outer(offset, offset)
             # Sums of squares: what is below zero is rounding.
             np.maximum(diagonal, 0.0, out=diagonal)
         return self.counts, self.shifts + offsets, self.scatters

@@ -1,0 +1,160 @@
+"""Some rows of a CSR matrix times a block, and their transpose times the result."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = [
+    "csr_add_matmat",
+    "csr_rows_matmat",
+    "csr_rows_scatter",
+    "csr_rows_transpose",
+]
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
+    """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix ``A``.
+    rows : ndarray of int, shape (p,)
+        Rows of ``A``.
+    bounds : ndarray of int, shape (n_chunks + 1,)
+        Cuts of `rows` into parts of about equal work, shared among threads.
+    V : ndarray of shape (n_columns, k)
+        C-contiguous block.
+    offset : ndarray of shape (k,)
+        Subtracted from every row.
+    out : ndarray of shape (p, k)
+        C-contiguous block.
+
+    Returns
+    -------
+    ndarray of shape (k,), float64
+    """
+    k = V.shape[1]
+    n_chunks = bounds.shape[0] - 1
+    partial = np.zeros((n_chunks, k), np.float64)
+    one = V.dtype.type(1)
+    for chunk in numba.prange(n_chunks):
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            for c in range(k):
+                out[i, c] = 0
+            p = np.int64(indptr[rows[i]])
+            end = np.int64(indptr[rows[i] + 1])
+            _add_combination(indices, data, p, end, one, V, out, i)
+            for c in range(k):
+                out[i, c] -= offset[c]
+                partial[chunk, c] += out[i, c]
+    sums = np.zeros(k, np.float64)
+    for chunk in range(n_chunks):
+        sums += partial[chunk]
+    return sums
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
+    """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix ``A`` (n_rows x n_columns).
+    bounds : ndarray of int, shape (n_chunks + 1,)
+        Cuts of the rows into parts of about equal work: rows of very different
+        lengths, as those of a transposed matrix of word counts, would leave
+        threads idle.
+    alpha : scalar of the type of `Y`
+        Coefficient.
+    Y : ndarray of shape (n_columns, k)
+        C-contiguous block.
+    out : ndarray of shape (n_rows, k)
+        C-contiguous block.
+    """
+    for chunk in numba.prange(bounds.shape[0] - 1):
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            p = np.int64(indptr[i])
+            end = np.int64(indptr[i + 1])
+            _add_combination(indices, data, p, end, alpha, Y, out, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_combination(indices, data, p, end, alpha, V, out, i):
+    """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
+
+    Four entries at a time, as in `csr_matmat`: the row of `out` is read and
+    written a quarter as often.
+    """
+    k = V.shape[1]
+    while p + 3 < end:
+        a0 = alpha * data[p]
+        a1 = alpha * data[p + 1]
+        a2 = alpha * data[p + 2]
+        a3 = alpha * data[p + 3]
+        j0 = indices[p]
+        j1 = indices[p + 1]
+        j2 = indices[p + 2]
+        j3 = indices[p + 3]
+        for c in range(k):
+            out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
+        p += 4
+    while p < end:
+        a0 = alpha * data[p]
+        j0 = indices[p]
+        for c in range(k):
+            out[i, c] += a0 * V[j0, c]
+        p += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def csr_rows_transpose(indptr, indices, data, rows, n_columns):
+    """Return the transpose of some rows of a CSR matrix, in CSR format.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix.
+    rows : ndarray of int, shape (p,)
+        Rows, fewer than 2**31 and with fewer than 2**31 entries.
+    n_columns : int
+        Columns of the matrix.
+
+    Returns
+    -------
+    indptr, indices, data : ndarray
+        The matrix of shape (n_columns, p); int32 indices, sorted.
+    """
+    ends = np.zeros(n_columns + 1, np.int32)
+    for q in range(rows.shape[0]):
+        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
+            ends[indices[p] + 1] += 1
+    for j in range(n_columns):
+        ends[j + 1] += ends[j]
+    place = ends.copy()
+    turned = np.empty(ends[n_columns], np.int32)
+    values = np.empty(ends[n_columns], data.dtype)
+    for q in range(rows.shape[0]):
+        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
+            j = indices[p]
+            turned[place[j]] = q
+            values[place[j]] = data[p]
+            place[j] += 1
+    return ends, turned, values
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def csr_rows_scatter(indptr, data, n_columns, centre, scatter):
+    """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
+
+    Entries that are not stored count as zeros; duplicates must have been summed.
+    """
+    for i in numba.prange(indptr.shape[0] - 1):
+        c = centre[i]
+        total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
+        for p in range(indptr[i], indptr[i + 1]):
+            total += (np.float64(data[p]) - c) ** 2
+        scatter[i] += total

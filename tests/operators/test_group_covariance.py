@@ -1,0 +1,379 @@
+"""GroupCovariance against the covariances formed from their definition."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from scalefair.operators import GroupCovariance
+from scalefair.operators import _coded_rows as coded_rows
+
+M, N = 230, 23
+WEIGHTS = np.array([0.7, 0.0, -1.3])
+CENTERINGS = ["global", "group"]
+
+
+def rows(seed=0, m=M, n=N):
+    """About a third of the entries, so that sparse and dense tell the same."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.3) + 0.0
+
+
+def random_codes(m=M, n_codes=3, seed=1):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_codes, size=m)
+    codes[:n_codes] = np.arange(n_codes)
+    return codes
+
+
+def definition(X, codes, centering):
+    """Covariances C_g, shape (G, n, n)."""
+    X = np.asarray(X, dtype=np.float64)
+    covariances = []
+    for g in np.unique(codes):
+        part = X[codes == g]
+        centre = X.mean(axis=0) if centering == "global" else part.mean(axis=0)
+        covariances.append((part - centre).T @ (part - centre) / len(part))
+    return np.array(covariances)
+
+
+def every_second_row(X):
+    wide = np.full((2 * X.shape[0], X.shape[1]), np.nan)
+    wide[::2] = X
+    return wide[::2]
+
+
+def read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+def long_indices(X):
+    X = sparse.csr_array(X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def with_duplicates(X):
+    """Each entry stored twice, as halves, out of order."""
+    A = sparse.coo_array(X)
+    order = np.random.default_rng(0).permutation(2 * A.nnz)
+    row, column = np.tile(A.row, 2)[order], np.tile(A.col, 2)[order]
+    data = np.tile(A.data / 2, 2)[order]
+    by_row = np.argsort(row, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(X)))])
+    return sparse.csr_array((data[by_row], column[by_row], indptr), shape=X.shape)
+
+
+FORMS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "every second row": every_second_row,
+    "reversed": lambda X: X[::-1].copy()[::-1],
+    "read-only": read_only,
+    "list": lambda X: X.tolist(),
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_array,
+    "coo": sparse.coo_array,
+    "csr_matrix": sparse.csr_matrix,
+    "int64 indices": long_indices,
+    "duplicates": with_duplicates,
+}
+
+
+@pytest.fixture(params=CENTERINGS)
+def centering(request):
+    return request.param
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def stored(request):
+    return np.asarray if request.param == "dense" else sparse.csr_array
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_agrees_with_the_definition(form, centering):
+    X, codes = rows(), random_codes()
+    C = definition(X, codes, centering)
+    operator = GroupCovariance(FORMS[form](X), codes, WEIGHTS, centering=centering)
+    expected = np.tensordot(WEIGHTS, C, axes=1)
+    V = np.random.default_rng(2).standard_normal((N, 5))
+    np.testing.assert_allclose(operator @ V, expected @ V, atol=1e-13)
+    np.testing.assert_allclose(operator @ V[:, 0], expected @ V[:, 0], atol=1e-13)
+    np.testing.assert_allclose(operator.compress(V), V.T @ C @ V, atol=1e-12)
+    traces = np.trace(C, axis1=1, axis2=2)
+    np.testing.assert_allclose(operator.group_traces, traces, rtol=1e-13)
+    assert operator.trace == pytest.approx(np.trace(expected))
+    captured = np.trace(V.T @ C @ V, axis1=1, axis2=2)
+    np.testing.assert_allclose(operator.captured(V), captured, rtol=1e-12)
+    np.testing.assert_array_equal(operator.counts, np.bincount(codes))
+    means = [X[codes == g].mean(axis=0) for g in range(3)]
+    np.testing.assert_allclose(operator.means, means, atol=1e-15)
+    np.testing.assert_allclose(operator.mean, X.mean(axis=0), atol=1e-15)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_apply_like_blas(stored, centering, k):
+    X, codes = rows(), random_codes()
+    operator = GroupCovariance(stored(X), codes, WEIGHTS, centering=centering)
+    dense = np.tensordot(WEIGHTS, definition(X, codes, centering), axes=1)
+    V, start = np.random.default_rng(3).standard_normal((2, N, k))
+    for alpha, shift, beta in [
+        (1.0, 0.0, 0.0),
+        (2.0, 0.0, 1.0),
+        (-0.5, 1.3, 0.0),
+        (1.5, -0.4, -2.0),
+        (0.0, 1.0, 1.0),
+    ]:
+        out = np.full_like(start, np.nan) if beta == 0 else start.copy()
+        assert operator.apply(V, out, alpha=alpha, shift=shift, beta=beta) is out
+        expected = alpha * (dense @ V - shift * V) + (beta * start if beta else 0)
+        np.testing.assert_allclose(out, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_symmetric(stored, centering, k):
+    operator = GroupCovariance(
+        stored(rows()), random_codes(), WEIGHTS, centering=centering
+    )
+    V, W = np.random.default_rng(4).standard_normal((2, N, k))
+    np.testing.assert_allclose(W.T @ (operator @ V), (operator @ W).T @ V, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows_dtype", [np.float64, np.float32])
+def test_types(stored, rows_dtype):
+    X, codes = rows().astype(rows_dtype), random_codes()
+    dense = np.tensordot(WEIGHTS, definition(X, codes, "global"), axes=1)
+    V = np.random.default_rng(5).standard_normal((N, 4))
+    operator = GroupCovariance(stored(X), codes, WEIGHTS)
+    assert operator.dtype == np.float64
+    # Rows in float32 lose nothing beyond what they lost when they were stored.
+    np.testing.assert_allclose(operator @ V, dense @ V, atol=1e-13)
+    single = operator.astype(np.float32)
+    for k in (1, 4):
+        product = single @ V[:, :k]
+        assert product.dtype == np.float32
+        np.testing.assert_allclose(product, dense @ V[:, :k], atol=3e-6)
+    direct = GroupCovariance(stored(X), codes, WEIGHTS, dtype=np.float32)
+    np.testing.assert_array_equal(direct @ V, single @ V)
+    back = single.astype(np.float64)
+    np.testing.assert_array_equal(back @ V, operator @ V)
+    assert single.compress(V).dtype == np.float64
+    with pytest.raises(TypeError, match="float32 or float64"):
+        operator.astype(int)
+
+
+def test_integers_become_float64(stored):
+    X = (10 * rows()).astype(np.int64)
+    operator = GroupCovariance(stored(X), random_codes(), WEIGHTS)
+    dense = np.tensordot(WEIGHTS, definition(X, random_codes(), "global"), axes=1)
+    np.testing.assert_allclose(operator @ np.eye(N), dense, atol=1e-11)
+
+
+def test_with_weights_shares_the_data(stored, centering):
+    X, codes = rows(), random_codes()
+    operator = GroupCovariance(stored(X), codes, WEIGHTS, centering=centering)
+    C = definition(X, codes, centering)
+    for g in range(3):
+        other = operator.with_weights(np.eye(3)[g])
+        assert other._rows is operator._rows
+        np.testing.assert_allclose(other @ np.eye(N), C[g], atol=1e-13)
+    np.testing.assert_array_equal(operator.weights, WEIGHTS)
+    nothing = operator.with_weights(np.zeros(3))
+    np.testing.assert_array_equal(nothing @ np.eye(N), 0)
+
+
+def test_rows_of_zero_weight_are_not_read(stored):
+    X, codes = rows(), random_codes()
+    stored_rows = stored(X)
+    operator = GroupCovariance(stored_rows, codes, [1.0, 1.0, 1.0], centering="group")
+    expected = operator.with_weights([1.0, 0.0, 0.0]) @ np.eye(N)
+    if sparse.issparse(stored_rows):
+        entries = np.repeat(codes, np.diff(stored_rows.indptr)) != 0
+        stored_rows.data[entries] = np.nan
+    else:
+        X[codes != 0] = np.nan
+    product = operator.with_weights([1.0, 0.0, 0.0]) @ np.eye(N)
+    np.testing.assert_array_equal(product, expected)
+
+
+def test_dense_rows_are_not_copied(tmp_path):
+    X = rows()
+    assert GroupCovariance(X, random_codes(), WEIGHTS)._rows._X is X
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    operator = GroupCovariance(mapped, random_codes(), WEIGHTS)
+    assert np.shares_memory(operator._rows._X, mapped)
+    in_memory = GroupCovariance(X, random_codes(), WEIGHTS)
+    np.testing.assert_array_equal(operator @ np.eye(N), in_memory @ np.eye(N))
+
+
+def test_sparse_rows_are_shared(centering):
+    X = sparse.csr_array(rows())
+    before = X.copy()
+    operator = GroupCovariance(X, random_codes(), WEIGHTS, centering=centering)
+    assert np.shares_memory(operator._rows._X.data, X.data)
+    operator @ np.eye(N)
+    assert abs(X - before).nnz == 0
+
+
+def test_duplicates_of_the_caller_stay():
+    X = with_duplicates(rows())
+    stored_before = X.nnz
+    GroupCovariance(X, random_codes(), WEIGHTS)
+    assert X.nnz == stored_before
+
+
+# Large offsets: the covariance is far below the square of the mean.
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_far_from_the_origin(stored, centering, offset):
+    # Few digits in the entries: the shifted ones are exact.
+    X, codes = np.round(rows() * 64) / 64, random_codes()
+    weights = np.array([0.5, 0.2, 0.3])
+    near = np.tensordot(weights, definition(X, codes, centering), axes=1)
+    V = np.linalg.qr(np.random.default_rng(6).standard_normal((N, 4)))[0]
+    operator = GroupCovariance(stored(X + offset), codes, weights, centering=centering)
+    tolerance = 1e-14 * offset
+    np.testing.assert_allclose(operator @ V, near @ V, atol=20 * tolerance)
+    traces = np.trace(definition(X, codes, centering), axis1=1, axis2=2)
+    np.testing.assert_allclose(operator.group_traces, traces, rtol=tolerance)
+
+
+def test_many_blocks_slabs_and_tiles(stored, centering, monkeypatch):
+    monkeypatch.setattr(coded_rows, "_TILE_ROWS", 500)
+    X = rows(m=7000)
+    codes = random_codes(7000, 4)
+    codes[:1000] = 3  # blocks of one code
+    weights = np.array([0.1, 0.4, 0.2, 0.3])
+    C = definition(X, codes, centering)
+    operator = GroupCovariance(stored(X), codes, weights, centering=centering)
+    if stored is sparse.csr_array:
+        assert len(operator._rows._tiles) > 10
+    V = np.random.default_rng(7).standard_normal((N, 6))
+    expected = np.tensordot(weights, C, axes=1) @ V
+    np.testing.assert_allclose(operator @ V, expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(operator.compress(V), V.T @ C @ V, rtol=1e-11)
+    traces = np.trace(C, axis1=1, axis2=2)
+    np.testing.assert_allclose(operator.group_traces, traces, rtol=1e-13)
+
+
+def test_same_bits_for_any_number_of_threads(stored, with_threads):
+    X, codes = rows(m=5000), random_codes(5000)
+    V = np.random.default_rng(8).standard_normal((N, 5))
+
+    def everything():
+        operator = GroupCovariance(stored(X), codes, WEIGHTS)
+        small = operator.compress(V)
+        return np.concatenate(
+            [
+                (operator @ V).ravel(),
+                (operator @ V[:, 0]).ravel(),
+                small.ravel(),
+                operator.means.ravel(),
+                operator.group_traces,
+            ]
+        )
+
+    one = with_threads(1, everything)
+    assert np.array_equal(one, with_threads(2, everything))
+
+
+def test_pickling(stored):
+    operator = GroupCovariance(stored(rows()), random_codes(), WEIGHTS)
+    copy = pickle.loads(pickle.dumps(operator))
+    np.testing.assert_array_equal(copy @ np.eye(N), operator @ np.eye(N))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    m=st.integers(1, 12),
+    n=st.integers(1, 6),
+    n_codes=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+    centering=st.sampled_from(CENTERINGS),
+    kind=st.sampled_from([np.asarray, sparse.csr_array]),
+)
+def test_any_small_table(m, n, n_codes, seed, centering, kind):
+    rng = np.random.default_rng(seed)
+    n_codes = min(n_codes, m)
+    X = rng.integers(-2, 3, size=(m, n)) * (rng.random((m, n)) < 0.5) + 0.0
+    codes = rng.permutation(np.arange(m) % n_codes)
+    weights = rng.standard_normal(n_codes)
+    operator = GroupCovariance(kind(X), codes, weights, centering=centering)
+    C = definition(X, codes, centering)
+    V = rng.standard_normal((n, 2))
+    expected = np.tensordot(weights, C, axes=1) @ V
+    np.testing.assert_allclose(operator @ V, expected, atol=1e-12)
+    np.testing.assert_allclose(operator @ V[:, 0], expected[:, 0], atol=1e-12)
+    np.testing.assert_allclose(operator.compress(V), V.T @ C @ V, atol=1e-12)
+    order = rng.permutation(m)
+    other = GroupCovariance(kind(X[order]), codes[order], weights, centering=centering)
+    np.testing.assert_allclose(other @ V, expected, atol=1e-12)
+    renamed = GroupCovariance(
+        kind(X), n_codes - 1 - codes, weights[::-1], centering=centering
+    )
+    np.testing.assert_allclose(renamed @ V, expected, atol=1e-12)
+
+
+def test_rows_alone_in_their_group(stored):
+    # Their own mean leaves nothing of them.
+    X = rows(m=3)
+    operator = GroupCovariance(stored(X), [0, 1, 2], np.ones(3), centering="group")
+    np.testing.assert_array_equal(operator.group_traces, 0)
+    np.testing.assert_array_equal(operator @ np.eye(N), 0)
+
+
+def test_no_stored_entry(centering):
+    X = sparse.csr_array((6, 4))
+    operator = GroupCovariance(X, [0, 1] * 3, [1.0, 2.0], centering=centering)
+    np.testing.assert_array_equal(operator @ np.eye(4), 0)
+    np.testing.assert_array_equal(operator.compress(np.eye(4)), 0)
+
+
+def test_no_columns(stored):
+    operator = GroupCovariance(stored(rows()), random_codes(), WEIGHTS)
+    assert (operator @ np.empty((N, 0))).shape == (N, 0)
+    assert operator.compress(np.empty((N, 0))).shape == (3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"codes": [0, 1]}, "one for each row"),
+        ({"codes": [0.0, 1.0, 1.0]}, "integers"),
+        ({"codes": [0, 1, 2]}, "between 0 and 1"),
+        ({"codes": [0, -1, 1]}, "between 0 and 1"),
+        ({"codes": [1, 1, 1]}, "Group 0 has no row"),
+        ({"weights": []}, "weights"),
+        ({"weights": [[1.0, 2.0]]}, "weights"),
+        ({"weights": [1.0, np.nan]}, "finite"),
+        ({"centering": "none"}, "centering"),
+        ({"X": [1.0, 2.0, 3.0]}, "table"),
+        ({"X": np.empty((0, 2))}, "rows and columns"),
+        ({"X": [[0.0], [np.nan], [1.0]]}, "NaN"),
+        ({"X": [[0.0], [np.inf], [1.0]]}, "infinity"),
+        ({"X": sparse.csr_array([[0.0], [np.nan], [1.0]])}, "NaN"),
+        ({"X": [[0.0], [1e200], [-1e200]]}, "too large"),
+    ],
+)
+def test_bad_input(change, message):
+    arguments = {"X": np.eye(3), "codes": [0, 1, 1], "weights": [1.0, 1.0], **change}
+    X, codes, weights = (arguments.pop(name) for name in ("X", "codes", "weights"))
+    with pytest.raises(ValueError, match=message):
+        GroupCovariance(X, codes, weights, **arguments)
+
+
+def test_bad_blocks_and_weights():
+    operator = GroupCovariance(np.eye(3), [0, 1, 1], [1.0, 1.0])
+    with pytest.raises(ValueError, match="length 3"):
+        operator.compress(np.ones((4, 2)))
+    with pytest.raises(ValueError, match="length 3"):
+        operator.compress(np.ones(3))
+    with pytest.raises(ValueError, match="2 groups"):
+        operator.with_weights([1.0, 1.0, 1.0])
+    with pytest.raises(TypeError, match="real"):
+        GroupCovariance(1j * np.eye(3), [0, 1, 1], [1.0, 1.0])

@@ -1,0 +1,514 @@
+"""Moments of groups against their definitions in extended precision."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse
+
+from scalefair.streaming import GroupMoments, _accumulate, _sparse
+
+# Narrow rows go to the register tiles, wide ones to BLAS.
+NARROW, WIDE = 6, 200
+
+
+def definition(X, groups):
+    """Means and scatter matrices of each group, in extended precision."""
+    X = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    X, groups = X.astype(np.longdouble), np.asarray(groups)
+    means, scatters = [], []
+    for group in np.unique(groups):
+        rows = X[groups == group]
+        means.append(rows.mean(axis=0))
+        scatters.append((rows - means[-1]).T @ (rows - means[-1]))
+    return np.array(means), np.array(scatters)
+
+
+def check(moments, X, groups, rtol=1e-13):
+    means, scatters = definition(X, groups)
+    values, counts = np.unique(groups, return_counts=True)
+    assert moments.groups.tolist() == values.tolist()
+    assert moments.counts.tolist() == counts.tolist()
+    assert moments.counts.dtype == np.int64
+    assert moments.means.dtype == moments.scatters.dtype == np.float64
+    scale = np.abs(means).max() + np.sqrt(np.abs(scatters).max())
+    np.testing.assert_allclose(
+        moments.means, means.astype(float), rtol=0, atol=1e-14 * scale
+    )
+    np.testing.assert_allclose(
+        moments.scatters,
+        scatters.astype(float),
+        rtol=0,
+        atol=rtol * np.abs(scatters).max() + 1e-20,
+    )
+    assert np.array_equal(moments.scatters, moments.scatters.transpose(0, 2, 1))
+
+
+def same(a, b, rtol=1e-13):
+    assert a.groups.tolist() == b.groups.tolist()
+    assert np.array_equal(a.counts, b.counts)
+    np.testing.assert_allclose(a.means, b.means, rtol=rtol, atol=rtol)
+    scale = np.abs(b.scatters).max()
+    np.testing.assert_allclose(a.scatters, b.scatters, rtol=0, atol=rtol * scale)
+
+
+def rows_of(m, n, n_groups=3, seed=0, density=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n)) * rng.uniform(0.1, 10, n)
+    X[rng.random((m, n)) >= density] = 0
+    groups = rng.integers(0, n_groups, m)
+    groups[:n_groups] = np.arange(n_groups)
+    return X, groups
+
+
+def big_endian(X):
+    return X.astype(">f8")
+
+
+class TestFromData:
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    @pytest.mark.parametrize(
+        "form",
+        [
+            np.ascontiguousarray,
+            np.asfortranarray,
+            np.float32,
+            np.float16,
+            big_endian,
+            lambda X: X[::-1, ::-1],
+            lambda X: (10 * X).astype(np.int32),
+            lambda X: X > 0,
+            sparse.csr_array,
+            sparse.csc_array,
+            sparse.coo_array,
+        ],
+    )
+    def test_forms(self, n, form):
+        X, groups = rows_of(500, n)
+        X = form(X)
+        check(GroupMoments.from_data(X, groups), X, groups)
+
+    @pytest.mark.parametrize("n", [1, 2, 3, 5, 191, 192, 193])
+    @pytest.mark.parametrize("m", [3, 4, 300])
+    def test_sizes(self, m, n):
+        X, groups = rows_of(m, n)
+        check(GroupMoments.from_data(X, groups), X, groups)
+
+    def test_lists(self):
+        X, groups = rows_of(20, 3)
+        check(GroupMoments.from_data(X.tolist(), groups.tolist()), X, groups)
+
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csc_array])
+    @pytest.mark.parametrize("density", [0.02, 0.5])
+    def test_many_blocks(self, n, form, density, monkeypatch):
+        for module in (_accumulate, _sparse):
+            monkeypatch.setattr(module, "_BLOCK_BYTES", 30_000)
+        X, groups = rows_of(900, n, 5, density=density)
+        groups[500:] %= 3  # two groups end, one begins late
+        groups[:600] = np.where(groups[:600] == 0, 1, groups[:600])
+        X = form(X)
+        check(GroupMoments.from_data(X, groups), X, groups)
+
+    @pytest.mark.parametrize("mean", [1e6, -1e8])
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    @pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_array])
+    def test_large_mean_does_not_cancel(self, mean, n, form):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((600, n))
+        groups = rng.integers(0, 2, 600)
+        X = form(X + mean * (1 + groups[:, None]))  # far from each other, too
+        check(GroupMoments.from_data(X, groups), X, groups, rtol=1e-12)
+
+    def test_large_mean_of_a_full_column_of_sparse_rows(self):
+        X, groups = rows_of(400, 300, density=0.01)
+        X[:, [5, 100]] = 1e6 + np.random.default_rng(1).standard_normal((400, 2))
+        X[groups == 1, 7] = -1e6
+        X = sparse.csr_array(X)
+        assert _sparse.is_cheaper_sparse(X)
+        check(GroupMoments.from_data(X, groups), X, groups, rtol=1e-12)
+
+    def test_sparse_rows_stay_sparse(self, monkeypatch):
+        X, groups = rows_of(400, 300, density=0.01)
+        X = sparse.csc_array(X)
+
+        def refuse(*args):
+            raise AssertionError("made dense")
+
+        monkeypatch.setattr(_accumulate, "_accumulate_dense", refuse)
+        check(GroupMoments.from_data(X, groups), X, groups)
+
+    def test_duplicate_entries_of_sparse_rows_are_added(self):
+        X = sparse.csr_array(
+            (np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])),
+            shape=(2, 300),
+        )
+        check(GroupMoments.from_data(X, [0, 0]), X.toarray(), [0, 0])
+        assert X.nnz == 3
+
+    def test_sparse_without_entries(self):
+        moments = GroupMoments.from_data(sparse.csr_array((4, 3)), [0, 1, 1, 1])
+        assert not moments.means.any()
+        assert not moments.scatters.any()
+
+    def test_constant_rows_and_single_rows(self):
+        X = np.full((2001, 3), 0.1)
+        X[2000] = 7.3
+        moments = GroupMoments.from_data(X, np.arange(2001) // 2000)
+        np.testing.assert_allclose(moments.scatters[0], 0, atol=1e-28)
+        assert not moments.scatters[1].any()
+        assert np.array_equal(moments.means[1], X[2000])
+
+    def test_variances_are_not_negative(self):
+        X = np.full((777, 4), 1 / 3)
+        moments = GroupMoments.from_data(X, np.zeros(777, int))
+        assert (np.diag(moments.scatters[0]) >= 0).all()
+
+    @pytest.mark.parametrize(
+        "names", [["b", "a", "c"], [5, -1, 2], [True, False, True], [0.5, -1.5, 3.0]]
+    )
+    @pytest.mark.parametrize("make", [np.array, list])
+    def test_groups_of_every_kind(self, names, make):
+        X, codes = rows_of(60, 3)
+        groups = [names[code] for code in codes]
+        check(GroupMoments.from_data(X, make(groups)), X, groups)
+
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    def test_many_groups(self, n):
+        X, groups = rows_of(900, n, 40)
+        check(GroupMoments.from_data(X, groups), X, groups)
+
+    def test_too_many_groups_for_partial_sums(self, monkeypatch):
+        monkeypatch.setattr(_accumulate, "_THIN_BYTES", 1000)
+        X, groups = rows_of(900, NARROW, 40)
+        check(GroupMoments.from_data(X, groups), X, groups)
+
+    def test_order_of_rows(self):
+        X, groups = rows_of(3000, NARROW)
+        order = np.random.default_rng(1).permutation(3000)
+        same(
+            GroupMoments.from_data(X[order], groups[order]),
+            GroupMoments.from_data(X, groups),
+        )
+
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    def test_threads(self, n, with_threads):
+        X, groups = rows_of(6000, n)
+        one = with_threads(1, GroupMoments.from_data, X, groups)
+        two = with_threads(2, GroupMoments.from_data, X, groups)
+        if n == NARROW:
+            assert np.array_equal(one.scatters, two.scatters)
+            assert np.array_equal(one.means, two.means)
+        same(one, two)
+
+    def test_input_stays(self):
+        X, groups = rows_of(50, 3)
+        before = X.copy(), groups.copy()
+        GroupMoments.from_data(X, groups)
+        assert np.array_equal(X, before[0])
+        assert np.array_equal(groups, before[1])
+        assert X.flags.writeable
+
+
+class TestErrors:
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    @pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_array])
+    def test_not_finite(self, n, bad, form, monkeypatch):
+        for module in (_accumulate, _sparse):
+            monkeypatch.setattr(module, "_BLOCK_BYTES", 50_000)
+        X, groups = rows_of(700, n, density=0.02)
+        X[650, 4] = X[650, 2] = X[680, 0] = bad
+        with pytest.raises(ValueError, match=r"first at row 650, column 2 \(-?(nan|inf)"):
+            GroupMoments.from_data(form(X), groups)
+
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    def test_infinities_that_cancel(self, n):
+        X, groups = rows_of(100, n, 1)
+        X[3, 1], X[4, 1] = np.inf, -np.inf
+        with pytest.raises(ValueError, match="row 3, column 1"):
+            GroupMoments.from_data(X, groups)
+
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    @pytest.mark.parametrize("size", [1e200, 1.7e308])
+    def test_overflow(self, n, form, size):
+        X, groups = rows_of(100, n, 1, density=0.02)
+        X[::2, 2] = size
+        with pytest.raises(ValueError, match="overflow: rescale"):
+            GroupMoments.from_data(form(X), groups)
+
+    @pytest.mark.parametrize(
+        ("X", "message"),
+        [
+            (np.ones(3), "two dimensions"),
+            (np.ones((1, 2, 3)), "two dimensions"),
+            (np.ones((0, 3)), r"\(0, 3\): at least one row"),
+            (np.ones((3, 0)), "one feature"),
+            (np.ones((3, 2), complex), "real numbers"),
+            (np.array([["a"], ["b"], ["c"]]), "real numbers"),
+            (np.array([[None], [{}], [1]], object), "."),
+        ],
+    )
+    def test_rows(self, X, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            GroupMoments.from_data(X, [0, 0, 1])
+
+    def test_groups_of_another_length(self):
+        with pytest.raises(ValueError, match="got 2 groups for 3 samples"):
+            GroupMoments.from_data(np.ones((3, 2)), [0, 1])
+
+    def test_missing_group(self):
+        with pytest.raises(ValueError, match="missing value"):
+            GroupMoments.from_data(np.ones((3, 2)), ["a", None, "b"])
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"counts": [1]}, "need arrays of shape"),
+            ({"counts": [1, 0]}, "counts must be positive"),
+            ({"groups": [1, 0]}, "sorted"),
+            ({"groups": [1, 1]}, "distinct"),
+            ({"groups": [[0, 1]]}, "need arrays"),
+            ({"means": np.zeros(2)}, "need arrays"),
+            ({"scatters": np.zeros((2, 3, 2))}, "need arrays"),
+        ],
+    )
+    def test_arrays_that_do_not_fit(self, change, message):
+        whole = {
+            "groups": [0, 1],
+            "counts": [1, 2],
+            "means": np.zeros((2, 3)),
+            "scatters": np.zeros((2, 3, 3)),
+        }
+        assert GroupMoments(**whole).n_features == 3
+        with pytest.raises(ValueError, match=message):
+            GroupMoments(**(whole | change))
+
+
+class TestUpdateAndMerge:
+    @pytest.mark.parametrize("n", [NARROW, WIDE])
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_parts_give_the_whole(self, n, form):
+        X, groups = rows_of(600, n)
+        X += 1e4  # means must be combined, not sums
+        X = form(X)
+        moments = GroupMoments.from_data(X[:100], groups[:100])
+        for start in range(100, 600, 100):
+            rows = slice(start, start + 100)
+            assert moments.update(X[rows], groups[rows]) is moments
+        check(moments, X, groups, rtol=1e-12)
+
+    @given(
+        arrays(np.float64, (12, 2), elements=st.floats(-1e3, 1e3)),
+        st.lists(st.integers(0, 3), min_size=12, max_size=12),
+        st.integers(1, 11),
+    )
+    def test_any_cut(self, X, groups, cut):
+        left = GroupMoments.from_data(X[:cut], groups[:cut])
+        right = GroupMoments.from_data(X[cut:], groups[cut:])
+        whole = GroupMoments.from_data(X, groups)
+        same(left.merge(right), whole, 1e-12)
+        same(right.merge(left), whole, 1e-12)
+
+    def test_merge_changes_neither(self):
+        X, groups = rows_of(60, 3)
+        a = GroupMoments.from_data(X[:30], groups[:30])
+        b = GroupMoments.from_data(X[30:], groups[30:] + 1)
+        before = pickle.dumps((a, b))
+        check(a.merge(b), X, np.r_[groups[:30], groups[30:] + 1])
+        assert pickle.dumps((a, b)) == before
+
+    def test_new_groups_come_between_the_others(self):
+        X, _ = rows_of(9, 3)
+        moments = GroupMoments.from_data(X[:4], ["b", "d", "b", "d"])
+        moments.update(X[4:7], ["c", "a", "a"]).update(X[7:], ["e", "d"])
+        check(moments, X, list("bdbdcaaed"))
+
+    def test_strings_of_any_form(self):
+        X, _ = rows_of(4, 3)
+        moments = GroupMoments.from_data(X[:2], np.array(["b", "a"]))
+        moments.update(X[2:], ["long name", "a"])
+        check(moments, X, ["b", "a", "long name", "a"])
+
+    def test_numbers_of_any_form(self):
+        X, _ = rows_of(4, 3)
+        moments = GroupMoments.from_data(X[:2], np.array([2, 1], np.int8))
+        moments.update(X[2:], np.array([1000, 1]))
+        check(moments, X, [2, 1, 1000, 1])
+
+    @pytest.mark.parametrize("groups", [["a", "b"], [True, False]])
+    def test_another_kind_of_groups(self, groups):
+        X, _ = rows_of(4, 3)
+        moments = GroupMoments.from_data(X[:2], [0, 1])
+        with pytest.raises(ValueError, match="Convert them to one type"):
+            moments.update(X[2:], groups)
+        with pytest.raises(ValueError, match="Convert them to one type"):
+            GroupMoments.from_data(X[2:], groups).merge(moments)
+
+    def test_refused_rows_change_nothing(self):
+        X, groups = rows_of(60, 3)
+        moments = GroupMoments.from_data(X, groups)
+        before = pickle.dumps(moments)
+        with pytest.raises(ValueError, match="of 3 features, the rows to add have 2"):
+            moments.update(X[:, :2], groups)
+        X[59, 1] = np.nan
+        with pytest.raises(ValueError, match="row 59, column 1"):
+            moments.update(X, groups)
+        with pytest.raises(ValueError, match="groups for 60 samples"):
+            moments.update(X, groups[:5])
+        assert pickle.dumps(moments) == before
+
+    def test_merge_of_other_features(self):
+        a = GroupMoments.from_data(np.eye(3), [0, 1, 1])
+        b = GroupMoments.from_data(np.eye(2), [0, 1])
+        with pytest.raises(ValueError, match="of 3 features"):
+            a.merge(b)
+
+
+class TestCovariances:
+    @pytest.mark.parametrize("n", [1, NARROW, WIDE])
+    def test_definition(self, n):
+        X, groups = rows_of(300, n)
+        X += 50
+        moments = GroupMoments.from_data(X, groups)
+        np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-14)
+        for centering in ("global", "group"):
+            for group, C in enumerate(moments.covariances(centering)):
+                rows = X[groups == group]
+                centre = (X if centering == "global" else rows).mean(axis=0)
+                expected = (rows - centre).T @ (rows - centre) / len(rows)
+                np.testing.assert_allclose(C, expected, rtol=1e-12, atol=1e-12)
+
+    def test_result_is_new(self):
+        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
+        before = moments.scatters.copy()
+        moments.covariances("group")[:] = 7
+        moments.covariances("global")[:] = 7
+        assert np.array_equal(moments.scatters, before)
+
+    def test_unknown_centering(self):
+        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
+        with pytest.raises(ValueError, match='"global" or "group"'):
+            moments.covariances("none")
+
+
+class TestFiles:
+    @pytest.mark.parametrize(
+        "groups", [[2, 1, 1], ["x", "longer", "x"], [True, False, True], [0.5, 1.0, 0.5]]
+    )
+    def test_round_trip(self, groups, tmp_path):
+        moments = GroupMoments.from_data(np.arange(6.0).reshape(3, 2), groups)
+        moments.save(tmp_path / "m")  # no suffix is added
+        assert [path.name for path in tmp_path.iterdir()] == ["m"]
+        loaded = GroupMoments.load(str(tmp_path / "m"))
+        assert loaded.groups.tolist() == moments.groups.tolist()
+        for name in ("counts", "means", "scatters"):
+            assert np.array_equal(getattr(loaded, name), getattr(moments, name))
+        loaded.update([[1.0, 2.0]], groups[:1])  # may be written to
+
+    def test_pickle(self):
+        moments = GroupMoments.from_data(np.eye(3), ["a", "b", "b"])
+        same(pickle.loads(pickle.dumps(moments)), moments)
+
+    def test_objects_are_not_pickled(self, tmp_path):
+        groups = np.array([(1, 2), (0, 1), (1, 2)], dtype="i,i").astype(object)
+        moments = GroupMoments.from_data(np.eye(3), groups)
+        with pytest.raises(ValueError, match="groups are Python objects"):
+            moments.save(tmp_path / "m.npz")
+        assert not list(tmp_path.iterdir())
+
+    def test_older_file_stays_when_writing_fails(self, tmp_path, monkeypatch):
+        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
+        path = tmp_path / "m.npz"
+        moments.save(path)
+        before = path.read_bytes()
+
+        def fail(file, **arrays):
+            file.write(b"half")
+            raise OSError("disk full")
+
+        monkeypatch.setattr(np, "savez", fail)
+        with pytest.raises(OSError, match="disk full"):
+            moments.update(np.eye(3), [0, 1, 1]).save(path)
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_files_of_others(self, tmp_path):
+        path = tmp_path / "file.npz"
+        GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
+        whole = path.read_bytes()
+
+        def refused(write):
+            write()
+            with pytest.raises(ValueError, match="not a whole file of group moments"):
+                GroupMoments.load(path)
+
+        refused(lambda: path.write_bytes(whole[: len(whole) // 2]))
+        refused(lambda: path.write_bytes(b""))
+        refused(lambda: path.write_text("a,b\n1,2\n"))
+        refused(lambda: np.savez(path, a=np.ones(3)))
+        refused(lambda: np.savez(path, format=np.array("other"), a=np.ones(3)))
+        refused(lambda: path.write_bytes(pickle.dumps([1, 2])))
+        array = tmp_path / "array.npy"
+        np.save(array, np.ones(3))
+        refused(lambda: path.write_bytes(array.read_bytes()))
+
+    def test_missing_file(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match="none.npz"):
+            GroupMoments.load(tmp_path / "none.npz")
+
+    def test_changed_arrays(self, tmp_path):
+        path = tmp_path / "m.npz"
+        GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
+        with np.load(path) as file:
+            arrays = dict(file)
+        arrays["counts"] = arrays["counts"][:1]
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match="need arrays of shape"):
+            GroupMoments.load(path)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from scalefair.streaming import GroupMoments
+X = np.load(sys.argv[1], mmap_mode="r")
+groups = np.arange(len(X)) % 2
+GroupMoments.from_data(X[:1000], groups[:1000])  # compile, start threads
+with open("/proc/self/statm") as file:
+    held = int(file.read().split()[5]) * resource.getpagesize()
+# Half of what the rows would take: anonymous memory only, not mapped files.
+limit = held + X.nbytes // 2
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+try:
+    np.array(X)
+except MemoryError:
+    pass
+else:
+    sys.exit("the limit does not hold")
+print(GroupMoments.from_data(X, groups).means.sum())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+def test_mapped_rows_are_read_in_blocks(tmp_path):
+    path = tmp_path / "rows.npy"
+    X = np.lib.format.open_memmap(path, "w+", np.float32, (500_000, 40))
+    X[::1000] = 1.0
+    X.flush()
+    del X
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    path.unlink()
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(40 * 2 / 1000)
