@@ -27,7 +27,11 @@ def gram_matrices(X, groups):
 
 
 class Moments:
-    params = ([100_000, 1_000_000], ["float64", "float32", "fortran"], ["ours", "numpy"])
+    params = (
+        [100_000, 1_000_000],
+        ["float64", "float32", "fortran"],
+        ["ours", "numpy"],
+    )
     param_names = ("n_rows", "rows", "method")
     timeout = 600
 

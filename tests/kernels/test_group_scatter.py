@@ -57,8 +57,10 @@ class TestLabelScatter:
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
         check(label_scatter(X, 0 * codes, shifts), dense_scatter(X, 0 * codes, shifts))
 
-    def test_many_labels(self):
-        X, codes, shifts = labelled_rows(5000, 3, 400)
+    # Around the eight labels up to which rows are not sorted.
+    @pytest.mark.parametrize("n_labels", [1, 7, 8, 9, 400])
+    def test_numbers_of_labels(self, n_labels):
+        X, codes, shifts = labelled_rows(5000, 3, n_labels)
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
 
     @pytest.mark.parametrize(
@@ -123,16 +125,26 @@ class TestGatherShifted:
 
 def test_first_means():
     X, codes, _ = labelled_rows(50, 3, 2, np.float32)
-    means = first_means(X, codes, 4, 10)
+    codes[7:] = np.minimum(codes[7:], 0)  # the second has few
+    n_rows = np.minimum(np.bincount(codes, minlength=4), 10)
+    means, counts = first_means(X, codes, 4, 10)
+    assert np.array_equal(counts, n_rows)
     for code in range(2):
         expected = X[codes == code][:10].astype(float).mean(axis=0)
         np.testing.assert_allclose(means[code], expected, rtol=1e-14)
     assert not means[2:].any()
 
 
+def test_first_means_of_every_label():
+    X = np.arange(12.0).reshape(6, 2)
+    means, counts = first_means(X, np.array([0, 1, 0, 1, 0, 1]), 2, 2)
+    assert np.array_equal(means, [[2, 3], [4, 5]])
+    assert counts.tolist() == [2, 2]
+
+
 def test_first_mean_of_one_row_is_the_row():
     X = np.array([[0.1, 0.7], [0.3, 0.9]])
-    assert np.array_equal(first_means(X, np.array([0, 1]), 2, 1000), X)
+    assert np.array_equal(first_means(X, np.array([0, 1]), 2, 1000)[0], X)
 
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130, 200])

@@ -49,12 +49,14 @@ def check(moments, X, groups, rtol=1e-13):
     assert np.array_equal(moments.scatters, moments.scatters.transpose(0, 2, 1))
 
 
-def same(a, b, rtol=1e-13):
+def same(a, b, rtol=1e-13, size=0.0):
+    """Equal but for rounding of means of rows as large as `size`."""
     assert a.groups.tolist() == b.groups.tolist()
     assert np.array_equal(a.counts, b.counts)
     np.testing.assert_allclose(a.means, b.means, rtol=rtol, atol=rtol)
-    scale = np.abs(b.scatters).max()
-    np.testing.assert_allclose(a.scatters, b.scatters, rtol=0, atol=rtol * scale)
+    scale = np.sqrt(np.abs(b.scatters).max())
+    atol = rtol * scale * (scale + size) + 1e-20
+    np.testing.assert_allclose(a.scatters, b.scatters, rtol=0, atol=atol)
 
 
 def rows_of(m, n, n_groups=3, seed=0, density=1.0):
@@ -224,7 +226,9 @@ class TestErrors:
             monkeypatch.setattr(module, "_BLOCK_BYTES", 50_000)
         X, groups = rows_of(700, n, density=0.02)
         X[650, 4] = X[650, 2] = X[680, 0] = bad
-        with pytest.raises(ValueError, match=r"first at row 650, column 2 \(-?(nan|inf)"):
+        with pytest.raises(
+            ValueError, match=r"first at row 650, column 2 \(-?(nan|inf)"
+        ):
             GroupMoments.from_data(form(X), groups)
 
     @pytest.mark.parametrize("n", [NARROW, WIDE])
@@ -313,8 +317,8 @@ class TestUpdateAndMerge:
         left = GroupMoments.from_data(X[:cut], groups[:cut])
         right = GroupMoments.from_data(X[cut:], groups[cut:])
         whole = GroupMoments.from_data(X, groups)
-        same(left.merge(right), whole, 1e-12)
-        same(right.merge(left), whole, 1e-12)
+        same(left.merge(right), whole, 1e-12, 1e3)
+        same(right.merge(left), whole, 1e-12, 1e3)
 
     def test_merge_changes_neither(self):
         X, groups = rows_of(60, 3)
@@ -400,7 +404,8 @@ class TestCovariances:
 
 class TestFiles:
     @pytest.mark.parametrize(
-        "groups", [[2, 1, 1], ["x", "longer", "x"], [True, False, True], [0.5, 1.0, 0.5]]
+        "groups",
+        [[2, 1, 1], ["x", "longer", "x"], [True, False, True], [0.5, 1.0, 0.5]],
     )
     def test_round_trip(self, groups, tmp_path):
         moments = GroupMoments.from_data(np.arange(6.0).reshape(3, 2), groups)
@@ -460,7 +465,7 @@ class TestFiles:
         refused(lambda: path.write_bytes(array.read_bytes()))
 
     def test_missing_file(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match="none.npz"):
+        with pytest.raises(FileNotFoundError, match=r"none\.npz"):
             GroupMoments.load(tmp_path / "none.npz")
 
     def test_changed_arrays(self, tmp_path):

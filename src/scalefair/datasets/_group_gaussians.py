@@ -155,8 +155,7 @@ def _covariance_roots(
     roots = np.empty((n_groups, n, n))
     for root in roots:
         noise = rng.standard_normal((n, n)) / np.sqrt(n)
-        axes, upper = np.linalg.qr(common + tilt * noise)
-        axes *= np.sign(np.diag(upper))  # near the common axes, not their mirror image
+        axes, _ = np.linalg.qr(common + tilt * noise)
         factors = np.exp(spread * rng.standard_normal(n))
         root[...] = (deviations * factors)[:, None] * axes.T
     return roots

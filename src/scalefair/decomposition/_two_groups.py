@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,6 +115,7 @@ class _Pencil:
         self.C = C
         self.r = r
         self.best = best
+        self.rounding = 4 * _EPS * math.sqrt(C.shape[1]) * float(best.max())
 
     def evaluate(self, t: float) -> _Point:
         mu, U = np.linalg.eigh(self.C_B + t * self.difference)
@@ -131,14 +133,9 @@ class _Pencil:
 
     def small(self, point: _Point, tol: float) -> float:
         """What counts as zero beside the losses and the rounding in them."""
-        losses = self.losses(point)
-        rounding = 4 * _EPS * np.sqrt(point.mu.size) * float(self.best.max())
-        return max(tol * float(losses.max()), rounding)
-
-    def losses(self, point: _Point) -> np.ndarray:
         # From the value and the slope: w_A loss_A + w_B loss_B and the difference.
         loss_B = point.value - point.t * point.slope
-        return np.array([loss_B + point.slope, loss_B])
+        return max(tol * max(loss_B + point.slope, loss_B), self.rounding)
 
     def equalized(self, point: _Point, allowed: float) -> np.ndarray | None:
         """Basis with equal losses that loses at most `allowed` of top_r(H(t)).
@@ -186,7 +183,7 @@ class _Pencil:
     def solution(
         self, point: _Point, basis: np.ndarray, n_iter: int, converged: bool
     ) -> GroupsSolution:
-        captured = np.einsum("ik,gij,jk->g", basis, self.C, basis, optimize=True)
+        captured = ((self.C @ basis) * basis).sum(axis=(1, 2))
         return GroupsSolution(
             weights=np.array([point.t, 1 - point.t]),
             basis=basis,

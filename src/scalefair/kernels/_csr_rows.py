@@ -13,7 +13,6 @@ __all__ = [
 ]
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
 def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
     """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
 
@@ -36,11 +35,19 @@ def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
     -------
     ndarray of shape (k,), float64
     """
+    partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
+    _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial)
+    return partial.sum(axis=0)
+
+
+# Array expressions, np.zeros among them, would start the threads once more each.
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
     k = V.shape[1]
-    n_chunks = bounds.shape[0] - 1
-    partial = np.zeros((n_chunks, k), np.float64)
     one = V.dtype.type(1)
-    for chunk in numba.prange(n_chunks):
+    for chunk in numba.prange(bounds.shape[0] - 1):
+        for c in range(k):
+            partial[chunk, c] = 0
         for i in range(bounds[chunk], bounds[chunk + 1]):
             for c in range(k):
                 out[i, c] = 0
@@ -50,10 +57,6 @@ def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
             for c in range(k):
                 out[i, c] -= offset[c]
                 partial[chunk, c] += out[i, c]
-    sums = np.zeros(k, np.float64)
-    for chunk in range(n_chunks):
-        sums += partial[chunk]
-    return sums
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)

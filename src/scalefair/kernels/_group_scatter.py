@@ -34,6 +34,8 @@ _STRIDE = _DEPTH + 8
 _ROWS = 2048
 _CHUNKS = 64
 _PARTIAL_BYTES = 2**26
+# Up to so many labels, a pass over the rows for each of them is faster than a sort.
+_FEW_LABELS = 8
 # Rows that one thread gathers at a time for BLAS.
 _GATHERED = 64
 # Sums of products may be reordered, and NaN and infinity still count.
@@ -81,8 +83,11 @@ def read_only(X: np.ndarray) -> np.ndarray:
 
 def first_means(
     X: np.ndarray, codes: np.ndarray, n_labels: int, limit: int
-) -> np.ndarray:
-    """Return the mean of the first `limit` rows of each label, zero if it has none."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means of the first `limit` rows of each label, and their numbers.
+
+    The mean of a label without rows is zero.
+    """
     return _first_means(read_only(X), codes, n_labels, limit)
 
 
@@ -98,29 +103,42 @@ def _first_means(X, codes, n_labels, limit):
     n = X.shape[1]
     counts = np.zeros(n_labels, np.int64)
     means = np.zeros((n_labels, n))
+    n_open = n_labels
     for i in range(codes.shape[0]):
         code = codes[i]
         if counts[code] < limit:
             counts[code] += 1
             for j in range(n):
                 means[code, j] += X[i, j]
+            if counts[code] == limit:
+                n_open -= 1
+                if n_open == 0:
+                    break
     for code in range(n_labels):
         if counts[code] > 1:
             for j in range(n):
                 means[code, j] /= counts[code]
-    return means
+    return means, counts
 
 
 @numba.njit(cache=True)
 def _sort_rows(codes, start, stop, n_labels):
     """Rows in the order of their labels, and where each label starts."""
     starts = np.zeros(n_labels + 1, np.int64)
+    rows = np.empty(stop - start + 1, np.int64)
+    if n_labels <= _FEW_LABELS:  # one pass for each, without a branch
+        end = 0
+        for code in range(n_labels):
+            for i in range(start, stop):
+                rows[end] = i
+                end += codes[i] == code
+            starts[code + 1] = end
+        return rows, starts
     for i in range(start, stop):
         starts[codes[i] + 1] += 1
     for code in range(n_labels):
         starts[code + 1] += starts[code]
     free = starts.copy()
-    rows = np.empty(stop - start, np.int64)
     for i in range(start, stop):
         rows[free[codes[i]]] = i
         free[codes[i]] += 1

@@ -22,6 +22,7 @@ from scalefair.kernels import (
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,
+    single_blas_thread,
 )
 
 __all__ = ["DenseRows", "SparseRows"]
@@ -205,13 +206,14 @@ class SparseRows:
         coefficients: np.ndarray,
         out: np.ndarray,
     ) -> None:
-        code = self._codes
+        code, centre = self._codes, self._codes % len(centres)
         y = self._X @ v
-        y -= (centres @ v)[code % len(centres)]
-        y *= coefficients[code]
-        out += self._X.T @ y
-        sums = np.bincount(code % len(centres), weights=y, minlength=len(centres))
-        out -= (sums @ centres).astype(out.dtype)
+        with single_blas_thread():
+            y -= (centres @ v)[centre]
+            y *= coefficients[code]
+            out += self._X.T @ y
+            sums = np.bincount(centre, weights=y, minlength=len(centres))
+            out -= (sums @ centres).astype(out.dtype)
 
     def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
         """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
@@ -228,7 +230,7 @@ class SparseRows:
 
         The products are overwritten by those of the next tile.
         """
-        offsets = centres @ V
+        offsets = block_gram(np.ascontiguousarray(centres.T), V).astype(V.dtype)
         longest = max(tile.rows.size for tile in self._tiles)
         products = np.empty((longest, V.shape[1]), V.dtype)
         for tile in self._tiles:
