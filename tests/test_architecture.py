@@ -215,7 +215,14 @@ def run_python(code):
     )
 
 
-MODULES = ["scalefair", "scalefair.cluster", "scalefair.metrics", "scalefair.datasets"]
+MODULES = [
+    "scalefair",
+    "scalefair.cluster",
+    "scalefair.decomposition",
+    "scalefair.metrics",
+    "scalefair.datasets",
+]
+EXTRAS = {"matplotlib", "pandas", "pooch", "pyarrow", "dask", "torch"}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -225,7 +232,7 @@ def test_import_is_light(module):
         "import sys, sklearn.cluster, sklearn.callback\n"
         "before = set(sys.modules)\n"
         f"import {module}\n"
-        "heavy = {'matplotlib', 'pandas', 'pooch', 'pyarrow', 'dask', 'torch', 'click'}\n"
+        f"heavy = {EXTRAS | {'click'}}\n"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     assert done.returncode == 0, done.stderr
@@ -238,7 +245,7 @@ def test_import_works_without_the_extras(module):
         "import sys\n"
         "class Absent:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('matplotlib', 'pandas', 'pooch', 'pyarrow', 'dask', 'torch'):\n"
+        f"        if name in {EXTRAS}:\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
         f"import {module}"

@@ -272,7 +272,7 @@ class FairPCA(BaseGroupPCA):
             )
         self.solver_ = "gram"
         for name in _SOLUTION:
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -296,7 +296,7 @@ class FairPCA(BaseGroupPCA):
 
     def _fit_rows(self, X: Any, sensitive_features: ArrayLike) -> None:
         self.solver_ = "matrix_free"
-        vars(self).pop("moments_", None)
+        self.__dict__.pop("moments_", None)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
         weights = np.full(len(groups), 1 / len(groups))
         operator = GroupCovariance(X, codes, weights, centering=self.centering)

@@ -76,7 +76,7 @@ class CovariancePencil(ABC):
         *,
         near: bool,
     ) -> Leading:
-        """The `r` leading eigenvectors of the sum of ``weights[g] * C_g``.
+        """Return the `r` leading eigenvectors of the sum of ``weights[g] * C_g``.
 
         `start` approximates them; `near` says that it does so well.
         """

@@ -109,6 +109,8 @@ class _Search:
         self.lower = -math.inf
         self.visited: list[np.ndarray] = []
         self.losses = np.empty(0)
+        self.last_slope = self.curvature = math.nan
+        self.added = np.empty((pencil.n_features, 0))
         self.reduce()
 
     def reduce(self) -> None:

@@ -132,7 +132,7 @@ class _Pencil:
         return _Point(t, mu, U, D, value, slope, curvature)
 
     def small(self, point: _Point, tol: float) -> float:
-        """What counts as zero beside the losses and the rounding in them."""
+        """Return what is zero beside the losses and the rounding in them."""
         # From the value and the slope: w_A loss_A + w_B loss_B and the difference.
         loss_B = point.value - point.t * point.slope
         return max(tol * max(loss_B + point.slope, loss_B), self.rounding)

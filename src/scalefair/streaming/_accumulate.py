@@ -65,7 +65,7 @@ def _accumulate_dense(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
     n_labels, n = sums.shifts.shape
     thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
     add = _add_thin if thin else _add_wide
-    is_view = isinstance(X, np.ndarray) and X.dtype in {np.float32, np.float64}
+    is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
     max_bytes = _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)
     for rows, block in row_blocks(X, max_bytes):
         if isinstance(block, np.ndarray):
