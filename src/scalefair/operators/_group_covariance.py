@@ -231,6 +231,7 @@ class GroupCovariance(SymmetricBlockOperator):
         Returns
         -------
         ndarray of shape (G,), float64
+            Traces, in the order of the codes.
         """
         return np.trace(self.compress(V), axis1=1, axis2=2)
 

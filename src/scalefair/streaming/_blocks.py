@@ -27,13 +27,11 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
         as 8 bytes at least, for they are mostly computed with in float64; those of
         a sparse block with their column index. A block has one row at least.
 
-    Yields
-    ------
-    rows : slice
-        Rows of the block.
-    block : {ndarray, sparse matrix}
-        ``X[rows]``: a view if `X` is dense, so that a memory-mapped array is read
-        where the block is; a CSR matrix if `X` is sparse.
+    Returns
+    -------
+    iterator of (slice, {ndarray, sparse matrix})
+        The rows of a block, and ``X[rows]``: a view if `X` is dense, so that a
+        memory-mapped array is read where the block is; a CSR matrix if `X` is sparse.
 
     Raises
     ------
