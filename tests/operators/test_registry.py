@@ -84,12 +84,12 @@ def rows():
     return X + 0.3 * (np.arange(N) < 5)
 
 
-CODES = np.arange(200) % 2
+codes = np.arange(200) % 2
 
 
 def dense_covariance():
     X = rows() - rows().mean(axis=0)
-    parts = (X[CODES == code] for code in (0, 1))
+    parts = (X[codes == code] for code in (0, 1))
     return sum(
         weight * part.T @ part / len(part)
         for weight, part in zip((0.3, 0.7), parts, strict=True)
@@ -106,12 +106,12 @@ REGISTRY = {
         lambda: np.linalg.inv(np.eye(N) - 0.5 * dense_affinity()),
     ),
     "GroupCovariance": (
-        lambda dtype: GroupCovariance(rows(), CODES, [0.3, 0.7], dtype=dtype),
+        lambda dtype: GroupCovariance(rows(), codes, [0.3, 0.7], dtype=dtype),
         dense_covariance,
     ),
     "GroupCovariance, sparse": (
         lambda dtype: GroupCovariance(
-            sparse.csr_array(rows()), CODES, [0.3, 0.7], dtype=dtype
+            sparse.csr_array(rows()), codes, [0.3, 0.7], dtype=dtype
         ),
         dense_covariance,
     ),
