@@ -52,6 +52,16 @@ def test_blocks_are_the_rows_in_order(form, max_bytes):
     assert np.array_equal(np.concatenate(parts), dense)
 
 
+def test_entries_of_sparse_blocks_are_bounded():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((60, 2000), density=0.3, rng=rng, format="csr")
+    sizes = [(block.shape[0], block.nnz) for _, block in row_blocks(X, 30_000)]
+    entry_bytes = X.data.itemsize + X.indices.itemsize
+    assert all(nnz * entry_bytes <= 30_000 for _, nnz in sizes)
+    assert max(n_rows for n_rows, _ in sizes) > 2
+    assert sum(nnz for _, nnz in sizes) == X.nnz
+
+
 def test_few_blocks():
     X = np.ones((1000, 10))
     assert len(list(row_blocks(X, 8000))) == 10
