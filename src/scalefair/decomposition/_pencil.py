@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair.decomposition._narrow import narrow_leading
 from scalefair.linalg import chebyshev
 from scalefair.operators import GroupCovariance
 
@@ -29,6 +30,8 @@ __all__ = [
 _BUFFER = 0.3
 
 
+# Up to this many vectors a sparse operator is multiplied by one at a time.
+_NARROW = 40
 # Single precision does for a trial subspace.
 _TRIAL = np.float32
 
@@ -96,6 +99,8 @@ class FormedPencil(CovariancePencil):
         self.n_groups, self.n_features, _ = covariances.shape
 
     def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
+        if self._filters(r):
+            return self._filtered_start(r, tol, rng)
         best = np.array([top_sum(C, r) for C in self.covariances])
         mean = self.covariances.mean(axis=0)
         scale = float(np.abs(mean).max()) or 1.0
@@ -120,12 +125,31 @@ class FormedPencil(CovariancePencil):
         near: bool,
     ) -> Leading:
         H = weighted_sum(weights, self.covariances)
-        # LAPACK takes as long as some 30 products with a block of n / 10 vectors,
-        # which is what a filter needs unless the start is good.
-        if near or 10 * r <= self.n_features:
+        if near or self._filters(r):
             return _filtered(H, r, start, tol, rng)
         values, vectors = _lapack_leading(H, r)
         return Leading(vectors, float(values.sum()), 1, "")
+
+    def _filters(self, r: int) -> bool:
+        """Whether a filtered block takes less time than LAPACK.
+
+        LAPACK takes as long as some 30 products with a block of n / 10 vectors, which
+        is what a filter needs unless its start is good.
+        """
+        return 10 * r <= self.n_features
+
+    def _filtered_start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
+        """Vectors of the first group by LAPACK, of the others starting from them."""
+        values, vectors = _lapack_leading(
+            self.covariances[0].copy(), r + buffer_size(r)
+        )
+        others = [_filtered(C, r, vectors, tol, rng) for C in self.covariances[1:]]
+        return Start(
+            best=np.array([values[:r].sum(), *(each.total for each in others)]),
+            basis=orthonormal_span([vectors, *(each.vectors for each in others)]),
+            n_products=1 + sum(each.n_products for each in others),
+            message="; ".join(each.message for each in others if each.message),
+        )
 
 
 class OperatorPencil(CovariancePencil):
@@ -143,10 +167,10 @@ class OperatorPencil(CovariancePencil):
         self.n_features = operator.shape[0]
 
     def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
-        found: list[Leading] = []
-        for unit in np.eye(self.n_groups):
-            X0 = found[-1].vectors if found else None
-            found.append(_filtered(self.operator.with_weights(unit), r, X0, tol, rng))
+        found = [
+            self._leading(unit, r, None, tol, rng, extra=max(10, r // 2))
+            for unit in np.eye(self.n_groups)
+        ]
         return Start(
             best=np.array([each.total for each in found]),
             basis=orthonormal_span([each.vectors for each in found]),
@@ -167,7 +191,27 @@ class OperatorPencil(CovariancePencil):
         *,
         near: bool,
     ) -> Leading:
-        return _filtered(self.operator.with_weights(weights), r, start, tol, rng)
+        return self._leading(weights, r, start, tol, rng)
+
+    def _leading(
+        self,
+        weights: np.ndarray,
+        r: int,
+        start: np.ndarray | None,
+        tol: float,
+        rng: np.random.RandomState,
+        *,
+        extra: int = 0,
+    ) -> Leading:
+        """`leading`, with some more vectors where they cost little."""
+        H = self.operator.with_weights(weights)
+        k = r + extra
+        if H.gathers_rows and r <= _NARROW and 4 * k <= self.n_features:
+            found = narrow_leading(H, k, tol, rng)
+            if found is not None:
+                values, vectors, n_products = found
+                return Leading(vectors, float(values[:r].sum()), n_products, "")
+        return _filtered(H, r, start, tol, rng)
 
 
 def buffer_size(r: int) -> int:

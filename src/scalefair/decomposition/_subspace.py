@@ -28,6 +28,9 @@ _FIRST_TOL = 1e-7
 _SLOPE_TOL = 0.1
 # Bracket of the dual's maximum, as a part of the tolerance.
 _BRACKET_TOL = 0.1
+# Largest error of the weights beside the square of the one before that was seen
+# (0.4), with a margin.
+_SQUARED = 10.0
 # Weights this close have nearly the same eigenvectors.
 _NEAR = 1e-2
 
@@ -205,7 +208,9 @@ class _Search:
         """Whether the last evaluation left the two weights where they were."""
         if before.size != 2:
             return True
-        return abs(self.small.weights[0] - before[0]) <= _SLOPE_TOL * self.tol
+        # With the eigenvectors at the last weights in V the error is squared.
+        step = float(abs(self.small.weights[0] - before[0]))
+        return min(step, _SQUARED * step**2) <= _SLOPE_TOL * self.tol
 
     def _scale(self) -> float:
         rounding = 1e-13 * float(self.best.max(initial=0.0)) / self.tol

@@ -107,6 +107,7 @@ class SparseRows:
 
     def __init__(self, X: Any, codes: np.ndarray, n_codes: int) -> None:
         self._X, self._codes = X, codes
+        self._parts: dict[bytes, tuple[Any, np.ndarray]] = {}
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=n_codes))
         self._counts = np.diff(ends, prepend=0)
@@ -145,7 +146,7 @@ class SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
             return self
         other = copy(self)
-        other._X = self._X.astype(dtype)
+        other._X, other._parts = self._X.astype(dtype), {}
         other._tiles = [t._replace(data=t.data.astype(dtype)) for t in self._tiles]
         return other
 
@@ -206,14 +207,25 @@ class SparseRows:
         coefficients: np.ndarray,
         out: np.ndarray,
     ) -> None:
-        code, centre = self._codes, self._codes % len(centres)
-        y = self._X @ v
+        X, code = self._part(coefficients != 0)
+        centre = code % len(centres)
+        y = X @ v
         with single_blas_thread():
             y -= (centres @ v)[centre]
             y *= coefficients[code]
-            out += self._X.T @ y
+            out += X.T @ y
             sums = np.bincount(centre, weights=y, minlength=len(centres))
             out -= (sums @ centres).astype(out.dtype)
+
+    def _part(self, wanted: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Rows of the wanted codes, copied once, and their codes."""
+        if wanted.all():
+            return self._X, self._codes
+        key = wanted.tobytes()
+        if key not in self._parts:
+            rows = np.flatnonzero(wanted[self._codes])
+            self._parts[key] = self._X[rows], self._codes[rows]
+        return self._parts[key]
 
     def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
         """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
