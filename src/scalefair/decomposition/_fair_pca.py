@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._groups import encode_groups
-from scalefair._random import check_random_state
 from scalefair.decomposition._base import BaseGroupPCA, Population, check_groups
 from scalefair.decomposition._choice import choose_solver
 from scalefair.decomposition._pencil import (
@@ -80,7 +79,8 @@ class FairPCA(BaseGroupPCA):
     max_iter : int, default=100
         Most evaluations of the dual, an eigenproblem each. Two groups need 4 to 20.
     random_state : int, RandomState instance or None, default=None
-        For the starting vectors of ``"matrix_free"``; None takes a fixed seed.
+        For starting vectors with many features; the result depends on it by no more
+        than the tolerance.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ class FairPCA(BaseGroupPCA):
             self.n_components,
             tol=self.tol,
             max_iter=self.max_iter,
-            rng=check_random_state(self.random_state),
+            random_state=self.random_state,
         )
         self._store_basis(found.basis, population, found.compressed, traces, found.best)
         self.dual_weights_ = found.weights

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from scalefair._random import check_random_state
 from scalefair.decomposition._many_groups import solve_groups
 from scalefair.decomposition._pencil import CovariancePencil, FormedPencil, top_sum
 from scalefair.decomposition._solution import FairBasis, GroupsSolution
@@ -24,12 +25,13 @@ def solve(
     *,
     tol: float,
     max_iter: int,
-    rng: np.random.RandomState,
+    random_state: Any,
 ) -> FairBasis:
     """Minimise the largest loss over bases of `r` columns."""
     n = pencil.n_features
     if isinstance(pencil, FormedPencil) and (n <= _SMALL or 3 * r >= n):
         return _solve_formed(pencil.covariances, r, tol, max_iter)
+    rng = check_random_state(random_state)
     return solve_by_subspaces(
         pencil, r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
     )

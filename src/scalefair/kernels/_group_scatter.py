@@ -26,6 +26,8 @@ __all__ = [
     "sparse_gram",
 ]
 
+# Operations below which one thread does them all.
+_SMALL = 10**8
 # Rows multiplied at a time: 256 doubles of 64 columns are 128 KiB, in the cache.
 _DEPTH = 256
 # Columns are this far apart: a power of two would map them to the same cache set.
@@ -71,7 +73,14 @@ def label_scatter(
     n_chunks = min(_CHUNKS, _PARTIAL_BYTES // max(8 * n_labels * width**2, 1))
     # A label has room for some rows in each chunk, or tiles would be too short.
     n_rows = max(_ROWS, 32 * n_labels, math.ceil(m / max(n_chunks, 1)))
-    return _label_scatter(read_only(X), codes, shifts, n_rows, width)
+    n_threads = numba.get_num_threads()
+    # Threads that sleep, or wait for those of BLAS to stop spinning, take longer to
+    # start than a small table takes on one: 25 ms were seen for 2 ms of work.
+    numba.set_num_threads(1 if m * n * n < _SMALL else n_threads)
+    try:
+        return _label_scatter(read_only(X), codes, shifts, n_rows, width)
+    finally:
+        numba.set_num_threads(n_threads)
 
 
 def read_only(X: np.ndarray) -> np.ndarray:
