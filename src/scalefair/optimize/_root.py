@@ -56,12 +56,12 @@ class ConcaveSearch:
     --------
     >>> from scalefair.optimize import ConcaveSearch
     >>> search = ConcaveSearch(0.0, 1.0)
-    >>> for _ in range(20):  # the maximum of min(2 x, 1 - x) is a kink at 1/3
+    >>> while not search.exhausted:  # the maximum of min(2 x, 1 - x): a kink at 1/3
     ...     x = search.x
     ...     value, slope = min((2 * x, 2.0), (1 - x, -1.0))
     ...     search.update(value, slope, 0.0)
-    >>> round(search.x, 6)
-    0.333333
+    >>> round(search.lower, 6), round(search.upper, 6)
+    (0.333333, 0.333333)
     """
 
     def __init__(
