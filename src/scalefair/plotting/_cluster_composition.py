@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair.metrics import balance_score, group_proportions
+from scalefair.plotting._matplotlib import import_pyplot
 
 __all__ = ["ClusterCompositionDisplay"]
 
@@ -247,7 +247,7 @@ class ClusterCompositionDisplay:
             If matplotlib is missing.
         """
         if ax is None:
-            _, ax = _import_pyplot().subplots(layout="constrained")
+            _, ax = import_pyplot(self).subplots(layout="constrained")
         order = self._order()
         shares = self.proportions[order]
         tops = shares.cumsum(axis=1)
@@ -318,14 +318,3 @@ def _appearance(g: int) -> dict[str, Any]:
         # Hatching takes the colour of an edge that is not drawn.
         "linewidth": 0.0,
     }
-
-
-def _import_pyplot() -> ModuleType:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "ClusterCompositionDisplay needs matplotlib. Run pip install "
-            '"scalefair[plot]".'
-        ) from error
-    return plt

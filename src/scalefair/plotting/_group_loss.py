@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.plotting._cluster_composition import _PALETTE
+from scalefair.plotting._matplotlib import import_pyplot
 from scalefair.streaming import GroupMoments
 
 __all__ = ["GroupLossDisplay"]
@@ -233,7 +233,7 @@ class GroupLossDisplay:
             If `axes` are not two.
         """
         if axes is None:
-            _, axes = _import_pyplot().subplots(
+            _, axes = import_pyplot(self).subplots(
                 1, 2, figsize=(10, 4), layout="constrained"
             )
         axes = np.asarray(axes, dtype=object).ravel()
@@ -376,13 +376,3 @@ def _grey(i: int) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.01 else f"{100 * share:.2g} %"
-
-
-def _import_pyplot() -> ModuleType:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            'GroupLossDisplay needs matplotlib. Run pip install "scalefair[plot]".'
-        ) from error
-    return plt

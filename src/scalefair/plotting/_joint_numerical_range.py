@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from scalefair.plotting._loss_corners import (
     spread_ticks,
     window,
 )
+from scalefair.plotting._matplotlib import import_pyplot
 
 __all__ = ["JointNumericalRangeDisplay"]
 
@@ -316,7 +316,7 @@ class JointNumericalRangeDisplay:
             raise ValueError(f"view must be 'all' or 'optimum', got {view!r}.")
         low, high = window(self._shown(view))
         if ax is None:
-            _, ax = _import_pyplot().subplots(figsize=(8, 5), layout="constrained")
+            _, ax = import_pyplot(self).subplots(figsize=(8, 5), layout="constrained")
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         self._draw_region(ax, fill_kwargs)
         self._draw_levels(ax, low, high)
@@ -415,14 +415,3 @@ class JointNumericalRangeDisplay:
     def _largest_loss(self, point: NDArray) -> float:
         loss = float((self.best - point).max())
         return loss if loss > ROUNDING * float(np.abs(self.best).max()) else 0.0
-
-
-def _import_pyplot() -> ModuleType:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "JointNumericalRangeDisplay needs matplotlib. Run pip install "
-            '"scalefair[plot]".'
-        ) from error
-    return plt
