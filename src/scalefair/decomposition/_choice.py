@@ -10,9 +10,9 @@ from scalefair.decomposition._pencil import buffer_size
 
 __all__ = ["choose_solver"]
 
-# Moments of two groups and the matrices of the eigen-solver, in bytes.
+# Moments of the groups and the matrices of the eigen-solver, in bytes.
 _MOST_MEMORY = 2 * 2**30
-_MATRICES = 4
+_MATRICES = 2
 # Block products of a matrix-free solution with two groups.
 _PRODUCTS = 100
 # Time of an operation with a stored entry of a sparse matrix, and of one in a dense
@@ -21,10 +21,10 @@ _SPARSE = 10.0
 _BLOCK = 2.0
 
 
-def choose_solver(X: Any, r: int) -> str:
+def choose_solver(X: Any, r: int, n_groups: int) -> str:
     """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate."""
     m, n = X.shape
-    if 8 * _MATRICES * n * n > _MOST_MEMORY:
+    if 8 * (n_groups + _MATRICES) * n * n > _MOST_MEMORY:
         return "matrix_free"
     stored, unit = (X.nnz, _SPARSE) if sparse.issparse(X) else (m * n, _BLOCK)
     free = 4 * stored * (r + buffer_size(r)) * unit * _PRODUCTS

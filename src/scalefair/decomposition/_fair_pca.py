@@ -222,7 +222,8 @@ class FairPCA(BaseGroupPCA):
         self._check_rank(X.shape[1])
         solver = self.solver
         if solver == "auto":
-            solver = choose_solver(X, self.n_components)
+            groups, _ = encode_groups(sensitive_features, X.shape[0])
+            solver = choose_solver(X, self.n_components, len(groups))
         if solver == "gram":
             self._fit_moments(GroupMoments.from_data(X, sensitive_features))
         else:

@@ -28,8 +28,6 @@ __all__ = [
 # Vectors beyond the wanted ones that a filtered block carries, as a share of them:
 # the filter works on the gap behind the block.
 _BUFFER = 0.3
-
-
 # Up to this many vectors a sparse operator is multiplied by one at a time.
 _NARROW = 40
 # Single precision does for a trial subspace.
