@@ -220,14 +220,14 @@ class FairPCA(BaseGroupPCA):
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
+        groups, codes = encode_groups(sensitive_features, X.shape[0])
         solver = self.solver
         if solver == "auto":
-            groups, _ = encode_groups(sensitive_features, X.shape[0])
             solver = choose_solver(X, self.n_components, len(groups))
         if solver == "gram":
-            self._fit_moments(GroupMoments.from_data(X, sensitive_features))
+            self._fit_moments(GroupMoments._from_codes(X, groups, codes))
         else:
-            self._fit_rows(X, sensitive_features)
+            self._fit_rows(X, groups, codes)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -295,10 +295,9 @@ class FairPCA(BaseGroupPCA):
             np.trace(covariances, axis1=1, axis2=2),
         )
 
-    def _fit_rows(self, X: Any, sensitive_features: ArrayLike) -> None:
+    def _fit_rows(self, X: Any, groups: np.ndarray, codes: np.ndarray) -> None:
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
-        groups, codes = encode_groups(sensitive_features, X.shape[0])
         weights = np.full(len(groups), 1 / len(groups))
         operator = GroupCovariance(X, codes, weights, centering=self.centering)
         self._solve(

@@ -14,6 +14,7 @@ from scalefair.optimize import ConcaveSearch
 __all__ = ["solve_two_groups"]
 
 _EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
 # The derivative is a difference of losses: driven this far below the tolerance,
 # it leaves digits to spare in the ratio of the losses.
 _AIM = 1e-3
@@ -115,20 +116,21 @@ class _Pencil:
         self.C = C
         self.r = r
         self.best = best
+        self.best_B = float(best[1])
+        self.best_difference = float(best[0] - best[1])
         self.rounding = 4 * _EPS * math.sqrt(C.shape[1]) * float(best.max())
 
     def evaluate(self, t: float) -> _Point:
         mu, U = np.linalg.eigh(self.C_B + t * self.difference)
         D = U.T @ (self.difference @ U)
-        n, r = mu.size, self.r
-        best_difference = float(self.best[0] - self.best[1])
-        value = float(self.best[1]) + t * best_difference - float(mu[n - r :].sum())
-        slope = best_difference - float(np.trace(D[n - r :, n - r :]))
-        coupling = D[: n - r, n - r :]
-        distance = mu[None, n - r :] - mu[: n - r, None]
+        split = mu.size - self.r
+        low, high = mu[:split], mu[split:]
+        value = self.best_B + t * self.best_difference - float(high.sum())
+        slope = self.best_difference - float(D.diagonal()[split:].sum())
         # Floor: a tie has no second derivative, and a large one stops no search.
-        floor = _EPS * max(abs(mu[0]), abs(mu[-1])) + np.finfo(float).tiny
-        curvature = -2.0 * float((coupling**2 / np.maximum(distance, floor)).sum())
+        floor = _EPS * max(abs(mu[0]), abs(mu[-1])) + _TINY
+        distance = np.maximum(high - low[:, None], floor)
+        curvature = -2.0 * float((D[:split, split:] ** 2 / distance).sum())
         return _Point(t, mu, U, D, value, slope, curvature)
 
     def small(self, point: _Point, tol: float) -> float:
@@ -148,7 +150,7 @@ class _Pencil:
         mu, n, r = point.mu, point.mu.size, self.r
         if r == n:
             return None
-        wanted = float(self.best[0] - self.best[1])
+        wanted = self.best_difference
         low, high = n - r - 1, n - r  # the pair at the border, ascending order
         if mu[high] - mu[low] > allowed:
             return None

@@ -125,9 +125,15 @@ class GroupMoments:
             infinite.
         """
         X = check_rows(X)
-        values, codes = encode_groups(groups, X.shape[0])
-        sums = accumulate(X, codes, len(values))
-        return cls(values, *sums.to_moments())
+        return cls._from_codes(X, *encode_groups(groups, X.shape[0]))
+
+    @classmethod
+    def _from_codes(
+        cls, X: Any, groups: NDArray[Any], codes: NDArray[np.int64]
+    ) -> GroupMoments:
+        """`from_data` for rows and groups that are encoded already."""
+        sums = accumulate(check_rows(X), codes, len(groups))
+        return cls(groups, *sums.to_moments())
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
         """Add rows, in place; if they are refused nothing has changed.
