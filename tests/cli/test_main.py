@@ -28,7 +28,9 @@ def test_version(workspace):
     assert scalefair.__version__ in result.output
 
 
-@pytest.mark.parametrize("command", [(), ("cluster",), ("demo",), ("pca",)])
+@pytest.mark.parametrize(
+    "command", [(), ("classify",), ("cluster",), ("demo",), ("pca",)]
+)
 def test_help(workspace, command):
     result = workspace.invoke(*command, "--help")
     assert result.exit_code == 0

@@ -134,6 +134,9 @@ def test_sources_are_pinned_and_distinct():
         _sources.DIABETES,
         _sources.BANK,
         _sources.CREDIT,
+        _sources.A9A,
+        _sources.BANK_ADDITIONAL,
+        _sources.LAW_SCHOOL,
     )
     files = [file for table in tables for file in table.values()]
     assert len({file.path for file in files}) == len(files)

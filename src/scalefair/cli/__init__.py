@@ -11,6 +11,7 @@ import os
 import click
 
 import scalefair
+from scalefair.cli._classify import classify
 from scalefair.cli._cluster import cluster
 from scalefair.cli._demo import demo
 from scalefair.cli._errors import EXIT_CODES_HELP, Commands
@@ -36,6 +37,7 @@ def main() -> None:
     """Fair machine learning at scale: sparse, matrix-free solvers."""
 
 
+main.add_command(classify)
 main.add_command(cluster)
 main.add_command(demo)
 main.add_command(pca)

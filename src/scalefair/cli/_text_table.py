@@ -52,8 +52,8 @@ def data_lines(path: Path) -> Generator[tuple[int, str], None, None]:
 
 
 def sniff_delimiter(line: str) -> str | None:
-    """Return the delimiter of a line: tab, else comma, else None for white space."""
-    return next((mark for mark in "\t," if mark in line), None)
+    """Return the delimiter of a line: tab, comma, semicolon, None for white space."""
+    return next((mark for mark in "\t,;" if mark in line), None)
 
 
 def split_fields(line: str, delimiter: str | None) -> list[str]:

@@ -23,7 +23,7 @@ def local_file(
     if plain.is_file():
         return plain
     compressed = plain.with_name(f"{plain.name}.gz")
-    if plain.suffix == ".csv" and compressed.is_file():
+    if plain.suffix not in {".npz", ".zip"} and compressed.is_file():
         return compressed
     if not download:
         raise FileNotFoundError(

@@ -28,11 +28,15 @@ class SourceFile:
 def _github(
     repository: str, commit: str, folder: str, local: str, files: dict[str, str]
 ) -> tuple[str, dict[str, SourceFile]]:
-    """Return the page of a folder on GitHub, and its files by name."""
-    return f"{_TREE}/{repository}/tree/{commit}/{folder}", {
+    """Return the page of a folder on GitHub, and its files by name.
+
+    The folder is "" for the root of the repository.
+    """
+    place = f"{commit}/{folder}".rstrip("/")
+    return f"{_TREE}/{repository}/tree/{place}", {
         name: SourceFile(
             path=f"{local}/{name}",
-            url=f"{_RAW}/{repository}/{commit}/{folder}/{name}",
+            url=f"{_RAW}/{repository}/{place}/{name}",
             sha256=sha256,
         )
         for name, sha256 in files.items()
@@ -128,6 +132,41 @@ CREDIT_PAGE, CREDIT = _github(
     {
         "default_degree.csv": (
             "c58f7df737cb7953d9022cf9487cf8001c0417ae97bd308301ad733f20c88fc3"
+        ),
+    },
+)
+
+A9A_PAGE, A9A = _github(
+    "dtera/fl_xgboost",
+    "0abd2e16",
+    "data",
+    "a9a",
+    {
+        "a9a": "7ba53cccb27e2e525f0fb173e1f446d49856e3fb007eb43be4ec6d0f5b3335ca",
+        "a9a.t": "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+    },
+)
+
+BANK_ADDITIONAL_PAGE, BANK_ADDITIONAL = _github(
+    "PacktPublishing/Power-BI-for-Finance",
+    "cd9845e0b90fba57578305409248f7c9a4d79e0e",
+    "",
+    "bank-additional",
+    {
+        "bank-additional-full.csv": (
+            "74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8"
+        ),
+    },
+)
+
+LAW_SCHOOL_PAGE, LAW_SCHOOL = _github(
+    "tailequy/fairness_dataset",
+    "abb5a18",
+    "experiments/data",
+    "lsac-law-school",
+    {
+        "law_school_clean.csv": (
+            "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452"
         ),
     },
 )

@@ -31,8 +31,21 @@ from scalefair.kernels._group_scatter import (
     sparse_gram,
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
+from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
+from scalefair.kernels._row_sums import weighted_row_sums
+from scalefair.kernels._row_table import row_chunks, row_table
 from scalefair.kernels._rows import add_scaled, combine, inner, rows_combine, rows_inner
+from scalefair.kernels._score_bins import (
+    HINGE,
+    LOGISTIC,
+    SQUARED,
+    bin_pass,
+    row_scores,
+    score_losses,
+    score_pass,
+)
+from scalefair.kernels._score_sigmoid import sigmoid_slopes, sigmoid_sums
 from scalefair.kernels._weighted_rows import (
     dense_rows_gram,
     dense_rows_matmat,
@@ -40,8 +53,12 @@ from scalefair.kernels._weighted_rows import (
 )
 
 __all__ = [
+    "HINGE",
+    "LOGISTIC",
+    "SQUARED",
     "add_scaled",
     "best_columns",
+    "bin_pass",
     "block_gram",
     "block_multiply",
     "block_rotate",
@@ -69,10 +86,19 @@ __all__ = [
     "rbf_matmat",
     "rbf_tiles",
     "rotate_ritz",
+    "row_chunks",
+    "row_scores",
+    "row_table",
     "rows_combine",
     "rows_inner",
+    "score_losses",
+    "score_pass",
+    "sigmoid_slopes",
+    "sigmoid_sums",
     "single_blas_thread",
     "soft_columns",
     "sparse_gram",
+    "top_pairwise_hinge",
     "weight_within",
+    "weighted_row_sums",
 ]

@@ -1,4 +1,4 @@
-"""Measures of a clustering: how fair it is, and how well it cuts the graph."""
+"""Measures of clusterings and of scores: how fair they are, and how good."""
 
 from scalefair.metrics._balance import (
     balance_score,
@@ -6,10 +6,24 @@ from scalefair.metrics._balance import (
     minimum_balance_score,
 )
 from scalefair.metrics._cut import normalized_cut_score
+from scalefair.metrics._pairwise_gaps import (
+    group_auc_gap,
+    inter_group_pairwise_gap,
+    intra_group_pairwise_gap,
+)
+from scalefair.metrics._partial_parity import (
+    partial_demographic_parity_gap,
+    weak_partial_demographic_parity_gap,
+)
 
 __all__ = [
     "balance_score",
+    "group_auc_gap",
     "group_proportions",
+    "inter_group_pairwise_gap",
+    "intra_group_pairwise_gap",
     "minimum_balance_score",
     "normalized_cut_score",
+    "partial_demographic_parity_gap",
+    "weak_partial_demographic_parity_gap",
 ]

@@ -14,14 +14,21 @@ _RIDGE = 1e-13
 
 
 def maximize_quadratic_on_simplex(
-    c: ArrayLike, Q: ArrayLike, *, x0: ArrayLike | None = None
+    c: ArrayLike,
+    Q: ArrayLike,
+    *,
+    x0: ArrayLike | None = None,
+    subset: ArrayLike | None = None,
 ) -> np.ndarray:
     """Maximise ``c @ x - x @ Q @ x / 2`` over the simplex.
+
+    Or over nonnegative vectors of which some entries sum to 1; the function must be
+    bounded above there.
 
     Each step solves the optimality conditions on the entries that are free, goes
     that way until one of them would become negative and fixes it at zero, or else
     frees the entry with the largest multiplier of the wrong sign. Exact to rounding
-    after finitely many steps.
+    after finitely many steps; equal rows of `Q` do no harm.
 
     Parameters
     ----------
@@ -30,12 +37,20 @@ def maximize_quadratic_on_simplex(
     Q : array-like of shape (n, n)
         Symmetric positive semidefinite.
     x0 : array-like of shape (n,) or None, default=None
-        Start, on the simplex; None takes the best vertex.
+        Start, nonnegative; the entries in `subset` are scaled to sum 1. None takes
+        the best vertex. A start near the solution saves most of the steps.
+    subset : array-like of bool of shape (n,) or None, default=None
+        Entries whose sum is 1; the others are only nonnegative. None takes all.
 
     Returns
     -------
     ndarray of shape (n,)
-        Nonnegative, sum 1.
+        Nonnegative, sum 1 over `subset`.
+
+    Raises
+    ------
+    ValueError
+        If `subset` is empty or of another shape than `c`.
 
     Examples
     --------
@@ -43,15 +58,19 @@ def maximize_quadratic_on_simplex(
     >>> from scalefair.optimize import maximize_quadratic_on_simplex
     >>> maximize_quadratic_on_simplex([1.0, 1.0, 0.0], np.diag([1.0, 3.0, 1.0]))
     array([0.75, 0.25, 0.  ])
+
+    The last entry free of the sum:
+
+    >>> maximize_quadratic_on_simplex(
+    ...     [1.0, 1.0, 4.0], np.diag([1.0, 3.0, 2.0]), subset=[True, True, False]
+    ... )
+    array([0.75, 0.25, 2.  ])
     """
     linear, Q = np.asarray(c, dtype=np.float64), np.asarray(Q, dtype=np.float64)
-    if x0 is None:
-        x = np.zeros(linear.size)
-        x[np.argmax(linear - Q.diagonal() / 2)] = 1.0
-    else:
-        x = np.array(x0, dtype=np.float64)
-    # Only the differences of the linear entries matter, and no common factor.
-    linear = linear - linear.max()
+    share = _indicator(subset, linear.size)
+    x = _start(linear, Q, share, x0)
+    # Only the differences of the entries with a common sum matter.
+    linear = linear - share * linear[share > 0].max()
     scale = max(
         float(np.abs(linear).max()), float(np.abs(Q).max()), np.finfo(float).tiny
     )
@@ -60,7 +79,7 @@ def maximize_quadratic_on_simplex(
     least = np.inf  # what the last full steps left of the gradient
     for _ in range(20 * linear.size + 20):
         active = np.flatnonzero(free)
-        d = _newton_step(active, linear - Q @ x, Q)
+        d = _newton_step(active, linear - Q @ x, Q, share[active])
         falling = d < 0
         reach = x[active][falling] / -d[falling]
         if reach.size and reach.min() < 1.0:
@@ -71,7 +90,7 @@ def maximize_quadratic_on_simplex(
             continue
         x[active] += d
         gradient = linear - Q @ x
-        excess = gradient - gradient @ x
+        excess = gradient - (gradient @ (share * x)) * share
         left = float(np.abs(excess[active]).max())
         if left > _ROUNDING and left < least / 2:
             least = left
@@ -82,15 +101,46 @@ def maximize_quadratic_on_simplex(
         free[excess.argmax()] = True
         least = np.inf
     x = np.maximum(x, 0.0)
-    return x / x.sum()
+    x[share > 0] /= x @ share
+    return x
 
 
-def _newton_step(active: np.ndarray, gradient: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Step to the maximum over the free entries, whose sum stays."""
+def _indicator(subset: ArrayLike | None, n: int) -> np.ndarray:
+    """Ones at the entries whose sum is 1."""
+    if subset is None:
+        return np.ones(n)
+    chosen = np.asarray(subset)
+    if chosen.shape != (n,) or chosen.dtype != np.bool_ or not chosen.any():
+        raise ValueError(
+            f"subset must be {n} booleans, one per entry of c, some of them True, "
+            f"got {subset}."
+        )
+    return chosen.astype(np.float64)
+
+
+def _start(
+    linear: np.ndarray, Q: np.ndarray, share: np.ndarray, x0: ArrayLike | None
+) -> np.ndarray:
+    if x0 is not None:
+        x = np.array(x0, dtype=np.float64)
+        total = float(x @ share)
+        if total > 0:
+            x[share > 0] /= total
+            return x
+    x = np.zeros(linear.size)
+    vertices = np.where(share > 0, linear - Q.diagonal() / 2, -np.inf)
+    x[np.argmax(vertices)] = 1.0
+    return x
+
+
+def _newton_step(
+    active: np.ndarray, gradient: np.ndarray, Q: np.ndarray, share: np.ndarray
+) -> np.ndarray:
+    """Step to the maximum over the free entries that keeps the sum."""
     size = active.size
-    K = np.ones((size + 1, size + 1))
+    K = np.zeros((size + 1, size + 1))
     K[:size, :size] = Q[np.ix_(active, active)]
     K[np.arange(size), np.arange(size)] += _RIDGE
-    K[size, size] = 0.0
+    K[size, :size] = K[:size, size] = share
     d = np.linalg.solve(K, np.append(gradient[active], 0.0))[:size]
-    return d - d.mean()
+    return d - share * ((d @ share) / share.sum())

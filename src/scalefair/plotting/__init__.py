@@ -2,10 +2,16 @@
 
 from scalefair.plotting._cluster_composition import ClusterCompositionDisplay
 from scalefair.plotting._group_loss import GroupLossDisplay
+from scalefair.plotting._group_rate import GroupRateDisplay
 from scalefair.plotting._joint_numerical_range import JointNumericalRangeDisplay
+from scalefair.plotting._pareto_front import ParetoFrontDisplay
+from scalefair.plotting._score_density import ScoreDensityDisplay
 
 __all__ = [
     "ClusterCompositionDisplay",
     "GroupLossDisplay",
+    "GroupRateDisplay",
     "JointNumericalRangeDisplay",
+    "ParetoFrontDisplay",
+    "ScoreDensityDisplay",
 ]

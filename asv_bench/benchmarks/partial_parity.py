@@ -1,0 +1,94 @@
+"""Measures of partial and pairwise fairness, against other ways to compute them."""
+
+import numpy as np
+from scipy.stats import ks_2samp, mannwhitneyu
+from sklearn.metrics import roc_auc_score
+
+from scalefair.metrics import (
+    group_auc_gap,
+    inter_group_pairwise_gap,
+    intra_group_pairwise_gap,
+    partial_demographic_parity_gap,
+)
+
+
+def scored_rows(m, n_groups=2, ties=False):
+    """Scores, labels and groups of m rows; ties leaves a thousand distinct scores."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, n_groups, m)
+    y_true = rng.integers(0, 2, m)
+    scores = rng.standard_normal(m) + 0.3 * groups / n_groups + y_true
+    if ties:
+        scores = np.round(scores, 2)
+    return y_true, scores, groups
+
+
+def kolmogorov_smirnov(y_true, scores, groups):
+    return ks_2samp(scores[groups == 0], scores[groups == 1], method="asymp").statistic
+
+
+def mann_whitney(y_true, scores, groups):
+    first, second = scores[groups == 0], scores[groups == 1]
+    statistic = mannwhitneyu(first, second, method="asymptotic").statistic
+    return abs(statistic / (first.size * second.size) - 0.5)
+
+
+def difference_of_areas(y_true, scores, groups):
+    areas = [
+        roc_auc_score(y_true[groups == g], scores[groups == g])
+        for g in np.unique(groups)
+    ]
+    return np.ptp(areas)
+
+
+OURS = {
+    "partial parity": lambda y, s, g: partial_demographic_parity_gap(
+        s, sensitive_features=g
+    ),
+    "group AUC": lambda y, s, g: group_auc_gap(s, sensitive_features=g),
+    "intra-group": lambda y, s, g: intra_group_pairwise_gap(y, s, sensitive_features=g),
+}
+PEERS = {
+    "partial parity": kolmogorov_smirnov,
+    "group AUC": mann_whitney,
+    "intra-group": difference_of_areas,
+}
+
+
+class TwoGroups:
+    params = ([100_000, 1_000_000], list(OURS), ["ours", "scipy or scikit-learn"])
+    param_names = ("n_rows", "gap", "method")
+    timeout = 300
+
+    def setup(self, n_rows, gap, method):
+        self.rows = scored_rows(n_rows, ties=True)
+        expected = PEERS[gap](*self.rows)
+        error = abs(OURS[gap](*self.rows) - expected)
+        if not error <= 1e-9:
+            raise AssertionError(f"error {error:.1e}")
+        self.rows = scored_rows(n_rows)
+
+    def run(self, gap, method):
+        (OURS if method == "ours" else PEERS)[gap](*self.rows)
+
+    def time_gap(self, n_rows, gap, method):
+        self.run(gap, method)
+
+    def peakmem_gap(self, n_rows, gap, method):
+        self.run(gap, method)
+
+
+class ManyGroups:
+    params = ([2, 20, 200], ["partial parity", "group AUC", "inter-group"])
+    param_names = ("n_groups", "gap")
+    timeout = 300
+
+    def setup(self, n_groups, gap):
+        self.rows = scored_rows(200_000, n_groups)
+
+    def time_gap(self, n_groups, gap):
+        if gap == "inter-group":
+            y_true, scores, groups = self.rows
+            inter_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+        else:
+            OURS[gap](*self.rows)

@@ -1,0 +1,147 @@
+"""Train the classifier of ``scalefair classify``, and save it."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import scalefair
+from scalefair.cli._classify_encoding import Encoding, learn_encoding
+from scalefair.cli._classify_report import describe_fit, describe_rows, measure
+from scalefair.cli._classify_rows import LabelledRows, Schema
+from scalefair.cli._errors import Failure, warn
+
+__all__ = ["Trained", "train_classifier", "write_model"]
+
+# The estimator names its parameters, the user knows the options. In order.
+_TRANSLATIONS = (
+    (r"inner_solver=['\"](\w+)['\"]", r"--solver \1"),
+    (r"(criterion|loss|start|surrogate)=['\"](\w+)['\"]", r"--\1 \2"),
+    (r"\b(tol|kappa|alpha|interval)( = |=)", r"--\1 "),
+    (r"\b(max_iter|n_thresholds)( = |=)", lambda m: f"--{m[1].replace('_', '-')} "),
+    (r"(?<!-)\b(max_iter|n_thresholds)\b", lambda m: f"--{m[1].replace('_', '-')}"),
+    (r"\binner_solver\b", "--solver"),
+    (r"\b([Rr]aise|[Ll]ower|increase|decrease|or) (tol|kappa|alpha)\b", r"\1 --\2"),
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained classifier, and what is written about it.
+
+    Attributes
+    ----------
+    model : PartiallyFairClassifier
+        The classifier.
+    content : dict
+        Content of the model file.
+    report : dict
+        What was read, how the solver fared, and measures on the rows.
+    seconds : float
+        Wall time of the fit.
+    """
+
+    model: Any
+    content: dict[str, Any]
+    report: dict[str, Any]
+    seconds: float
+
+
+def train_classifier(
+    schema: Schema,
+    rows: LabelledRows,
+    test: LabelledRows | None,
+    parameters: dict[str, Any],
+    *,
+    standardize: bool,
+) -> Trained:
+    """Fit ``PartiallyFairClassifier(**parameters)`` and measure it.
+
+    Parameters
+    ----------
+    schema : Schema
+        Columns of the rows.
+    rows : LabelledRows
+        Rows for training.
+    test : LabelledRows or None
+        Other rows to measure it on.
+    parameters : dict
+        Of the estimator.
+    standardize : bool
+        Whether columns of numbers are standardized before.
+
+    Raises
+    ------
+    Failure
+        If the estimator refuses its input.
+    """
+    encoding = learn_encoding(schema, rows, standardize=standardize)
+    matrix = encoding.transform(rows)
+    model, seconds = _fit(matrix, rows, parameters)
+    described: dict[str, Any] = {"train": describe_rows(rows)}
+    measured: dict[str, Any] = {"train": measure(model, matrix, rows)}
+    del matrix
+    if test is not None:
+        described["test"] = describe_rows(test)
+        measured["test"] = measure(model, encoding.transform(test), test)
+    report = {
+        "input": {"n_features": len(encoding.feature_names), **described},
+        **describe_fit(model),
+        **measured,
+    }
+    return Trained(model, _describe_model(model, encoding, rows), report, seconds)
+
+
+def _fit(
+    matrix: Any, rows: LabelledRows, parameters: dict[str, Any]
+) -> tuple[Any, float]:
+    """Fit the estimator; say what it warns of; return it and the wall time."""
+    from scalefair.linear_model import PartiallyFairClassifier
+
+    model = PartiallyFairClassifier(**parameters)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        try:
+            model.fit(matrix, rows.labels, sensitive_features=rows.groups)
+        except ValueError as error:
+            raise Failure(f"{rows.path}: {_translate(str(error))}") from error
+        seconds = time.perf_counter() - start
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        warn(_translate(message))
+    return model, seconds
+
+
+def _describe_model(
+    model: Any, encoding: Encoding, rows: LabelledRows
+) -> dict[str, Any]:
+    """Content of the model file: arrays, lists and objects of public classes."""
+    schema = encoding.schema
+    return {
+        "classifier": model,
+        "encoder": encoding.transformer(),
+        "columns": list(schema.columns),
+        "positions": list(schema.positions),
+        "feature_names": encoding.feature_names,
+        "classes": model.classes_,
+        "groups": model.groups_,
+        "labels_from": rows.labels_from,
+        "groups_from": rows.groups_from,
+        "version": scalefair.__version__,
+    }
+
+
+def write_model(file: BinaryIO, content: dict[str, Any]) -> None:
+    """Write a joblib file."""
+    import joblib
+
+    joblib.dump(content, file)
+
+
+def _translate(message: str) -> str:
+    for pattern, replacement in _TRANSLATIONS:
+        message = re.sub(pattern, replacement, message)
+    return message

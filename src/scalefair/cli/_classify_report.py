@@ -1,0 +1,89 @@
+"""How accurate and how fair a classifier is, group by group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scalefair.cli._classify_rows import LabelledRows
+
+__all__ = ["describe_fit", "describe_rows", "measure"]
+
+
+def describe_rows(rows: LabelledRows) -> dict[str, Any]:
+    """Where rows are from, and how many there are of each label and group."""
+    return {
+        "rows": str(rows.path),
+        "labels_from": rows.labels_from,
+        "groups_from": rows.groups_from,
+        "n_rows": rows.n_rows,
+        "labels": _count(rows.labels),
+        "groups": _count(rows.groups),
+    }
+
+
+def describe_fit(model: Any) -> dict[str, Any]:
+    """How the solver fared."""
+    return {
+        "positive_label": str(model.classes_[1]),
+        "converged": model.converged_,
+        "n_iter": model.n_iter_,
+        "n_oracle_calls": model.n_oracle_calls_,
+        "kkt_residual": model.kkt_residual_,
+        "objective": model.objective_,
+        "infeasibility": model.infeasibility_,
+        "history": model.history_,
+    }
+
+
+def measure(model: Any, matrix: Any, rows: LabelledRows) -> dict[str, Any]:
+    """Accuracy, gaps and rates of a classifier on rows.
+
+    Parameters
+    ----------
+    model : PartiallyFairClassifier
+        The trained classifier.
+    matrix : {ndarray, csr_array} of shape (m, n_features)
+        Encoded rows.
+    rows : LabelledRows
+        Their labels and groups, at least two groups.
+    """
+    from scalefair.metrics import (
+        partial_demographic_parity_gap,
+        weak_partial_demographic_parity_gap,
+    )
+
+    scores = model.decision_function(matrix, sensitive_features=rows.groups)
+    selected = scores > 0
+    positive = rows.labels == model.classes_[1]
+    right = selected == positive
+    groups = []
+    for group in np.unique(rows.groups):
+        of_group = rows.groups == group
+        groups.append(
+            {
+                "group": str(group),
+                "n_rows": int(of_group.sum()),
+                "positive_rate": positive[of_group].mean(),
+                "selection_rate": selected[of_group].mean(),
+                "accuracy": right[of_group].mean(),
+            }
+        )
+    common: dict[str, Any] = {
+        "sensitive_features": rows.groups,
+        "interval": tuple(model.interval),
+    }
+    return {
+        "accuracy": right.mean(),
+        "partial_parity_gap": partial_demographic_parity_gap(scores, **common),
+        "weak_partial_parity_gap": weak_partial_demographic_parity_gap(
+            scores, threshold=model.threshold, **common
+        ),
+        "groups": groups,
+    }
+
+
+def _count(values: np.ndarray) -> dict[str, int]:
+    names, counts = np.unique(values, return_counts=True)
+    return {str(n): int(c) for n, c in zip(names, counts, strict=True)}

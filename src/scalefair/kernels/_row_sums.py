@@ -1,0 +1,84 @@
+"""Sums of rows times weights, many weights at a time.
+
+Rows are cut into chunks by the sizes alone and the sums of the chunks are added in
+their order: a result is the same whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numba.extending import overload
+
+from scalefair.kernels._row_table import row_chunks
+
+__all__ = ["weighted_row_sums"]
+
+
+def weighted_row_sums(table, codes, weights, shape):
+    """Return the sums of (row, 1) times each column of weights, for each code.
+
+    Parameters
+    ----------
+    table : tuple
+        m rows of n entries, see `row_table`.
+    codes : ndarray of shape (m,), int64
+        Code of each row, below `n_codes`; not checked.
+    weights : ndarray of shape (m, q), float64
+    shape : tuple of int
+        ``(n_codes, n + 1)``.
+
+    Returns
+    -------
+    ndarray of shape (n_codes, n + 1, q)
+    """
+    n_weights = weights.shape[1]
+    chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
+    partial = np.empty((chunks.shape[0] - 1, *shape, n_weights))
+    _weighted_row_sums(table, codes, weights, chunks, partial)
+    return partial.sum(axis=0)
+
+
+def _add_row_block(indptr, indices, data, i, weights, out):
+    """Add a row and a one, times each of the weights."""
+    raise NotImplementedError
+
+
+def _dense_add_block(indptr, indices, data, i, weights, out):
+    n = data.shape[1]
+    for j in range(n):
+        for q in range(weights.shape[0]):
+            out[j, q] += weights[q] * data[i, j]
+    for q in range(weights.shape[0]):
+        out[n, q] += weights[q]
+
+
+def _csr_add_block(indptr, indices, data, i, weights, out):
+    for p in range(indptr[i], indptr[i + 1]):
+        x = data[p]
+        row = out[indices[p]]
+        for q in range(weights.shape[0]):
+            row[q] += weights[q] * x
+    for q in range(weights.shape[0]):
+        out[out.shape[0] - 1, q] += weights[q]
+
+
+@overload(_add_row_block, inline="always")
+def _choose_add_block(indptr, indices, data, i, weights, out):
+    return _dense_add_block if data.ndim == 2 else _csr_add_block
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_rows(table, codes, weights, start, stop, sums):
+    indptr, indices, data = table
+    for i in range(start, stop):
+        _add_row_block(indptr, indices, data, i, weights[i], sums[codes[i]])
+
+
+@numba.njit(cache=True, parallel=True, nogil=True)
+def _weighted_row_sums(table, codes, weights, chunks, partial):
+    for c in numba.prange(chunks.shape[0] - 1):
+        partial[c] = 0.0
+        _add_rows(table, codes, weights, chunks[c], chunks[c + 1], partial[c])

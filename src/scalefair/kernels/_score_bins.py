@@ -1,0 +1,364 @@
+"""Scores of rows, a loss of them, and sums of the rows above edges, in one pass.
+
+A row ``x`` with code ``k`` has the score ``h = x @ B[k, :-1] + B[k, -1]``.
+Increasing edges cut the scores into bins, and for every code and bin the kernels
+add up 1, h, h^2, the rows and, if asked, the rows times h. Added from the top, they
+are sums over the rows above each edge. A function of the score that is zero below
+all edges and piecewise linear or quadratic between them has its mean over each
+code, and the gradient of that mean, in these sums: any number of such functions
+cost one pass.
+
+Rows are a table of three arrays, see `row_table`. They are cut into chunks by the
+sizes alone and the sums of the chunks are added in their order, so that a result is
+the same to the last bit whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numba.extending import overload
+
+from scalefair.kernels._row_table import row_chunks
+
+__all__ = [
+    "HINGE",
+    "LOGISTIC",
+    "SQUARED",
+    "bin_pass",
+    "row_scores",
+    "score_losses",
+    "score_pass",
+]
+
+# Losses of a score against a label of -1 or 1.
+LOGISTIC, HINGE, SQUARED = 0, 1, 2
+
+# Rows whose scores are known before any of them is added: they stay in the cache.
+_BLOCK = 128
+# Sums of products may be reordered, and NaN and infinity still count.
+_FAST = {"contract", "reassoc", "nsz"}
+
+
+def row_scores(table, codes, B):
+    """Return the scores of all rows.
+
+    Parameters
+    ----------
+    table : tuple
+        m rows of n entries, see `row_table`.
+    codes : ndarray of shape (m,), int64
+    B : ndarray of shape (n_codes, n + 1)
+
+    Returns
+    -------
+    ndarray of shape (m,), float64
+    """
+    scores = np.empty(codes.shape[0])
+    _row_scores(table, codes, B, row_chunks(table, codes.shape[0], 1), scores)
+    return scores
+
+
+def score_pass(table, codes, signs, kind, B, edges, centre, n_powers):
+    """Return the loss of all rows, its gradients, and sums of rows above edges.
+
+    Parameters
+    ----------
+    table : tuple
+        m rows of n entries, see `row_table`.
+    codes : ndarray of shape (m,), int64
+        Code of each row, below ``len(B)``; not checked.
+    signs : ndarray of shape (m,), float64
+        Labels, -1 or 1.
+    kind : int
+        LOGISTIC, HINGE or SQUARED.
+    B : ndarray of shape (n_codes, n + 1), float64
+        Coefficients and, last, the intercept of each code.
+    edges : ndarray of shape (n_edges,), float64
+        Increasing edges, less `centre`. A score on an edge is not above it.
+    centre : float
+        Subtracted from scores before they are counted.
+    n_powers : int
+        1 for the sums of rows alone, 2 for sums of rows times scores too.
+
+    Returns
+    -------
+    loss : float
+        Sum over all rows.
+    gradient : ndarray of shape (n_codes, n + 1)
+        Sums of the derivative of the loss times (row, 1), for each code.
+    moments : ndarray of shape (n_codes, n_edges, 3)
+        Sums of 1, h and h^2 over the rows above each edge.
+    sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
+        Sums of (row, 1) and of h times (row, 1), likewise.
+    """
+    chunks, gradients, moments, sums = _workspace(
+        table, codes, B.shape, edges, n_powers
+    )
+    losses = np.empty(chunks.shape[0] - 1)
+    bins = edges, centre
+    _score_pass(
+        table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
+    )
+    _accumulate(gradients, moments, sums)
+    return float(losses.sum()), gradients[0], moments[0], sums[0]
+
+
+def bin_pass(table, codes, scores, slopes, shape, edges, centre, n_powers):
+    """Return the sums of `score_pass` for given scores and derivatives.
+
+    Parameters
+    ----------
+    table, codes, edges, centre, n_powers
+        As in `score_pass`.
+    scores, slopes : ndarray of shape (m,), float64
+        Scores, and derivatives of a loss in them.
+    shape : tuple of int
+        ``(n_codes, n + 1)``.
+
+    Returns
+    -------
+    gradient, moments, sums
+        As in `score_pass`.
+    """
+    chunks, gradients, moments, sums = _workspace(table, codes, shape, edges, n_powers)
+    bins = edges, centre
+    _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
+    _accumulate(gradients, moments, sums)
+    return gradients[0], moments[0], sums[0]
+
+
+def score_losses(scores, signs, kind):
+    """Return the sum of the losses of scores, and their derivatives.
+
+    Parameters as in `score_pass`.
+
+    Returns
+    -------
+    loss : float
+    slopes : ndarray of shape (m,)
+    """
+    slopes = np.empty_like(scores)
+    n_blocks = -(-scores.shape[0] // _BLOCK)
+    losses = np.empty(n_blocks)
+    _score_losses(kind, signs, scores, losses, slopes)
+    return float(losses.sum()), slopes
+
+
+def _workspace(table, codes, shape, edges, n_powers):
+    """Chunks and, for each of them, arrays of the gradient, moments and sums."""
+    n_codes, n_columns = shape
+    n_bins = edges.shape[0]
+    n_partial = n_codes * n_columns * (n_bins * n_powers + 1)
+    chunks = row_chunks(table, codes.shape[0], n_partial)
+    n_chunks = chunks.shape[0] - 1
+    gradients = np.empty((n_chunks, n_codes, n_columns))
+    moments = np.empty((n_chunks, n_codes, n_bins, 3))
+    sums = np.empty((n_chunks, n_codes, n_bins, n_powers, n_columns))
+    return chunks, gradients, moments, sums
+
+
+def _row_score(indptr, indices, data, i, beta):
+    """Score of one row, compiled for each kind of table."""
+    raise NotImplementedError
+
+
+def _add_row(indptr, indices, data, i, weight, out):
+    """Add a row and a one, times the weight."""
+    raise NotImplementedError
+
+
+def _add_row_twice(indptr, indices, data, i, weight, out, sums):
+    """Add a row and a one, times the weight to `out` and as they are to `sums`."""
+    raise NotImplementedError
+
+
+def _dense_score(indptr, indices, data, i, beta):
+    n = data.shape[1]
+    h = beta[n]
+    for j in range(n):
+        h += data[i, j] * beta[j]
+    return h
+
+
+def _dense_add(indptr, indices, data, i, weight, out):
+    n = data.shape[1]
+    for j in range(n):
+        out[j] += weight * data[i, j]
+    out[n] += weight
+
+
+def _dense_add_twice(indptr, indices, data, i, weight, out, sums):
+    _add_row(indptr, indices, data, i, weight, out)
+    _add_row(indptr, indices, data, i, 1.0, sums)
+
+
+def _csr_score(indptr, indices, data, i, beta):
+    # Four sums, so that no addition waits for the one before.
+    h, h1, h2, h3 = beta[beta.shape[0] - 1], 0.0, 0.0, 0.0
+    p, stop = indptr[i], indptr[i + 1]
+    while p + 4 <= stop:
+        h += data[p] * beta[indices[p]]
+        h1 += data[p + 1] * beta[indices[p + 1]]
+        h2 += data[p + 2] * beta[indices[p + 2]]
+        h3 += data[p + 3] * beta[indices[p + 3]]
+        p += 4
+    while p < stop:
+        h += data[p] * beta[indices[p]]
+        p += 1
+    return (h + h1) + (h2 + h3)
+
+
+def _csr_add(indptr, indices, data, i, weight, out):
+    for p in range(indptr[i], indptr[i + 1]):
+        out[indices[p]] += weight * data[p]
+    out[out.shape[0] - 1] += weight
+
+
+def _csr_add_twice(indptr, indices, data, i, weight, out, sums):
+    for p in range(indptr[i], indptr[i + 1]):
+        x = data[p]
+        out[indices[p]] += weight * x
+        sums[indices[p]] += x
+    out[out.shape[0] - 1] += weight
+    sums[sums.shape[0] - 1] += 1
+
+
+@overload(_row_score, inline="always")
+def _choose_score(indptr, indices, data, i, beta):
+    return _dense_score if data.ndim == 2 else _csr_score
+
+
+@overload(_add_row, inline="always")
+def _choose_add(indptr, indices, data, i, weight, out):
+    return _dense_add if data.ndim == 2 else _csr_add
+
+
+@overload(_add_row_twice, inline="always")
+def _choose_add_twice(indptr, indices, data, i, weight, out, sums):
+    return _dense_add_twice if data.ndim == 2 else _csr_add_twice
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _block_scores(table, codes, B, start, stop, scores):
+    # Here, not for each row: to unpack a tuple counts references.
+    indptr, indices, data = table
+    for i in range(start, stop):
+        scores[i - start] = _row_score(indptr, indices, data, i, B[codes[i]])
+
+
+@numba.njit(cache=True, nogil=True)
+def _block_losses(kind, signs, scores, start, stop, slopes):
+    """Sum of the losses of a block of rows; writes their derivatives."""
+    total = 0.0
+    if kind == LOGISTIC:
+        # One logarithm for all: the product of a block is at most 2^128.
+        product = 1.0
+        for q in range(stop - start):
+            margin = signs[start + q] * scores[q]
+            t = math.exp(-abs(margin))
+            product *= 1 + t
+            total += max(-margin, 0.0)
+            slopes[q] = -signs[start + q] * (t if margin > 0 else 1.0) / (1 + t)
+        total += math.log(product)
+    elif kind == HINGE:
+        for q in range(stop - start):
+            margin = 1 - signs[start + q] * scores[q]
+            total += max(margin, 0.0)
+            slopes[q] = -signs[start + q] if margin > 0 else 0.0
+    else:
+        for q in range(stop - start):
+            slopes[q] = scores[q] - signs[start + q]
+            total += 0.5 * slopes[q] ** 2
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_block(
+    table, codes, scores, slopes, start, stop, bins, gradient, moments, sums
+):
+    """Add a block of rows to its sums."""
+    indptr, indices, data = table
+    edges, centre = bins
+    for q in range(stop - start):
+        i = start + q
+        code = codes[i]
+        h = scores[q] - centre
+        n_below = 0
+        for r in range(edges.shape[0]):
+            n_below += h > edges[r]
+        slope, own = slopes[q], gradient[code]
+        if n_below == 0:
+            _add_row(indptr, indices, data, i, slope, own)
+            continue
+        e = n_below - 1
+        moments[code, e, 0] += 1
+        moments[code, e, 1] += h
+        moments[code, e, 2] += h * h
+        _add_row_twice(indptr, indices, data, i, slope, own, sums[code, e, 0])
+        if sums.shape[2] == 2:
+            _add_row(indptr, indices, data, i, h, sums[code, e, 1])
+
+
+@numba.njit(cache=True, parallel=True, nogil=True)
+def _row_scores(table, codes, B, chunks, scores):
+    for c in numba.prange(chunks.shape[0] - 1):
+        start, stop = chunks[c], chunks[c + 1]
+        _block_scores(table, codes, B, start, stop, scores[start:stop])
+
+
+@numba.njit(cache=True, parallel=True, nogil=True)
+def _score_losses(kind, signs, scores, losses, slopes):
+    for c in numba.prange(losses.shape[0]):
+        start = c * _BLOCK
+        stop = min(start + _BLOCK, scores.shape[0])
+        losses[c] = _block_losses(
+            kind, signs, scores[start:stop], start, stop, slopes[start:stop]
+        )
+
+
+@numba.njit(cache=True, parallel=True, nogil=True)
+def _score_pass(
+    table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
+):
+    for c in numba.prange(chunks.shape[0] - 1):
+        gradients[c] = 0.0
+        moments[c] = 0.0
+        sums[c] = 0.0
+        out = gradients[c], moments[c], sums[c]
+        scores = np.empty(_BLOCK)
+        slopes = np.empty(_BLOCK)
+        total = 0.0
+        for start in range(chunks[c], chunks[c + 1], _BLOCK):
+            stop = min(start + _BLOCK, chunks[c + 1])
+            _block_scores(table, codes, B, start, stop, scores)
+            total += _block_losses(kind, signs, scores, start, stop, slopes)
+            _add_block(table, codes, scores, slopes, start, stop, bins, *out)
+        losses[c] = total
+
+
+@numba.njit(cache=True, parallel=True, nogil=True)
+def _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums):
+    for c in numba.prange(chunks.shape[0] - 1):
+        gradients[c] = 0.0
+        moments[c] = 0.0
+        sums[c] = 0.0
+        out = gradients[c], moments[c], sums[c]
+        start, stop = chunks[c], chunks[c + 1]
+        h, d = scores[start:stop], slopes[start:stop]
+        _add_block(table, codes, h, d, start, stop, bins, *out)
+
+
+@numba.njit(cache=True, nogil=True)
+def _accumulate(gradients, moments, sums):
+    """Add all chunks to the first, in their order, and each bin to those below."""
+    for c in range(1, gradients.shape[0]):
+        gradients[0] += gradients[c]
+        moments[0] += moments[c]
+        sums[0] += sums[c]
+    for k in range(moments.shape[1]):
+        for e in range(moments.shape[2] - 2, -1, -1):
+            moments[0, k, e] += moments[0, k, e + 1]
+            sums[0, k, e] += sums[0, k, e + 1]

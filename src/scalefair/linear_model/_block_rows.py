@@ -1,0 +1,156 @@
+"""Rows that are read in blocks: what there is, and a sample of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair._groups import check_values, encode_groups, encode_values
+from scalefair.linear_model._base import TrainingRows
+
+__all__ = ["BlockRows", "ReadBlocks"]
+
+ReadBlocks = Callable[[], Iterable[tuple[Any, Any, Any]]]
+# Least rows of a group in the sample, if it has as many.
+_LEAST = 500
+
+
+@dataclass
+class _Kept:
+    """Rows of one group with the smallest random keys so far."""
+
+    keys: NDArray[np.float64]
+    X: Any
+    signs: NDArray[np.float64]
+
+    def first(self, n: int) -> _Kept:
+        order = np.argsort(self.keys, kind="stable")[:n]
+        return _Kept(self.keys[order], self.X[order], self.signs[order])
+
+
+class BlockRows:
+    """Labels, groups and sizes of all rows, from two passes, and a random sample.
+
+    Parameters
+    ----------
+    read_blocks : callable
+        Returns an iterable of blocks ``(X, y, sensitive_features)``, the same ones
+        each time.
+    check : callable
+        Takes the features of a block and whether they are the first, and returns
+        them checked: C-contiguous or CSR.
+    """
+
+    def __init__(self, read_blocks: ReadBlocks, check: Callable[[Any, bool], Any]):
+        self._read_blocks = read_blocks
+        self._check = check
+        classes, groups, reset = [], [], True
+        n_rows = 0
+        for X, y, features in read_blocks():
+            X = check(X, reset)
+            reset = False
+            labels = check_values(y, name="y", what="label")
+            if labels.size != X.shape[0]:
+                raise ValueError(
+                    f"A block has {X.shape[0]} rows and {labels.size} labels (block "
+                    f"after row {n_rows})."
+                )
+            classes.append(encode_values(labels, name="y")[0])
+            groups.append(encode_groups(features, X.shape[0])[0])
+            n_rows += X.shape[0]
+        if not n_rows:
+            raise ValueError(
+                "read_blocks() gave no rows. It must return a new iterator each time "
+                "it is called."
+            )
+        self.classes = encode_values(np.concatenate(classes), name="y")[0]
+        self.groups = encode_groups(np.concatenate(groups), sum(map(len, groups)))[0]
+        if len(self.classes) != 2:
+            raise ValueError(
+                f"y must have two classes, found {len(self.classes)}: "
+                f"{self.classes[:10].tolist()}."
+            )
+        if len(self.groups) < 2:
+            raise ValueError(
+                f"sensitive_features has only one group ({self.groups[0]!r}): fairness "
+                "compares groups."
+            )
+        self.n_rows = n_rows
+
+    def read(self) -> Iterator[TrainingRows]:
+        """Yield encoded blocks."""
+        for X, y, features in self._read_blocks():
+            X = self._check(X, False)
+            positive = np.asarray(y) == self.classes[1]
+            codes = np.searchsorted(self.groups, np.asarray(features)).astype(np.int64)
+            signs = np.where(positive, 1.0, -1.0)
+            yield TrainingRows(X, signs, codes, self.classes, self.groups)
+
+    def labels(self) -> TrainingRows:
+        """Return signs and groups of all rows, without their features."""
+        parts = [(block.signs, block.codes) for block in self.read()]
+        signs, codes = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return TrainingRows(None, signs, codes, self.classes, self.groups)
+
+    def sample(self, size: int, rng: np.random.RandomState) -> list[_Kept]:
+        """Return random rows of each group, in random order.
+
+        Any first ones are a sample too. Groups have their shares of `size`, or 500 rows if that is more.
+        """
+        kept: list[_Kept | None] = [None] * len(self.groups)
+        sizes = np.zeros(len(self.groups), np.int64)
+        for block in self.read():
+            keys = rng.uniform(size=block.signs.size)
+            for code in range(len(self.groups)):
+                rows = np.flatnonzero(block.codes == code)
+                sizes[code] += rows.size
+                new = _Kept(keys[rows], block.X[rows], block.signs[rows])
+                kept[code] = _joined(kept[code], new).first(size)
+        if sizes.sum() != self.n_rows:
+            raise ValueError(
+                f"read_blocks() gave {self.n_rows} rows when it was called first and "
+                f"{sizes.sum()} the second time: it must return a new iterator over "
+                "the same blocks each time it is called."
+            )
+        wanted = np.maximum(np.ceil(size * sizes / sizes.sum()), _LEAST).astype(int)
+        return [
+            rows.first(n)
+            for rows, n in zip(kept, wanted, strict=True)
+            if rows is not None
+        ]
+
+    def part(self, sample: list[_Kept], share: float) -> TrainingRows:
+        """Return the first rows of each group of a sample."""
+        parts = [
+            rows.first(max(int(share * rows.keys.size), min(_LEAST, rows.keys.size)))
+            for rows in sample
+        ]
+        codes = np.repeat(np.arange(len(parts)), [p.keys.size for p in parts])
+        return TrainingRows(
+            _stack([p.X for p in parts]),
+            np.concatenate([p.signs for p in parts]),
+            codes,
+            self.classes,
+            self.groups,
+        )
+
+
+def _joined(first: _Kept | None, second: _Kept) -> _Kept:
+    if first is None:
+        return second
+    return _Kept(
+        np.concatenate([first.keys, second.keys]),
+        _stack([first.X, second.X]),
+        np.concatenate([first.signs, second.signs]),
+    )
+
+
+def _stack(parts: list[Any]) -> Any:
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts, format="csr")
+    return np.ascontiguousarray(np.concatenate(parts))

@@ -1,0 +1,37 @@
+"""The shift of scores that classifies most rows correctly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["most_accurate_shift"]
+
+
+def most_accurate_shift(
+    scores: NDArray[np.float64], signs: NDArray[np.float64]
+) -> float:
+    """Return the shift after which most signs of the scores are right.
+
+    Between two neighbouring scores all shifts do the same: the middle is taken, and
+    of several best places the one that shifts least. Zero if nothing is better.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,)
+        Scores.
+    signs : ndarray of shape (m,)
+        Labels, -1 or 1.
+    """
+    order = np.argsort(scores)
+    ordered = scores[order]
+    # gain[i]: rows right if the i lowest scores become negative, up to a constant
+    gain = np.concatenate([[0.0], np.cumsum(-signs[order])])
+    distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
+    now = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    if gain[now] >= gain[distinct].max():
+        return 0.0
+    places = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
+    cuts = (padded[places] + padded[places + 1]) / 2
+    return float(-cuts[np.abs(cuts).argmin()])

@@ -1,0 +1,376 @@
+"""Loss of a linear model and smoothed shares of scores above thresholds.
+
+One call knows the loss of all rows, the convex parts of the smoothed shares of
+every group above every threshold, and all their gradients. For losses of single
+rows and the ramp it reads the rows once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from scalefair.kernels import (
+    HINGE,
+    LOGISTIC,
+    SQUARED,
+    bin_pass,
+    row_scores,
+    row_table,
+    score_losses,
+    score_pass,
+    top_pairwise_hinge,
+)
+from scalefair.linear_model._shares import Ramp, RampShares, Rows, Shares, SigmoidShares
+
+__all__ = ["OracleValue", "ScoreOracle"]
+
+_Array = NDArray[np.float64]
+# A subtracted loss and its derivatives in the scores.
+_Concave = tuple[float, _Array | None]
+# Sums of gradients with weights, see `SigmoidShares.combine`.
+_Combine = Callable[[_Array], tuple[_Array, _Array]]
+
+_KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
+_PAIRWISE = ("auc", "partial_auc")
+_SURROGATES = ("ramp", "sigmoid")
+
+
+class OracleValue:
+    """Loss, smoothed shares and gradients at one point.
+
+    P is the number of thresholds, G of groups. Gradients in both the parameters
+    and the thresholds have the thresholds last.
+
+    Attributes
+    ----------
+    loss : float
+        Mean loss; for ``loss="partial_auc"`` its convex part.
+    loss_gradient : ndarray of shape (n_weights,)
+        Its gradient in the parameters.
+    concave_loss : float
+        Convex function that is subtracted from `loss`; zero but for
+        ``loss="partial_auc"``.
+    concave_gradient : ndarray of shape (n_weights,) or None
+        Its gradient, None if it is zero.
+    plus, minus : ndarray of shape (G, P)
+        Convex parts of the smoothed shares: their difference is the share of the
+        group above the threshold.
+    """
+
+    def __init__(
+        self,
+        oracle: ScoreOracle,
+        loss: float,
+        loss_gradient: _Array,
+        plus: _Array,
+        minus: _Array,
+        slopes: Callable[[], _Array],
+        *,
+        concave_loss: float = 0.0,
+        concave_gradient: _Array | None = None,
+        combine: _Combine | None = None,
+    ) -> None:
+        self._oracle = oracle
+        self.loss = loss
+        self.loss_gradient = loss_gradient
+        self.concave_loss = concave_loss
+        self.concave_gradient = concave_gradient
+        self.plus = plus
+        self.minus = minus
+        self._form_slopes = slopes
+        self._combine = combine
+
+    @cached_property
+    def plus_gradient(self) -> _Array:
+        """Gradients of `plus`, ndarray of shape (G, P, n_weights + P)."""
+        return self._oracle._spread(self._slopes[:, : self.plus.shape[1]])
+
+    @cached_property
+    def minus_gradient(self) -> _Array:
+        """Gradients of `minus`, ndarray of shape (G, P, n_weights + P)."""
+        return self._oracle._spread(self._slopes[:, self.plus.shape[1] :])
+
+    def combine(self, plus_weights: _Array, minus_weights: _Array) -> _Array:
+        """Return the gradient of a weighted sum of all of `plus` and `minus`.
+
+        Parameters
+        ----------
+        plus_weights, minus_weights : ndarray of shape (G, P)
+
+        Returns
+        -------
+        ndarray of shape (n_weights + P,)
+        """
+        weights = np.concatenate([plus_weights, minus_weights], axis=1)
+        if self._combine is not None:
+            rows, parts = self._combine(weights)
+        else:
+            slopes = self._slopes
+            rows = (weights[:, None] @ slopes)[:, 0]
+            parts = (weights * slopes[:, :, -1]).sum(axis=0)
+        n = self.plus.shape[1]
+        # A higher threshold is a lower score.
+        theta = -(parts[:n] + parts[n:])
+        return np.concatenate([self._oracle._lift(rows), theta])
+
+    @cached_property
+    def _slopes(self) -> _Array:
+        """Gradients of all parts in the coefficients of their group."""
+        return self._form_slopes()
+
+
+class ScoreOracle:
+    """Loss of a linear model, and smoothed shares of scores above thresholds.
+
+    A model has one row of coefficients and an intercept, or with interactions one
+    for each group: the first is shared by all groups, the others are what their
+    groups add. The parameters are these rows, each with its intercept last.
+
+    Parameters
+    ----------
+    X : ndarray or sparse array of shape (m, n)
+        Features, C-contiguous or canonical CSR, float64 or float32.
+    signs : array-like of shape (m,)
+        Labels, -1 or 1.
+    codes : array-like of shape (m,)
+        Group of each row, from 0 to ``n_groups - 1``.
+    n_groups : int
+        Number of groups. Shares of a group without rows are 0.
+    interactions : bool, default=True
+        Whether groups have coefficients and intercepts of their own.
+    loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}
+        Mean loss of the rows: ``log(1 + exp(-y h))``, ``max(0, 1 - y h)`` or
+        ``(h - y)^2 / 2``; or mean hinge loss ``max(0, 1 - h_i + h_j)`` of all pairs
+        of positives i and negatives j, or of the negatives with ranks in
+        `auc_interval`, a difference of convex functions.
+    surrogate : {"ramp", "sigmoid"}
+        Smooth step that counts the scores above a threshold.
+    auc_interval : tuple of float, default=(0.0, 1.0)
+        Ranks among the negatives, as shares from the top.
+
+    Attributes
+    ----------
+    n_weights : int
+        Number of parameters: n + 1, times `n_groups` with interactions.
+    group_sizes : ndarray of shape (n_groups,)
+    n_calls : int
+        Calls of `evaluate`.
+
+    References
+    ----------
+    .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
+       based on difference-of-convex constraints", examples B.1 to B.4, equation (50).
+    """
+
+    def __init__(
+        self,
+        X: _Array | sparse.csr_array,
+        signs: ArrayLike,
+        codes: ArrayLike,
+        n_groups: int,
+        *,
+        interactions: bool = True,
+        loss: str = "logistic",
+        surrogate: str = "ramp",
+        auc_interval: tuple[float, float] = (0.0, 1.0),
+    ) -> None:
+        if loss not in _KINDS and loss not in _PAIRWISE:
+            known = ", ".join([*_KINDS, *_PAIRWISE])
+            raise ValueError(f"loss must be one of {known}, got {loss!r}.")
+        if surrogate not in _SURROGATES:
+            known = ", ".join(_SURROGATES)
+            raise ValueError(f"surrogate must be one of {known}, got {surrogate!r}.")
+        self.n_features = X.shape[1]
+        self.n_groups = n_groups
+        self.interactions = interactions
+        self.loss = loss
+        self.surrogate = surrogate
+        self.n_weights = (self.n_features + 1) * (n_groups if interactions else 1)
+        self.n_calls = 0
+        self._signs = np.ascontiguousarray(signs, dtype=np.float64)
+        codes = np.ascontiguousarray(codes, dtype=np.int64)
+        self.group_sizes = np.bincount(codes, minlength=n_groups)
+        shape = n_groups, self.n_features + 1
+        self._rows = Rows(
+            row_table(X), codes, shape, 1 / np.maximum(self.group_sizes, 1)
+        )
+        if loss in _PAIRWISE:
+            interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
+            self._pairs = _Pairs(self._signs, interval)
+
+    def scores(self, w: _Array) -> _Array:
+        """Return the scores of all rows, ndarray of shape (m,)."""
+        return row_scores(self._rows.table, self._rows.codes, self._effective(w))
+
+    def evaluate(
+        self, w: _Array, theta: _Array, *, width: float = 1.0, corner: float = 0.0
+    ) -> OracleValue:
+        """Return the loss, the shares above the thresholds and their gradients.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n_weights,)
+            Parameters.
+        theta : ndarray of shape (P,)
+            Thresholds, in any order.
+        width : float, default=1.0
+            Scores from the lower end of the ramp to the upper, or per unit of the
+            sigmoid; positive.
+        corner : float, default=0.0
+            Corners of the ramp are parabolas over this part of the width on both
+            sides. The sigmoid has none.
+
+        Returns
+        -------
+        OracleValue
+
+        Raises
+        ------
+        ValueError
+            If the scores overflow, or the width or corner is out of range.
+        """
+        if not (width > 0 and corner >= 0):
+            raise ValueError(
+                f"width must be positive and corner not negative, got {width} and "
+                f"{corner}."
+            )
+        self.n_calls += 1
+        theta = np.asarray(theta, dtype=np.float64)
+        if self.surrogate == "sigmoid":
+            return self._sigmoid(w, theta, width)
+        return self._ramp(w, Ramp(theta, width, corner))
+
+    def _ramp(self, w: _Array, ramp: Ramp) -> OracleValue:
+        """Value with shares by the ramp."""
+        table, codes, shape, _ = self._rows
+        bins = ramp.edges, ramp.centre, ramp.n_powers
+        if self.loss in _PAIRWISE:
+            scores = self.scores(w)
+            loss, slopes, concave = self._losses(scores)
+            gradient, moments, sums = bin_pass(
+                table, codes, scores, slopes, shape, *bins
+            )
+        else:
+            kind = _KINDS[self.loss]
+            loss, gradient, moments, sums = score_pass(
+                table, codes, self._signs, kind, self._effective(w), *bins
+            )
+            loss /= codes.shape[0]
+            gradient /= codes.shape[0]
+            concave = 0.0, None
+        shares = RampShares(ramp, moments, sums, self._rows)
+        return self._value(loss, gradient, concave, shares)
+
+    def _sigmoid(self, w: _Array, theta: _Array, width: float) -> OracleValue:
+        """Value with shares by the sigmoid."""
+        scores = self.scores(w)
+        loss, slopes, concave = self._losses(scores)
+        gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
+        shares = SigmoidShares(self._rows, scores, theta, width)
+        return self._value(loss, gradient, concave, shares, shares.combine)
+
+    def _losses(self, scores: _Array) -> tuple[float, _Array, _Concave]:
+        """Convex and subtracted loss, and their derivatives in the scores."""
+        if self.loss in _PAIRWISE:
+            return self._pairs.losses(scores)
+        m = scores.shape[0]
+        total, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
+        return total / m, slopes / m, (0.0, None)
+
+    def _value(
+        self,
+        loss: float,
+        gradient: _Array,
+        concave: _Concave,
+        shares: Shares,
+        combine: _Combine | None = None,
+    ) -> OracleValue:
+        concave_loss, concave_slopes = concave
+        if not math.isfinite(loss):
+            raise ValueError(
+                "The scores overflow: scale the features or take smaller parameters."
+            )
+        concave_gradient = None
+        if concave_slopes is not None:
+            sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
+            concave_gradient = self._lift(sums)
+        n_thresholds = shares.values.shape[1] // 2
+        return OracleValue(
+            self,
+            loss,
+            self._lift(gradient),
+            shares.values[:, :n_thresholds],
+            shares.values[:, n_thresholds:],
+            shares.slopes,
+            concave_loss=concave_loss,
+            concave_gradient=concave_gradient,
+            combine=combine,
+        )
+
+    def _effective(self, w: _Array) -> _Array:
+        """Coefficients and intercept of each group, (G, n + 1)."""
+        rows = np.asarray(w, dtype=np.float64).reshape(-1, self.n_features + 1)
+        effective = np.empty(self._rows.shape)
+        effective[:] = rows[0]
+        if self.interactions:
+            effective[1:] += rows[1:]
+        return effective
+
+    def _lift(self, gradient: _Array) -> _Array:
+        """Adjoint of `_effective`: gradients in w from those of each group."""
+        total = gradient.sum(axis=0)
+        if not self.interactions:
+            return total
+        lifted = gradient.copy()
+        lifted[0] = total
+        return lifted.ravel()
+
+    def _spread(self, slopes: _Array) -> _Array:
+        """Gradients in (w, theta) of functions of one group and threshold."""
+        n_groups, n_thresholds, n_columns = slopes.shape
+        out = np.zeros((n_groups, n_thresholds, self.n_weights + n_thresholds))
+        out[:, :, :n_columns] = slopes
+        if self.interactions:
+            for k in range(1, n_groups):
+                out[k, :, k * n_columns : (k + 1) * n_columns] = slopes[k]
+        p = np.arange(n_thresholds)
+        out[:, p, self.n_weights + p] = -slopes[:, :, -1]
+        return out
+
+
+class _Pairs:
+    """Mean hinge loss over pairs of positives and negatives of some ranks."""
+
+    def __init__(self, signs: _Array, interval: tuple[float, float]) -> None:
+        self.positives = np.flatnonzero(signs > 0)
+        self.negatives = np.flatnonzero(signs < 0)
+        if not (self.positives.size and self.negatives.size):
+            raise ValueError("Pairwise losses need rows of both classes.")
+        if not 0 <= interval[0] < interval[1] <= 1:
+            raise ValueError(
+                f"auc_interval must satisfy 0 <= lower < upper <= 1, got {interval}."
+            )
+        n_negatives = len(self.negatives)
+        self.first, self.last = (math.ceil(r * n_negatives) for r in interval)
+        if self.first == self.last:
+            raise ValueError(
+                f"No negative has its rank in auc_interval {interval}: widen it."
+            )
+
+    def losses(self, scores: _Array) -> tuple[float, _Array, _Concave]:
+        """Both parts of (50) and their derivatives in the scores."""
+        n_tops = [self.last, self.first] if self.first else [self.last]
+        n_pairs = float(len(self.positives)) * (self.last - self.first)
+        parts = [
+            (total / n_pairs, slopes / n_pairs)
+            for total, slopes in top_pairwise_hinge(
+                scores, self.positives, self.negatives, n_tops
+            )
+        ]
+        return *parts[0], parts[1] if self.first else (0.0, None)

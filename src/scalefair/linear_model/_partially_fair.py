@@ -1,0 +1,415 @@
+"""Linear classifier that is fair where decisions are contested."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from scalefair._intervals import check_interval
+from scalefair._random import check_random_state
+from scalefair.linear_model._base import (
+    BaseGroupClassifier,
+    TrainingRows,
+    _canonical,
+)
+from scalefair.linear_model._block_oracle import BlockOracle
+from scalefair.linear_model._block_rows import BlockRows, ReadBlocks
+from scalefair.linear_model._intercept import most_accurate_shift
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._parity_problem import (
+    ParityProblem,
+    StrongParity,
+    WeakParity,
+)
+from scalefair.linear_model._training import Solution, given_start, solve
+from scalefair.metrics import (
+    partial_demographic_parity_gap,
+    weak_partial_demographic_parity_gap,
+)
+
+__all__ = ["PartiallyFairClassifier"]
+
+# Shares of the sample that are solved one after the other.
+_GROWING = (1 / 16, 1 / 4, 1.0)
+
+
+class PartiallyFairClassifier(BaseGroupClassifier):
+    r"""Linear classifier whose scores are fair within a range of ranks.
+
+    Scores :math:`h_w(x)` decide who is above which threshold. Let :math:`P_k(\theta)`
+    be the share of group `k` above :math:`\theta`, and
+    :math:`A_k(\theta) = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)`
+    what of it lies within the ranks :math:`[\alpha, \beta)`, 0 being the top. The
+    strong criterion asks that no two groups differ in :math:`A_k` by more than
+    `kappa` at any threshold, the weak one that they do not at one. Outside of the
+    range, where decisions are not contested, the scores are free [1]_.
+
+    The constraints are differences of convex functions once the indicator of a
+    score above a threshold is replaced by a ramp. The problem is solved by the
+    inexact DC algorithm, whose convex subproblems a bundle method solves with a
+    certificate: `kkt_residual_` is computed, not assumed.
+
+    Parameters
+    ----------
+    interval : tuple of float, default=(0.0, 1.0)
+        Ranks ``(alpha, beta)`` within which the groups are to be treated alike,
+        as shares of a group counted from the highest score: ``(0.05, 0.30)`` is
+        the top 5 % to 30 %. The default is ordinary demographic parity of scores.
+    kappa : float, default=0.05
+        Gap allowed, as a share of the interval. It bounds the surrogate's gap:
+        `partial_parity_gap_` is that of the scores themselves.
+    criterion : {"strong", "weak"}, default="strong"
+        Whether parity is asked for at all thresholds or at `threshold` alone.
+    threshold : float, default=0.0
+        The threshold of the weak criterion. The strong one has no use for it.
+    loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
+        Objective: a mean over rows; ``"squared"`` is half the squared difference
+        from a label of -1 or 1. The last two are mean pairwise hinge losses of
+        positives against negatives, ``"partial_auc"`` of the negatives whose rank
+        among the negatives is in `interval` (examples B.1 and B.2 of [1]_); a
+        function of differences of scores leaves the intercept to `tune_intercept`.
+    surrogate : {"ramp", "sigmoid"}, default="ramp"
+        What stands for the indicator of a score above a threshold.
+    interactions : bool, default=True
+        Whether groups have weights of their own. Without, the model does not use
+        the group, and prediction does not need it.
+    n_thresholds : int, default=10
+        Ranks at which the strong criterion is enforced. Between them gaps add up:
+        25 cost little more and give smaller gaps.
+    alpha : float, default=0.0
+        Factor of half the squared norm of the coefficients (not the intercepts).
+    inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
+        Solver of the convex subproblems: proximal bundle, certified, or the
+        switching subgradient method of [1]_. ``"direct"`` applies the latter to the
+        problem itself, without DC algorithm and without any guarantee.
+    start : {"auto", "zero"} or array-like of shape (n_rows, n_features + 1), \
+default="auto"
+        ``"auto"`` starts from an augmented Lagrangian's solution of the problem with
+        rounded corners: the DC algorithm then needs few iterations. ``"zero"`` is
+        the start of [1]_. An array gives weights as rows of coefficients and
+        intercept, one row without interactions, otherwise one per group as in
+        `coef_`; they have to be feasible.
+    tune_intercept : bool, default=True
+        Whether the intercept is moved, after training, to where the training rows
+        are classified best. A common shift of the scores changes no strong
+        criterion; with the weak one nothing is moved.
+    tol : float, default=1e-3
+        Nearly-KKT residual (definition 6.2 of [1]_) at which to stop.
+    max_iter : int, default=500
+        Most iterations of the DC algorithm. ``"ssg"`` takes 150 subgradient steps
+        in each, ``"direct"`` 150 times as many in all.
+    warm_start : bool, default=False
+        Whether `fit` starts from the last solution, if the numbers of features and
+        groups are the same.
+    random_state : int, RandomState instance or None, default=None
+        Draws the sample of `fit_blocks`. `fit` draws no random numbers.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_rows, n_features)
+        Coefficients: the first row shared by all groups, the others what each
+        further group of `groups_` adds. One row without interactions.
+    intercept_ : ndarray of shape (n_rows,)
+        Intercepts, likewise.
+    classes_ : ndarray of shape (2,)
+        The labels.
+    groups_ : ndarray of shape (n_groups,)
+        The groups.
+    thresholds_ : ndarray of shape (n_thresholds,)
+        Scores at the enforced ranks; for the weak criterion `threshold`.
+    partial_parity_gap_ : float
+        Gap of the criterion on the training rows, exact: not the surrogate's.
+    objective_ : float
+        Value of the objective, the penalty included, before the intercept is moved.
+    infeasibility_ : float
+        Largest violation of a constraint of the surrogate problem.
+    kkt_residual_ : float
+        Nearly-KKT residual.
+    history_ : list of dict
+        Records of the iterations with the keys "objective", "infeasibility",
+        "kkt_residual" (nan where it was not computed) and "n_oracle_calls".
+    n_iter_ : int
+        Iterations of the DC algorithm.
+    n_oracle_calls_ : int
+        Passes over the rows.
+    converged_ : bool
+        Whether the residual is within `tol`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if `X` has any.
+
+    See Also
+    --------
+    partial_fairness_path : Classifiers for several gaps, at little more cost.
+    PartiallyFairClassifierCV : Choice of the gap by cross-validation.
+
+    References
+    ----------
+    .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
+       based on difference-of-convex constraints": problems (13) and (17),
+       algorithms 1 to 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.linear_model import PartiallyFairClassifier
+    >>> rng = np.random.RandomState(0)
+    >>> group = rng.randint(2, size=2000)
+    >>> X = rng.randn(2000, 3) + group[:, None]
+    >>> y = X.sum(axis=1) + rng.randn(2000) > 2
+    >>> fair = PartiallyFairClassifier((0.1, 0.5), kappa=0.05, n_thresholds=25)
+    >>> fair = fair.fit(X, y, sensitive_features=group)
+    >>> fair.converged_, fair.partial_parity_gap_ < 0.15
+    (True, True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseGroupClassifier._parameter_constraints,
+        "interval": [tuple, list],
+        "kappa": [Interval(Real, 0, 1, closed="right")],
+        "criterion": [StrOptions({"strong", "weak"})],
+        "threshold": [Interval(Real, None, None, closed="neither")],
+        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
+        "surrogate": [StrOptions({"ramp", "sigmoid"})],
+        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
+        "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
+        "start": [StrOptions({"auto", "zero"}), "array-like"],
+        "tune_intercept": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        interval: Sequence[float] = (0.0, 1.0),
+        kappa: float = 0.05,
+        *,
+        criterion: str = "strong",
+        threshold: float = 0.0,
+        loss: str = "logistic",
+        surrogate: str = "ramp",
+        interactions: bool = True,
+        n_thresholds: int = 10,
+        alpha: float = 0.0,
+        inner_solver: str = "bundle",
+        start: Any = "auto",
+        tune_intercept: bool = True,
+        tol: float = 1e-3,
+        max_iter: int = 500,
+        warm_start: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.interval = interval
+        self.kappa = kappa
+        self.criterion = criterion
+        self.threshold = threshold
+        self.loss = loss
+        self.surrogate = surrogate
+        self.interactions = interactions
+        self.n_thresholds = n_thresholds
+        self.alpha = alpha
+        self.inner_solver = inner_solver
+        self.start = start
+        self.tune_intercept = tune_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
+    ) -> PartiallyFairClassifier:
+        """Train the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features, dense or CSR; they are not copied if they are
+            C-contiguous. Scale them: the ramp is one unit of score wide.
+        y : array-like of shape (m,)
+            Labels of two kinds.
+        sensitive_features : array-like of shape (m,)
+            Group of each row, at least two different ones.
+
+        Returns
+        -------
+        PartiallyFairClassifier
+            The trained classifier.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not as described, or a given `start`
+            violates the constraints.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the residual or the infeasibility stayed above `tol`.
+        """
+        check_interval(self.interval)
+        rows = self._check_training(X, y, sensitive_features)
+        problem = self._problem(self._oracle(rows))
+        self._finish(rows, problem, self._solve(problem))
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_blocks(
+        self, read_blocks: ReadBlocks, *, sample_size: int = 100_000
+    ) -> PartiallyFairClassifier:
+        """Train on rows that do not fit in memory.
+
+        The problem is solved on a growing random sample, 1/16, 1/4 and all of
+        `sample_size` rows, and then on all rows, starting from the sample's
+        solution: every evaluation of this last phase reads all blocks once. What is
+        stored for each row is its label, its group and a score.
+
+        Parameters
+        ----------
+        read_blocks : callable
+            Without arguments; returns a new iterable of blocks ``(X, y,
+            sensitive_features)`` each time, the same blocks in the same order.
+        sample_size : int, default=100000
+            Rows of the sample; it has to fit in memory, as has a block. Groups have
+            at least 500 rows in it.
+
+        Returns
+        -------
+        PartiallyFairClassifier
+            The trained classifier; `n_oracle_calls_` counts the passes over all
+            rows.
+
+        Raises
+        ------
+        ValueError
+            If there are no blocks, rows that `fit` would refuse, or the loss
+            compares pairs of rows.
+
+        Warns
+        -----
+        ConvergenceWarning
+            As `fit` does.
+        """
+        check_interval(self.interval)
+        if self.loss in {"auc", "partial_auc"}:
+            raise ValueError(
+                f"loss={self.loss!r} compares pairs of rows and cannot be added up "
+                'over blocks: use "logistic", "hinge" or "squared".'
+            )
+        blocks = BlockRows(read_blocks, self._check_block)
+        self.classes_, self.groups_ = blocks.classes, blocks.groups
+        sample = blocks.sample(sample_size, check_random_state(self.random_state))
+        last: Solution | None = None
+        for share in _GROWING:
+            rows = blocks.part(sample, share)
+            last = self._solve(self._problem(self._oracle(rows)), last)
+        labels = blocks.labels()
+        sizes = np.bincount(labels.codes, minlength=len(labels.groups))
+        oracle = BlockOracle(blocks.read, self._oracle, blocks.n_rows, sizes)
+        problem = self._problem(oracle)
+        self._finish(labels, problem, self._solve(problem, last))
+        return self
+
+    def _check_block(self, X: Any, reset: bool) -> Any:
+        X = self._check_rows(X, reset=reset)
+        return _canonical(X) if sparse.issparse(X) else np.ascontiguousarray(X)
+
+    def _oracle(self, rows: TrainingRows) -> ScoreOracle:
+        return ScoreOracle(
+            rows.X,
+            rows.signs,
+            rows.codes,
+            len(rows.groups),
+            interactions=self.interactions,
+            loss=self.loss,
+            surrogate=self.surrogate,
+            auc_interval=check_interval(self.interval),
+        )
+
+    def _problem(self, oracle: Any) -> ParityProblem:
+        interval = check_interval(self.interval)
+        common = (oracle, interval, float(self.kappa), float(self.alpha))
+        if self.criterion == "weak":
+            return WeakParity(*common, float(self.threshold))
+        return StrongParity(*common, self.n_thresholds, self.surrogate)
+
+    def _solve(self, problem: ParityProblem, last: Solution | None = None) -> Solution:
+        """Solve a problem from another solution, the given start, or the last fit."""
+        v0 = None
+        if last is not None:
+            v0 = last.x
+            if isinstance(problem, StrongParity):
+                v0 = problem.adapted(v0, last.ranks)
+        elif self.warm_start and hasattr(self, "_variables"):
+            if self._variables.size == problem.n_variables:
+                v0 = self._variables
+        elif not isinstance(self.start, str):
+            v0 = given_start(problem, self.start, self.tol)
+        return solve(
+            problem,
+            v0,
+            multipliers=None if last is None else last.multipliers,
+            smooth=isinstance(self.start, str) and self.start == "auto",
+            inner_solver=self.inner_solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+    def _finish(
+        self, rows: TrainingRows, problem: ParityProblem, found: Solution
+    ) -> None:
+        """Store a solution; the intercept is tuned on the rows."""
+        w = np.array(problem.weights(found.x))
+        thresholds = np.array(problem.thresholds(found.x))
+        scores = problem.oracle.scores(w)
+        if self.tune_intercept and self.criterion == "strong":
+            shift = most_accurate_shift(scores, rows.signs)
+            scores = scores + shift
+            thresholds = thresholds + shift
+            w[problem.oracle.n_features] += shift
+        self._variables = np.concatenate([w, thresholds])[: problem.n_variables]
+        self._store_weights(w.reshape(-1, problem.oracle.n_features + 1))
+        self.thresholds_ = thresholds
+        self.partial_parity_gap_ = self._gap(scores, rows.groups[rows.codes])
+        self.objective_ = found.objective
+        self.infeasibility_ = found.infeasibility
+        self.kkt_residual_ = found.kkt_residual
+        self.history_ = found.history
+        self.n_iter_ = found.n_iter
+        self.n_oracle_calls_ = found.n_calls
+        self.converged_ = found.converged
+        if not found.converged:
+            warnings.warn(
+                f"The DC algorithm stopped after {found.n_iter} iterations with a "
+                f"nearly-KKT residual of {found.kkt_residual:.2g} and a violation of "
+                f"{max(found.infeasibility, 0):.2g} (tol={self.tol:g}). "
+                f"{found.message}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _gap(self, scores: NDArray[np.float64], groups: NDArray[Any]) -> float:
+        interval = check_interval(self.interval)
+        if self.criterion == "weak":
+            return weak_partial_demographic_parity_gap(
+                scores,
+                sensitive_features=groups,
+                interval=interval,
+                threshold=self.threshold,
+            )
+        return partial_demographic_parity_gap(
+            scores, sensitive_features=groups, interval=interval
+        )

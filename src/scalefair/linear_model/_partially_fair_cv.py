@@ -1,0 +1,301 @@
+"""Choice of the gap by cross-validation."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from scalefair.linear_model._partially_fair import PartiallyFairClassifier
+from scalefair.linear_model._path import check_kappas, partial_fairness_path
+
+__all__ = ["PartiallyFairClassifierCV"]
+
+
+def _gives_probabilities(meta: PartiallyFairClassifierCV) -> bool:
+    estimator = getattr(meta, "best_estimator_", meta.estimator)
+    return hasattr(estimator or PartiallyFairClassifier(), "predict_proba")
+
+
+class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
+    """Partially fair classifier with the most accurate gap that is fair enough.
+
+    Every fold trains a whole path of gaps. Of the gaps whose fairness on held-out
+    rows, one less the partial parity gap, is at least `fairness_floor` on average,
+    the most accurate one is trained on all rows.
+
+    Parameters
+    ----------
+    kappas : array-like of shape (n_kappas,), default=(0.01, 0.02, 0.05, 0.1, 0.2)
+        Gaps to choose from.
+    fairness_floor : float, default=0.9
+        Least mean fairness, between 0 and 1. Gaps of held-out rows exceed those of
+        the training rows, the more the fewer rows a fold has.
+    estimator : PartiallyFairClassifier or None, default=None
+        Classifier with the other parameters; its `kappa` is not used. None takes
+        the defaults.
+    cv : int, cross-validation generator or iterable, default=None
+        Folds. None and numbers (None is 5) are stratified by label and group.
+
+    Attributes
+    ----------
+    kappa_ : float
+        The gap chosen.
+    best_estimator_ : PartiallyFairClassifier
+        Classifier trained on all rows with it.
+    cv_results_ : dict of str to ndarray
+        "kappa" (sorted), and for each of them and each fold, of shape (n_kappas,
+        n_folds), "accuracy" and "fairness" of the held-out rows.
+    classes_ : ndarray of shape (2,)
+        The labels.
+    groups_ : ndarray of shape (n_groups,)
+        The groups.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if `X` has any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.linear_model import PartiallyFairClassifierCV
+    >>> rng = np.random.RandomState(0)
+    >>> group = rng.randint(2, size=3000)
+    >>> X = rng.randn(3000, 3) + group[:, None]
+    >>> y = X.sum(axis=1) + rng.randn(3000) > 2
+    >>> search = PartiallyFairClassifierCV([0.02, 0.1, 0.4], fairness_floor=0.8, cv=3)
+    >>> search.fit(X, y, sensitive_features=group).kappa_
+    0.1
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kappas": ["array-like"],
+        "fairness_floor": [Interval(Real, 0, 1, closed="both")],
+        "estimator": [PartiallyFairClassifier, None],
+        "cv": ["cv_object"],
+    }
+
+    def __init__(
+        self,
+        kappas: ArrayLike = (0.01, 0.02, 0.05, 0.1, 0.2),
+        fairness_floor: float = 0.9,
+        *,
+        estimator: PartiallyFairClassifier | None = None,
+        cv: Any = None,
+    ) -> None:
+        self.kappas = kappas
+        self.fairness_floor = fairness_floor
+        self.estimator = estimator
+        self.cv = cv
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
+    ) -> PartiallyFairClassifierCV:
+        """Choose the gap, and train with it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features, dense or CSR.
+        y : array-like of shape (m,)
+            Labels of two kinds.
+        sensitive_features : array-like of shape (m,)
+            Group of each row.
+
+        Returns
+        -------
+        PartiallyFairClassifierCV
+            The trained classifier.
+
+        Raises
+        ------
+        ValueError
+            As `PartiallyFairClassifier.fit`, for all rows and those of each fold.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If no gap reaches `fairness_floor` (the fairest is taken), or the final
+            training did not converge. Folds do not warn.
+        """
+        kappas = np.unique(check_kappas(self.kappas))
+        base = PartiallyFairClassifier() if self.estimator is None else self.estimator
+        rows = clone(base)._check_training(X, y, sensitive_features)
+        params = {k: v for k, v in base.get_params(deep=False).items() if k != "kappa"}
+        labels, groups = np.asarray(y), np.asarray(sensitive_features)
+        (X,) = indexable(X)
+        scores = []
+        for train, test in self._folds(X, rows.signs, rows.codes):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                path = partial_fairness_path(
+                    _safe_indexing(X, train),
+                    labels[train],
+                    sensitive_features=groups[train],
+                    kappas=kappas,
+                    **params,
+                )
+            held_out = _safe_indexing(X, test)
+            scores.append(
+                [_judge(m, held_out, labels[test], groups[test]) for m in path]
+            )
+        accuracy, fairness = np.moveaxis(np.array(scores), 2, 0).transpose(0, 2, 1)
+        self.cv_results_ = {"kappa": kappas, "accuracy": accuracy, "fairness": fairness}
+        self.kappa_ = float(kappas[self._choose(accuracy, fairness)])
+        self.best_estimator_ = clone(base).set_params(kappa=self.kappa_)
+        self.best_estimator_.fit(X, labels, sensitive_features=groups)
+        for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self.best_estimator_, name):
+                setattr(self, name, getattr(self.best_estimator_, name))
+        return self
+
+    def _folds(
+        self, X: Any, signs: NDArray[np.float64], codes: NDArray[np.int64]
+    ) -> Any:
+        strata = 2 * codes + (signs > 0)
+        cv = check_cv(5 if self.cv is None else self.cv, strata, classifier=True)
+        if isinstance(cv, StratifiedKFold):
+            fewest = int(np.bincount(strata)[np.unique(strata)].min())
+            if fewest < cv.get_n_splits():
+                raise ValueError(
+                    f"The smallest combination of label and group has {fewest} row(s), "
+                    f"fewer than the {cv.get_n_splits()} folds. Take fewer folds."
+                )
+        return cv.split(X, strata)
+
+    def _choose(self, accuracy: np.ndarray, fairness: np.ndarray) -> int:
+        mean_accuracy, mean_fairness = accuracy.mean(axis=1), fairness.mean(axis=1)
+        enough = mean_fairness >= self.fairness_floor
+        if enough.any():
+            return int(np.where(enough, mean_accuracy, -np.inf).argmax())
+        best = int(mean_fairness.argmax())
+        warnings.warn(
+            f"No gap reaches fairness_floor={self.fairness_floor:g} on held-out rows; "
+            f"the fairest has {mean_fairness[best]:.3g} and is taken. Add smaller "
+            "kappas or more thresholds, or lower the floor.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+        return best
+
+    def decision_function(
+        self, X: Any, *, sensitive_features: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """Return the score of each row; see `PartiallyFairClassifier`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features.
+        sensitive_features : array-like of shape (m,), default=None
+            Group of each row, needed with interactions.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Scores.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(
+            X, sensitive_features=sensitive_features
+        )
+
+    def predict(
+        self, X: Any, *, sensitive_features: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features.
+        sensitive_features : array-like of shape (m,), default=None
+            Group of each row, needed with interactions.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            Entries of `classes_`.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X, sensitive_features=sensitive_features)
+
+    @available_if(_gives_probabilities)
+    def predict_proba(
+        self, X: Any, *, sensitive_features: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """Return the probability of each class; only with the logistic loss.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features.
+        sensitive_features : array-like of shape (m,), default=None
+            Group of each row, needed with interactions.
+
+        Returns
+        -------
+        ndarray of shape (m, 2)
+            Probabilities, in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(
+            X, sensitive_features=sensitive_features
+        )
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+    ) -> float:
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features.
+        y : array-like of shape (m,)
+            True labels.
+        sample_weight : array-like of shape (m,), default=None
+            Weight of each row.
+        sensitive_features : array-like of shape (m,), default=None
+            Group of each row, needed with interactions.
+
+        Returns
+        -------
+        float
+            Share of the rows (or of their weight) that are classified correctly.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.score(
+            X, y, sample_weight, sensitive_features=sensitive_features
+        )
+
+
+def _judge(
+    model: PartiallyFairClassifier, X: Any, y: NDArray[Any], groups: NDArray[Any]
+) -> tuple[float, float]:
+    """Accuracy and fairness of held-out rows."""
+    scores = model.decision_function(X, sensitive_features=groups)
+    right = model.classes_[(scores > 0).astype(np.intp)] == y
+    return float(right.mean()), 1.0 - model._gap(scores, groups)

@@ -1,0 +1,358 @@
+"""Linear classifier with partial demographic parity as a penalty."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from scalefair._intervals import check_interval
+from scalefair.linear_model._base import BaseGroupClassifier
+from scalefair.linear_model._oracle import OracleValue, ScoreOracle
+
+__all__ = ["PenalizedPartialParityClassifier"]
+
+Array = NDArray[np.float64]
+# Takes rates of shape (G, P), gives the penalty and a subgradient in the rates.
+Penalty = Callable[[Array], tuple[float, Array]]
+
+# Steps in which the objective has to fall by tol.
+_PATIENCE = 500
+# Rates as close as this are equal: rounding does not choose among them.
+_TIE = 1e-12
+
+
+class PenalizedPartialParityClassifier(BaseGroupClassifier):
+    r"""Linear classifier that pays for unequal rates within a range of ranks.
+
+    Minimises, by subgradient descent, the mean loss plus `penalty` times the gap
+    in partial demographic parity, the indicator of a score above a threshold being
+    replaced by a surrogate. With :math:`S_k(\theta)` the mean of the surrogate over
+    group `k` and the interval :math:`[\alpha, \beta)`, the gap is
+
+    - of the strong criterion (78): :math:`\frac{2}{\beta - \alpha} \max_{p, k}
+      |S_k(\theta_p) - p|`, p from equidistant ranks, thresholds
+      :math:`\theta_p` trained with the weights;
+    - of the weak criterion (83): :math:`\frac{1}{\beta - \alpha}
+      \max_{k, k'} |A_k - A_{k'}|` with :math:`A_k = \min(S_k, \beta) -
+      \min(S_k, \alpha)` at `threshold`.
+
+    The problem is neither convex nor smooth, and the method has no certificate: a
+    comparator for PartiallyFairClassifier [1]_.
+
+    Parameters
+    ----------
+    interval : tuple of float, default=(0.0, 1.0)
+        Ranks ``(alpha, beta)`` within which the groups are to be treated alike, as
+        shares of a group counted from the highest score.
+    penalty : float, default=1.0
+        Price of the gap. The larger, the fairer.
+    criterion : {"strong", "weak"}, default="strong"
+        Whether parity is asked for at all thresholds or at `threshold` alone.
+    threshold : float, default=0.0
+        The threshold of the weak criterion. The strong one has no use for it.
+    loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
+        Objective, as in PartiallyFairClassifier.
+    surrogate : {"ramp", "sigmoid"}, default="ramp"
+        What stands for the indicator of a score above a threshold.
+    interactions : bool, default=True
+        Whether groups have weights of their own. Without, the model does not use
+        the group, and prediction does not need it.
+    n_thresholds : int, default=10
+        Ranks of the strong criterion.
+    learning_rate : float, default=5e-3
+        Length of a step relative to the subgradient. Constant, as in [1]_, where it
+        is chosen from 5e-4 to 5e-3 on a validation split.
+    alpha : float, default=0.0
+        Factor of half the squared norm of the coefficients (not the intercepts).
+    tol : float, default=0.0
+        Stops if the best objective fell by less in 500 steps. The default takes all
+        steps, as in [1]_.
+    max_iter : int, default=10000
+        Most steps, a pass over the rows each.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_rows, n_features)
+        Coefficients: the first row shared by all groups, the others what each
+        further group of `groups_` adds. One row without interactions.
+    intercept_ : ndarray of shape (n_rows,)
+        Intercepts, likewise.
+    classes_ : ndarray of shape (2,)
+        The labels.
+    groups_ : ndarray of shape (n_groups,)
+        The groups.
+    thresholds_ : ndarray of shape (n_thresholds,)
+        Scores at the ranks; for the weak criterion `threshold`.
+    objective_ : float
+        Loss, ridge and penalty together: the least that was seen, at the weights
+        that are kept.
+    surrogate_gap_ : float
+        The penalised gap there.
+    history_ : ndarray of shape (n_iter_ + 1,)
+        The objective at every step.
+    n_iter_ : int
+        Steps.
+    n_oracle_calls_ : int
+        Passes over the rows.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if `X` has any.
+
+    See Also
+    --------
+    PartiallyFairClassifier : Bounds the gap instead, with a certificate.
+    PairwiseFairClassifier : Pairwise fairness.
+
+    References
+    ----------
+    .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
+       based on difference-of-convex constraints", appendix D.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.linear_model import PenalizedPartialParityClassifier
+    >>> rng = np.random.RandomState(0)
+    >>> group = rng.randint(2, size=500)
+    >>> X = rng.randn(500, 3) + group[:, None]
+    >>> y = X.sum(axis=1) + rng.randn(500) > 2
+    >>> gaps = [
+    ...     PenalizedPartialParityClassifier(
+    ...         (0.1, 0.5), penalty, learning_rate=0.05, max_iter=1000
+    ...     ).fit(X, y, sensitive_features=group).surrogate_gap_
+    ...     for penalty in (0.01, 1.0)
+    ... ]
+    >>> gaps[0] > 2 * gaps[1]
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseGroupClassifier._parameter_constraints,
+        "interval": [tuple, list],
+        "penalty": [Interval(Real, 0, None, closed="left")],
+        "criterion": [StrOptions({"strong", "weak"})],
+        "threshold": [Interval(Real, None, None, closed="neither")],
+        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
+        "surrogate": [StrOptions({"ramp", "sigmoid"})],
+        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        interval: Sequence[float] = (0.0, 1.0),
+        penalty: float = 1.0,
+        *,
+        criterion: str = "strong",
+        threshold: float = 0.0,
+        loss: str = "logistic",
+        surrogate: str = "ramp",
+        interactions: bool = True,
+        n_thresholds: int = 10,
+        learning_rate: float = 5e-3,
+        alpha: float = 0.0,
+        tol: float = 0.0,
+        max_iter: int = 10000,
+    ) -> None:
+        self.interval = interval
+        self.penalty = penalty
+        self.criterion = criterion
+        self.threshold = threshold
+        self.loss = loss
+        self.surrogate = surrogate
+        self.interactions = interactions
+        self.n_thresholds = n_thresholds
+        self.learning_rate = learning_rate
+        self.alpha = alpha
+        self.tol = tol
+        self.max_iter = max_iter
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
+    ) -> PenalizedPartialParityClassifier:
+        """Train the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows of features, dense or CSR. Scale them: the ramp is one unit of
+            score wide, and all steps have the same rate.
+        y : array-like of shape (m,)
+            Labels of two kinds.
+        sensitive_features : array-like of shape (m,)
+            Group of each row, at least two different ones.
+
+        Returns
+        -------
+        PenalizedPartialParityClassifier
+            The trained classifier.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not as described, or the descent
+            overflows.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If no step improved on weights of zero, or `tol` is positive and the
+            objective was still falling.
+        """
+        low, high = check_interval(self.interval)
+        rows = self._check_training(X, y, sensitive_features)
+        oracle = ScoreOracle(
+            rows.X,
+            rows.signs,
+            rows.codes,
+            len(rows.groups),
+            interactions=self.interactions,
+            loss=self.loss,
+            surrogate=self.surrogate,
+            auc_interval=(low, high),
+        )
+        if self.criterion == "strong":
+            ranks = np.linspace(low, high, self.n_thresholds, endpoint=False)
+            theta = _first_thresholds(ranks, self.surrogate)
+            penalty = strong_penalty(ranks, high - low)
+        else:
+            theta = np.array([float(self.threshold)])
+            penalty = weak_penalty(low, high)
+        w, thresholds = self._descend(oracle, penalty, theta)
+        self._store_weights(w.reshape(-1, rows.X.shape[1] + 1))
+        self.thresholds_ = thresholds
+        self.n_oracle_calls_ = oracle.n_calls
+        return self
+
+    def _descend(
+        self, oracle: ScoreOracle, penalty: Penalty, theta: Array
+    ) -> tuple[Array, Array]:
+        """Return the best weights and thresholds; sets what was recorded."""
+        n = oracle.n_weights
+        free = n + (len(theta) if self.criterion == "strong" else 0)
+        ridge = np.ones((n // (oracle.n_features + 1), oracle.n_features + 1))
+        ridge[:, -1] = 0.0
+        ridge = self.alpha * ridge.ravel()
+        v = np.concatenate([np.zeros(n), theta])
+        best, kept = np.inf, v
+        history: list[float] = []
+        stopped = False
+        for step in range(self.max_iter + 1):
+            w = v[:n]
+            value = _evaluate(oracle, w, v[n:], step)
+            gap, on_rates = penalty(value.plus - value.minus)
+            objective = value.loss - value.concave_loss + self.penalty * gap
+            objective += 0.5 * float(ridge @ (w * w))
+            history.append(objective)
+            if objective < best:
+                best, kept, self.surrogate_gap_ = objective, v.copy(), gap
+            stopped = self.tol > 0 and _stalled(history, self.tol)
+            if stopped or step == self.max_iter:
+                break
+            slope = _slope(value, self.penalty * on_rates)
+            slope[:n] += ridge * w
+            v[:free] -= self.learning_rate * slope[:free]
+        self.objective_ = best
+        self.history_ = np.array(history)
+        self.n_iter_ = len(history) - 1
+        if len(history) > 1 and best == history[0]:
+            warnings.warn(
+                f"No step of {self.n_iter_} improved on weights of zero, which are "
+                "kept. Lower learning_rate or penalty, or raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif self.tol > 0 and not stopped:
+            warnings.warn(
+                f"The objective still fell by more than tol={self.tol:g} in the last "
+                f"{_PATIENCE} of {self.n_iter_} steps, or there were not as many. "
+                "Raise max_iter or learning_rate.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return kept[:n], kept[n:]
+
+
+def strong_penalty(ranks: Array, width: float) -> Penalty:
+    """Largest deviation of a rate from its rank, as (78) scales it."""
+
+    def penalty(rates: Array) -> tuple[float, Array]:
+        deviations = rates - ranks
+        at = np.unravel_index(_first_largest(np.abs(deviations)), rates.shape)
+        on_rates = np.zeros_like(rates)
+        gap = abs(float(deviations[at]))
+        if gap > _TIE:
+            on_rates[at] = 2.0 / width * np.sign(deviations[at])
+        return 2.0 / width * gap, on_rates
+
+    return penalty
+
+
+def weak_penalty(low: float, high: float) -> Penalty:
+    """Largest difference of rates within the interval (83)."""
+
+    def penalty(rates: Array) -> tuple[float, Array]:
+        rate = rates[:, 0]
+        within = np.clip(rate, low, high)  # min(S, high) - min(S, low) + low
+        top, bottom = _first_largest(within), _first_largest(-within)
+        gap = float(within[top] - within[bottom])
+        on_rates = np.zeros_like(rates)
+        for group, sign in ((top, 1.0), (bottom, -1.0)):
+            # A clipped rate does not move, and equal ones need not.
+            if low < rate[group] < high and gap > _TIE:
+                on_rates[group, 0] = sign / (high - low)
+        return gap / (high - low), on_rates
+
+    return penalty
+
+
+def _first_largest(values: Array) -> int:
+    return int(np.argmax(values.ravel() >= values.max() - _TIE))
+
+
+def _first_thresholds(ranks: Array, surrogate: str) -> Array:
+    """Thresholds above which scores of zero have the rates."""
+    if surrogate == "ramp":
+        return 0.5 - ranks
+    rates = np.maximum(ranks, 1e-3)  # the sigmoid has no rate of zero
+    return np.log1p(-rates) - np.log(rates)
+
+
+def _evaluate(oracle: ScoreOracle, w: Array, theta: Array, step: int) -> OracleValue:
+    """Evaluate, or say that the steps were too long."""
+    try:
+        return oracle.evaluate(w, theta)
+    except ValueError as error:
+        raise ValueError(
+            f"The descent left the range of numbers after {step} steps: lower "
+            "learning_rate, or scale the features."
+        ) from error
+
+
+def _slope(value: OracleValue, on_rates: Array) -> Array:
+    """Subgradient of the loss and a weighted sum of rates, in (w, theta)."""
+    slope = value.combine(on_rates, -on_rates)
+    n = value.loss_gradient.size
+    slope[:n] += value.loss_gradient
+    if value.concave_gradient is not None:
+        slope[:n] -= value.concave_gradient
+    return slope
+
+
+def _stalled(history: list[float], tol: float) -> bool:
+    """Whether the last steps improved nothing; looked at once in that many."""
+    if len(history) <= _PATIENCE or len(history) % _PATIENCE:
+        return False
+    return min(history[:-_PATIENCE]) - min(history[-_PATIENCE:]) < tol

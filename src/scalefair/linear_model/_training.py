@@ -1,0 +1,180 @@
+"""From a start to a certified solution of a parity problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair.linear_model._parity_problem import ParityProblem, StrongParity
+from scalefair.optimize import (
+    DCRecord,
+    DCResult,
+    augmented_lagrangian,
+    direct_switching_subgradient,
+    idca,
+)
+
+__all__ = ["Solution", "given_start", "solve"]
+
+# The corners of the ramp are rounded over this much to both sides while it is
+# treated as smooth.
+_CORNER = 0.05
+# Subgradient steps per subproblem, of the paper.
+_STEPS = 150
+# Accuracy of the subproblems under the switching subgradient method, of the paper.
+_EPSILON = 2e-3
+# Ratio of tolerances: the smoothed problem is solved this much more exactly, as the
+# corners add to the violation.
+_MARGIN = 0.1
+# Gradient of its Lagrangian, beside the residual that is to be certified.
+_STATIONARY = 0.5
+# Bisections for the threshold at which a group has a wanted rate.
+_BISECTIONS = 60
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What the solvers found, and the multipliers to go on from."""
+
+    x: NDArray[np.float64]
+    ranks: NDArray[np.float64]
+    multipliers: NDArray[np.float64]
+    objective: float
+    infeasibility: float
+    kkt_residual: float
+    history: list[dict[str, float]]
+    n_iter: int
+    n_calls: int
+    converged: bool
+    message: str
+
+
+def solve(
+    problem: ParityProblem,
+    v0: NDArray[np.float64] | None,
+    *,
+    multipliers: NDArray[np.float64] | None,
+    smooth: bool,
+    inner_solver: str,
+    tol: float,
+    max_iter: int,
+) -> Solution:
+    """Solve a problem from `v0`, or from weights of zero.
+
+    With `smooth` an augmented Lagrangian goes first. If what it finds violates the
+    constraints by more than `tol`, the DC algorithm starts from weights of zero
+    instead: those are feasible, and it keeps what is feasible.
+    """
+    v = problem.start() if v0 is None else v0
+    records: list[DCRecord] = []
+    if smooth:
+        found = augmented_lagrangian(
+            lambda x: problem.smoothed(x, _CORNER),
+            v,
+            multipliers=multipliers,
+            tol=_MARGIN * tol,
+            stationarity=_STATIONARY * tol,
+        )
+        records = [
+            DCRecord(objective, infeasibility, np.nan, calls)
+            for objective, infeasibility, calls in found.history
+        ]
+        v = found.x if found.infeasibility <= tol else problem.start()
+    result = _certify(problem, v, inner_solver, tol, max_iter)
+    before = records[-1].n_calls if records else 0
+    history = [
+        *records,
+        *(
+            DCRecord(r.objective, r.infeasibility, r.kkt_residual, r.n_calls + before)
+            for r in result.history
+        ),
+    ]
+    return Solution(
+        x=result.x,
+        ranks=problem.ranks,
+        multipliers=result.multipliers,
+        objective=result.objective,
+        infeasibility=result.infeasibility,
+        kkt_residual=result.kkt_residual,
+        history=[
+            {
+                "objective": r.objective,
+                "infeasibility": r.infeasibility,
+                "kkt_residual": r.kkt_residual,
+                "n_oracle_calls": r.n_calls,
+            }
+            for r in history
+        ],
+        n_iter=result.n_iter,
+        n_calls=result.n_calls + before,
+        converged=result.converged and result.infeasibility <= tol,
+        message=result.message,
+    )
+
+
+def _certify(
+    problem: ParityProblem,
+    v: NDArray[np.float64],
+    inner: str,
+    tol: float,
+    max_iter: int,
+) -> DCResult:
+    if inner == "direct":
+        return direct_switching_subgradient(
+            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
+        )
+    if inner == "ssg":
+        return idca(
+            problem,
+            v,
+            inner="switching_subgradient",
+            tol=tol,
+            max_iter=max_iter,
+            eps=_EPSILON,
+        )
+    return idca(problem, v, tol=tol, max_iter=max_iter)
+
+
+def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.float64]:
+    """Variables for weights given as rows of coefficients and intercept."""
+    w = np.asarray(rows, dtype=np.float64)
+    columns = problem.oracle.n_features + 1
+    expected = (problem.oracle.n_weights // columns, columns)
+    if w.shape != expected or not np.isfinite(w).all():
+        raise ValueError(
+            f"start must hold finite rows of coefficients and intercept, of shape "
+            f"{expected}, got shape {w.shape}."
+        )
+    w = w.ravel()
+    v = w
+    if isinstance(problem, StrongParity):
+        v = np.concatenate([w, _middle_thresholds(problem, w)])
+    (plus, _), (minus, _) = problem.evaluate(v)
+    violation = float((plus - minus)[1:].max())
+    if violation > tol:
+        raise ValueError(
+            f"start violates a fairness constraint by {violation:.3g}: rates may "
+            f"differ by {problem.slack:.3g}. Give fairer weights, or "
+            'start="auto".'
+        )
+    return v
+
+
+def _middle_thresholds(
+    problem: StrongParity, w: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Thresholds whose highest and lowest rates are in the middle of their bounds."""
+    wanted = problem.ranks + problem.slack / 2
+    scores = problem.oracle.scores(w)
+    low = np.full(wanted.size, scores.min() - 40.0)
+    high = np.full(wanted.size, scores.max() + 40.0)
+    for _ in range(_BISECTIONS):
+        theta = (low + high) / 2
+        value = problem.oracle.evaluate(w, theta)
+        rates = value.plus - value.minus
+        above = (rates.max(axis=0) + rates.min(axis=0)) / 2 > wanted
+        low, high = np.where(above, theta, low), np.where(above, high, theta)
+    return (low + high) / 2

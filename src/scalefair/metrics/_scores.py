@@ -1,0 +1,73 @@
+"""Check the input that the measures of scores share."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scalefair._groups import check_values, encode_groups, encode_values
+
+
+def check_scores(y_score: ArrayLike) -> NDArray[np.float64]:
+    """Return the scores as a vector of float64, or say what is wrong."""
+    scores = np.asarray(y_score)
+    if scores.ndim == 2 and scores.shape[1] == 1:
+        scores = scores[:, 0]  # a data frame of one column
+    if scores.ndim != 1:
+        raise ValueError(
+            f"y_score must be one-dimensional with one score per sample, got shape "
+            f"{scores.shape}. Of predict_proba, pass the column of one class."
+        )
+    if scores.shape[0] == 0:
+        raise ValueError("y_score is empty: there is nothing to measure.")
+    if scores.dtype.kind not in "buifO":
+        raise ValueError(f"y_score must hold real numbers, got dtype {scores.dtype}.")
+    try:
+        scores = scores.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y_score must hold real numbers: {error}.") from error
+    missing = np.isnan(scores)
+    if missing.any():
+        raise ValueError(
+            f"y_score has {int(missing.sum())} NaN(s), the first at position "
+            f"{int(np.flatnonzero(missing)[0])}; they have no rank."
+        )
+    return scores
+
+
+def encode_compared_groups(
+    sensitive_features: ArrayLike, n_samples: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the sorted groups, at least two, and each sample's index among them."""
+    groups, codes = encode_groups(sensitive_features, n_samples)
+    if groups.shape[0] < 2:
+        raise ValueError(
+            f"the gap compares groups, but sensitive_features has only one: "
+            f"{groups.tolist()[0]!r}."
+        )
+    return groups, codes
+
+
+def encode_labels(y_true: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
+    """Return which samples have the positive label, the larger of the two."""
+    values = check_values(y_true, name="y_true", what="label")
+    if values.shape[0] != n_samples:
+        raise ValueError(
+            f"y_true and y_score must describe the same samples, got "
+            f"{values.shape[0]} labels and {n_samples} scores."
+        )
+    labels, codes = encode_values(values, name="y_true")
+    if labels.shape[0] != 2:
+        raise ValueError(
+            f"y_true must hold two labels, negative and positive, but has "
+            f"{labels.shape[0]}: {labels[:5].tolist()}"
+            f"{' and others' if labels.shape[0] > 5 else ''}."
+        )
+    return codes == 1
+
+
+def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order that brings groups together and keeps it within each."""
+    # NumPy sorts 16-bit integers by radix, in linear time.
+    narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes
+    return np.argsort(narrow, kind="stable")

@@ -1,0 +1,220 @@
+"""Smooth constrained minimisation: augmented Lagrangian with L-BFGS inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+__all__ = ["AugmentedLagrangianResult", "ConstrainedValue", "augmented_lagrangian"]
+
+# The penalty grows by this factor unless the violation fell to this share.
+_GROWTH = 4.0
+_ENOUGH = 0.25
+# Relative change of the objective in a round after which it counts as settled.
+_SETTLED = 1e-4
+# Pairs kept by L-BFGS.
+_MEMORY = 20
+
+
+@dataclass(frozen=True)
+class ConstrainedValue:
+    """Objective and constraints at a point.
+
+    Attributes
+    ----------
+    objective : float
+        Value of the objective.
+    gradient : ndarray of shape (n,)
+        Its gradient.
+    constraints : ndarray of shape (m,)
+        Values of the constraints, feasible at or below zero.
+    pull_back : callable
+        Takes weights of shape (m,), gives the weighted sum of the constraints'
+        gradients, shape (n,).
+    """
+
+    objective: float
+    gradient: NDArray[np.float64]
+    constraints: NDArray[np.float64]
+    pull_back: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class AugmentedLagrangianResult:
+    """Point, multipliers, and how they were found.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n,)
+        The point.
+    objective, infeasibility : float
+        Objective there, and the largest violation of a constraint.
+    multipliers : ndarray of shape (m,)
+        Nonnegative.
+    penalty : float
+        The last one.
+    n_iter : int
+        Rounds, each with its own multipliers.
+    n_calls : int
+        Evaluations.
+    converged : bool
+        Whether the violation is within the tolerance and the objective settled, or
+        the gradient of the Lagrangian is small.
+    history : list of tuple
+        For each round the objective, the infeasibility and the calls so far.
+    """
+
+    x: NDArray[np.float64]
+    objective: float
+    infeasibility: float
+    multipliers: NDArray[np.float64]
+    penalty: float
+    n_iter: int
+    n_calls: int
+    converged: bool
+    history: list[tuple[float, float, int]] = field(default_factory=list)
+
+
+def augmented_lagrangian(
+    evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
+    x0: ArrayLike,
+    *,
+    multipliers: ArrayLike | None = None,
+    penalty: float = 10.0,
+    tol: float = 1e-4,
+    stationarity: float = 1e-3,
+    max_iter: int = 20,
+    max_inner: int = 80,
+) -> AugmentedLagrangianResult:
+    r"""Minimise a smooth function under smooth inequality constraints.
+
+    Each round minimises, by L-BFGS,
+
+    .. math:: f(x) + \frac{1}{2 \rho} \sum_i \max(0, \lambda_i + \rho c_i(x))^2
+
+    and then takes :math:`\lambda_i \leftarrow \max(0, \lambda_i + \rho c_i(x))` [1]_.
+    The problem need not be convex: what is found is near a local minimum.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Takes a point and returns its `ConstrainedValue`.
+    x0 : array-like of shape (n,)
+        Start; it need not be feasible.
+    multipliers : array-like of shape (m,) or None, default=None
+        First multipliers; None takes zeros.
+    penalty : float, default=10.0
+        First penalty :math:`\rho`.
+    tol : float, default=1e-4
+        Violation that is allowed in the end.
+    stationarity : float, default=1e-3
+        Norm of the Lagrangian's gradient at which to stop. A round that changes the
+        objective by less than 1e-4 of itself also ends the search.
+    max_iter : int, default=20
+        Most rounds.
+    max_inner : int, default=80
+        Most iterations of L-BFGS in a round: early rounds need not be exact.
+
+    Returns
+    -------
+    AugmentedLagrangianResult
+        Point, multipliers and whether they are good enough.
+
+    References
+    ----------
+    .. [1] Nocedal, J. & Wright, S. J. (2006). Numerical Optimization, second
+       edition, section 17.3. Springer.
+
+    Examples
+    --------
+    The point of the half plane ``x + y >= 1`` next to the origin:
+
+    >>> import numpy as np
+    >>> from scalefair.optimize import ConstrainedValue, augmented_lagrangian
+    >>> def evaluate(x):
+    ...     return ConstrainedValue(
+    ...         x @ x, 2 * x, np.array([1 - x.sum()]), lambda w: -w[0] * np.ones(2)
+    ...     )
+    >>> result = augmented_lagrangian(
+    ...     evaluate, np.zeros(2), tol=1e-8, stationarity=1e-8
+    ... )
+    >>> result.x.round(6), result.multipliers.round(6)
+    (array([0.5, 0.5]), array([1.]))
+    """
+    x = np.array(x0, dtype=np.float64)
+    value = evaluate(x)
+    m = value.constraints.size
+    lam = np.zeros(m) if multipliers is None else np.array(multipliers, dtype=float)
+    n_calls, violation = 1, np.inf
+    history: list[tuple[float, float, int]] = []
+    converged = False
+    while not converged and len(history) < max_iter:
+        lagrangian = _Lagrangian(evaluate, lam, penalty)
+        found = minimize(
+            lagrangian,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": max_inner,
+                "maxcor": _MEMORY,
+                "gtol": stationarity / np.sqrt(x.size),
+                "ftol": 0.0,
+            },
+        )
+        previous = value.objective
+        x, value = found.x, lagrangian.value_at(found.x)
+        n_calls += lagrangian.n_calls
+        lam = np.maximum(lam + penalty * value.constraints, 0.0)
+        last, violation = violation, max(float(value.constraints.max(initial=0.0)), 0.0)
+        residual = float(np.linalg.norm(value.gradient + value.pull_back(lam)))
+        history.append((value.objective, violation, n_calls))
+        if found.nit == 0 and residual > stationarity:
+            break  # the line search failed: more rounds would repeat it
+        settled = abs(value.objective - previous) <= _SETTLED * abs(previous)
+        converged = violation <= tol and (settled or residual <= stationarity)
+        if violation > max(_ENOUGH * last, tol):
+            penalty *= _GROWTH
+    return AugmentedLagrangianResult(
+        x=x,
+        objective=value.objective,
+        infeasibility=violation,
+        multipliers=lam,
+        penalty=penalty,
+        n_iter=len(history),
+        n_calls=n_calls,
+        converged=converged,
+        history=history,
+    )
+
+
+class _Lagrangian:
+    """The augmented Lagrangian with its gradient; remembers the last evaluation."""
+
+    def __init__(
+        self,
+        evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
+        multipliers: NDArray[np.float64],
+        penalty: float,
+    ) -> None:
+        self.evaluate = evaluate
+        self.multipliers = multipliers
+        self.penalty = penalty
+        self.n_calls = 0
+        self._last: tuple[NDArray[np.float64], ConstrainedValue] | None = None
+
+    def value_at(self, x: NDArray[np.float64]) -> ConstrainedValue:
+        if self._last is None or not np.array_equal(x, self._last[0]):
+            self._last = x.copy(), self.evaluate(x)
+            self.n_calls += 1
+        return self._last[1]
+
+    def __call__(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value = self.value_at(x)
+        weights = np.maximum(self.multipliers + self.penalty * value.constraints, 0.0)
+        penalty = float(weights @ weights) / (2 * self.penalty)
+        return value.objective + penalty, value.gradient + value.pull_back(weights)

@@ -1,0 +1,267 @@
+"""Inexact difference-of-convex algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
+from scalefair.optimize._kkt import (
+    KKTResidual,
+    least_residual,
+    residual_at,
+    residual_of_aggregate,
+)
+from scalefair.optimize._metric import Metric
+from scalefair.optimize._proximal_bundle import BundleSolver, Solved, check_positive
+from scalefair.optimize._switching_subgradient import SwitchingSolver
+
+__all__ = ["idca"]
+
+# Inexactness of a subproblem as share of mu |step|^2; below 1/2 the new point is
+# feasible if the old one was, and not worse.
+_SHARE = 0.4
+# Calls per subproblem, unless the caller says otherwise.
+_INNER_CALLS = {"bundle": 60, "switching_subgradient": 150}
+# A subproblem of more calls than this was too hard: the proximal weight doubles. One
+# that ended at the first call was easy: the weight falls, to a tenth at the least.
+_HARD = 8
+_EASIER = 1.1
+# Accuracy of the switching subgradient method, of the paper.
+_EPS = 2e-3
+
+
+def idca(
+    problem: DCProblem,
+    x0: ArrayLike,
+    *,
+    inner: str = "bundle",
+    mu: float = 0.3,
+    metric: ArrayLike | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+    max_calls: int | None = None,
+    inner_calls: int | None = None,
+    eps: float | None = None,
+    callback: Callable[[DCRecord], object] | None = None,
+) -> DCResult:
+    r"""Nearly-KKT point of a problem with differences of convex functions.
+
+    The minus parts are linearised at the current point and the convex subproblem
+    that results is solved approximately (algorithm 1 of [1]_), until the nearly-KKT
+    residual of definition 6.2 is at most `tol`. The residual is proved from
+    subgradients that the oracle returned, never assumed from small steps: for the
+    iterate, with itself, with the subproblem's solution, or with a nearby point of
+    the cutting-plane model as the witness.
+
+    With ``inner="bundle"`` cuts are kept between subproblems, so that most of them
+    need one call. The objective's proximal term is centred ahead of the iterate,
+    along the last step (inertia), as long as the objective falls.
+
+    Parameters
+    ----------
+    problem : DCProblem
+        Objective and constraints.
+    x0 : array-like of shape (n,)
+        First point. From a feasible one all iterates are feasible with the bundle;
+        otherwise the violation does not grow.
+    inner : {"bundle", "switching_subgradient"}, default="bundle"
+        Solver of the subproblems, see `proximal_bundle` and `switching_subgradient`.
+    mu : float, default=0.3
+        Proximal weight at the start. The bundle doubles it after a subproblem of
+        more than eight calls and lowers it, to a tenth at the least, after those
+        that took one.
+    metric : array-like of shape (n,) or (n, n), or None, default=None
+        Positive diagonal or positive definite matrix M of the proximal terms, where
+        :math:`|d|^2 = d^T M d`; None is the identity. Rough curvatures of the
+        objective, such as mean squares of the features, can save most of the calls.
+        The residual is in the Euclidean norm all the same.
+    tol : float, default=1e-3
+        Bound on the nearly-KKT residual.
+    max_iter : int, default=1000
+        Most subproblems.
+    max_calls : int or None, default=None
+        Most calls of the oracle; None sets no limit.
+    inner_calls : int or None, default=None
+        Most calls per subproblem; None takes 60 for the bundle and 150 for the
+        switching subgradient method.
+    eps : float or None, default=None
+        Absolute accuracy of the subproblems. None takes 2e-3 for the switching
+        subgradient method; the bundle then works to 0.4 mu times the squared step.
+    callback : callable or None, default=None
+        Called with the `DCRecord` of every iteration.
+
+    Returns
+    -------
+    DCResult
+        The point whose residual was proved, the multipliers and the history.
+
+    Raises
+    ------
+    ValueError
+        If `x0`, `inner`, `mu`, `metric`, `tol` or `eps` is not as described.
+    FloatingPointError
+        If the oracle returns numbers that are not finite.
+
+    References
+    ----------
+    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
+       based on difference-of-convex constraints", section 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.optimize import DCProblem, idca
+    >>> class Difference(DCProblem):  # x^4 - x^2, minima at +-sqrt(1/2)
+    ...     n_variables, n_constraints = 1, 0
+    ...
+    ...     def plus(self, v):
+    ...         return v**4, 4 * v[None] ** 3
+    ...
+    ...     def minus(self, v):
+    ...         return v**2, 2 * v[None]
+    >>> found = idca(Difference(), [2.0], tol=1e-6)
+    >>> found.x.round(4), found.converged
+    (array([0.7071]), True)
+    """
+    if inner not in _INNER_CALLS:
+        raise ValueError(
+            f'inner must be "bundle" or "switching_subgradient", got {inner!r}.'
+        )
+    check_positive(mu=mu, tol=tol)
+    if eps is not None:
+        check_positive(eps=eps)
+    oracle = Oracle(problem)
+    most = np.inf if max_calls is None else max_calls
+    per_subproblem = _INNER_CALLS[inner] if inner_calls is None else inner_calls
+    norm = Metric(metric, oracle.n)
+    centre = oracle(oracle.start(x0))
+    step: _Step = (
+        _BundleStep(oracle, norm, mu, eps or 1e-3 * tol**2)
+        if inner == "bundle"
+        else _SwitchingStep(SwitchingSolver(oracle, norm, mu, eps or _EPS))
+    )
+    history: list[DCRecord] = []
+    while True:
+        calls = int(min(per_subproblem, max(most - oracle.n_calls, 1)))
+        solved = step.solve(centre, calls)
+        residual, multipliers, best = step.certify(centre, solved)
+        history.append(
+            DCRecord(best.objective, best.infeasibility, residual.value, oracle.n_calls)
+        )
+        if callback is not None:
+            callback(history[-1])
+        converged = residual.value <= tol
+        stuck = not step.advance(centre, solved)
+        if converged or stuck or len(history) >= max_iter or oracle.n_calls >= most:
+            break
+        centre = solved.point
+    return DCResult(
+        x=best.x,
+        objective=best.objective,
+        infeasibility=best.infeasibility,
+        kkt_residual=residual.value,
+        multipliers=multipliers,
+        n_iter=len(history),
+        n_calls=oracle.n_calls,
+        history=history,
+        converged=converged,
+        message=_message(residual, converged, stuck),
+    )
+
+
+Certificate = tuple[KKTResidual, np.ndarray, Point]
+
+
+class _BundleStep:
+    """Steps of the outer loop: proximal weight, inertia and certificates."""
+
+    def __init__(self, oracle: Oracle, metric: Metric, mu: float, eps: float) -> None:
+        self.solver = BundleSolver(oracle, metric, mu=mu, eps=eps, share=_SHARE)
+        self.least_mu = mu / 10
+        self.pull: np.ndarray | None = None
+        self.n_falls = 0
+        self.n_failures = 0
+
+    def solve(self, centre: Point, calls: int) -> Solved:
+        return self.solver.solve(centre, calls, self.pull)
+
+    def certify(self, centre: Point, solved: Solved) -> Certificate:
+        """Smallest residual that is proved, of the old or the new point."""
+        new, multipliers, model = solved.point, solved.result.multipliers, solved.model
+        proved = [
+            (residual_at(x, multipliers, hat), x)
+            for x, hat in ((new, new), (centre, new), (centre, centre))
+        ]
+        if model is not None:
+            norm = float(np.linalg.norm(model.aggregate + model.shift))
+            proved += [
+                (
+                    residual_of_aggregate(
+                        centre, multipliers, hat, norm, model.error(hat)
+                    ),
+                    centre,
+                )
+                for hat in (new, centre)
+            ]
+        residual, point = min(proved, key=lambda pair: pair[0].value)
+        return residual, multipliers, point
+
+    def advance(self, centre: Point, solved: Solved) -> bool:
+        """Prepare the next subproblem; False if there is no way on."""
+        solver, new = self.solver, solved.point
+        if new is centre:
+            # With inertia this says nothing; without it the weight was too small.
+            if self.pull is None:
+                self.n_failures += 1
+                solver.mu *= 4
+                self.least_mu = max(self.least_mu, solver.mu / 10)
+            self.pull, self.n_falls = None, 0
+            return self.n_failures < 5
+        self.n_failures = 0
+        calls = solved.result.n_calls
+        if calls > _HARD:
+            solver.mu *= 2
+        elif calls == 1:
+            solver.mu = max(solver.mu / _EASIER, self.least_mu)
+        self.n_falls = self.n_falls + 1 if new.objective < centre.objective else 0
+        inertia = self.n_falls / (self.n_falls + 3)
+        self.pull = inertia * (new.x - centre.x) if self.n_falls else None
+        return True
+
+
+class _SwitchingStep:
+    """Steps of the outer loop as in the paper; multipliers are fitted."""
+
+    def __init__(self, solver: SwitchingSolver) -> None:
+        self.solver = solver
+
+    def solve(self, centre: Point, calls: int) -> Solved:
+        return self.solver.solve(centre, calls)
+
+    def certify(self, centre: Point, solved: Solved) -> Certificate:
+        new = solved.point
+        residual, multipliers = least_residual(new, new)
+        other = residual_at(centre, solved.result.multipliers, new)
+        if other.value < residual.value:
+            return other, solved.result.multipliers, centre
+        return residual, multipliers, new
+
+    def advance(self, centre: Point, solved: Solved) -> bool:
+        return solved.point is not centre
+
+
+_Step = _BundleStep | _SwitchingStep
+
+
+def _message(residual: KKTResidual, converged: bool, stuck: bool) -> str:
+    if converged:
+        return "The nearly-KKT residual is within the tolerance."
+    start = f"The nearly-KKT residual is {residual.value:.1e}: "
+    if residual.violation >= residual.value:
+        return start + "the constraints are violated; start from a feasible point."
+    if stuck:
+        return start + "no subproblem gave a better point; raise tol or mu."
+    return start + "the limit was reached; raise max_iter or max_calls."

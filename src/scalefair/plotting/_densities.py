@@ -1,0 +1,53 @@
+"""Densities of the scores of groups, and the scores in an interval of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["histograms", "kernel_densities", "score_range"]
+
+# Points at which a kernel density is drawn, and how far beyond the scores, in
+# standard deviations of the kernel.
+_GRID = 400
+_BEYOND = 3.0
+# Ranks are products of floats: this much of a row is rounding.
+_ROUNDING = 1e-9
+
+
+def histograms(
+    parts: list[NDArray], values: NDArray, bins: int | ArrayLike
+) -> tuple[NDArray, NDArray]:
+    """Return edges common to all groups, and the density of each group."""
+    edges = np.histogram_bin_edges(values, bins)
+    counts = np.array([np.histogram(part, edges)[0] for part in parts])
+    sizes = np.array([part.size for part in parts])
+    # A share of all rows of the group: edges that the user gives may leave some out.
+    return edges, counts / (sizes[:, None] * np.diff(edges))
+
+
+def kernel_densities(parts: list[NDArray], groups: NDArray) -> tuple[NDArray, NDArray]:
+    """Return a grid that covers all groups, and the density of each group."""
+    from scipy.stats import gaussian_kde
+
+    for group, part in zip(groups, parts, strict=True):
+        if np.ptp(part) == 0:
+            raise ValueError(
+                f"Group {group!r} has no kernel density: its scores are all the same. "
+                "Use kind='histogram'."
+            )
+    kernels = [gaussian_kde(part) for part in parts]
+    reach = [_BEYOND * np.sqrt(kernel.covariance[0, 0]) for kernel in kernels]
+    low = min(part.min() - r for part, r in zip(parts, reach, strict=True))
+    high = max(part.max() + r for part, r in zip(parts, reach, strict=True))
+    grid = np.linspace(low, high, _GRID)
+    return grid, np.array([kernel(grid) for kernel in kernels])
+
+
+def score_range(part: NDArray, alpha: float, beta: float) -> tuple[float, float]:
+    """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top."""
+    n = part.size
+    first = int(np.floor(alpha * n + _ROUNDING))
+    last = max(int(np.ceil(beta * n - _ROUNDING)) - 1, first)
+    descending = np.sort(part)[::-1]
+    return descending[last], descending[first]

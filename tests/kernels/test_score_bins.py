@@ -1,0 +1,259 @@
+"""Scores, losses and sums above edges against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from scalefair.kernels._row_sums import weighted_row_sums
+from scalefair.kernels._row_table import row_table
+from scalefair.kernels._score_bins import (
+    HINGE,
+    LOGISTIC,
+    SQUARED,
+    bin_pass,
+    row_scores,
+    score_losses,
+    score_pass,
+)
+
+EDGES = np.array([-1.0, -0.25, 0.0, 0.0, 1.5])
+
+
+def sparse_rows(m, n, dtype=np.float64, seed=0):
+    """CSR rows, a few without entries; small integers, so that scores have ties."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, (m, n)) * (rng.random((m, n)) < 0.4)
+    X[:: max(m // 5, 2)] = 0
+    return sparse.csr_array(X.astype(dtype))
+
+
+def problem(m=500, n=7, n_codes=3, dtype=np.float64, seed=0):
+    """Rows, codes, labels and coefficients that make scores multiples of 1/8."""
+    rng = np.random.default_rng(seed)
+    X = sparse_rows(m, n, dtype, seed)
+    codes = rng.integers(0, n_codes, m)
+    codes[: min(m, n_codes)] = np.arange(n_codes)[: min(m, n_codes)]
+    signs = rng.choice([-1.0, 1.0], m)
+    B = rng.integers(-4, 5, (n_codes, n + 1)) / 8
+    return X, codes, signs, B
+
+
+def with_ones(X):
+    X = X.toarray() if sparse.issparse(X) else X
+    return np.column_stack([X.astype(np.float64), np.ones(X.shape[0])])
+
+
+def loss_twin(kind, signs, h):
+    margin = signs * h
+    if kind == LOGISTIC:
+        return np.logaddexp(0, -margin), -signs / (1 + np.exp(margin))
+    if kind == HINGE:
+        return np.maximum(1 - margin, 0), np.where(margin < 1, -signs, 0.0)
+    return 0.5 * (h - signs) ** 2, h - signs
+
+
+def sums_twin(X, codes, h, slopes, n_codes, edges, n_powers):
+    """Gradient, moments and sums from their definitions."""
+    Z = with_ones(X)
+    of_code = codes == np.arange(n_codes)[:, None]
+    gradient = (of_code * slopes) @ Z
+    above = of_code[:, None] & (h > edges[:, None])
+    moments = np.stack([above @ h**power for power in range(3)], axis=2)
+    sums = np.stack([(above * h**power) @ Z for power in range(n_powers)], axis=2)
+    return gradient, moments, sums
+
+
+def check(actual, expected):
+    for a, e in zip(actual, expected, strict=True):
+        assert a.shape == e.shape
+        scale = np.abs(e).max(initial=1.0)
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
+@pytest.mark.parametrize("n_powers", [1, 2])
+@pytest.mark.parametrize("dense", [False, True])
+def test_score_pass(kind, n_powers, dense):
+    X, codes, signs, B = problem()
+    X = X.toarray() if dense else X
+    h = (with_ones(X) * B[codes]).sum(axis=1)
+    assert np.isin(EDGES, h).any()  # ties of scores and edges
+    values, slopes = loss_twin(kind, signs, h)
+    loss, *actual = score_pass(
+        row_table(X), codes, signs, kind, B, EDGES, 0.0, n_powers
+    )
+    assert loss == pytest.approx(values.sum(), rel=1e-13)
+    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, n_powers))
+
+
+# Around multiples of the blocks of 128 rows and the chunks of 2048.
+@pytest.mark.parametrize("m", [1, 2, 127, 128, 129, 4095, 4096, 4097, 9000])
+def test_numbers_of_rows(m):
+    X, codes, signs, B = problem(m)
+    h = (with_ones(X) * B[codes]).sum(axis=1)
+    values, slopes = loss_twin(LOGISTIC, signs, h)
+    loss, *actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1)
+    assert loss == pytest.approx(values.sum(), rel=1e-13)
+    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, 1))
+    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
+
+
+@pytest.mark.parametrize("n_codes", [1, 2, 5])
+def test_numbers_of_codes(n_codes):
+    X, codes, signs, B = problem(n_codes=n_codes)
+    h = row_scores(row_table(X), codes, B)
+    _, slopes = loss_twin(SQUARED, signs, h)
+    _, *actual = score_pass(row_table(X), codes, signs, SQUARED, B, EDGES, 0.0, 1)
+    check(actual, sums_twin(X, codes, h, slopes, n_codes, EDGES, 1))
+
+
+def test_scores_less_a_centre():
+    X, codes, signs, B = problem()
+    h = row_scores(row_table(X), codes, B) - 0.5
+    _, _, *actual = score_pass(
+        row_table(X), codes, signs, LOGISTIC, B, EDGES - 0.5, 0.5, 2
+    )
+    check(actual, sums_twin(X, codes, h, h, 3, EDGES - 0.5, 2)[1:])
+
+
+def test_without_edges():
+    X, codes, signs, B = problem()
+    none = np.empty(0)
+    loss, gradient, moments, sums = score_pass(
+        row_table(X), codes, signs, HINGE, B, none, 0.0, 1
+    )
+    assert loss > 0
+    assert np.abs(gradient).max() > 0
+    assert moments.shape == (3, 0, 3)
+    assert sums.shape == (3, 0, 1, 8)
+
+
+@pytest.mark.parametrize("n_powers", [1, 2])
+def test_bin_pass_adds_what_it_is_given(n_powers):
+    X, codes, _, _ = problem(5000)
+    rng = np.random.default_rng(1)
+    h, slopes = rng.standard_normal((2, 5000))
+    actual = bin_pass(row_table(X), codes, h, slopes, (3, 8), EDGES, 0.0, n_powers)
+    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, n_powers))
+
+
+@pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
+def test_score_losses(kind):
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], 1000)
+    scores = 10 * rng.standard_normal(1000)
+    scores[:20] = signs[:20]  # kinks of the hinge
+    values, slopes = loss_twin(kind, signs, scores)
+    total, actual = score_losses(scores, signs, kind)
+    assert total == pytest.approx(values.sum(), rel=1e-13)
+    np.testing.assert_allclose(actual, slopes, rtol=1e-13, atol=1e-300)
+
+
+def test_logistic_loss_of_huge_scores():
+    scores = np.array([800.0, -800.0, 1e300, -1e300])
+    total, slopes = score_losses(scores, np.array([1.0, 1.0, 1.0, 1.0]), LOGISTIC)
+    assert total == pytest.approx(1e300)
+    assert slopes.tolist() == [-0.0, -1.0, -0.0, -1.0]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("q", [1, 6])
+def test_weighted_row_sums(dense, q):
+    X, codes, _, _ = problem(5000)
+    X = X.toarray() if dense else X
+    weights = np.random.default_rng(1).standard_normal((5000, q))
+    actual = weighted_row_sums(row_table(X), codes, weights, (3, 8))
+    Z = with_ones(X)
+    expected = [Z[codes == k].T @ weights[codes == k] for k in range(3)]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
+
+
+def test_rows_from_the_middle():
+    X, codes, _, _ = problem(5000)
+    weights = np.ones((2000, 1))
+    indptr, indices, data = row_table(X)
+    table = indptr[1000:3001], indices, data
+    actual = weighted_row_sums(table, codes[1000:3000], weights, (3, 8))
+    part = with_ones(X)[1000:3000]
+    expected = [part[codes[1000:3000] == k].sum(axis=0) for k in range(3)]
+    np.testing.assert_allclose(actual[:, :, 0], expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_single_precision(dense):
+    X, codes, signs, B = problem(dtype=np.float32)
+    X = X.toarray() if dense else X
+    wide = X.astype(np.float64)
+    actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+    expected = score_pass(row_table(wide), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+    check(actual[1:], expected[1:])
+    assert actual[1].dtype == np.float64
+
+
+def test_long_indices():
+    X, codes, signs, B = problem()
+    Z = X.copy()
+    Z.indptr, Z.indices = Z.indptr.astype(np.int64), Z.indices.astype(np.int64)
+    actual = score_pass(row_table(Z), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+    expected = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+    for a, e in zip(actual, expected, strict=True):
+        assert np.array_equal(a, e)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_any_number_of_threads(with_threads, dense):
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((20_000, 9), density=0.3, rng=rng, format="csr")
+    X = X.toarray() if dense else X
+    codes = rng.integers(0, 2, 20_000)
+    signs = rng.choice([-1.0, 1.0], 20_000)
+    B = rng.standard_normal((2, 10))
+    weights = rng.standard_normal((20_000, 3))
+
+    def call():
+        passed = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+        return [*passed, weighted_row_sums(row_table(X), codes, weights, (2, 10))]
+
+    for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_wide_rows():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((6000, 5000), density=1e-3, rng=rng, format="csr")
+    codes = rng.integers(0, 5, 6000)
+    signs = rng.choice([-1.0, 1.0], 6000)
+    B = rng.standard_normal((5, 5001))
+    h = X @ B[:, :-1].T
+    h = h[np.arange(6000), codes] + B[codes, -1]
+    values, slopes = loss_twin(LOGISTIC, signs, h)
+    loss, gradient, _, sums = score_pass(
+        row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1
+    )
+    assert loss == pytest.approx(values.sum(), rel=1e-13)
+    for k in range(5):
+        own = codes == k
+        np.testing.assert_allclose(
+            gradient[k, :-1], X[own].T @ slopes[own], rtol=0, atol=1e-12
+        )
+        for e, edge in enumerate(EDGES):
+            expected = X[own & (h > edge)].sum(axis=0)
+            np.testing.assert_allclose(sums[k, e, 0, :-1], expected, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    scores=st.lists(st.integers(-6, 6), min_size=1, max_size=40),
+    edges=st.lists(st.integers(-6, 6), max_size=12),
+    seed=st.integers(0, 99),
+)
+def test_sums_over_bins_are_direct_sums(scores, edges, seed):
+    rng = np.random.default_rng(seed)
+    m = len(scores)
+    h, edges = np.array(scores, float), np.sort(np.array(edges, float))
+    X, codes = rng.standard_normal((m, 2)), rng.integers(0, 2, m)
+    slopes = rng.standard_normal(m)
+    actual = bin_pass(row_table(X), codes, h, slopes, (2, 3), edges, 0.0, 2)
+    check(actual, sums_twin(X, codes, h, slopes, 2, edges, 2))

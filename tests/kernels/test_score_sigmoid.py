@@ -1,0 +1,90 @@
+"""Convex parts of sigmoids against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+
+from scalefair.kernels._score_sigmoid import sigmoid_slopes, sigmoid_sums
+
+THETA = np.array([-1.0, 0.5, 0.5, 0.0, 3.0])
+
+
+def parts(scores, theta, width):
+    """Values and derivatives, plus parts first, of shape (m, 2 p)."""
+    x = (scores[:, None] - theta) / width
+    share, slope = expit(x), expit(x) * expit(-x)
+    plus = np.where(x > 0, 0.5 + x / 4, share)
+    values = np.hstack([plus, plus - share])
+    plus_slope = np.where(x > 0, 0.25, slope)
+    return values, np.hstack([plus_slope, plus_slope - slope]) / width
+
+
+def by_code(rows, codes, n_codes):
+    return np.array([rows[codes == k].sum(axis=0) for k in range(n_codes)])
+
+
+@pytest.mark.parametrize("width", [0.25, 1.0])
+@pytest.mark.parametrize("m", [1, 2, 2047, 2049, 5000])
+@pytest.mark.parametrize("n_codes", [1, 3])
+def test_sums_and_slopes(width, m, n_codes):
+    rng = np.random.default_rng(0)
+    scores = np.append(2 * rng.standard_normal(m - 1), 0.5)  # one on thresholds
+    codes = rng.integers(0, n_codes, m)
+    values, slopes = parts(scores, THETA, width)
+    actual = sigmoid_sums(scores, codes, THETA, width, n_codes)
+    np.testing.assert_allclose(
+        actual[0], by_code(values, codes, n_codes), rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        actual[1], by_code(slopes, codes, n_codes), rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        sigmoid_slopes(scores, THETA, width), slopes, rtol=1e-13, atol=1e-15
+    )
+
+
+@pytest.mark.parametrize("spread", [1.0, 100.0, 299.0, 301.0, 1e4, 1e300])
+def test_nothing_overflows(spread):
+    theta = np.array([-0.5, 0.0, 0.5]) * spread
+    scores = np.concatenate(
+        [theta, theta + 1, [-1e3, 1e3, -1e5, 1e5, -1e300, 1e300, 5e-324]]
+    )
+    values, slopes = parts(scores, theta, 1.0)
+    codes = np.arange(len(scores))
+    actual = sigmoid_sums(scores, codes, theta, 1.0, len(scores))
+    np.testing.assert_allclose(actual[0], values, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(actual[1], slopes, rtol=1e-12, atol=1e-13)
+    assert np.isfinite(sigmoid_slopes(scores, theta, 1.0)).all()
+
+
+def test_without_thresholds():
+    values, slopes = sigmoid_sums(np.zeros(3), np.array([0, 0, 1]), np.empty(0), 1.0, 2)
+    assert values.shape == slopes.shape == (2, 0)
+    assert sigmoid_slopes(np.zeros(3), np.empty(0), 1.0).shape == (3, 0)
+
+
+def test_any_number_of_threads(with_threads):
+    rng = np.random.default_rng(0)
+    scores, codes = rng.standard_normal(20_000), rng.integers(0, 2, 20_000)
+
+    def call():
+        return *sigmoid_sums(scores, codes, THETA, 0.5, 2), sigmoid_slopes(
+            scores, THETA, 0.5
+        )
+
+    for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
+        assert np.array_equal(one, two)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-30, 30), st.floats(-30, 30), st.floats(-3, 3), st.floats(0.25, 4))
+def test_parts_are_convex_and_increase(first, second, theta, width):
+    thresholds = np.array([theta])
+    scores = np.array([first, second])
+    values = sigmoid_sums(scores, np.arange(2), thresholds, width, 2)[0]
+    slopes = sigmoid_slopes(scores, thresholds, width)
+    assert (slopes >= 0).all()
+    tangent = values[0] + slopes[0] * (second - first)
+    assert (values[1] >= tangent - 1e-12).all()

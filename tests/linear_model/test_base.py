@@ -1,0 +1,226 @@
+"""What linear classifiers of groups share: input, scores, classes."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+
+from scalefair.linear_model._base import BaseGroupClassifier, group_scores
+
+
+class _Given(BaseGroupClassifier):
+    """Keeps the rows it is given, and given weights."""
+
+    def __init__(self, loss="logistic", interactions=True, alpha=0.0, weights=None):
+        self.loss = loss
+        self.interactions = interactions
+        self.alpha = alpha
+        self.weights = weights
+
+    def fit(self, X, y, *, sensitive_features):
+        self.rows = self._check_training(X, y, sensitive_features)
+        weights = self.weights
+        if weights is None:
+            n_rows = len(self.rows.groups) if self.interactions else 1
+            weights = np.ones((n_rows, X.shape[1] + 1))
+        self._store_weights(weights)
+        return self
+
+
+class _Lonely(_Given):
+    _single_group_allowed = True
+
+
+def _rows(m=40, d=3, n_groups=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, d))
+    groups = np.arange(m) % n_groups
+    return X, (np.arange(m) // n_groups) % 2, groups
+
+
+def _fitted(n_groups=3, **kwargs):
+    X, y, groups = _rows(n_groups=n_groups)
+    n_rows = n_groups if kwargs.get("interactions", True) else 1
+    weights = np.random.default_rng(1).standard_normal((n_rows, 4))
+    model = _Given(weights=weights, **kwargs).fit(X, y, sensitive_features=groups)
+    return model, X, y, groups
+
+
+@pytest.mark.parametrize(
+    "labels", [(0, 1), (-1, 1), (1, 2), ("no", "yes"), (False, True), (0.0, 3.0)]
+)
+def test_any_labels(labels):
+    X, y, groups = _rows()
+    labels = np.array(labels)
+    model = _Given().fit(X, labels[y], sensitive_features=groups)
+    np.testing.assert_array_equal(model.classes_, labels)
+    np.testing.assert_array_equal(model.rows.signs, 2.0 * y - 1.0)
+    assert set(model.predict(X, sensitive_features=groups)) <= set(labels)
+
+
+def test_rows_as_they_are_stored():
+    X, y, groups = _rows()
+    kept = _Given().fit(X, y, sensitive_features=groups).rows.X
+    assert np.shares_memory(kept, X)
+    for given in (np.asfortranarray(X), X[:, ::-1][:, ::-1]):
+        kept = _Given().fit(given, y, sensitive_features=groups).rows.X
+        assert kept.flags.c_contiguous
+    kept = _Given().fit(X.astype(np.float32), y, sensitive_features=groups).rows.X
+    assert kept.dtype == np.float32
+    kept = _Given().fit((10 * X).astype(int), y, sensitive_features=groups).rows.X
+    assert kept.dtype == np.float64
+
+
+def test_sparse_rows_become_canonical_and_input_is_left_alone():
+    _, _y, groups = _rows(m=4)
+    X = sparse.csr_array(
+        (np.ones(5), np.array([2, 0, 0, 1, 1]), np.array([0, 3, 3, 4, 5])), shape=(4, 3)
+    )
+    kept = _Given().fit(X, [0, 1, 0, 1], sensitive_features=groups).rows.X
+    assert kept.has_canonical_format
+    assert X.nnz == 5
+    np.testing.assert_array_equal(kept.toarray()[0], [2, 0, 1])
+
+
+@pytest.mark.parametrize("y", [np.zeros(40), np.full(40, "a")])
+def test_one_class(y):
+    X, _, groups = _rows()
+    with pytest.raises(ValueError, match="two classes, found 1 class"):
+        _Given().fit(X, y, sensitive_features=groups)
+
+
+def test_three_classes():
+    X, _, groups = _rows()
+    with pytest.raises(ValueError, match=r"Only binary .* multiclass, with 3 classes"):
+        _Given().fit(X, np.arange(40) % 3, sensitive_features=groups)
+
+
+def test_one_group():
+    X, y, _groups = _rows()
+    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
+        _Given().fit(X, y, sensitive_features=["a"] * 40)
+    model = _Lonely().fit(X, y, sensitive_features=["a"] * 40)
+    assert model.decision_function(X).shape == (40,)
+
+
+def test_wrong_number_of_groups():
+    X, y, groups = _rows()
+    with pytest.raises(ValueError, match="one group per sample"):
+        _Given().fit(X, y, sensitive_features=groups[:-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.csc_matrix])
+def test_scores_are_those_of_each_rows_group(container, dtype):
+    model, X, _, groups = _fitted()
+    W = model.weights
+    own = np.array([W[0] + (W[k] if k else 0) for k in range(3)])[groups]
+    expected = (X * own[:, :-1]).sum(axis=1) + own[:, -1]
+    scores = model.decision_function(
+        container(X.astype(dtype)), sensitive_features=groups
+    )
+    assert scores.dtype == dtype
+    np.testing.assert_allclose(scores, expected, atol=50 * np.finfo(dtype).eps)
+
+
+def test_without_interactions_groups_are_ignored():
+    model, X, _, _groups = _fitted(interactions=False)
+    scores = model.decision_function(X)
+    np.testing.assert_allclose(scores, X @ model.weights[0, :3] + model.weights[0, 3])
+    unseen = model.decision_function(X, sensitive_features=["?"] * 40)
+    np.testing.assert_array_equal(scores, unseen)
+
+
+def test_groups_at_prediction_may_be_fewer_and_in_any_order():
+    model, X, _, groups = _fitted()
+    scores = model.decision_function(X, sensitive_features=groups)
+    some = np.flatnonzero(groups > 0)[::-1]
+    np.testing.assert_allclose(
+        model.decision_function(X[some], sensitive_features=groups[some]), scores[some]
+    )
+
+
+def test_groups_are_needed_with_interactions():
+    model, X, _, _ = _fitted()
+    for method in (model.decision_function, model.predict, model.predict_proba):
+        with pytest.raises(ValueError, match="interactions=False"):
+            method(X)
+
+
+@pytest.mark.parametrize("unseen", [7, "b", 0.5, (1, 2)])
+def test_unseen_groups_are_named(unseen):
+    model, X, _, groups = _fitted()
+    given = groups.astype(object)
+    given[5] = unseen
+    if not isinstance(unseen, int | float):
+        given[:] = [unseen] * 40
+    with pytest.raises(ValueError, match=r"trained on 0, 1, 2") as error:
+        model.predict(X, sensitive_features=given)
+    assert repr(unseen) in str(error.value)
+
+
+def test_long_lists_of_groups_are_cut():
+    X, y, _ = _rows()
+    model = _Given().fit(X, y, sensitive_features=np.arange(40) % 20)
+    with pytest.raises(ValueError, match=r"8, 9 and 10 more\."):
+        model.predict(X, sensitive_features=["new"] * 40)
+
+
+def test_probabilities():
+    model, X, _, groups = _fitted()
+    probability = model.predict_proba(X, sensitive_features=groups)
+    scores = model.decision_function(X, sensitive_features=groups)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    np.testing.assert_allclose(np.log(probability[:, 1] / probability[:, 0]), scores)
+    chosen = model.classes_[probability.argmax(axis=1)]
+    np.testing.assert_array_equal(chosen, model.predict(X, sensitive_features=groups))
+
+
+def test_no_probabilities_without_logistic_loss():
+    model, _, _, _ = _fitted(loss="hinge")
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError) as error:
+        model.predict_proba  # noqa: B018
+    assert "loss='hinge'" in str(error.value.__cause__)
+
+
+def test_score():
+    model, X, y, groups = _fitted()
+    right = model.predict(X, sensitive_features=groups) == y
+    assert model.score(X, y, sensitive_features=groups) == right.mean()
+    weight = np.arange(40.0)
+    weighted = model.score(X, y, weight, sensitive_features=groups)
+    assert weighted == pytest.approx(right @ weight / weight.sum())
+
+
+def test_a_score_of_zero_is_the_first_class():
+    X, y, groups = _rows()
+    model = _Given(weights=np.zeros((3, 4))).fit(X, y, sensitive_features=groups)
+    assert not model.predict(X, sensitive_features=groups).any()
+
+
+def test_metadata_routing():
+    X, y, groups = _rows()
+    with config_context(enable_metadata_routing=True):
+        model = _Given().set_fit_request(sensitive_features=True)
+        model.set_score_request(sensitive_features=True)
+        scores = cross_val_score(
+            model, X, y, cv=2, params={"sensitive_features": groups}
+        )
+    assert scores.shape == (2,)
+
+
+def test_feature_names_and_number():
+    model, X, _, groups = _fitted()
+    assert model.n_features_in_ == 3
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict(X[:, :2], sensitive_features=groups)
+
+
+def test_one_row_of_weights_is_a_plain_linear_model():
+    X, y, _ = _rows()
+    plain = LogisticRegression().fit(X, y)
+    scores = group_scores(X, None, plain.coef_, plain.intercept_)
+    np.testing.assert_allclose(scores, plain.decision_function(X), rtol=1e-12)

@@ -1,0 +1,352 @@
+"""Oracle of loss and smoothed shares against NumPy and finite differences."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import expit
+
+from scalefair.linear_model._oracle import ScoreOracle
+
+THETA = np.array([0.75, -0.5, 0.25, 0.25, 2.0])
+LOSSES = ["logistic", "hinge", "squared", "auc", "partial_auc"]
+INTERVAL = (0.1, 0.6)
+
+
+def rows(m=300, n=6, n_groups=3, dtype=np.float64, seed=0):
+    """Sparse rows, a few empty, signs and groups; the last group has one row."""
+    rng = np.random.default_rng(seed)
+    X = sparse.random_array((m, n), density=0.5, rng=rng, dtype=dtype)
+    X = sparse.csr_array(X.multiply(rng.random(m)[:, None] > 0.1), dtype=dtype)
+    codes = rng.integers(0, max(n_groups - 1, 1), m)
+    codes[:n_groups] = np.arange(n_groups)
+    return X, rng.choice([-1.0, 1.0], m), codes
+
+
+def effective(w, n_columns, n_groups, interactions):
+    """Coefficients and intercept of each group, from their definition."""
+    W = w.reshape(-1, n_columns)
+    if not interactions:
+        return np.tile(W[0], (n_groups, 1))
+    return np.array([W[0] + (W[k] if k else 0) for k in range(n_groups)])
+
+
+def scores_twin(X, codes, w, n_groups, interactions):
+    B = effective(w, X.shape[1] + 1, n_groups, interactions)
+    X = X.toarray() if sparse.issparse(X) else X
+    return np.array([x @ B[k, :-1] + B[k, -1] for x, k in zip(X, codes, strict=True)])
+
+
+def corner_twin(u, corner):
+    if corner == 0:
+        return np.maximum(u, 0)
+    return np.where(
+        np.abs(u) <= corner, (u + corner) ** 2 / (4 * corner), np.maximum(u, 0)
+    )
+
+
+def parts_twin(h, theta, surrogate, width, corner):
+    x = (h[:, None] - theta) / width
+    if surrogate == "ramp":
+        return corner_twin(x + 0.5, corner), corner_twin(x - 0.5, corner)
+    plus = np.where(x <= 0, expit(x), 0.5 + x / 4)
+    return plus, plus - expit(x)
+
+
+def loss_twin(h, signs, loss):
+    """Convex part and what is subtracted."""
+    margin = signs * h
+    if loss == "logistic":
+        return np.logaddexp(0, -margin).mean(), 0.0
+    if loss == "hinge":
+        return np.maximum(1 - margin, 0).mean(), 0.0
+    if loss == "squared":
+        return 0.5 * ((h - signs) ** 2).mean(), 0.0
+    positive, negative = h[signs > 0], np.sort(h[signs < 0])[::-1]
+    interval = INTERVAL if loss == "partial_auc" else (0.0, 1.0)
+    first, last = (int(np.ceil(r * len(negative))) for r in interval)
+    pairs = np.maximum(1 - positive[:, None] + negative, 0)
+    n_pairs = len(positive) * (last - first)
+    return pairs[:, :last].sum() / n_pairs, pairs[:, :first].sum() / n_pairs
+
+
+def oracle_of(X, signs, codes, n_groups, **options):
+    return ScoreOracle(X, signs, codes, n_groups, auc_interval=INTERVAL, **options)
+
+
+def random_weights(oracle, seed=1):
+    return np.random.default_rng(seed).standard_normal(oracle.n_weights)
+
+
+def same_values(value, other, **tolerance):
+    for name in ("loss", "concave_loss", "loss_gradient", "plus", "minus"):
+        np.testing.assert_allclose(
+            getattr(value, name), getattr(other, name), err_msg=name, **tolerance
+        )
+    for name in ("plus_gradient", "minus_gradient"):
+        np.testing.assert_allclose(
+            getattr(value, name), getattr(other, name), err_msg=name, **tolerance
+        )
+
+
+shapes = pytest.mark.parametrize(
+    ("surrogate", "width", "corner"),
+    [
+        ("ramp", 1.0, 0.0),
+        ("ramp", 0.25, 0.05),
+        ("ramp", 1.0, 0.7),
+        ("sigmoid", 0.25, 0),
+    ],
+)
+interactions = pytest.mark.parametrize("interactions", [True, False])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("n_groups", [1, 2, 5])
+@interactions
+@shapes
+def test_values(loss, n_groups, interactions, surrogate, width, corner):
+    X, signs, codes = rows(n_groups=n_groups)
+    oracle = oracle_of(
+        X, signs, codes, n_groups, interactions=interactions, loss=loss,
+        surrogate=surrogate,
+    )  # fmt: skip
+    w = random_weights(oracle)
+    h = scores_twin(X, codes, w, n_groups, interactions)
+    np.testing.assert_allclose(oracle.scores(w), h, atol=1e-13)
+    value = oracle.evaluate(w, THETA, width=width, corner=corner)
+    expected = loss_twin(h, signs, loss)
+    np.testing.assert_allclose((value.loss, value.concave_loss), expected, rtol=1e-12)
+    assert (value.concave_gradient is None) == (loss != "partial_auc")
+    plus, minus = parts_twin(h, THETA, surrogate, width, corner)
+    for k in range(n_groups):
+        own = codes == k
+        np.testing.assert_allclose(value.plus[k], plus[own].mean(axis=0), atol=1e-12)
+        np.testing.assert_allclose(value.minus[k], minus[own].mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@interactions
+@shapes
+def test_gradients(loss, interactions, surrogate, width, corner):
+    X, signs, codes = rows()
+    oracle = oracle_of(
+        X, signs, codes, 3, interactions=interactions, loss=loss, surrogate=surrogate
+    )
+    n = oracle.n_weights
+    w = random_weights(oracle)
+    step, direction = 1e-7, random_weights(oracle, 2)
+    shift = np.random.default_rng(3).standard_normal(THETA.size)
+    value, ahead, behind = (
+        oracle.evaluate(
+            w + s * direction, THETA + s * shift, width=width, corner=corner
+        )
+        for s in (0.0, step, -step)
+    )
+
+    def difference(name):
+        return (getattr(ahead, name) - getattr(behind, name)) / (2 * step)
+
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(
+        value.loss_gradient @ direction, difference("loss"), **close
+    )
+    if value.concave_gradient is not None:
+        np.testing.assert_allclose(
+            value.concave_gradient @ direction, difference("concave_loss"), **close
+        )
+    both = np.concatenate([direction, shift])
+    assert value.plus_gradient.shape == (3, THETA.size, n + THETA.size)
+    np.testing.assert_allclose(value.plus_gradient @ both, difference("plus"), **close)
+    np.testing.assert_allclose(
+        value.minus_gradient @ both, difference("minus"), **close
+    )
+
+
+@interactions
+@shapes
+def test_combine_is_a_weighted_sum(interactions, surrogate, width, corner):
+    X, signs, codes = rows()
+    oracle = oracle_of(
+        X, signs, codes, 3, interactions=interactions, surrogate=surrogate
+    )
+    w = random_weights(oracle)
+    a, b = np.random.default_rng(4).standard_normal((2, 3, THETA.size))
+    value = oracle.evaluate(w, THETA, width=width, corner=corner)
+    expected = np.tensordot(a, value.plus_gradient) + np.tensordot(
+        b, value.minus_gradient
+    )
+    np.testing.assert_allclose(value.combine(a, b), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("loss", ["logistic", "auc"])
+def test_dense_is_sparse(surrogate, loss):
+    X, signs, codes = rows()
+    oracle, other = (
+        oracle_of(Z, signs, codes, 3, loss=loss, surrogate=surrogate)
+        for Z in (X, X.toarray())
+    )
+    w = random_weights(oracle)
+    same_values(
+        oracle.evaluate(w, THETA), other.evaluate(w, THETA), rtol=1e-11, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_single_precision(dense):
+    X, signs, codes = rows(dtype=np.float32)
+    X = X.toarray() if dense else X
+    oracle, other = (oracle_of(Z, signs, codes, 3) for Z in (X, X.astype(np.float64)))
+    w = random_weights(oracle)
+    same_values(
+        oracle.evaluate(w, THETA), other.evaluate(w, THETA), rtol=1e-12, atol=1e-13
+    )
+
+
+def test_long_indices():
+    X, signs, codes = rows()
+    Z = X.copy()
+    Z.indptr, Z.indices = Z.indptr.astype(np.int64), Z.indices.astype(np.int64)
+    oracle, other = (oracle_of(A, signs, codes, 3) for A in (X, Z))
+    w = random_weights(oracle)
+    same_values(oracle.evaluate(w, THETA), other.evaluate(w, THETA), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
+def test_any_number_of_threads(with_threads, surrogate, loss):
+    X, signs, codes = rows(20_000)
+    oracle = oracle_of(X, signs, codes, 3, surrogate=surrogate, loss=loss)
+    w = random_weights(oracle)
+
+    def call():
+        value = oracle.evaluate(w, THETA, corner=0.1)
+        return (
+            value.loss, value.loss_gradient, value.plus, value.minus,
+            value.plus_gradient, value.minus_gradient,
+            value.combine(value.plus, value.minus),
+        )  # fmt: skip
+
+    for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_scores_on_the_edges():
+    # Scores are 0, 1/2 and 1; edges of the ramp are at 0 and 1.
+    X = np.array([[0.0], [0.5], [1.0]])
+    oracle = oracle_of(X, np.array([1.0, -1.0, 1.0]), np.zeros(3, int), 1)
+    value = oracle.evaluate(np.array([1.0, 0.0]), np.array([0.5]))
+    assert value.plus.tolist() == [[0.5]]
+    assert value.minus.tolist() == [[0.0]]
+    # The score on an edge is not above it.
+    np.testing.assert_allclose(value.plus_gradient, [[[0.5, 2 / 3, -2 / 3]]])
+    assert not value.minus_gradient.any()
+
+
+def test_one_row():
+    oracle = oracle_of(np.array([[2.0]]), np.array([1.0]), np.array([0]), 1)
+    value = oracle.evaluate(np.array([1.0, 0.5]), np.array([0.0]))
+    assert value.loss == pytest.approx(np.log1p(np.exp(-2.5)))
+    assert value.plus.tolist() == [[3.0]]
+    assert value.minus.tolist() == [[2.0]]
+
+
+def test_without_thresholds():
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    w = random_weights(oracle)
+    value = oracle.evaluate(w, np.empty(0))
+    assert value.plus.shape == (3, 0)
+    assert value.plus_gradient.shape == (3, 0, oracle.n_weights)
+    assert value.loss == oracle.evaluate(w, THETA).loss
+
+
+def test_zero_parameters():
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    value = oracle.evaluate(np.zeros(oracle.n_weights), np.array([0.2]))
+    assert value.loss == pytest.approx(np.log(2))
+    np.testing.assert_allclose(value.plus - value.minus, 0.3)
+
+
+def test_a_group_without_rows():
+    X, signs, codes = rows(n_groups=2)
+    oracle = oracle_of(X, signs, codes, 4)
+    value = oracle.evaluate(random_weights(oracle), THETA)
+    assert not value.plus[2:].any()
+    assert not value.plus_gradient[2:].any()
+    assert np.isfinite(value.loss_gradient).all()
+
+
+def test_order_of_rows_and_names_of_thresholds():
+    X, signs, codes = rows()
+    order = np.random.default_rng(5).permutation(X.shape[0])
+    oracle = oracle_of(X, signs, codes, 3)
+    other = oracle_of(X[order], signs[order], codes[order], 3)
+    w = random_weights(oracle)
+    value = oracle.evaluate(w, THETA, corner=0.1)
+    same_values(value, other.evaluate(w, THETA, corner=0.1), rtol=1e-11, atol=1e-13)
+    turned = oracle.evaluate(w, THETA[::-1], corner=0.1)
+    np.testing.assert_allclose(turned.plus[:, ::-1], value.plus, atol=1e-14)
+    np.testing.assert_allclose(turned.minus[:, ::-1], value.minus, atol=1e-14)
+
+
+def test_shift_of_all_scores():
+    # Scores and thresholds that are far away, at the same distances.
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    w = random_weights(oracle)
+    far = w.copy()
+    far[X.shape[1]] += 2.0**20
+    for corner in (0.0, 0.05):
+        near = oracle.evaluate(w, THETA, corner=corner)
+        shifted = oracle.evaluate(far, THETA + 2.0**20, corner=corner)
+        np.testing.assert_allclose(shifted.plus, near.plus, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(shifted.minus, near.minus, rtol=0, atol=1e-8)
+
+
+def test_sizes_and_calls():
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    assert (oracle.n_features, oracle.n_groups, oracle.n_weights) == (6, 3, 21)
+    assert oracle.group_sizes.tolist() == np.bincount(codes).tolist()
+    oracle.scores(np.zeros(21))
+    assert oracle.n_calls == 0
+    oracle.evaluate(np.zeros(21), THETA)
+    assert oracle.n_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "absolute"}, "loss must be one of"),
+        ({"surrogate": "step"}, "surrogate must be one of"),
+        ({"loss": "partial_auc", "auc_interval": (0.5, 0.5)}, "auc_interval must"),
+        ({"loss": "partial_auc", "auc_interval": (1e-9, 1e-8)}, "No negative"),
+    ],
+)
+def test_bad_options(options, message):
+    X, signs, codes = rows()
+    with pytest.raises(ValueError, match=message):
+        ScoreOracle(X, signs, codes, 3, **options)
+
+
+def test_one_class_has_no_pairs():
+    X, _, codes = rows()
+    with pytest.raises(ValueError, match="both classes"):
+        ScoreOracle(X, np.ones(300), codes, 3, loss="auc")
+
+
+@pytest.mark.parametrize(("width", "corner"), [(0.0, 0.0), (-1.0, 0.0), (1.0, -0.1)])
+def test_bad_shapes(width, corner):
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    with pytest.raises(ValueError, match="width"):
+        oracle.evaluate(np.zeros(21), THETA, width=width, corner=corner)
+
+
+def test_overflow_is_an_error():
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    with pytest.raises(ValueError, match="overflow"):
+        oracle.evaluate(np.full(21, np.nan), THETA)

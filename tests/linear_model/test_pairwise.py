@@ -1,0 +1,389 @@
+"""Pairwise fairness: constraints by brute force, solutions by another solver."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
+
+from scalefair.linear_model._base import TrainingRows
+from scalefair.linear_model._convex_solver import minimize_convex
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._pairwise import PairwiseFairClassifier
+from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
+from scalefair.linear_model._score_cells import MomentCells, RowCells, score_cells
+from scalefair.optimize import ConstrainedValue
+
+CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
+
+
+class _Pairwise(PairwiseFairClassifier):
+    """The checks do not know sensitive_features: two groups by turns."""
+
+    def fit(self, X, y, *, sensitive_features=None):
+        if sensitive_features is None:
+            sensitive_features = np.arange(_num_samples(X)) % 2
+        return super().fit(X, y, sensitive_features=sensitive_features)
+
+
+# At prediction the checks give no groups either: no interactions.
+@parametrize_with_checks(
+    [
+        _Pairwise(kappa=1.0, interactions=False, alpha=1e-3),
+        _Pairwise("group_auc", 1.0, loss="squared", interactions=False, alpha=1e-3),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def _data(m=60, d=3, n_groups=3, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.arange(m) % n_groups)
+    X = rng.standard_normal((m, d)) * [1.0, 2.0, 0.5][:d] + 0.5 * groups[:, None]
+    y = (X.sum(axis=1) + rng.standard_normal(m) > 1.5).astype(int)
+    return X, y, groups
+
+
+def _training(X, y, groups):
+    signs = np.where(y == 1, 1.0, -1.0)
+    return TrainingRows(X, signs, groups, np.array([0, 1]), np.unique(groups))
+
+
+def _problem(X, y, groups, constraint, kappa=0.3, interactions=True, alpha=0.0):
+    rows = _training(X, y, groups)
+    oracle = ScoreOracle(
+        X, rows.signs, rows.codes, len(rows.groups), interactions=interactions
+    )
+    return PairwiseProblem(rows, cell_pairs(rows, constraint), oracle, kappa, alpha)
+
+
+def _by_pairs(scores, y, groups, constraint):
+    """Left sides of (66), (69), (71) for all ordered pairs of groups."""
+
+    def mean(first, second):
+        return np.mean((1 + scores[first][:, None] - scores[second]) ** 2 / 2)
+
+    def cell(k, label):
+        return (groups == k) & (y == label)
+
+    values = []
+    for k in np.unique(groups):
+        for other in np.unique(groups):
+            if k == other:
+                continue
+            if constraint == "group_auc":
+                values.append(mean(groups == k, groups == other) - 0.5)
+            elif constraint == "inter_group":
+                values.append(
+                    mean(cell(k, 1), cell(other, 0))
+                    + mean(cell(k, 0), cell(other, 1))
+                    - 1
+                )
+            else:
+                values.append(
+                    mean(cell(k, 1), cell(k, 0))
+                    + mean(cell(other, 0), cell(other, 1))
+                    - 1
+                )
+    return np.array(values)
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_constraints_are_those_over_all_pairs(container, constraint, interactions):
+    X, y, groups = _data()
+    problem = _problem(container(X), y, groups, constraint, 0.3, interactions)
+    W = np.random.default_rng(1).standard_normal((problem.n_rows, 4))
+    scores = problem.oracle.scores(W.ravel())
+    constraints = problem.limit * problem.evaluate(W).constraints
+    expected = _by_pairs(scores, y, groups, constraint) - 0.3
+    np.testing.assert_allclose(constraints, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_gradients(constraint, interactions):
+    X, y, groups = _data()
+    problem = _problem(X, y, groups, constraint, 0.3, interactions, alpha=0.2)
+    rng = np.random.default_rng(2)
+    u, step = rng.standard_normal((2, problem.n_rows * 4))
+    value = problem.whitened(u)
+    weights = rng.random(value.constraints.size)
+    above, below = (problem.whitened(u + t * step) for t in (1e-5, -1e-5))
+    assert value.gradient @ step == pytest.approx(
+        (above.objective - below.objective) / 2e-5, rel=1e-6
+    )
+    assert value.pull_back(weights) @ step == pytest.approx(
+        weights @ (above.constraints - below.constraints) / 2e-5, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_constraints_are_convex(constraint):
+    X, y, groups = _data()
+    problem = _problem(X, y, groups, constraint)
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        A, B = 3 * rng.standard_normal((2, 3, 4))
+        ends = problem.evaluate(A).constraints + problem.evaluate(B).constraints
+        middle = problem.evaluate((A + B) / 2).constraints
+        assert (middle <= ends / 2 + 1e-12).all()
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_cells_from_moments_and_from_rows_agree(container):
+    X, y, groups = _data()
+    rng = np.random.default_rng(4)
+    cells, group_of_cell = 2 * groups + y, np.repeat(np.arange(3), 2)
+
+    def scores(weights):
+        return (X * weights[groups, :-1]).sum(axis=1) + weights[groups, -1]
+
+    moments = MomentCells(container(X), cells, group_of_cell)
+    rows = RowCells(container(X), cells, group_of_cell, scores)
+    weights = rng.standard_normal((3, 4))
+    a, b = moments.evaluate(weights), rows.evaluate(weights)
+    np.testing.assert_allclose(a.means, b.means, rtol=1e-10)
+    np.testing.assert_allclose(a.variances, b.variances, rtol=1e-10)
+    on_means, on_variances = rng.standard_normal((2, 6))
+    np.testing.assert_allclose(
+        a.gradient(on_means, on_variances),
+        b.gradient(on_means, on_variances),
+        rtol=1e-10,
+    )
+    for k in range(3):
+        whole = moments.second_moments(k)
+        np.testing.assert_allclose(rows.second_moments(k), np.diag(whole), rtol=1e-10)
+        extended = np.column_stack([X, np.ones(60)])[groups == k]
+        np.testing.assert_allclose(whole, extended.T @ extended / 60, rtol=1e-10)
+
+
+def test_moments_are_not_formed_for_many_features():
+    cells, group_of_cell = np.arange(100) % 2, np.arange(2)
+    few, many = np.ones((100, 5)), np.ones((100, 500))
+    assert isinstance(score_cells(few, cells, group_of_cell, None), MomentCells)
+    assert isinstance(score_cells(many, cells, group_of_cell, None), RowCells)
+    hollow = sparse.csr_array((100, 20))
+    assert isinstance(score_cells(hollow, cells, group_of_cell, None), RowCells)
+
+
+def _reference(X, y, groups, constraint, kappa, alpha):
+    """SLSQP on the problem as it is defined, pairs and interaction columns formed."""
+    m, d = X.shape
+    dummies = (groups[:, None] == np.unique(groups)[1:]).astype(float)
+    extended = np.column_stack([X, np.ones(m)])
+    columns = np.hstack([extended] + [z[:, None] * extended for z in dummies.T])
+    sign = 2.0 * y - 1
+    ridge = alpha * np.tile(np.append(np.ones(d), 0.0), 1 + dummies.shape[1])
+    found = minimize(
+        lambda w: np.logaddexp(0, -sign * (columns @ w)).mean() + ridge @ w**2 / 2,
+        np.zeros(columns.shape[1]),
+        jac=lambda w: (
+            columns.T @ (-sign / (1 + np.exp(sign * (columns @ w)))) / m + ridge * w
+        ),
+        method="SLSQP",
+        constraints={
+            "type": "ineq",
+            "fun": lambda w: kappa - _by_pairs(columns @ w, y, groups, constraint),
+        },
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert found.success
+    return found.x.reshape(-1, d + 1), found.fun
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_same_solution_as_slsqp(constraint, n_groups):
+    X, y, groups = _data(n_groups=n_groups)
+    model = PairwiseFairClassifier(constraint, 0.3, alpha=0.01, tol=1e-6)
+    model.fit(X, y, sensitive_features=groups)
+    W, objective = _reference(X, y, groups, constraint, 0.3, 0.01)
+    assert model.converged_
+    assert model.surrogate_gap_ == pytest.approx(0.3, abs=1e-5)
+    assert model.objective_ == pytest.approx(objective, abs=1e-6)
+    np.testing.assert_allclose(
+        np.column_stack([model.coef_, model.intercept_]), W, atol=1e-3
+    )
+    scores = model.decision_function(X, sensitive_features=groups)
+    values = _by_pairs(scores, y, groups, constraint)
+    assert values.max() == pytest.approx(model.surrogate_gap_, abs=1e-9)
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+def test_a_large_kappa_is_logistic_regression(interactions):
+    X, y, groups = _data(m=300, n_groups=2)
+    model = PairwiseFairClassifier(
+        kappa=1e4, interactions=interactions, alpha=0.05, tol=1e-6
+    ).fit(X, y, sensitive_features=groups)
+    columns = X
+    if interactions:  # the dummy's coefficient is an intercept, not penalised
+        z = groups[:, None].astype(float)
+        columns = np.hstack([X, z * X, 1e4 * z])
+    plain = LogisticRegression(C=1 / (0.05 * 300), tol=1e-10, max_iter=10_000)
+    if interactions:
+        plain.set_params(solver="newton-cholesky")
+    plain.fit(columns, y)
+    np.testing.assert_allclose(
+        model.decision_function(X, sensitive_features=groups),
+        plain.decision_function(columns),
+        atol=1e-5,
+    )
+
+
+def test_squared_loss():
+    X, y, groups = _data(m=300, n_groups=2)
+    model = PairwiseFairClassifier(
+        kappa=1e4, loss="squared", interactions=False, tol=1e-6
+    ).fit(X, y, sensitive_features=groups)
+    extended = np.column_stack([X, np.ones(300)])
+    least = np.linalg.lstsq(extended, 2.0 * y - 1, rcond=None)[0]
+    np.testing.assert_allclose(model.coef_[0], least[:-1], atol=1e-6)
+    assert not hasattr(model, "predict_proba")
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_smaller_kappa_costs_more(constraint):
+    X, y, groups = _data(m=200, n_groups=2)
+    objectives = [
+        PairwiseFairClassifier(constraint, kappa)
+        .fit(X, y, sensitive_features=groups)
+        .objective_
+        for kappa in (0.1, 0.3, 1.0, 100.0)
+    ]
+    assert (np.diff(objectives) < 0).all()
+
+
+def _scores(X, y, groups, at=None, **params):
+    model = PairwiseFairClassifier("inter_group", 0.3, alpha=0.01, tol=1e-7, **params)
+    model.fit(X, y, sensitive_features=groups)
+    return model.decision_function(X if at is None else at, sensitive_features=groups)
+
+
+def test_equivalent_input_gives_the_same_scores():
+    X, y, groups = _data(m=120)
+    scores = _scores(X, y, groups)
+    np.testing.assert_allclose(
+        _scores(sparse.csr_matrix(X), y, groups), scores, atol=1e-4
+    )
+    # "c" < "b" < "a" of the groups: another one is the first, whose weights are shared.
+    objective = PairwiseFairClassifier("inter_group", 0.3, tol=1e-6)
+    renamed = np.array(["c", "b", "a"])[groups]
+    plain = objective.fit(X, y, sensitive_features=groups).decision_function(
+        X, sensitive_features=groups
+    )
+    other = objective.fit(X, y, sensitive_features=renamed).decision_function(
+        X, sensitive_features=renamed
+    )
+    np.testing.assert_allclose(other, plain, atol=1e-4)
+    np.testing.assert_allclose(
+        _scores(X, np.array(["no", "yes"])[y], groups), scores, atol=1e-9
+    )
+    order = np.random.default_rng(5).permutation(120)
+    permuted = _scores(X[order], y[order], groups[order])
+    np.testing.assert_allclose(permuted, scores[order], atol=1e-4)
+
+
+def test_units_of_the_features_do_not_matter():
+    X, y, groups = _data(m=200, n_groups=2)
+    units = np.array([1e-8, 1.0, 1e4])
+    models = [
+        PairwiseFairClassifier(kappa=0.3).fit(rows, y, sensitive_features=groups)
+        for rows in (X, X * units)
+    ]
+    assert models[1].converged_
+    np.testing.assert_allclose(models[1].coef_ * units, models[0].coef_, atol=1e-3)
+    assert models[1].n_oracle_calls_ < 3 * models[0].n_oracle_calls_
+
+
+def test_more_features_than_rows():
+    rng = np.random.default_rng(6)
+    X = sparse.random_array((80, 300), density=0.05, rng=rng, format="csr")
+    y, groups = rng.integers(2, size=80), np.arange(80) % 2
+    model = PairwiseFairClassifier("intra_group", 0.5, alpha=1e-2)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    scores = model.decision_function(X, sensitive_features=groups)
+    values = _by_pairs(scores, y, groups, "intra_group")
+    assert values.max() == pytest.approx(0.5, abs=1e-3)
+
+
+def test_constant_and_repeated_columns():
+    X, y, groups = _data(m=100, n_groups=2)
+    X = np.column_stack([X, np.ones(100), X[:, 0], np.zeros(100), groups])
+    model = PairwiseFairClassifier("inter_group", 0.5)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("constraint", ["inter_group", "intra_group"])
+def test_a_group_of_one_class(constraint):
+    X, y, groups = _data()
+    y = np.where(groups == 1, 0, y)
+    names = np.array(["x", "y", "z"])[groups]
+    with pytest.raises(ValueError, match="Group 'y' has no rows of class 1") as e:
+        PairwiseFairClassifier(constraint).fit(X, y, sensitive_features=names)
+    assert "group_auc" in str(e.value)
+    PairwiseFairClassifier("group_auc").fit(X, y, sensitive_features=names)
+
+
+def test_a_group_of_one_row():
+    X, y, groups = _data(n_groups=2)
+    groups[:] = 0
+    groups[3] = 1
+    model = PairwiseFairClassifier(kappa=0.2, alpha=1e-3)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    assert model.surrogate_gap_ <= 0.2 + 1e-4
+
+
+@pytest.mark.parametrize("steepness", [1.0, 1e3, 1e5])
+def test_solver_on_a_problem_with_a_known_answer(steepness):
+    # The point of the half plane x + y >= 1 that is next to (0, -1): (1, 0).
+    def evaluate(x):
+        away = x - [0.0, -1.0]
+        return ConstrainedValue(
+            float(away @ away),
+            2 * away,
+            steepness * np.array([1 - x.sum()]),
+            lambda weights: -steepness * weights[0] * np.ones(2),
+        )
+
+    found = minimize_convex(evaluate, np.zeros(2), tol=1e-6, max_iter=100)
+    assert found.kkt_residual <= 1e-6
+    np.testing.assert_allclose(found.x, [1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(found.multipliers, 2 / steepness, rtol=1e-5)
+
+
+def test_too_few_iterations_warn():
+    X, y, groups = _data()
+    model = PairwiseFairClassifier(kappa=0.05, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+        model.fit(X, y, sensitive_features=groups)
+    assert not model.converged_
+    assert model.n_iter_ == 1
+    assert model.kkt_residual_ > 1e-4
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"constraint": "auc"},
+        {"kappa": 0.0},
+        {"loss": "hinge"},
+        {"alpha": -1.0},
+        {"tol": 0.0},
+        {"max_iter": 0},
+    ],
+)
+def test_parameters_out_of_range(params):
+    X, y, groups = _data()
+    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter"):
+        PairwiseFairClassifier(**params).fit(X, y, sensitive_features=groups)

@@ -1,0 +1,279 @@
+"""The classifier: fairness reached, options, invariances, bad input."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.linear_model._intercept import most_accurate_shift
+from scalefair.metrics import (
+    partial_demographic_parity_gap,
+    weak_partial_demographic_parity_gap,
+)
+
+INTERVAL = (0.1, 0.5)
+
+
+def make_rows(m=1500, n_groups=2, seed=0):
+    rng = np.random.RandomState(seed)
+    group = rng.randint(n_groups, size=m)
+    X = rng.randn(m, 4) + 0.6 * group[:, None]
+    y = X[:, :2].sum(axis=1) + rng.randn(m) > 0.6
+    return X, y, np.array(["a", "b", "c"])[group]
+
+
+def classifier(**params):
+    params = {"kappa": 0.05, "n_thresholds": 25, **params}
+    return PartiallyFairClassifier(INTERVAL, **params)
+
+
+def gap(model, X, group):
+    scores = model.decision_function(X, sensitive_features=group)
+    return partial_demographic_parity_gap(
+        scores, sensitive_features=group, interval=INTERVAL
+    )
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_rows()
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    X, y, group = rows
+    return classifier().fit(X, y, sensitive_features=group)
+
+
+def test_fair_where_asked_and_accurate(rows, fitted):
+    X, y, group = rows
+    plain = LogisticRegression().fit(X, y)
+    unfair = partial_demographic_parity_gap(
+        plain.decision_function(X), sensitive_features=group, interval=INTERVAL
+    )
+    assert fitted.converged_
+    assert fitted.kkt_residual_ <= 1e-3
+    assert fitted.infeasibility_ <= 1e-3
+    assert unfair > 0.6
+    assert gap(fitted, X, group) < 0.15
+    assert fitted.score(X, y, sensitive_features=group) > plain.score(X, y) - 0.06
+
+
+def test_attributes(rows, fitted):
+    X, _, group = rows
+    assert fitted.coef_.shape == (2, 4)
+    assert fitted.intercept_.shape == (2,)
+    assert fitted.thresholds_.shape == (25,)
+    assert (np.diff(fitted.thresholds_) < 0).all()
+    assert fitted.groups_.tolist() == ["a", "b"]
+    assert fitted.classes_.tolist() == [False, True]
+    assert fitted.partial_parity_gap_ == gap(fitted, X, group)
+    calls = [record["n_oracle_calls"] for record in fitted.history_]
+    assert calls == sorted(calls)
+    assert calls[-1] == fitted.n_oracle_calls_
+    assert fitted.history_[-1]["kkt_residual"] == fitted.kkt_residual_
+
+
+def test_objective_and_constraints_are_those_of_the_scores(rows):
+    X, y, group = rows
+    model = classifier(tune_intercept=False).fit(X, y, sensitive_features=group)
+    h = model.decision_function(X, sensitive_features=group)
+    loss = np.log1p(np.exp(-np.where(y, h, -h))).mean()
+    assert_allclose(model.objective_, loss)
+    ranks = np.linspace(0.1, 0.5 - 0.02, 25, endpoint=False)
+    violation = -np.inf
+    for g in ("a", "b"):
+        x = h[group == g][:, None] - model.thresholds_
+        rate = np.clip(x + 0.5, 0, 1).mean(axis=0)
+        violation = max(violation, (ranks - rate).max(), (rate - ranks - 0.02).max())
+    assert_allclose(model.infeasibility_, max(violation, 0), atol=1e-9)
+
+
+def test_looser_gaps_cost_less(rows):
+    X, y, group = rows
+    losses = [
+        classifier(kappa=kappa).fit(X, y, sensitive_features=group).objective_
+        for kappa in (0.02, 0.2, 0.6)
+    ]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_weak_criterion(rows):
+    X, y, group = rows
+    model = classifier(criterion="weak", kappa=0.02, threshold=0.5)
+    model.fit(X, y, sensitive_features=group)
+    h = model.decision_function(X, sensitive_features=group)
+    rate = [np.clip(h[group == g] - 0.5 + 0.5, 0, 1).mean() for g in ("a", "b")]
+    clipped = np.clip(rate, *INTERVAL)
+    assert abs(clipped[0] - clipped[1]) <= 0.02 * 0.4 + 1e-3
+    assert model.thresholds_.tolist() == [0.5]
+    assert model.partial_parity_gap_ == weak_partial_demographic_parity_gap(
+        h, sensitive_features=group, interval=INTERVAL, threshold=0.5
+    )
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc"])
+def test_other_losses(rows, loss):
+    X, y, group = rows
+    model = classifier(loss=loss, n_thresholds=8, tol=5e-3)
+    model.fit(X, y, sensitive_features=group)
+    assert model.infeasibility_ <= 5e-3
+    assert gap(model, X, group) < 0.3
+    assert model.score(X, y, sensitive_features=group) > 0.7
+    assert not hasattr(model, "predict_proba")
+
+
+def test_sigmoid(rows):
+    X, y, group = rows
+    model = classifier(surrogate="sigmoid", tol=5e-3)
+    model.fit(X, y, sensitive_features=group)
+    assert model.infeasibility_ <= 5e-3
+    assert gap(model, X, group) < 0.3
+
+
+def test_without_interactions_groups_are_not_needed(rows):
+    X, y, group = rows
+    model = classifier(interactions=False, kappa=0.2)
+    model.fit(X, y, sensitive_features=group)
+    assert model.coef_.shape == (1, 4)
+    assert model.predict(X).shape == y.shape
+
+
+def test_three_groups():
+    X, y, group = make_rows(n_groups=3)
+    model = classifier(n_thresholds=10).fit(X, y, sensitive_features=group)
+    assert model.coef_.shape == (3, 4)
+    assert gap(model, X, group) < 0.2
+
+
+def test_starts_agree_on_fairness(rows, fitted):
+    X, y, group = rows
+    zero = classifier(start="zero", tol=2e-3).fit(X, y, sensitive_features=group)
+    assert zero.infeasibility_ <= 2e-3
+    # Problems are not convex, yet the two ends should not be far from each other.
+    assert_allclose(zero.objective_, fitted.objective_, rtol=0.05)
+    assert zero.n_oracle_calls_ > 0
+
+
+def test_start_may_be_given(rows, fitted):
+    X, y, group = rows
+    weights = np.column_stack([fitted.coef_, fitted.intercept_])
+    again = classifier(start=weights, tol=2e-3).fit(X, y, sensitive_features=group)
+    assert again.n_oracle_calls_ < fitted.n_oracle_calls_
+    assert again.infeasibility_ <= 3e-3
+
+
+def test_given_start_must_fit_and_be_fair(rows):
+    X, y, group = rows
+    with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
+        classifier(start=np.zeros(5)).fit(X, y, sensitive_features=group)
+    unfair = np.zeros((2, 5))
+    unfair[1, 4] = 5
+    with pytest.raises(ValueError, match="start violates a fairness constraint"):
+        classifier(start=unfair).fit(X, y, sensitive_features=group)
+
+
+def test_warm_start_goes_on(rows, fitted):
+    X, y, group = rows
+    model = clone(fitted).set_params(warm_start=True)
+    model.fit(X, y, sensitive_features=group)
+    first = model.n_oracle_calls_
+    model.fit(X, y, sensitive_features=group)
+    assert model.n_oracle_calls_ < first
+
+
+def test_unfinished_says_so(rows):
+    X, y, group = rows
+    model = classifier(start="zero", max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model.fit(X, y, sensitive_features=group)
+    assert not model.converged_
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("solver", ["ssg", "direct"])
+def test_subgradient_solvers(rows, solver):
+    X, y, group = rows
+    model = classifier(inner_solver=solver, start="zero", max_iter=10, n_thresholds=6)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y, sensitive_features=group)
+    assert model.objective_ < np.log(2)
+    assert model.infeasibility_ < 0.02
+
+
+def test_sparse_is_dense(rows, fitted):
+    X, y, group = rows
+    model = classifier().fit(sparse.csr_array(X), y, sensitive_features=group)
+    assert_allclose(model.objective_, fitted.objective_, atol=2e-4)
+
+
+def test_order_of_rows_and_names_of_groups_do_not_matter(rows, fitted):
+    X, y, group = rows
+    order = np.random.RandomState(0).permutation(len(y))
+    renamed = np.where(group == "a", 10, 20)
+    model = classifier().fit(X[order], y[order], sensitive_features=renamed[order])
+    assert_allclose(model.objective_, fitted.objective_, atol=2e-4)
+
+
+def test_same_answer_twice(rows, fitted):
+    X, y, group = rows
+    again = clone(fitted).fit(X, y, sensitive_features=group)
+    assert np.array_equal(again.coef_, fitted.coef_)
+
+
+def test_labels_of_any_kind(rows, fitted):
+    X, y, group = rows
+    model = classifier().fit(X, np.where(y, "yes", "no"), sensitive_features=group)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(model.coef_, fitted.coef_)
+
+
+def test_prediction_needs_known_groups(rows, fitted):
+    X, _, group = rows
+    with pytest.raises(ValueError, match="interactions=False"):
+        fitted.predict(X)
+    with pytest.raises(ValueError, match="'a', 'b'"):
+        fitted.predict(X, sensitive_features=np.where(group == "a", "a", "z"))
+
+
+@pytest.mark.parametrize(
+    "interval", [(0.3, 0.3), (-0.1, 0.5), (0.2,), (0.5, 1.2), "ab"]
+)
+def test_bad_interval(rows, interval):
+    X, y, group = rows
+    model = PartiallyFairClassifier(interval=interval)
+    with pytest.raises(ValueError, match="interval"):
+        model.fit(X, y, sensitive_features=group)
+
+
+def test_one_group_is_refused(rows):
+    X, y, _ = rows
+    with pytest.raises(ValueError, match="only one group"):
+        classifier().fit(X, y, sensitive_features=np.zeros(len(y)))
+
+
+class TestMostAccurateShift:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_all_places_tried(self, seed):
+        rng = np.random.RandomState(seed)
+        scores = rng.randint(-3, 4, size=12) * 0.5
+        signs = rng.choice([-1.0, 1.0], size=12)
+        shift = most_accurate_shift(scores, signs)
+
+        def right(s):
+            return np.where(scores + s > 0, 1.0, -1.0) == signs
+
+        places = np.arange(-2.25, 2.5, 0.5)
+        best = max(right(s).sum() for s in places)
+        assert right(shift).sum() == best
+
+    def test_nothing_to_gain(self):
+        assert most_accurate_shift(np.array([-1.0, 0.1]), np.array([-1.0, 1.0])) == 0
+
+    def test_constant_scores(self):
+        shift = most_accurate_shift(np.zeros(3), np.array([1.0, 1.0, -1.0]))
+        assert shift > 0

@@ -1,0 +1,248 @@
+"""Partial parity as a penalty: its definition, and the descent."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
+
+from scalefair.linear_model._penalized import (
+    PenalizedPartialParityClassifier,
+    strong_penalty,
+    weak_penalty,
+)
+
+
+class _Penalized(PenalizedPartialParityClassifier):
+    """The checks do not know sensitive_features: two groups by turns."""
+
+    def fit(self, X, y, *, sensitive_features=None):
+        if sensitive_features is None:
+            sensitive_features = np.arange(_num_samples(X)) % 2
+        return super().fit(X, y, sensitive_features=sensitive_features)
+
+
+# At prediction the checks give no groups either: no interactions.
+@parametrize_with_checks(
+    [
+        _Penalized(
+            (0.05, 0.5), 0.01, interactions=False, learning_rate=0.02, max_iter=200
+        ),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def _data(m=90, n_groups=3, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.arange(m) % n_groups)
+    X = rng.standard_normal((m, 3)) + 0.5 * groups[:, None]
+    y = (X.sum(axis=1) + rng.standard_normal(m) > 1.5).astype(int)
+    return X, y, groups
+
+
+def _rates(scores, thresholds, groups, surrogate="ramp"):
+    above = scores[:, None] - thresholds
+    if surrogate == "ramp":
+        value = np.clip(above + 0.5, 0, 1)
+    else:
+        value = 1 / (1 + np.exp(-above))
+    return np.array([value[groups == k].mean(axis=0) for k in np.unique(groups)])
+
+
+def _objective(model, X, y, groups):
+    """(78) and (83) as they are defined."""
+    scores = model.decision_function(X, sensitive_features=groups)
+    low, high = model.interval
+    rates = _rates(scores, model.thresholds_, groups, model.surrogate)
+    if model.criterion == "strong":
+        ranks = low + (high - low) * np.arange(model.n_thresholds) / model.n_thresholds
+        gap = 2 / (high - low) * np.abs(rates - ranks).max()
+    else:
+        within = np.minimum(rates[:, 0], high) - np.minimum(rates[:, 0], low)
+        gap = np.abs(within[:, None] - within).max() / (high - low)
+    loss = np.logaddexp(0, -(2 * y - 1) * scores).mean()
+    ridge = model.alpha / 2 * (model.coef_**2).sum()
+    return loss + ridge + model.penalty * gap, gap
+
+
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("criterion", ["strong", "weak"])
+@pytest.mark.parametrize("interactions", [True, False])
+def test_the_objective_is_that_of_the_paper(criterion, surrogate, interactions):
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(
+        (0.1, 0.6),
+        0.05,
+        criterion=criterion,
+        surrogate=surrogate,
+        interactions=interactions,
+        threshold=0.2,
+        learning_rate=0.01,
+        alpha=0.1,
+        max_iter=400,
+    ).fit(X, y, sensitive_features=groups)
+    objective, gap = _objective(model, X, y, groups)
+    assert model.objective_ == pytest.approx(objective, abs=1e-10)
+    assert model.surrogate_gap_ == pytest.approx(gap, abs=1e-10)
+    assert model.objective_ == model.history_.min()
+    assert model.history_.shape == (401,)
+    assert model.n_iter_ == 400
+    assert model.n_oracle_calls_ == 401
+    assert model.objective_ < model.history_[0]
+    if criterion == "weak":
+        np.testing.assert_array_equal(model.thresholds_, [0.2])
+
+
+@pytest.mark.parametrize("criterion", ["strong", "weak"])
+def test_penalty_slopes(criterion):
+    rng = np.random.default_rng(1)
+    ranks = np.array([0.1, 0.2, 0.3])
+    for _ in range(20):
+        if criterion == "strong":
+            rates, penalty = rng.random((4, 3)), strong_penalty(ranks, 0.4)
+        else:
+            rates, penalty = rng.random((4, 1)), weak_penalty(0.2, 0.7)
+        step = rng.standard_normal(rates.shape)
+        _, slope = penalty(rates)
+        change = (penalty(rates + 1e-7 * step)[0] - penalty(rates - 1e-7 * step)[0]) / 2
+        assert change / 1e-7 == pytest.approx((slope * step).sum(), abs=1e-6)
+
+
+def test_weak_penalty_outside_of_the_interval():
+    gap, slope = weak_penalty(0.2, 0.4)(np.array([[0.5], [0.1], [0.9]]))
+    assert gap == pytest.approx(1.0)
+    assert not slope.any()
+    gap, slope = weak_penalty(0.2, 0.4)(np.array([[0.3], [0.3]]))
+    assert gap == 0
+    assert not slope.any()
+
+
+def test_one_step_by_hand():
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(
+        penalty=0.0, learning_rate=0.1, max_iter=1
+    ).fit(X, y, sensitive_features=groups)
+    residual = 0.5 - y  # derivative of the logistic loss at scores of zero
+    expected = [
+        -0.1 * (residual * own) @ X / len(y)
+        for own in (np.ones(len(y)), groups == 1, groups == 2)
+    ]
+    np.testing.assert_allclose(model.coef_, expected, atol=1e-12)
+
+
+def test_without_penalty_it_is_logistic_regression():
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(
+        penalty=0.0, interactions=False, learning_rate=1.0, max_iter=600, alpha=0.05
+    ).fit(X, y, sensitive_features=groups)
+    plain = LogisticRegression(C=1 / (0.05 * len(y)), tol=1e-10, max_iter=1000)
+    plain.fit(X, y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-5)
+    np.testing.assert_allclose(model.intercept_, plain.intercept_, atol=1e-5)
+
+
+@pytest.mark.parametrize("criterion", ["strong", "weak"])
+def test_a_larger_penalty_is_fairer(criterion):
+    X, y, groups = _data(m=300, n_groups=2)
+    gaps = [
+        PenalizedPartialParityClassifier(
+            (0.1, 0.6), penalty, criterion=criterion, learning_rate=0.02, max_iter=500
+        )
+        .fit(X, y, sensitive_features=groups)
+        .surrogate_gap_
+        for penalty in (0.01, 1.0)
+    ]
+    assert gaps[1] < 0.5 * gaps[0]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc"])
+def test_other_losses_fall(loss):
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(
+        (0.0, 0.5), 0.05, loss=loss, learning_rate=0.02, max_iter=100
+    ).fit(X, y, sensitive_features=groups)
+    assert model.objective_ < model.history_[0] - 0.01
+    assert not hasattr(model, "predict_proba")
+
+
+def test_equivalent_input_gives_the_same_scores():
+    X, y, groups = _data()
+
+    def scores(X, y, groups):
+        model = PenalizedPartialParityClassifier(
+            (0.1, 0.6), 0.2, learning_rate=0.02, max_iter=150
+        ).fit(X, y, sensitive_features=groups)
+        return model.decision_function(X, sensitive_features=groups)
+
+    expected = scores(X, y, groups)
+    close = {"rtol": 0, "atol": 1e-8}
+    np.testing.assert_allclose(
+        scores(sparse.csr_array(X), y, groups), expected, **close
+    )
+    renamed = np.array(["a", "b", "c"])[groups]
+    np.testing.assert_allclose(scores(X, y, renamed), expected, **close)
+    labels = np.array(["no", "yes"])[y]
+    np.testing.assert_allclose(scores(X, labels, groups), expected, **close)
+    order = np.random.default_rng(2).permutation(len(y))
+    permuted = scores(X[order], y[order], groups[order])
+    np.testing.assert_allclose(permuted, expected[order], **close)
+
+
+def test_tolerance_stops():
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(
+        penalty=0.0, learning_rate=0.3, alpha=0.1, tol=1e-6
+    ).fit(X, y, sensitive_features=groups)
+    assert model.n_iter_ < 5000
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+        model.set_params(learning_rate=1e-3, max_iter=100).fit(
+            X, y, sensitive_features=groups
+        )
+
+
+def test_steps_too_long_to_improve_warn():
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(
+        penalty=10.0, learning_rate=1.0, max_iter=20
+    )
+    with pytest.warns(ConvergenceWarning, match="No step of 20 improved"):
+        model.fit(X, y, sensitive_features=groups)
+    assert not model.coef_.any()
+
+
+def test_overflow_names_the_remedy():
+    X, y, groups = _data()
+    model = PenalizedPartialParityClassifier(loss="squared", learning_rate=100.0)
+    with pytest.raises(ValueError, match="lower learning_rate"):
+        model.fit(X, y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    "interval", [(0.5, 0.5), (0.6, 0.1), (-0.1, 0.5), (0.0, 1.1), (0.5,), ("a", "b")]
+)
+def test_intervals_that_are_none(interval):
+    X, y, groups = _data()
+    with pytest.raises(ValueError, match="interval must"):
+        PenalizedPartialParityClassifier(interval).fit(X, y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"penalty": -1.0},
+        {"criterion": "both"},
+        {"surrogate": "step"},
+        {"learning_rate": 0.0},
+        {"n_thresholds": 0},
+        {"loss": "absolute"},
+    ],
+)
+def test_parameters_out_of_range(params):
+    X, y, groups = _data()
+    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter"):
+        PenalizedPartialParityClassifier(**params).fit(X, y, sensitive_features=groups)

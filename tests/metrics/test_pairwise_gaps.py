@@ -1,0 +1,305 @@
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
+from sklearn.metrics import roc_auc_score
+
+from scalefair.metrics import (
+    group_auc_gap,
+    inter_group_pairwise_gap,
+    intra_group_pairwise_gap,
+)
+
+LABELLED = [inter_group_pairwise_gap, intra_group_pairwise_gap]
+
+
+def chance(upper, lower):
+    """Chance that a score of the first outranks one of the second, pair by pair."""
+    wins = sum((a > b) + 0.5 * (a == b) for a, b in product(upper, lower))
+    return wins / (len(upper) * len(lower))
+
+
+def cells(y_true, scores, groups):
+    """Scores of each group, and of its positive and negative rows."""
+    names = sorted(set(groups))
+    rows = list(zip(y_true, scores, groups, strict=True))
+    everyone = {k: [s for _, s, g in rows if g == k] for k in names}
+    positive = {k: [s for y, s, g in rows if g == k and y == 1] for k in names}
+    negative = {k: [s for y, s, g in rows if g == k and y == 0] for k in names}
+    return names, everyone, positive, negative
+
+
+def brute_force_gaps(y_true, scores, groups):
+    """The three gaps over all pairs of groups and rows."""
+    names, everyone, positive, negative = cells(y_true, scores, groups)
+    pairs = [(k, j) for k in names for j in names if k != j]
+    return {
+        group_auc_gap: max(
+            abs(chance(everyone[k], everyone[j]) - 0.5) for k, j in pairs
+        ),
+        inter_group_pairwise_gap: max(
+            abs(chance(positive[k], negative[j]) - chance(positive[j], negative[k]))
+            for k, j in pairs
+        ),
+        intra_group_pairwise_gap: max(
+            abs(chance(positive[k], negative[k]) - chance(positive[j], negative[j]))
+            for k, j in pairs
+        ),
+    }
+
+
+def compute(gap, y_true, scores, groups):
+    if gap is group_auc_gap:
+        return gap(scores, sensitive_features=groups)
+    return gap(y_true, scores, sensitive_features=groups)
+
+
+@st.composite
+def labelled_scores(draw):
+    """Scores with ties, two to four groups, each with both labels."""
+    n_groups = draw(st.integers(2, 4))
+    extra = draw(
+        st.lists(
+            st.tuples(st.integers(0, 1), st.integers(0, n_groups - 1)), max_size=25
+        )
+    )
+    rows = [*product([0, 1], range(n_groups)), *extra]
+    n_levels = draw(st.integers(0, 10))
+    scores = draw(
+        st.lists(st.integers(0, n_levels), min_size=len(rows), max_size=len(rows))
+    )
+    return [y for y, _ in rows], [float(s) for s in scores], [g for _, g in rows]
+
+
+ALL = [group_auc_gap, *LABELLED]
+
+
+def test_known_answers():
+    groups = ["a"] * 4 + ["b"] * 4
+    y_true = [1, 1, 0, 0] * 2
+    scores = [5, 3, 3, 1, 4, 0, 2, 2]
+    # a outranks b in 4 + 3 + 3 + 1 of 16 pairs.
+    assert group_auc_gap(scores, sensitive_features=groups) == 11 / 16 - 1 / 2
+    # 4 of 4 pairs of positive a, negative b; 2 of positive b (4 > 3, 4 > 1).
+    inter = inter_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+    assert inter == 1 - 1 / 2
+    # 3.5 of 4 pairs within a (one tie), 2 of 4 within b.
+    intra = intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+    assert intra == 3.5 / 4 - 2 / 4
+
+
+@pytest.mark.parametrize("gap", ALL)
+@settings(max_examples=80, deadline=None)
+@given(case=labelled_scores())
+def test_equals_the_definition(gap, case):
+    value = compute(gap, *case)
+    assert isinstance(value, float)
+    assert value == pytest.approx(brute_force_gaps(*case)[gap], abs=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=labelled_scores())
+def test_equals_other_implementations(case):
+    y_true, scores, groups = map(np.array, case)
+    names = np.unique(groups)
+    areas = [roc_auc_score(y_true[groups == g], scores[groups == g]) for g in names]
+    assert compute(intra_group_pairwise_gap, *case) == pytest.approx(np.ptp(areas))
+    chances = [
+        mannwhitneyu(a, b, method="asymptotic").statistic / (len(a) * len(b))
+        for k in names
+        for j in names
+        if k != j
+        for a, b in [(scores[groups == k], scores[groups == j])]
+    ]
+    expected = np.abs(np.array(chances) - 0.5).max()
+    assert compute(group_auc_gap, *case) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("gap", ALL)
+@settings(max_examples=30, deadline=None)
+@given(case=labelled_scores(), random=st.randoms(use_true_random=False))
+def test_unchanged_by_order_names_and_scale(gap, case, random):
+    y_true, scores, groups = case
+    value = compute(gap, *case)
+    order = list(range(len(scores)))
+    random.shuffle(order)
+    assert compute(gap, *([v[i] for i in order] for v in case)) == value
+    assert compute(gap, y_true, np.arctan(scores), groups) == value
+    assert compute(gap, y_true, np.float32(scores), groups) == value
+    renamed = [f"group {9 - g}" for g in groups]
+    assert compute(gap, y_true, scores, renamed) == value
+    labels = np.where(np.array(y_true) == 1, "yes", "no")
+    assert compute(gap, labels, scores, groups) == value
+    signs = 2 * np.array(y_true) - 1
+    assert compute(gap, signs, scores, groups) == value
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=labelled_scores())
+def test_reversed_scores_keep_the_gaps(case):
+    y_true, scores, groups = case
+    for gap in ALL:
+        reverse = compute(gap, y_true, [-s for s in scores], groups)
+        assert reverse == pytest.approx(compute(gap, *case), abs=1e-12)
+
+
+@pytest.mark.parametrize("gap", ALL)
+def test_constant_scores_have_no_gap(gap):
+    y_true, groups = [0, 1] * 3, ["a", "a", "b", "b", "c", "c"]
+    assert compute(gap, y_true, [7.0] * 6, groups) == 0
+
+
+def test_largest_gaps():
+    y_true, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
+    assert group_auc_gap([1, 2, 3, 4], sensitive_features=groups) == 0.5
+    extreme = compute(inter_group_pairwise_gap, y_true, [1, 2, 3, 4], groups)
+    assert extreme == 1
+    assert compute(intra_group_pairwise_gap, y_true, [1, 2, 4, 3], groups) == 1
+
+
+def test_groups_of_one_row():
+    assert group_auc_gap([1.0, 2.0], sensitive_features=[0, 1]) == 0.5
+    assert group_auc_gap([1.0, 1.0], sensitive_features=[0, 1]) == 0
+    assert group_auc_gap([1.0, 2.0, 3.0], sensitive_features=[0, 1, 0]) == 0
+
+
+def test_many_rows_and_groups():
+    rng = np.random.default_rng(0)
+    n, n_groups = 4000, 30
+    groups = np.append(np.arange(n_groups).repeat(2), rng.integers(0, n_groups, n))
+    y_true = np.append(np.tile([0, 1], n_groups), rng.integers(0, 2, n))
+    scores = np.round(rng.standard_normal(len(groups)) + groups / 30 + y_true, 1)
+    chances = np.empty((2, n_groups, n_groups))
+    for k, j in product(range(n_groups), repeat=2):
+        for c, (upper, lower) in enumerate(
+            [(groups == k, groups == j), ((groups == k) & (y_true == 1),) * 2]
+        ):
+            if c == 1:
+                lower = (groups == j) & (y_true == 0)
+            difference = scores[upper][:, None] - scores[lower]
+            chances[c, k, j] = (np.sign(difference) + 1).mean() / 2
+    expected = {
+        group_auc_gap: np.abs(chances[0] - 0.5).max(),
+        inter_group_pairwise_gap: np.abs(chances[1] - chances[1].T).max(),
+        intra_group_pairwise_gap: np.ptp(np.diag(chances[1])),
+    }
+    for gap, value in expected.items():
+        assert compute(gap, y_true, scores, groups) == pytest.approx(value, abs=1e-12)
+
+
+def test_counts_of_many_pairs_do_not_overflow():
+    # 4e10 pairs between the groups, more than 32 bits, and long ties.
+    rng = np.random.default_rng(0)
+    groups = np.arange(400_000) % 2
+    y_true = rng.integers(0, 2, 400_000)
+    scores = rng.integers(0, 3 + 2 * groups + y_true)
+    area = roc_auc_score(groups, scores)
+    assert group_auc_gap(scores, sensitive_features=groups) == pytest.approx(area - 0.5)
+
+    def pairs(k, j):  # the positive rows of k and the negative ones of j
+        return np.where(y_true == 1, groups == k, groups == j)
+
+    for gap, (k, j) in [
+        (intra_group_pairwise_gap, (pairs(0, 0), pairs(1, 1))),
+        (inter_group_pairwise_gap, (pairs(0, 1), pairs(1, 0))),
+    ]:
+        expected = roc_auc_score(y_true[k], scores[k]) - roc_auc_score(
+            y_true[j], scores[j]
+        )
+        value = compute(gap, y_true, scores, groups)
+        assert value == pytest.approx(abs(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("gap", LABELLED)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_true": [0, 1, 0]}, "same samples"),
+        ({"y_true": [0, 1, 2, 1]}, r"two labels.*3: \[0, 1, 2\]"),
+        ({"y_true": [1, 1, 1, 1]}, "two labels"),
+        ({"y_true": [0, 1, np.nan, 1]}, "missing"),
+        ({"y_true": [1, 1, 0, 1]}, r"group\(s\) \['a'\] have no negative"),
+        ({"y_true": [1, 0, 0, 0]}, r"group\(s\) \['b'\] have no positive"),
+        ({"y_score": [0, 1, np.nan, 1]}, "NaN"),
+        ({"sensitive_features": ["a"] * 4}, "only one: 'a'"),
+        ({"sensitive_features": ["a", "b"]}, "one group per sample"),
+    ],
+)
+def test_bad_input(gap, change, message):
+    arguments = {
+        "y_true": [0, 1, 0, 1],
+        "y_score": [1.0, 2.0, 3.0, 4.0],
+        "sensitive_features": ["a", "a", "b", "b"],
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        gap(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("scores", "groups", "message"),
+    [
+        ([1.0, np.nan], [0, 1], "NaN"),
+        ([[1.0, 2.0]], [0, 1], "one-dimensional"),
+        ([1.0, 2.0], [0, 0], "only one"),
+        ([1.0, 2.0], [0, 1, 1], "one group per sample"),
+    ],
+)
+def test_bad_input_without_labels(scores, groups, message):
+    with pytest.raises(ValueError, match=message):
+        group_auc_gap(scores, sensitive_features=groups)
+
+
+@pytest.mark.parametrize("gap", LABELLED)
+def test_arguments_as_metric_frame_passes_them(gap):
+    # Labels and scores by position, the sample parameter by name, each a slice of
+    # a data frame with its index.
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "y_true": rng.integers(0, 2, 200),
+            "y_pred": rng.standard_normal(200),
+            "sensitive_features": rng.choice(["a", "b", "c"], 200),
+            "region": rng.choice(["north", "south"], 200),
+        }
+    )
+    for _, part in frame.groupby("region"):
+        value = gap(
+            part["y_true"],
+            part["y_pred"],
+            sensitive_features=part["sensitive_features"],
+        )
+        expected = brute_force_gaps(
+            part["y_true"], part["y_pred"], part["sensitive_features"]
+        )
+        assert value == pytest.approx(expected[gap], abs=1e-12)
+
+
+def test_with_metric_frame():
+    fairlearn = pytest.importorskip("fairlearn.metrics", reason="needs fairlearn")
+    rng = np.random.default_rng(0)
+    y_true, scores = rng.integers(0, 2, 300), rng.standard_normal(300)
+    groups = rng.choice(["a", "b", "c"], 300)
+    region = rng.choice(["north", "south"], 300)
+    area_gap = fairlearn.make_derived_metric(
+        metric=roc_auc_score, transform="difference"
+    )
+    assert area_gap(y_true, scores, sensitive_features=groups) == pytest.approx(
+        intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+    )
+    frame = fairlearn.MetricFrame(
+        metrics=inter_group_pairwise_gap,
+        y_true=y_true,
+        y_pred=scores,
+        sensitive_features=region,
+        sample_params={"sensitive_features": groups},
+    )
+    for place in ("north", "south"):
+        rows = region == place
+        assert frame.by_group[place] == inter_group_pairwise_gap(
+            y_true[rows], scores[rows], sensitive_features=groups[rows]
+        )

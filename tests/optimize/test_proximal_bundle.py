@@ -1,0 +1,276 @@
+"""Certified solutions of convex subproblems against other solvers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog, minimize
+
+from scalefair.optimize import DCProblem, proximal_bundle
+
+
+class MaxOfAffine(DCProblem):
+    """Every function is the largest of a few affine ones; random, feasible at 0."""
+
+    def __init__(self, seed, n, m, pieces=4):
+        rng = np.random.default_rng(seed)
+        self.n_variables, self.n_constraints = n, m
+        self.A = rng.standard_normal((m + 1, pieces, n))
+        self.b = rng.standard_normal((m + 1, pieces))
+        self.b[1:] -= 0.5 + self.b[1:].max(axis=1, keepdims=True)
+
+    def plus(self, v):
+        heights = self.A @ v + self.b
+        i = np.arange(len(heights)), heights.argmax(axis=1)
+        return heights[i], self.A[i]
+
+    def minus(self, v):
+        return np.zeros(len(self.A)), np.zeros((len(self.A), v.size))
+
+
+class Quadratics(DCProblem):
+    """Convex quadratic plus parts, minus parts quadratic as well."""
+
+    def __init__(self, seed, n, m):
+        rng = np.random.default_rng(seed)
+        self.n_variables, self.n_constraints = n, m
+        B = rng.standard_normal((2, m + 1, n, n))
+        self.Q = B.transpose(0, 1, 3, 2) @ B / n
+        self.Q[1] *= 0.3
+        self.q = rng.standard_normal((m + 1, n))
+        self.c = np.append(0.0, -0.1 - rng.random(m))
+
+    def plus(self, v):
+        curve = self.Q[0] @ v
+        return curve @ v / 2 + self.q @ v + self.c, curve + self.q
+
+    def minus(self, v):
+        curve = self.Q[1] @ v
+        return curve @ v / 2, curve
+
+
+def subproblem(problem, c, mu):
+    """Value and gradient of the functions of the subproblem."""
+    fixed, slope = problem.minus(c)
+
+    def functions(v):
+        values, jacobian = problem.plus(v)
+        d = v - c
+        return values - fixed - slope @ d + mu / 2 * d @ d, jacobian - slope + mu * d
+
+    return functions
+
+
+def slsqp(functions, c):
+    found = minimize(
+        lambda v: functions(v)[0][0],
+        c,
+        jac=lambda v: functions(v)[1][0],
+        constraints={
+            "type": "ineq",
+            "fun": lambda v: -functions(v)[0][1:],
+            "jac": lambda v: -functions(v)[1][1:],
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert found.success or found.status == 8
+    return found
+
+
+def epigraph_slsqp(problem, c, mu):
+    """Optimum of a subproblem of affine pieces by a smooth program with all pieces."""
+    n, m = problem.n_variables, problem.n_constraints
+    A, b = problem.A, problem.b
+    rows, offsets = A[1:].reshape(-1, n), b[1:].ravel()
+
+    def constraints(z):
+        d = z[:n] - c
+        first = z[n] - A[0] @ z[:n] - b[0]
+        return np.append(first, -rows @ z[:n] - offsets - mu / 2 * d @ d)
+
+    def jacobian(z):
+        first = np.hstack([-A[0], np.ones((len(A[0]), 1))])
+        rest = np.hstack([-rows - mu * (z[:n] - c), np.zeros((len(rows), 1))])
+        return np.vstack([first, rest])
+
+    found = minimize(
+        lambda z: z[n] + mu / 2 * ((z[:n] - c) ** 2).sum(),
+        np.append(c, problem.plus(c)[0][0]),
+        jac=lambda z: np.append(mu * (z[:n] - c), 1.0),
+        constraints={"type": "ineq", "fun": constraints, "jac": jacobian},
+        method="SLSQP",
+        options={"ftol": 1e-13, "maxiter": 1000},
+    )
+    assert m == 0 or constraints(found.x).min() > -1e-8
+    return found.fun
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 3), (4, 0), (3, 40)])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 10.0])
+def test_quadratics_against_slsqp(n, m, mu):
+    problem, c = Quadratics(n + m, n, m), np.zeros(n)
+    found = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=500)
+    functions = subproblem(problem, c, mu)
+    reference = slsqp(functions, c)
+    assert found.converged, found.message
+    assert found.value == pytest.approx(reference.fun, abs=1e-7)
+    assert found.lower_bound <= reference.fun + 1e-9
+    np.testing.assert_allclose(found.x, reference.x, atol=1e-3)
+    # Multipliers: the Lagrangian of the subproblem is stationary.
+    _, jacobian = functions(found.x)
+    slope = np.append(1.0, found.multipliers) @ jacobian
+    assert np.abs(slope).max() <= 1e-3 * (1 + found.multipliers.sum())
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 4), (4, 0), (3, 30)])
+@pytest.mark.parametrize("mu", [0.1, 1.0])
+def test_affine_pieces_against_slsqp(n, m, mu):
+    problem, c = MaxOfAffine(n * m, n, m), np.zeros(n)
+    found = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=300)
+    optimum = epigraph_slsqp(problem, c, mu)
+    assert found.converged, found.message
+    assert found.value == pytest.approx(optimum, abs=1e-6)
+
+
+def test_small_weight_is_a_linear_program():
+    problem = MaxOfAffine(1, 3, 12, pieces=8)
+    A, b = problem.A, problem.b
+    epigraph = np.vstack(
+        [
+            np.hstack([A[0], -np.ones((8, 1))]),
+            np.hstack([A[1:].reshape(-1, 3), np.zeros((96, 1))]),
+        ]
+    )
+    reference = linprog(
+        [0, 0, 0, 1.0],
+        A_ub=epigraph,
+        b_ub=-np.append(b[0], b[1:].ravel()),
+        bounds=[(None, None)] * 4,
+    )
+    assert reference.status == 0
+    found = proximal_bundle(problem, np.zeros(3), mu=1e-5, eps=1e-6, max_calls=300)
+    assert found.converged, found.message
+    assert found.value == pytest.approx(reference.fun, abs=1e-3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 8), st.integers(1, 25))
+def test_certificate(seed, n, m, max_calls):
+    """Whenever it stops, the bound is below and `converged` is the truth."""
+    problem, c, mu, eps = Quadratics(seed, n, m), np.zeros(n), 0.5, 1e-5
+    found = proximal_bundle(problem, c, mu=mu, eps=eps, max_calls=max_calls)
+    functions = subproblem(problem, c, mu)
+    optimum = proximal_bundle(problem, c, mu=mu, eps=1e-10, max_calls=2000)
+    assert optimum.converged
+    assert found.lower_bound <= optimum.value + 1e-9
+    values = functions(found.x)[0]
+    assert found.value == pytest.approx(values[0], abs=1e-12)
+    assert found.violation == pytest.approx(max(values[1:].max(initial=0), 0), abs=1e-9)
+    assert found.gap == found.value - found.lower_bound
+    assert found.converged == (found.gap <= eps and found.violation <= eps)
+    assert found.n_calls <= max_calls
+    if not found.converged:
+        assert "raise max_calls" in found.message
+
+
+def test_says_so_when_calls_run_out():
+    found = proximal_bundle(Quadratics(0, 6, 3), np.zeros(6), mu=1e-3, max_calls=2)
+    assert not found.converged
+    assert found.gap > 1e-6
+    assert found.n_calls == 2
+
+
+def test_infeasible_centre_is_relaxed():
+    """x^2 subject to 1 - x <= 0 from x = 0: the violation 1 is allowed for."""
+
+    class Line(DCProblem):
+        n_variables, n_constraints = 1, 1
+
+        def plus(self, v):
+            return np.array([(v[0] - 5) ** 2, 1 - v[0]]), np.array([2 * v - 10, [-1]])
+
+        def minus(self, v):
+            return np.zeros(2), np.zeros((2, 1))
+
+    found = proximal_bundle(Line(), [0.0], mu=2.0, eps=1e-10)
+    # -x + x^2 <= 0: x in [0, 1]; (x - 5)^2 + x^2 is least at 1
+    assert found.converged
+    assert found.x == pytest.approx(1.0, abs=1e-8)
+    assert found.value == pytest.approx(17.0, abs=1e-7)
+    assert found.multipliers[0] == pytest.approx(6.0, abs=1e-4)
+
+
+def test_optimal_centre():
+    class Cone(DCProblem):
+        n_variables, n_constraints = 3, 0
+
+        def plus(self, v):
+            norm = np.linalg.norm(v)
+            return np.array([norm]), (v / norm if norm else v)[None]
+
+        def minus(self, v):
+            return np.zeros(1), np.zeros((1, 3))
+
+    found = proximal_bundle(Cone(), np.zeros(3))
+    assert found.converged
+    assert found.n_calls <= 1
+    np.testing.assert_array_equal(found.x, 0)
+
+
+def test_equal_constraints_share_their_multiplier():
+    problem = Quadratics(3, 4, 2)
+    single = proximal_bundle(problem, np.zeros(4), mu=0.2, eps=1e-10, max_calls=500)
+    for part in (problem.Q[0], problem.Q[1], problem.q, problem.c):
+        assert len(part) == 3
+    problem.Q = problem.Q[:, [0, 1, 1, 2, 2, 2]]
+    problem.q, problem.c = problem.q[[0, 1, 1, 2, 2, 2]], problem.c[[0, 1, 1, 2, 2, 2]]
+    problem.n_constraints = 5
+    double = proximal_bundle(problem, np.zeros(4), mu=0.2, eps=1e-10, max_calls=500)
+    assert double.converged
+    np.testing.assert_allclose(double.x, single.x, atol=1e-4)
+    shared = [double.multipliers[:2].sum(), double.multipliers[2:].sum()]
+    np.testing.assert_allclose(shared, single.multipliers, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "dense"])
+def test_metric_is_a_change_of_variables(kind):
+    rng = np.random.default_rng(0)
+    problem, n = Quadratics(5, 4, 3), 4
+    if kind == "diagonal":
+        metric = rng.random(n) + 0.1
+        R = np.diag(metric**-0.5)
+    else:
+        B = rng.standard_normal((n, n))
+        metric = B @ B.T + 0.1 * np.eye(n)
+        R = np.linalg.inv(np.linalg.cholesky(metric)).T
+
+    class Changed(DCProblem):
+        n_variables, n_constraints = n, 3
+
+        def plus(self, u):
+            values, jacobian = problem.plus(R @ u)
+            return values, jacobian @ R
+
+        def minus(self, u):
+            values, jacobian = problem.minus(R @ u)
+            return values, jacobian @ R
+
+    found = proximal_bundle(problem, np.zeros(n), metric=metric, eps=1e-9)
+    other = proximal_bundle(Changed(), np.zeros(n), eps=1e-9)
+    assert found.converged
+    assert found.value == pytest.approx(other.value, abs=1e-8)
+    np.testing.assert_allclose(found.x, R @ other.x, atol=1e-4)
+    plain = proximal_bundle(problem, np.zeros(n), eps=1e-9)
+    assert np.abs(found.x - plain.x).max() > 1e-3
+
+
+def test_refuses_bad_numbers():
+    problem = Quadratics(0, 2, 1)
+    for name in ("mu", "eps"):
+        for number in (0.0, -1.0, np.nan):
+            with pytest.raises(ValueError, match=f"{name} must be a positive"):
+                proximal_bundle(problem, np.zeros(2), **{name: number})
+    for metric in ([1.0], [1.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], [1.0, np.nan]):
+        with pytest.raises(ValueError, match="metric must be 2 positive numbers"):
+            proximal_bundle(problem, np.zeros(2), metric=metric)

@@ -1,0 +1,297 @@
+import builtins
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.plotting import GroupRateDisplay
+from scalefair.plotting._rates import allowed_region
+
+pytest.importorskip("matplotlib")
+
+RNG = np.random.default_rng(0)
+GROUPS = np.where(RNG.random(300) < 0.3, "f", "m")
+SCORES = RNG.standard_normal(300) + 0.4 * (GROUPS == "m")
+
+
+@pytest.fixture
+def ax():
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(8, 5), layout="constrained").subplots()
+
+
+@pytest.fixture
+def pyplot():
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+def data_of(line):
+    return np.column_stack(line.get_data())
+
+
+def rates_above(scores, groups):
+    """Rates at every threshold there is, one by one."""
+    thresholds = [np.inf, *np.unique(scores)[::-1], -np.inf]
+    parts = [scores[groups == g] for g in np.unique(groups)]
+    return np.array([[(part > t).mean() for part in parts] for t in thresholds])
+
+
+def draw(scores, groups, **options):
+    from matplotlib.figure import Figure
+
+    return GroupRateDisplay.from_scores(
+        scores, sensitive_features=groups, ax=Figure().subplots(), **options
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_curve_passes_all_rates_and_no_others(rows):
+    scores = np.array([float(score) for score, _ in rows])
+    groups = np.array([group for _, group in rows])
+    if len(np.unique(groups)) < 2:
+        return
+    [curve] = draw(scores, groups).rates.values()
+    expected = rates_above(scores, groups)
+    # Vertices are some of the rates, in their order; the others lie between.
+    assert {tuple(p) for p in curve.tolist()} <= {tuple(p) for p in expected.tolist()}
+    assert curve[0].tolist() == [0, 0]
+    assert curve[-1].tolist() == [1, 1]
+    for point in expected:
+        ahead = curve[1:] - curve[:-1]
+        to = point - curve[:-1]
+        cross = np.abs(ahead[:, 0] * to[:, 1] - ahead[:, 1] * to[:, 0])
+        along = (to >= -1e-12).all(axis=1) & (point <= curve[1:] + 1e-12).all(axis=1)
+        assert ((cross < 1e-12) & along).any()
+
+
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.7, 1.0), (0.5, 0.51)])
+@pytest.mark.parametrize("digits", [15, 1])
+def test_gap_is_that_of_the_metric(interval, digits):
+    scores = SCORES.round(digits)
+    display = draw(scores, GROUPS, interval=interval, name="a")
+    expected = partial_demographic_parity_gap(
+        scores, sensitive_features=GROUPS, interval=interval
+    )
+    assert display.gaps == {"a": pytest.approx(expected)}
+
+
+def test_straight_pieces_have_no_vertices():
+    # Everyone of the first group is above everyone of the second.
+    scores = np.concatenate([np.arange(50.0) + 100, np.arange(50.0)])
+    [curve] = draw(scores, np.repeat(["a", "b"], 50)).rates.values()
+    assert curve.tolist() == [[0, 0], [1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.7, 1.0)])
+def test_region_is_where_the_gap_is_small(interval, kappa):
+    from matplotlib.path import Path
+
+    low, high = interval
+    corners = allowed_region(interval, kappa)
+    points = RNG.random((4000, 2))
+    A, B = points.clip(low, high).T
+    excess = np.abs(A - B) - kappa * (high - low)
+    clear = np.abs(excess) > 1e-9
+    if kappa == 1:  # nothing is excluded
+        clear = excess < 0
+    inside = Path([*corners, corners[0]], closed=True).contains_points(points[clear])
+    np.testing.assert_array_equal(inside, excess[clear] < 0)
+
+
+def test_artists(ax):
+    display = GroupRateDisplay.from_scores(
+        {"plain": SCORES, "fair": -SCORES},
+        sensitive_features=GROUPS,
+        interval=(0.05, 0.3),
+        kappa=0.1,
+        ax=ax,
+    )
+    assert (display.ax_, display.figure_) == (ax, ax.figure)
+    for name, line in display.lines_.items():
+        np.testing.assert_array_equal(data_of(line), display.rates[name])
+    styles = {line.get_linestyle() for line in display.lines_.values()}
+    assert len(styles) == 2
+    np.testing.assert_array_equal(data_of(display.parity_line_), [[0, 0], [1, 1]])
+    np.testing.assert_allclose(
+        display.region_.get_xy()[:-1], allowed_region((0.05, 0.3), 0.1)
+    )
+    assert ax.get_xlabel() == "rate of group f above the threshold"
+    assert ax.get_ylabel() == "rate of group m above the threshold"
+    assert ax.get_aspect() == 1
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
+    bands = [tuple(patch.get_bbox().extents) for patch in ax.patches[:2]]
+    assert bands == [
+        pytest.approx((0.05, 0, 0.3, 1)),
+        pytest.approx((0, 0.05, 1, 0.3)),
+    ]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == [
+        "ranks 0.05 to 0.3",
+        "gap at most 0.1",
+        "equal rates",
+        f"plain (gap {display.gaps['plain']:.3f})",
+        f"fair (gap {display.gaps['fair']:.3f})",
+    ]
+    ax.figure.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().x0 > ax.get_window_extent().x1
+
+
+def test_nothing_is_marked_that_is_not_given(ax):
+    display = GroupRateDisplay.from_scores(
+        SCORES, sensitive_features=GROUPS, ax=ax, legend=False, linewidth=7
+    )
+    assert display.region_ is None
+    assert len(ax.patches) == 0
+    assert ax.get_legend() is None
+    assert display.lines_["scores"].get_linewidth() == 7
+
+
+def test_pairs_of_many_groups(ax):
+    groups = np.arange(300) % 3
+    with pytest.raises(ValueError, match=r"3 groups.*pair=\(0, 1\)"):
+        GroupRateDisplay.from_scores(SCORES, sensitive_features=groups, ax=ax)
+    display = GroupRateDisplay.from_scores(
+        SCORES, sensitive_features=groups, pair=(2, 0), ax=ax
+    )
+    assert display.groups.tolist() == [2, 0]
+    kept = groups != 1
+    swapped = draw(SCORES[kept], groups[kept]).rates["scores"]
+    np.testing.assert_array_equal(display.rates["scores"], swapped[:, ::-1])
+    for pair in ((0, 0), (0, 5), (0,)):
+        with pytest.raises(ValueError, match="pair must be two of the groups"):
+            GroupRateDisplay.from_scores(
+                SCORES, sensitive_features=groups, pair=pair, ax=ax
+            )
+
+
+class GroupAware(LogisticRegression):
+    """Classifier with scores that depend on the group, and settings."""
+
+    interval = (0.1, 0.5)
+    kappa = 0.2
+
+    def decision_function(self, X, *, sensitive_features=None):
+        if sensitive_features is None:
+            raise ValueError("pass sensitive_features")
+        return super().decision_function(X) + 3 * (sensitive_features == "f")
+
+
+class OtherSettings(GroupAware):
+    interval = (0.1, 0.6)
+
+
+def test_from_estimator(ax):
+    X, y = SCORES[:, None], SCORES > 0
+    plain, aware = LogisticRegression(), GroupAware()
+    with pytest.raises(NotFittedError):
+        GroupRateDisplay.from_estimator(plain, X, sensitive_features=GROUPS, ax=ax)
+    plain.fit(X, y)
+    aware.fit(X, y)
+    display = GroupRateDisplay.from_estimator(
+        {"plain": plain, "aware": aware}, X, sensitive_features=GROUPS, ax=ax
+    )
+    assert (display.interval, display.kappa) == ((0.1, 0.5), 0.2)
+    same = draw(plain.decision_function(X), GROUPS).rates["scores"]
+    np.testing.assert_array_equal(display.rates["plain"], same)
+    assert not np.array_equal(display.rates["aware"], same)
+    display = GroupRateDisplay.from_estimator(
+        plain, X, sensitive_features=GROUPS, ax=ax
+    )
+    assert list(display.rates) == ["LogisticRegression"]
+    assert (display.interval, display.kappa) == ((0.0, 1.0), None)
+    other = OtherSettings().fit(X, y)
+    display = GroupRateDisplay.from_estimator(
+        {"a": aware, "b": other}, X, sensitive_features=GROUPS, ax=ax
+    )
+    assert (display.interval, display.kappa) == ((0.0, 1.0), 0.2)
+    display = GroupRateDisplay.from_estimator(
+        aware, X, sensitive_features=GROUPS, interval=(0, 0.5), kappa=0.3, ax=ax
+    )
+    assert (display.interval, display.kappa) == ((0, 0.5), 0.3)
+
+
+def test_makes_a_figure_and_changes_no_setting(ax, pyplot):
+    before = dict(pyplot.rcParams)
+    GroupRateDisplay.from_scores(SCORES, sensitive_features=GROUPS, ax=ax)
+    assert pyplot.get_fignums() == []
+    display = GroupRateDisplay.from_scores(SCORES, sensitive_features=GROUPS)
+    assert display.figure_ is pyplot.gcf()
+    assert dict(pyplot.rcParams) == before
+
+
+def test_missing_matplotlib_is_named(monkeypatch):
+    real_import = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r'pip install "scalefair\[plot\]"'):
+        GroupRateDisplay.from_scores(SCORES, sensitive_features=GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rates": {}}, "nothing to draw"),
+        ({"rates": {"a": [[0, 0, 0]]}}, r"shape \(n_points, 2\)"),
+        ({"rates": {"a": [[0, 0], [2, 1]]}}, "between 0 and 1"),
+        ({"groups": ["a", "b", "c"]}, "two names"),
+        ({"interval": (0.3, 0.05)}, "0 <= alpha < beta <= 1"),
+        ({"interval": 0.3}, "interval must be two numbers"),
+        ({"kappa": 1.5}, "kappa must be between 0 and 1"),
+    ],
+)
+def test_bad_arguments(change, message):
+    arguments = {"rates": {"a": [[0, 0], [1, 1]]}, "groups": ["a", "b"], **change}
+    with pytest.raises(ValueError, match=message):
+        GroupRateDisplay(arguments.pop("rates"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("scores", "groups", "message"),
+    [
+        (SCORES[:-1], GROUPS, "300 groups for 299 samples"),
+        (SCORES, ["f"] * 300, "only one group, 'f'"),
+        (np.where(np.arange(300) == 7, np.nan, SCORES), GROUPS, "first at position 7"),
+        (SCORES[:, None], GROUPS, "one-dimensional"),
+        ({"a": SCORES, "b": SCORES[1:]}, GROUPS, r"scores of \[299, 300\] rows"),
+        ({}, GROUPS, "nothing to draw"),
+    ],
+)
+def test_bad_scores(ax, scores, groups, message):
+    with pytest.raises(ValueError, match=message):
+        GroupRateDisplay.from_scores(scores, sensitive_features=groups, ax=ax)
+
+
+def test_bad_models(ax):
+    with pytest.raises(ValueError, match="the keys are names"):
+        GroupRateDisplay.from_scores(
+            {"a": SCORES}, sensitive_features=GROUPS, name="b", ax=ax
+        )
+
+    class NoScores(BaseEstimator):
+        def fit(self):
+            self.fitted_ = True
+            return self
+
+    with pytest.raises(ValueError, match="NoScores has no decision_function"):
+        GroupRateDisplay.from_estimator(
+            NoScores().fit(), SCORES[:, None], sensitive_features=GROUPS, ax=ax
+        )
