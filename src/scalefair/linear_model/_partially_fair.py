@@ -91,13 +91,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Solver of the convex subproblems: proximal bundle, certified, or the
         switching subgradient method of [1]_. ``"direct"`` applies the latter to the
         problem itself, without DC algorithm and without any guarantee.
-    start : {"auto", "zero"} or array-like of shape (n_rows, n_features + 1), \
-default="auto"
+    start : {"auto", "zero"} or array-like of shape (n_rows, d + 1), default="auto"
         ``"auto"`` starts from an augmented Lagrangian's solution of the problem with
         rounded corners: the DC algorithm then needs few iterations. ``"zero"`` is
         the start of [1]_. An array gives weights as rows of coefficients and
-        intercept, one row without interactions, otherwise one per group as in
-        `coef_`; they have to be feasible.
+        intercept (d features), one row without interactions, otherwise one per
+        group as in `coef_`; they have to be feasible.
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
         are classified best. A common shift of the scores changes no strong
