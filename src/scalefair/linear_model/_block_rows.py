@@ -100,7 +100,8 @@ class BlockRows:
     def sample(self, size: int, rng: np.random.RandomState) -> list[_Kept]:
         """Return random rows of each group, in random order.
 
-        Any first ones are a sample too. Groups have their shares of `size`, or 500 rows if that is more.
+        Any first ones are a sample too. Groups have their shares of `size`, or 500
+        rows if that is more.
         """
         kept: list[_Kept | None] = [None] * len(self.groups)
         sizes = np.zeros(len(self.groups), np.int64)

@@ -345,8 +345,17 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             return WeakParity(*common, float(self.threshold))
         return StrongParity(*common, self.n_thresholds, self.surrogate)
 
-    def _solve(self, problem: ParityProblem, last: Solution | None = None) -> Solution:
-        """Solve a problem from another solution, the given start, or the last fit."""
+    def _solve(
+        self,
+        problem: ParityProblem,
+        last: Solution | None = None,
+        *,
+        feasible: bool = False,
+    ) -> Solution:
+        """Solve a problem from another solution, the given start, or the last fit.
+
+        From a solution that is `feasible` here too the DC algorithm starts at once.
+        """
         v0 = None
         if last is not None:
             v0 = last.x
@@ -361,7 +370,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             problem,
             v0,
             multipliers=None if last is None else last.multipliers,
-            smooth=isinstance(self.start, str) and self.start == "auto",
+            smooth=not feasible
+            and isinstance(self.start, str)
+            and self.start == "auto",
             inner_solver=self.inner_solver,
             tol=self.tol,
             max_iter=self.max_iter,
