@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from scalefair.linear_model import PartiallyFairClassifier
-from scalefair.linear_model._intercept import most_accurate_shift
+from scalefair.linear_model._intercept import _averaged, most_accurate_shift
 from scalefair.metrics import (
     partial_demographic_parity_gap,
     weak_partial_demographic_parity_gap,
@@ -273,6 +273,20 @@ class TestMostAccurateShift:
 
     def test_nothing_to_gain(self):
         assert most_accurate_shift(np.array([-1.0, 0.1]), np.array([-1.0, 1.0])) == 0
+
+    def test_one_lucky_row_does_not_decide(self):
+        # 1000 rows: the walk has its broad top at 0.5 and a spike of two rows at 0.9.
+        scores = np.linspace(-1, 1, 1000)
+        signs = np.where(scores > 0.5, 1.0, -1.0)
+        signs[40:60] = 1.0
+        signs[960:985] = -1.0
+        assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
+
+    def test_averages(self):
+        values = np.random.RandomState(0).randn(30)
+        padded = np.pad(values, 4, mode="edge")
+        expected = np.convolve(padded, np.ones(9) / 9, "valid")
+        assert_allclose(_averaged(values, 4), expected, atol=1e-12)
 
     def test_constant_scores(self):
         shift = most_accurate_shift(np.zeros(3), np.array([1.0, 1.0, -1.0]))

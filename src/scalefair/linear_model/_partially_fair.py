@@ -99,8 +99,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         group as in `coef_`; they have to be feasible.
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
-        are classified best. A common shift of the scores changes no strong
-        criterion; with the weak one nothing is moved.
+        are classified best (the accuracy averaged over thresholds up to 1 % of the
+        rows away, as its maximum follows noise). A common shift of the scores
+        changes no strong criterion; with the weak one nothing is moved.
     tol : float, default=1e-3
         Nearly-KKT residual (definition 6.2 of [1]_) at which to stop.
     max_iter : int, default=500
