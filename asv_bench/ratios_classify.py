@@ -207,8 +207,9 @@ def million():
             f"{X.shape[0]} x {X.shape[1]}, {X.nnz} entries, {options}: "
             f"{seconds:.1f} s, {model.n_oracle_calls_} calls, "
             f"residual {model.kkt_residual_:.1e}, "
-            f"violation {max(model.infeasibility_, 0):.1e}, gap {model.partial_parity_gap_:.3f}; peak {peak:.2f} GiB "
-            f"({before:.2f} before)",
+            f"violation {max(model.infeasibility_, 0):.1e}, "
+            f"gap {model.partial_parity_gap_:.3f}; "
+            f"peak {peak:.2f} GiB ({before:.2f} before)",
             flush=True,
         )
 

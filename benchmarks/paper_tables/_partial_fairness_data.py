@@ -36,7 +36,7 @@ class Part:
     groups: np.ndarray
 
     def take(self, rows: np.ndarray) -> Part:
-        """Some of the rows."""
+        """Take some of the rows."""
         return Part(self.X[rows], self.y[rows], self.groups[rows])
 
 

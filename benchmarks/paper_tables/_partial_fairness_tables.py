@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +76,7 @@ def of(fronts: list[Front], data: str, criterion: str) -> dict[str, list[Front]]
 
 
 def panels(fronts: list[Front]) -> list[tuple[str, str]]:
-    """Data and criterion of each panel there is."""
+    """List data and criterion of each panel there is."""
     there = {(f.data, f.criterion) for f in fronts}
     return [(d, c) for c in CRITERIA for d in NAMES if (d, c) in there]
 
@@ -136,7 +136,7 @@ def accuracy_at(front: list[Point], fairness: float) -> float:
 
 
 def verdict(differences: list[float]) -> str:
-    """What the differences, ours less theirs, say of the claim."""
+    """Say what the differences, ours less theirs, mean for the claim."""
     mean, half = interval(differences)
     margin = 0.0 if math.isnan(half) else half
     if mean - margin >= -_ROUNDING:
@@ -160,7 +160,9 @@ def claim(n: int, fronts: list[Front]) -> tuple[Table, Table]:
             if method == OURS:
                 continue
             splits = [f.split for f in those]
-            tally = counts.setdefault((data, criterion, method), dict.fromkeys(words, 0))
+            tally = counts.setdefault(
+                (data, criterion, method), dict.fromkeys(words, 0)
+            )
             for setting, points in settings(those).items():
                 pairs = [
                     accuracy_at(ours[split], p.test[1]) - p.test[0]
@@ -169,6 +171,10 @@ def claim(n: int, fronts: list[Front]) -> tuple[Table, Table]:
                 known = [d for d in pairs if not math.isnan(d)]
                 enough = len(known) >= min(2, len(pairs))
                 said = verdict(known) if enough else FAIRER
+                if enough:
+                    difference = shown(known)
+                else:
+                    difference = _beside_fairest([ours[s] for s in splits], points)
                 tally[said] += 1
                 table.add(
                     NAMES[data],
@@ -176,13 +182,21 @@ def claim(n: int, fronts: list[Front]) -> tuple[Table, Table]:
                     method,
                     setting,
                     shown(p.test[1] for p in points),
-                    shown(known) if enough else EMPTY,
+                    difference,
                     f"{len(known)} of {len(pairs)}",
                     said,
                 )
     for (data, criterion, method), tally in counts.items():
         summary.add(NAMES[data], criterion, method, *tally.values())
     return table, summary
+
+
+def _beside_fairest(fronts: list[list[Point]], points: list[Point]) -> str:
+    """How a point that is fairer than our fronts differs from their fairest points."""
+    fairest = [max(front, key=lambda p: p.test[::-1]) for front in fronts]
+    pairs = list(zip(fairest, points, strict=True))
+    accuracy = shown(p.test[0] - q.test[0] for p, q in pairs)
+    return f"{accuracy}, fairness {shown(p.test[1] - q.test[1] for p, q in pairs)}"
 
 
 _HEAD = ("data", "criterion", "comparator")
@@ -256,6 +270,3 @@ def _calls_row(ssg: History, bundle: History, limit: int) -> list[str]:
         f"{max(end['infeasibility'], 0.0):.1e}",
         EMPTY,
     ]
-
-
-Progress = Callable[[str], None]

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from _layout import Table
 from _partial_fairness_data import CRITERIA, NAMES, Split, load
-from _partial_fairness_methods import FAIRLEARN, OURS, QUICK, Effort, methods
+from _partial_fairness_methods import FAIRLEARN, QUICK, Effort, methods
 from _partial_fairness_tables import (
     Front,
     accuracy_and_fairness,
@@ -77,14 +77,15 @@ def tables(fronts: list[Front], options: argparse.Namespace) -> list[Table]:
         "differences are paired over the splits. `holds`: the interval's lower end is "
         "not negative; `does not hold`: its upper end is. With one split only signs "
         "are looked at. `fairer than ours`: in all splits but one, at most, the point "
-        "is fairer than our fairest one. Our front starts at the classifier without "
-        "constraints, as in the paper; points that others beat on the validation rows "
-        "are left out of it.",
+        "is fairer than our fairest one, with which it is then compared. Our front "
+        "starts at the classifier without constraints, as in the paper; points that "
+        "others beat on the validation rows are left out of it.",
         "Ours: alpha 0, 1e-4 or 1e-3 and, for the strong criterion, 10 or 25 "
-        "thresholds, from zero. For each kappa the most accurate classifier on the "
-        "validation rows of those as fair there as that without ridge and with 10 "
-        "thresholds; and the fairest one. The comparators have no ridge, as in the "
-        "paper.",
+        "thresholds, from zero; the paper's kappas and wider ones, which fill the "
+        "front towards the classifier without constraints. For each kappa the most "
+        "accurate classifier on the validation rows of those as fair there as that "
+        "without ridge and with 10 thresholds; and the fairest one. The comparators "
+        "have no ridge, as in the paper.",
         "Strong criterion: the scores of every method are shifted to the most accurate "
         "threshold on the training rows, which changes no fairness.",
         f"Limited: penalty {effort.descent_steps} steps with each of the rates {rates} "

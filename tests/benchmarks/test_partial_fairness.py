@@ -1,0 +1,237 @@
+"""The figure of partially fair classification is made, and judged as it says."""
+
+import importlib
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
+MODULES = (
+    "_methods",
+    "_layout",
+    "_partial_fairness_data",
+    "_partial_fairness_methods",
+    "_partial_fairness_tables",
+    "partial_fairness",
+)
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """The script and its modules, imported for one test."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    loaded = {name: importlib.import_module(name) for name in MODULES}
+    yield SimpleNamespace(
+        script=loaded["partial_fairness"],
+        data=loaded["_partial_fairness_data"],
+        methods=loaded["_partial_fairness_methods"],
+        tables=loaded["_partial_fairness_tables"],
+    )
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def point(modules, setting, fairness, accuracy, validation=None):
+    test = (accuracy, fairness)
+    return modules.methods.Point(setting, validation or test, test)
+
+
+def front(modules, method, split, *points):
+    return modules.tables.Front("law", "strong", method, split, list(points), 1.0)
+
+
+def cells(text, start):
+    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
+    return [row for row in rows if row[0].startswith(start)]
+
+
+def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
+    monkeypatch.setattr(modules.methods.importlib.util, "find_spec", lambda name: None)
+    output, plots = tmp_path / "figure.md", tmp_path / "plots"
+    arguments = ["--data", "law", "--quick", "--splits", "2", "--ssg"]
+    arguments += ["--output", str(output), "--plots", str(plots)]
+    assert modules.script.main(arguments) == 0
+    text = output.read_text()
+    assert "## Table 1: law school, strong criterion, test rows" in text
+    assert "## Table 2: law school, weak criterion, test rows" in text
+    assert "Not run: fairlearn's reductions, not installed." in text
+    first = text.split("## Table 2")[0]
+    for method in modules.methods.methods(ssg=True):
+        assert cells(first, method), method
+    ours = {row[1]: row for row in cells(first, "ours")}
+    plain = cells(first, "logistic regression")[0]
+    fairness = [float(row[3].split()[0]) for row in (ours["fairest"], plain)]
+    assert fairness[0] > fairness[1] + 0.1
+    assert sorted(path.name for path in plots.iterdir()) == [
+        "partial_fairness_law_strong.png",
+        "partial_fairness_law_weak.png",
+    ]
+    assert "law, split 1, weak, ours" in capsys.readouterr().err
+
+
+def test_quick_calls(modules, capsys):
+    arguments = ["--data", "a9a,bank", "--criteria", "strong", "--quick", "--calls"]
+    assert modules.script.main(arguments) == 0
+    text = capsys.readouterr().out
+    for name in ("a9a", "bank-additional"):
+        rows = cells(text, name)
+        assert len(rows) == 2
+        for row in rows:
+            assert float(row[8]) <= float(row[4])
+            assert float(row[9]) <= float(row[5])
+            assert float(row[11]) == pytest.approx(int(row[3]) / int(row[7]), rel=0.05)
+
+
+def test_missing_data_are_skipped(modules, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
+    assert modules.script.main(["--data", "law,a9a"]) == 0
+    text = capsys.readouterr().out
+    assert "Skipped: law school" in text
+    assert "Skipped: a9a" in text
+
+
+def test_splits(modules):
+    """Disjoint, of the paper's shares, scaled by the training rows only."""
+    split = modules.data.load("law", 0, quick=True)
+    sizes = [part.y.size for part in (split.train, split.validation, split.test)]
+    assert sizes == [675, 225, 300]
+    np.testing.assert_allclose(split.train.X.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(split.train.X.std(axis=0), 1)
+    assert np.abs(split.test.X.mean(axis=0)).max() > 1e-3
+    rows = np.vstack([split.train.X, split.validation.X, split.test.X])
+    assert len(np.unique(rows, axis=0)) == 1200
+    other = modules.data.load("law", 1, quick=True)
+    assert not np.array_equal(other.train.y, split.train.y)
+    tests = [modules.data.load("a9a", seed, quick=True).test for seed in (0, 1)]
+    np.testing.assert_array_equal(tests[0].y, tests[1].y)
+
+
+def test_shift_is_the_most_accurate(modules):
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        scores = rng.integers(-3, 4, 12) / 2.0
+        y = rng.integers(0, 2, 12)
+        shift = modules.methods.most_accurate_shift(scores, y)
+        tried = np.concatenate([[0.0], np.arange(-13, 14) / 4])
+        best = max(np.mean((scores + s > 0) == y) for s in tried)
+        assert np.mean((scores + shift > 0) == y) == best
+    assert (
+        modules.methods.most_accurate_shift(np.array([-1.0, 2.0]), np.array([0, 1]))
+        == 0
+    )
+
+
+def test_selection_looks_at_validation_rows_only(modules):
+    floors = [point(modules, "0.1", 0.2, 0.5, (0.8, 0.9))]
+    pool = [
+        *floors,
+        point(modules, "a", 0.1, 0.1, (0.85, 0.91)),
+        point(modules, "b", 0.9, 0.9, (0.70, 0.95)),
+        point(modules, "c", 0.9, 0.9, (0.95, 0.89)),
+    ]
+    chosen = modules.methods.select(floors, pool)
+    assert [p.setting for p in chosen] == ["0.1", "fairest"]
+    assert [p.test for p in chosen] == [(0.1, 0.1), (0.9, 0.9)]
+    assert [p.validation for p in chosen] == [(0.85, 0.91), (0.70, 0.95)]
+
+
+def test_accuracy_at_a_fairness(modules):
+    points = [
+        point(modules, "1", 0.9, 0.7),
+        point(modules, "2", 0.5, 0.9),
+        point(modules, "3", 0.6, 0.99, validation=(0.69, 0.6)),  # beaten there
+    ]
+    at = modules.tables.accuracy_at
+    assert at(points, 0.7) == pytest.approx(0.8)
+    assert at(points, 0.1) == 0.9
+    assert at(points, 0.9) == 0.7
+    assert math.isnan(at(points, 0.91))
+
+
+def test_confidence_interval_and_verdict(modules):
+    values = [0.1, 0.2, 0.4, 0.1]
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    mean, half = modules.tables.interval(values)
+    assert (mean - half, mean + half) == pytest.approx((low, high))
+    verdict = modules.tables.verdict
+    assert verdict([0.1, 0.11]) == "holds"
+    assert verdict([0.0, 0.0]) == "holds"
+    assert verdict([0.1, -0.2]) == "within the interval"
+    assert verdict([-0.1, -0.11]) == "does not hold"
+    assert [verdict([d]) for d in (0.1, -0.1)] == ["holds", "does not hold"]
+
+
+def test_claim_is_paired_over_the_splits(modules):
+    fronts = []
+    for split, level in enumerate((0.5, 0.7)):
+        fair, loose = (0.9, level), (0.1, level + 0.1)
+        fronts += [
+            front(modules, "ours", split, point(modules, "0.1", *fair)),
+            front(modules, "logistic regression", split, point(modules, "", *loose)),
+            front(
+                modules,
+                "worse",
+                split,
+                point(modules, "1", 0.5, level + 0.04),
+                point(modules, "2", 0.95, level - 0.1),
+            ),
+        ]
+    table, summary = modules.tables.claim(3, fronts)
+    rows = {row[3]: row for row in table.rows if row[2] == "worse"}
+    assert rows["1"][5:] == ["0.0100 ± 0.0000", "2 of 2", "holds"]
+    assert rows["2"][6:] == ["0 of 2", "fairer than ours"]
+    assert rows["2"][5].startswith("0.1000 ± 0.0000, fairness -0.0500")
+    tally = {row[2]: row[3:] for row in summary.rows}
+    assert tally["worse"] == ["1", "0", "0", "1"]
+
+
+def test_calls_to_the_same_residual_objective_and_violation(modules):
+    def history(*rows):
+        names = ("n_oracle_calls", "kkt_residual", "objective", "infeasibility")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    ssg = history((151, 0.5, 0.60, 0.0), (301, 0.6, 0.55, 1e-3), (451, 0.1, 0.4, 0.0))
+    bundle = history(
+        (10, 0.4, 0.56, 0.0),
+        (20, 0.6, 0.5, 0.0),
+        (30, 0.4, 0.5, 1.0),
+        (40, 0.4, 0.5, 0),
+    )
+    expected = ["301", "5.0e-01", "0.55000", "1.0e-03"]
+    expected += ["40", "4.0e-01", "0.50000", "0.0e+00", "7.5"]
+    row = modules.tables._calls_row(ssg, bundle, 301)
+    assert row == expected
+    assert modules.tables._calls_row(ssg, bundle, 451)[4] == "not in 40"
+
+
+def test_scores_of_reductions(modules, monkeypatch):
+    """Ranked by votes, then by the mean probability; a stand-in for the library."""
+
+    class Reduction:
+        def __init__(self, estimator, *, constraints, max_iter):
+            self.estimator = estimator
+
+        def fit(self, X, y, *, sensitive_features):
+            self.predictors_ = [self.estimator.fit(X, y), self.estimator]
+            self.weights_ = [0.25, 0.75]
+
+    stub = SimpleNamespace(
+        ExponentiatedGradient=Reduction,
+        DemographicParity=lambda difference_bound: difference_bound,
+    )
+    monkeypatch.setitem(sys.modules, "fairlearn", SimpleNamespace(reductions=stub))
+    monkeypatch.setitem(sys.modules, "fairlearn.reductions", stub)
+    split = modules.data.load("a9a", 0, quick=True)
+    args = (split, "strong", modules.methods.QUICK)
+    plain = modules.methods._plain(*args)[0]
+    found = modules.methods._reductions(*args)
+    assert [p.setting for p in found] == ["0.005"]
+    # All classifiers are the same one: so are its accuracy and its ranks.
+    assert found[0].test == pytest.approx(plain.test, abs=1e-3)
