@@ -93,7 +93,7 @@ try:
     from scalefair.plotting import GroupRateDisplay, ParetoFrontDisplay
 except ImportError:
     sys.exit('for the figures: pip install "scalefair[plot]"')
-figure, axes = plt.subplots(1, 2, figsize=(11, 4.5))
+figure, axes = plt.subplots(1, 2, figsize=(14, 4.5))
 ParetoFrontDisplay.from_results(results, ax=axes[0])
 GroupRateDisplay.from_estimator(
     {"partially fair": models["top 5 % to 30 %"]},

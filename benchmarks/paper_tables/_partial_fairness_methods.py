@@ -82,9 +82,9 @@ class Effort:
     thresholds: tuple[int, ...] = (10, 25)
     path_iterations: int = 500
     pairwise_updates: int = 50
-    descent_steps: int = 800
+    descent_steps: int = 600
     descent_rates: tuple[float, ...] = (0.02, 0.1)
-    direct_steps: int = 1050
+    direct_steps: int = 900
     ssg_steps: int = 9000
     reductions: int = 20
     # Settings of each method; None takes all.

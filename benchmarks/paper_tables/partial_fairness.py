@@ -27,6 +27,7 @@ from pathlib import Path
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 sys.path.insert(0, str(Path(__file__).parent))
 
+import numpy as np
 from _layout import Table
 from _partial_fairness_data import CRITERIA, NAMES, Split, load
 from _partial_fairness_methods import FAIRLEARN, QUICK, Effort, methods
@@ -132,6 +133,11 @@ def plot(fronts: list[Front], folder: Path) -> None:
         title = display.ax_.get_title()
         heading = f"{NAMES[data]}, {criterion} criterion"
         display.ax_.set_title(f"{heading}: {title}" if title else heading)
+        # By the points: a wide bar shall not make the rest small.
+        points = np.concatenate(list(display.means.values()))
+        (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
+        display.ax_.set_xlim(left - 0.05, right + 0.05)
+        display.ax_.set_ylim(bottom - 0.01, top + 0.01)
         figure.savefig(folder / f"partial_fairness_{data}_{criterion}.png", dpi=150)
 
 
@@ -212,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
         "--splits", type=_count, default=_N_SPLITS, help=f"random splits ({_N_SPLITS})"
     )
     parser.add_argument(
-        "--ssg", action="store_true", help="IDCA with SSG too: slow, hours for all"
+        "--ssg", action="store_true", help="IDCA with SSG too: an hour more"
     )
     parser.add_argument("--calls", action="store_true", help="oracle calls instead")
     parser.add_argument("--plots", type=Path, help="folder for the figures")

@@ -10,12 +10,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
 
 from scalefair.linear_model._base import TrainingRows
-from scalefair.linear_model._convex_solver import minimize_convex
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._pairwise import PairwiseFairClassifier
 from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
 from scalefair.linear_model._score_cells import MomentCells, RowCells, score_cells
-from scalefair.optimize import ConstrainedValue
 
 CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
 
@@ -342,24 +340,6 @@ def test_a_group_of_one_row():
     model.fit(X, y, sensitive_features=groups)
     assert model.converged_
     assert model.surrogate_gap_ <= 0.2 + 1e-4
-
-
-@pytest.mark.parametrize("steepness", [1.0, 1e3, 1e5])
-def test_solver_on_a_problem_with_a_known_answer(steepness):
-    # The point of the half plane x + y >= 1 that is next to (0, -1): (1, 0).
-    def evaluate(x):
-        away = x - [0.0, -1.0]
-        return ConstrainedValue(
-            float(away @ away),
-            2 * away,
-            steepness * np.array([1 - x.sum()]),
-            lambda weights: -steepness * weights[0] * np.ones(2),
-        )
-
-    found = minimize_convex(evaluate, np.zeros(2), tol=1e-6, max_iter=100)
-    assert found.kkt_residual <= 1e-6
-    np.testing.assert_allclose(found.x, [1.0, 0.0], atol=1e-6)
-    np.testing.assert_allclose(found.multipliers, 2 / steepness, rtol=1e-5)
 
 
 def test_too_few_iterations_warn():

@@ -128,3 +128,24 @@ def test_history_counts_calls():
     assert list(calls) == sorted(calls)
     assert objectives[-1] == result.objective
     assert violations[-1] == result.infeasibility
+
+
+@pytest.mark.parametrize("steepness", [1.0, 1e3, 1e5])
+def test_constraints_of_any_scale(steepness):
+    # The point of the half plane x + y >= 1 that is next to (0, -1): (1, 0).
+    def evaluate(x):
+        away = x - [0.0, -1.0]
+        return ConstrainedValue(
+            float(away @ away),
+            2 * away,
+            steepness * np.array([1 - x.sum()]),
+            lambda weights: -steepness * weights[0] * np.ones(2),
+        )
+
+    found = augmented_lagrangian(
+        evaluate, np.zeros(2), tol=1e-6, stationarity=1e-6, max_iter=100
+    )
+    assert found.converged
+    assert found.kkt_residual <= 1e-6
+    np.testing.assert_allclose(found.x, [1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(found.multipliers, 2 / steepness, rtol=1e-5)

@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair.linear_model._base import BaseGroupClassifier
-from scalefair.linear_model._convex_solver import minimize_convex
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
+from scalefair.optimize import augmented_lagrangian
 
 __all__ = ["PairwiseFairClassifier"]
 
@@ -198,15 +198,16 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         )
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
-        found = minimize_convex(
+        found = augmented_lagrangian(
             problem.whitened,
             np.zeros(oracle.n_weights),
             tol=self.tol,
+            stationarity=self.tol,
             max_iter=self.max_iter,
         )
         self._store_weights(problem.weights(found.x))
-        self.objective_ = found.value.objective
-        excess = problem.limit * float(found.value.constraints.max())
+        self.objective_ = found.objective
+        excess = problem.limit * float(problem.whitened(found.x).constraints.max())
         self.surrogate_gap_ = excess + self.kappa
         self.infeasibility_ = max(excess, 0.0)
         self.kkt_residual_ = found.kkt_residual

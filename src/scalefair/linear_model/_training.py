@@ -31,6 +31,9 @@ _EPSILON = 2e-3
 _MARGIN = 0.1
 # Gradient of its Lagrangian, beside the residual that is to be certified.
 _STATIONARY = 0.5
+# Change of the objective, as a share, after which rounds end, and steps of a round.
+_SETTLED = 1e-4
+_INNER = 80
 # Bisections for the threshold at which a group has a wanted rate.
 _BISECTIONS = 60
 
@@ -77,6 +80,9 @@ def solve(
             multipliers=multipliers,
             tol=_MARGIN * tol,
             stationarity=_STATIONARY * tol,
+            settled=_SETTLED,
+            max_iter=20,
+            max_inner=_INNER,
         )
         records = [
             DCRecord(objective, infeasibility, np.nan, calls)

@@ -14,8 +14,8 @@ __all__ = ["AugmentedLagrangianResult", "ConstrainedValue", "augmented_lagrangia
 # The penalty grows by this factor unless the violation fell to this share.
 _GROWTH = 4.0
 _ENOUGH = 0.25
-# Relative change of the objective in a round after which it counts as settled.
-_SETTLED = 1e-4
+# Largest derivative that the first round may leave; each later one a tenth of it.
+_EXACTNESS = 1e-2
 # Pairs kept by L-BFGS.
 _MEMORY = 20
 
@@ -55,6 +55,9 @@ class AugmentedLagrangianResult:
         Objective there, and the largest violation of a constraint.
     multipliers : ndarray of shape (m,)
         Nonnegative.
+    kkt_residual : float
+        The largest of the norm of the Lagrangian's gradient, the infeasibility, and
+        the products of multipliers and constraints.
     penalty : float
         The last one.
     n_iter : int
@@ -72,6 +75,7 @@ class AugmentedLagrangianResult:
     objective: float
     infeasibility: float
     multipliers: NDArray[np.float64]
+    kkt_residual: float
     penalty: float
     n_iter: int
     n_calls: int
@@ -87,8 +91,9 @@ def augmented_lagrangian(
     penalty: float = 10.0,
     tol: float = 1e-4,
     stationarity: float = 1e-3,
-    max_iter: int = 20,
-    max_inner: int = 80,
+    settled: float = 0.0,
+    max_iter: int = 50,
+    max_inner: int = 500,
 ) -> AugmentedLagrangianResult:
     r"""Minimise a smooth function under smooth inequality constraints.
 
@@ -110,14 +115,19 @@ def augmented_lagrangian(
     penalty : float, default=10.0
         First penalty :math:`\rho`.
     tol : float, default=1e-4
-        Violation that is allowed in the end.
+        Violation of the constraints and of complementarity,
+        :math:`|\lambda_i c_i|`, that is allowed in the end.
     stationarity : float, default=1e-3
-        Norm of the Lagrangian's gradient at which to stop. A round that changes the
-        objective by less than 1e-4 of itself also ends the search.
-    max_iter : int, default=20
+        Norm of the Lagrangian's gradient that is allowed in the end.
+    settled : float, default=0.0
+        A round that changes the objective by no more than this share of itself also
+        ends the search, if the violation is within `tol`: for a start of another
+        method, where stationarity is not worth its price.
+    max_iter : int, default=50
         Most rounds.
-    max_inner : int, default=80
-        Most iterations of L-BFGS in a round: early rounds need not be exact.
+    max_inner : int, default=500
+        Most iterations of L-BFGS in a round. The first rounds are solved to a
+        gradient of 0.01 and 0.001 only.
 
     Returns
     -------
@@ -150,6 +160,7 @@ def augmented_lagrangian(
     m = value.constraints.size
     lam = np.zeros(m) if multipliers is None else np.array(multipliers, dtype=float)
     n_calls, violation = 1, np.inf
+    exactness, least = _EXACTNESS, 0.1 * stationarity / np.sqrt(x.size)
     history: list[tuple[float, float, int]] = []
     converged = False
     while not converged and len(history) < max_iter:
@@ -162,34 +173,47 @@ def augmented_lagrangian(
             options={
                 "maxiter": max_inner,
                 "maxcor": _MEMORY,
-                "gtol": stationarity / np.sqrt(x.size),
+                "gtol": max(exactness, least),
                 "ftol": 0.0,
             },
         )
+        moved = not np.array_equal(found.x, x)
         previous = value.objective
         x, value = found.x, lagrangian.value_at(found.x)
         n_calls += lagrangian.n_calls
         lam = np.maximum(lam + penalty * value.constraints, 0.0)
-        last, violation = violation, max(float(value.constraints.max(initial=0.0)), 0.0)
+        last, violation = violation, _violation(value, lam)
         residual = float(np.linalg.norm(value.gradient + value.pull_back(lam)))
-        history.append((value.objective, violation, n_calls))
-        if found.nit == 0 and residual > stationarity:
-            break  # the line search failed: more rounds would repeat it
-        settled = abs(value.objective - previous) <= _SETTLED * abs(previous)
-        converged = violation <= tol and (settled or residual <= stationarity)
-        if violation > max(_ENOUGH * last, tol):
+        infeasibility = max(float(value.constraints.max(initial=0.0)), 0.0)
+        history.append((value.objective, infeasibility, n_calls))
+        is_settled = abs(value.objective - previous) <= settled * abs(previous)
+        converged = violation <= tol and (
+            residual <= stationarity or (is_settled and moved)
+        )
+        if not moved:
+            penalty /= _GROWTH  # no step was found: the penalty's kink is too sharp
+        elif violation > max(_ENOUGH * last, tol):
             penalty *= _GROWTH
+        exactness *= 0.1
     return AugmentedLagrangianResult(
         x=x,
         objective=value.objective,
-        infeasibility=violation,
+        infeasibility=infeasibility,
         multipliers=lam,
+        kkt_residual=max(residual, violation),
         penalty=penalty,
         n_iter=len(history),
         n_calls=n_calls,
         converged=converged,
         history=history,
     )
+
+
+def _violation(value: ConstrainedValue, multipliers: NDArray[np.float64]) -> float:
+    """Infeasibility or failing complementarity, whichever is larger."""
+    products = np.abs(multipliers * value.constraints)
+    largest = float(value.constraints.max(initial=0.0))
+    return max(largest, float(products.max(initial=0.0)))
 
 
 class _Lagrangian:
