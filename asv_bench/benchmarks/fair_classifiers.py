@@ -6,7 +6,9 @@ from sklearn.linear_model import LogisticRegression
 
 from scalefair.linear_model import (
     PairwiseFairClassifier,
+    PartiallyFairClassifier,
     PenalizedPartialParityClassifier,
+    partial_fairness_path,
 )
 
 CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
@@ -20,6 +22,48 @@ def _rows(m, n, density):
     scores = X @ rng.standard_normal(n) + 0.5 * groups
     y = scores + 0.3 * rng.standard_normal(m) > np.quantile(scores, 0.75)
     return X if density < 1 else X.toarray(), y, groups
+
+
+class PartiallyFair:
+    """Parity in an interval of ranks: both starts, and a path of five gaps."""
+
+    params = ([30_000, 300_000], ["auto", "zero", "path"])
+    param_names = ("rows", "start")
+    timeout = 600
+
+    def setup(self, m, start):
+        X, y, groups = _rows(m, 120, 0.1)
+        options = {"interval": (0.05, 0.3), "n_thresholds": 25, "alpha": 1e-4}
+        kwargs = {"sensitive_features": groups}
+        if start == "path":
+
+            def run():
+                return partial_fairness_path(
+                    X, y, **kwargs, kappas=(0.02, 0.05, 0.1, 0.2, 0.3), **options
+                )
+
+        else:
+
+            def run():
+                model = PartiallyFairClassifier(kappa=0.02, start=start, **options)
+                return [model.fit(X, y, **kwargs)]
+
+        self.run = run
+        self.models = run()
+        if not all(model.converged_ for model in self.models):
+            raise RuntimeError(f"residuals {[m.kkt_residual_ for m in self.models]}")
+
+    def time_fit(self, m, start):
+        self.run()
+
+    def peakmem_fit(self, m, start):
+        self.run()
+
+    def track_oracle_calls(self, m, start):
+        return sum(model.n_oracle_calls_ for model in self.models)
+
+    def track_gap(self, m, start):
+        return self.models[0].partial_parity_gap_
 
 
 class Pairwise:
