@@ -80,7 +80,7 @@ class Effort:
 
     alphas: tuple[float, ...] = (0.0, 1e-4, 1e-3)
     thresholds: tuple[int, ...] = (10, 25)
-    path_iterations: int = 500
+    path_iterations: int = 150
     pairwise_updates: int = 50
     descent_steps: int = 600
     descent_rates: tuple[float, ...] = (0.02, 0.1)

@@ -89,7 +89,8 @@ def tables(fronts: list[Front], options: argparse.Namespace) -> list[Table]:
         "have no ridge, as in the paper.",
         "Strong criterion: the scores of every method are shifted to the most accurate "
         "threshold on the training rows, which changes no fairness.",
-        f"Limited: penalty {effort.descent_steps} steps with each of the rates {rates} "
+        f"Limited: ours {effort.path_iterations} iterations for each kappa; penalty "
+        f"{effort.descent_steps} steps with each of the rates {rates} "
         "(the paper: some 40000 steps with rates of 5e-4 to 5e-3), the more accurate "
         f"one on validation rows; direct SSG {effort.direct_steps} steps to 2e-3 (the "
         "paper: 50000).",

@@ -55,7 +55,7 @@ def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
     monkeypatch.setattr(modules.methods.importlib.util, "find_spec", lambda name: None)
     output, plots = tmp_path / "figure.md", tmp_path / "plots"
-    arguments = ["--data", "law", "--quick", "--splits", "2", "--ssg"]
+    arguments = ["--data", "law", "--quick", "--splits", "1", "--ssg"]
     arguments += ["--output", str(output), "--plots", str(plots)]
     assert modules.script.main(arguments) == 0
     text = output.read_text()
@@ -73,7 +73,7 @@ def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
         "partial_fairness_law_strong.png",
         "partial_fairness_law_weak.png",
     ]
-    assert "law, split 1, weak, ours" in capsys.readouterr().err
+    assert "law, split 0, weak, ours" in capsys.readouterr().err
 
 
 def test_quick_calls(modules, capsys):
@@ -84,9 +84,10 @@ def test_quick_calls(modules, capsys):
         rows = cells(text, name)
         assert len(rows) == 2
         for row in rows:
-            assert float(row[8]) <= float(row[4])
-            assert float(row[9]) <= float(row[5])
-            assert float(row[11]) == pytest.approx(int(row[3]) / int(row[7]), rel=0.05)
+            assert int(row[7]) <= int(row[8])
+            assert float(row[9]) <= float(row[4])
+            assert float(row[10]) <= float(row[5])
+            assert float(row[12]) == pytest.approx(int(row[3]) / int(row[8]), rel=0.05)
 
 
 def test_missing_data_are_skipped(modules, capsys, monkeypatch, tmp_path):
@@ -205,10 +206,10 @@ def test_calls_to_the_same_residual_objective_and_violation(modules):
         (40, 0.4, 0.5, 0),
     )
     expected = ["301", "5.0e-01", "0.55000", "1.0e-03"]
-    expected += ["40", "4.0e-01", "0.50000", "0.0e+00", "7.5"]
+    expected += ["10", "40", "4.0e-01", "0.50000", "0.0e+00", "7.5"]
     row = modules.tables._calls_row(ssg, bundle, 301)
     assert row == expected
-    assert modules.tables._calls_row(ssg, bundle, 451)[4] == "not in 40"
+    assert modules.tables._calls_row(ssg, bundle, 451)[5] == "not in 40"
 
 
 def test_scores_of_reductions(modules, monkeypatch):

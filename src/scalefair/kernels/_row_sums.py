@@ -13,6 +13,7 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair.kernels._row_table import row_chunks
+from scalefair.kernels._threads import at_most_threads
 
 __all__ = ["weighted_row_sums"]
 
@@ -37,7 +38,8 @@ def weighted_row_sums(table, codes, weights, shape):
     n_weights = weights.shape[1]
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.empty((chunks.shape[0] - 1, *shape, n_weights))
-    _weighted_row_sums(table, codes, weights, chunks, partial)
+    with at_most_threads(len(partial)):
+        _weighted_row_sums(table, codes, weights, chunks, partial)
     return partial.sum(axis=0)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair.kernels._row_table import row_chunks
+from scalefair.kernels._threads import at_most_threads
 
 __all__ = [
     "HINGE",
@@ -38,6 +39,8 @@ LOGISTIC, HINGE, SQUARED = 0, 1, 2
 
 # Rows whose scores are known before any of them is added: they stay in the cache.
 _BLOCK = 128
+# Losses of fewer blocks than this are not worth a thread of their own.
+_BLOCKS_PER_THREAD = 16
 # Sums of products may be reordered, and NaN and infinity still count.
 _FAST = {"contract", "reassoc", "nsz"}
 
@@ -57,7 +60,9 @@ def row_scores(table, codes, B):
     ndarray of shape (m,), float64
     """
     scores = np.empty(codes.shape[0])
-    _row_scores(table, codes, B, row_chunks(table, codes.shape[0], 1), scores)
+    chunks = row_chunks(table, codes.shape[0], 1)
+    with at_most_threads(len(chunks) - 1):
+        _row_scores(table, codes, B, chunks, scores)
     return scores
 
 
@@ -99,9 +104,10 @@ def score_pass(table, codes, signs, kind, B, edges, centre, n_powers):
     )
     losses = np.empty(chunks.shape[0] - 1)
     bins = edges, centre
-    _score_pass(
-        table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
-    )
+    with at_most_threads(len(losses)):
+        _score_pass(
+            table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
+        )
     _accumulate(gradients, moments, sums)
     return float(losses.sum()), gradients[0], moments[0], sums[0]
 
@@ -125,7 +131,8 @@ def bin_pass(table, codes, scores, slopes, shape, edges, centre, n_powers):
     """
     chunks, gradients, moments, sums = _workspace(table, codes, shape, edges, n_powers)
     bins = edges, centre
-    _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
+    with at_most_threads(len(gradients)):
+        _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
     _accumulate(gradients, moments, sums)
     return gradients[0], moments[0], sums[0]
 
@@ -143,7 +150,8 @@ def score_losses(scores, signs, kind):
     slopes = np.empty_like(scores)
     n_blocks = -(-scores.shape[0] // _BLOCK)
     losses = np.empty(n_blocks)
-    _score_losses(kind, signs, scores, losses, slopes)
+    with at_most_threads(n_blocks // _BLOCKS_PER_THREAD):
+        _score_losses(kind, signs, scores, losses, slopes)
     return float(losses.sum()), slopes
 
 

@@ -17,6 +17,8 @@ import math
 import numba
 import numpy as np
 
+from scalefair.kernels._threads import at_most_threads
+
 __all__ = ["sigmoid_slopes", "sigmoid_sums"]
 
 # Fewest rows of a chunk and most chunks.
@@ -53,7 +55,8 @@ def sigmoid_sums(scores, codes, theta, width, n_codes):
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
     partial = np.empty((n_chunks, n_codes, 2, 2 * theta.shape[0]))
     centre, factors = _products(theta, width)
-    _sums(scores, codes, theta, width, centre, factors, chunks, partial)
+    with at_most_threads(n_chunks):
+        _sums(scores, codes, theta, width, centre, factors, chunks, partial)
     total = partial.sum(axis=0)
     return total[:, 0], total[:, 1]
 
@@ -70,7 +73,8 @@ def sigmoid_slopes(scores, theta, width):
     """
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
     centre, factors = _products(theta, width)
-    _slopes(scores, theta, width, centre, factors, out)
+    with at_most_threads(scores.shape[0] // _ROWS):
+        _slopes(scores, theta, width, centre, factors, out)
     return out
 
 

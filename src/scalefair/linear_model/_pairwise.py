@@ -12,6 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
@@ -198,13 +199,15 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         )
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
-        found = augmented_lagrangian(
-            problem.whitened,
-            np.zeros(oracle.n_weights),
-            tol=self.tol,
-            stationarity=self.tol,
-            max_iter=self.max_iter,
-        )
+        # Matrices are small here: threads of BLAS would wait for each other.
+        with single_blas_thread():
+            found = augmented_lagrangian(
+                problem.whitened,
+                np.zeros(oracle.n_weights),
+                tol=self.tol,
+                stationarity=self.tol,
+                max_iter=self.max_iter,
+            )
         self._store_weights(problem.weights(found.x))
         self.objective_ = found.objective
         excess = problem.limit * float(problem.whitened(found.x).constraints.max())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import ParityProblem, StrongParity
 from scalefair.optimize import (
     DCRecord,
@@ -71,6 +72,20 @@ def solve(
     constraints by more than `tol`, the DC algorithm starts from weights of zero
     instead: those are feasible, and it keeps what is feasible.
     """
+    # Matrices are small here: threads of BLAS would wait for each other.
+    with single_blas_thread():
+        return _solve(problem, v0, multipliers, smooth, inner_solver, tol, max_iter)
+
+
+def _solve(
+    problem: ParityProblem,
+    v0: NDArray[np.float64] | None,
+    multipliers: NDArray[np.float64] | None,
+    smooth: bool,
+    inner_solver: str,
+    tol: float,
+    max_iter: int,
+) -> Solution:
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
     if smooth:
