@@ -19,6 +19,9 @@ __all__ = ["ParityProblem", "StrongParity", "WeakParity", "rank_grid"]
 
 Array = NDArray[np.float64]
 Part = tuple[Array, Array]
+# Thresholds are fitted to weights up to this part of the slack, in so many passes.
+_OFF_CENTRE = 0.05
+_ATTEMPTS = 60
 # Takes multipliers of the constraints, gives weights of the rates.
 Slopes = Callable[[Array], Array]
 
@@ -46,9 +49,6 @@ class ParityProblem(DCProblem):
     ridge : float
         Factor of half the squared norm of the coefficients, intercepts left out.
     """
-
-    # Ranks at which rates are bounded; none for the weak criterion.
-    ranks: Array
 
     def __init__(
         self,
@@ -160,14 +160,31 @@ class StrongParity(ParityProblem):
     def thresholds(self, v: Array) -> Array:
         return v[self.oracle.n_weights :]
 
-    def adapted(self, v: Array, ranks: Array) -> Array:
-        """Return the variables of another gap, whose grid has the given ranks, here.
+    def with_thresholds(self, w: Array, theta: Array) -> Array:
+        """Return variables with the weights `w` and thresholds that suit them.
 
-        A rate is near to linear in the threshold between two ranks of the grid, so
-        that interpolated thresholds keep what the other gap satisfied.
+        The highest and the lowest rate above a threshold are to be in the middle of
+        their bounds. Rates fall in the threshold: those at `theta` and at every
+        later attempt make a table that the next attempt is interpolated in.
         """
-        thresholds = np.interp(self.ranks, ranks, self.thresholds(v))
-        return np.concatenate([self.weights(v), thresholds])
+        wanted = self.ranks + self.slack / 2
+        known = np.empty((2, 0))  # rates, thresholds
+        step = 1.0
+        for _ in range(_ATTEMPTS):
+            value = self.oracle.evaluate(w, theta)
+            rates = value.plus - value.minus
+            middle = (rates.max(axis=0) + rates.min(axis=0)) / 2
+            if theta.size == wanted.size and (
+                np.abs(middle - wanted).max() <= _OFF_CENTRE * self.slack
+            ):
+                break
+            known = np.hstack([known, [middle, theta]])
+            known = known[:, np.lexsort((-known[1], known[0]))]
+            theta = np.interp(wanted, *known)
+            theta[wanted > known[0, -1]] = known[1].min() - step
+            theta[wanted < known[0, 0]] = known[1].max() + step
+            step *= 2
+        return np.concatenate([w, theta])
 
     def _constraint_parts(
         self, value: OracleValue
@@ -213,7 +230,6 @@ class WeakParity(ParityProblem):
     ) -> None:
         super().__init__(oracle, interval, kappa, ridge)
         self.threshold = np.array([threshold])
-        self.ranks = np.empty(0)
         self.n_variables = oracle.n_weights
         self.pairs = np.array(list(permutations(range(oracle.n_groups), 2)))
         self.n_constraints = len(self.pairs)

@@ -346,22 +346,14 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             return WeakParity(*common, float(self.threshold))
         return StrongParity(*common, self.n_thresholds, self.surrogate)
 
-    def _solve(
-        self,
-        problem: ParityProblem,
-        last: Solution | None = None,
-        *,
-        feasible: bool = False,
-    ) -> Solution:
-        """Solve a problem from another solution, the given start, or the last fit.
-
-        From a solution that is `feasible` here too the DC algorithm starts at once.
-        """
+    def _solve(self, problem: ParityProblem, last: Solution | None = None) -> Solution:
+        """Solve a problem from another solution, the given start, or the last fit."""
         v0 = None
+        before = problem.oracle.n_calls
         if last is not None:
             v0 = last.x
             if isinstance(problem, StrongParity):
-                v0 = problem.adapted(v0, last.ranks)
+                v0 = problem.with_thresholds(problem.weights(v0), last.thresholds)
         elif self.warm_start and hasattr(self, "_variables"):
             if self._variables.size == problem.n_variables:
                 v0 = self._variables
@@ -371,12 +363,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             problem,
             v0,
             multipliers=None if last is None else last.multipliers,
-            smooth=not feasible
-            and isinstance(self.start, str)
-            and self.start == "auto",
+            smooth=isinstance(self.start, str) and self.start == "auto",
             inner_solver=self.inner_solver,
             tol=self.tol,
             max_iter=self.max_iter,
+            n_calls=problem.oracle.n_calls - before,
         )
 
     def _finish(

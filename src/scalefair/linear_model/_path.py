@@ -88,7 +88,7 @@ def partial_fairness_path(
             if hasattr(first, name):
                 setattr(model, name, getattr(first, name))
         problem = model._problem(oracle)
-        last = model._solve(problem, last, feasible=last is not None)
+        last = model._solve(problem, last)
         model._finish(rows, problem, last)
         models[i] = model
     return models

@@ -35,8 +35,6 @@ _STATIONARY = 0.5
 # Change of the objective, as a share, after which rounds end, and steps of a round.
 _SETTLED = 1e-4
 _INNER = 80
-# Bisections for the threshold at which a group has a wanted rate.
-_BISECTIONS = 60
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Solution:
     """What the solvers found, and the multipliers to go on from."""
 
     x: NDArray[np.float64]
-    ranks: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
     multipliers: NDArray[np.float64]
     objective: float
     infeasibility: float
@@ -65,16 +63,20 @@ def solve(
     inner_solver: str,
     tol: float,
     max_iter: int,
+    n_calls: int,
 ) -> Solution:
     """Solve a problem from `v0`, or from weights of zero.
 
-    With `smooth` an augmented Lagrangian goes first. If what it finds violates the
-    constraints by more than `tol`, the DC algorithm starts from weights of zero
-    instead: those are feasible, and it keeps what is feasible.
+    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. If what
+    it finds violates the constraints by more than `tol`, the DC algorithm starts from
+    weights of zero instead: those are feasible, and it keeps what is feasible.
+    `n_calls` have been made before.
     """
     # Matrices are small here: threads of BLAS would wait for each other.
     with single_blas_thread():
-        return _solve(problem, v0, multipliers, smooth, inner_solver, tol, max_iter)
+        return _solve(
+            problem, v0, multipliers, smooth, inner_solver, tol, max_iter, n_calls
+        )
 
 
 def _solve(
@@ -85,9 +87,13 @@ def _solve(
     inner_solver: str,
     tol: float,
     max_iter: int,
+    n_calls: int,
 ) -> Solution:
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
+    if smooth and v0 is not None:
+        smooth = _violation(problem, v0) > tol
+        n_calls += 1
     if smooth:
         found = augmented_lagrangian(
             lambda x: problem.smoothed(x, _CORNER),
@@ -100,12 +106,12 @@ def _solve(
             max_inner=_INNER,
         )
         records = [
-            DCRecord(objective, infeasibility, np.nan, calls)
+            DCRecord(objective, infeasibility, np.nan, calls + n_calls)
             for objective, infeasibility, calls in found.history
         ]
         v = found.x if found.infeasibility <= tol else problem.start()
     result = _certify(problem, v, inner_solver, tol, max_iter)
-    before = records[-1].n_calls if records else 0
+    before = records[-1].n_calls if records else n_calls
     history = [
         *records,
         *(
@@ -115,7 +121,7 @@ def _solve(
     ]
     return Solution(
         x=result.x,
-        ranks=problem.ranks,
+        thresholds=problem.thresholds(result.x),
         multipliers=result.multipliers,
         objective=result.objective,
         infeasibility=result.infeasibility,
@@ -159,6 +165,11 @@ def _certify(
     return idca(problem, v, tol=tol, max_iter=max_iter)
 
 
+def _violation(problem: ParityProblem, v: NDArray[np.float64]) -> float:
+    (plus, _), (minus, _) = problem.evaluate(v)
+    return float((plus - minus)[1:].max())
+
+
 def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.float64]:
     """Variables for weights given as rows of coefficients and intercept."""
     w = np.asarray(rows, dtype=np.float64)
@@ -172,9 +183,9 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
     w = w.ravel()
     v = w
     if isinstance(problem, StrongParity):
-        v = np.concatenate([w, _middle_thresholds(problem, w)])
-    (plus, _), (minus, _) = problem.evaluate(v)
-    violation = float((plus - minus)[1:].max())
+        theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
+        v = problem.with_thresholds(w, theta)
+    violation = _violation(problem, v)
     if violation > tol:
         raise ValueError(
             f"start violates a fairness constraint by {violation:.3g}: rates may "
@@ -182,20 +193,3 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
             'start="auto".'
         )
     return v
-
-
-def _middle_thresholds(
-    problem: StrongParity, w: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Thresholds whose highest and lowest rates are in the middle of their bounds."""
-    wanted = problem.ranks + problem.slack / 2
-    scores = problem.oracle.scores(w)
-    low = np.full(wanted.size, scores.min() - 40.0)
-    high = np.full(wanted.size, scores.max() + 40.0)
-    for _ in range(_BISECTIONS):
-        theta = (low + high) / 2
-        value = problem.oracle.evaluate(w, theta)
-        rates = value.plus - value.minus
-        above = (rates.max(axis=0) + rates.min(axis=0)) / 2 > wanted
-        low, high = np.where(above, theta, low), np.where(above, high, theta)
-    return (low + high) / 2
