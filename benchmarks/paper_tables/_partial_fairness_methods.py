@@ -80,11 +80,11 @@ class Effort:
 
     alphas: tuple[float, ...] = (0.0, 1e-4, 1e-3)
     thresholds: tuple[int, ...] = (10, 25)
-    path_iterations: int = 150
+    path_iterations: int = 300
     pairwise_updates: int = 50
-    descent_steps: int = 600
+    descent_steps: int = 1000
     descent_rates: tuple[float, ...] = (0.02, 0.1)
-    direct_steps: int = 900
+    direct_steps: int = 1500
     ssg_steps: int = 9000
     reductions: int = 20
     # Settings of each method; None takes all.

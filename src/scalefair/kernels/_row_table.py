@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 __all__ = ["row_chunks", "row_table"]
@@ -54,5 +56,9 @@ def row_chunks(table, n_rows, n_partial):
     # To clear and add the partial sums should cost less than to read the entries.
     work = max(2, n_entries // n_partial)
     most = max(1, min(_CHUNKS, room, work, n_rows // _ROWS))
-    n_chunks = 2 ** (most.bit_length() - 1)
+    return _bounds(n_rows, 2 ** (most.bit_length() - 1))
+
+
+@functools.lru_cache(maxsize=64)
+def _bounds(n_rows, n_chunks):
     return np.linspace(0, n_rows, n_chunks + 1).astype(np.int64)
