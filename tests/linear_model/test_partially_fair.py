@@ -156,7 +156,8 @@ def test_starts_agree_on_fairness(rows, fitted):
     assert zero.infeasibility_ <= 2e-3
     # Problems are not convex, yet the two ends should not be far from each other.
     assert_allclose(zero.objective_, fitted.objective_, rtol=0.05)
-    assert zero.n_oracle_calls_ > 0
+    # Where the augmented Lagrangian ends little is left to do.
+    assert fitted.n_iter_ < zero.n_iter_ / 3
 
 
 def test_start_may_be_given(rows, fitted):
