@@ -9,7 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from scalefair.linear_model import PartiallyFairClassifier
-from scalefair.linear_model._intercept import _averaged, most_accurate_shift
+from scalefair.linear_model._intercept import (
+    _averaged,
+    best_constant,
+    most_accurate_shift,
+)
 from scalefair.metrics import (
     partial_demographic_parity_gap,
     weak_partial_demographic_parity_gap,
@@ -255,6 +259,32 @@ def test_one_group_is_refused(rows):
     X, y, _ = rows
     with pytest.raises(ValueError, match="only one group"):
         classifier().fit(X, y, sensitive_features=np.zeros(len(y)))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+def test_best_constant(loss):
+    signs = np.repeat([-1.0, 1.0], [30, 10])
+    margins = {
+        "logistic": lambda h: np.log1p(np.exp(-signs * h)).mean(),
+        "hinge": lambda h: np.maximum(1 - signs * h, 0).mean(),
+        "squared": lambda h: ((h - signs) ** 2).mean(),
+    }
+    best = margins[loss](best_constant(signs, loss))
+    assert best <= min(margins[loss](h) for h in np.linspace(-3, 3, 601)) + 1e-12
+
+
+def test_weak_criterion_does_not_select_everybody():
+    # From scores of zero the method ended where every group had a rate beyond the
+    # interval: as fair as any, with a quarter selected of whom half are negative.
+    rng = np.random.RandomState(0)
+    group = (rng.uniform(size=3000) < 0.2).astype(int)
+    X = rng.randn(3000, 4)
+    X[:, 0] += 2 * group
+    y = X.sum(axis=1) + rng.randn(3000) > 3
+    model = PartiallyFairClassifier((0, 0.25), 0.01, criterion="weak", start="zero")
+    model.fit(X, y, sensitive_features=group)
+    assert model.objective_ < 0.2
+    assert model.predict(X, sensitive_features=group).mean() < 0.15
 
 
 class TestMostAccurateShift:

@@ -1,11 +1,11 @@
-"""The shift of scores that classifies most rows correctly."""
+"""The best score of all rows alike, and the best shift of given scores."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["most_accurate_shift"]
+__all__ = ["best_constant", "most_accurate_shift"]
 
 
 # Share of the rows, to either side, over which the accuracy of cuts is averaged.
@@ -51,3 +51,21 @@ def _averaged(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
     sums = np.concatenate([[0.0], np.cumsum(np.pad(values, reach, mode="edge"))])
     width = 2 * reach + 1
     return (sums[width:] - sums[:-width]) / width
+
+
+def best_constant(signs: NDArray[np.float64], loss: str) -> float:
+    """Return the score with the least mean loss if all rows have the same.
+
+    Parameters
+    ----------
+    signs : ndarray of shape (m,)
+        Labels, -1 or 1, of both kinds.
+    loss : str
+        Loss of `ScoreOracle`; those of pairs do not depend on a constant.
+    """
+    mean = float(signs.mean())
+    if loss == "logistic":
+        return float(np.log1p(mean) - np.log1p(-mean))
+    if loss == "hinge":
+        return float(np.sign(mean))
+    return mean if loss == "squared" else 0.0

@@ -227,15 +227,21 @@ class WeakParity(ParityProblem):
         kappa: float,
         ridge: float,
         threshold: float,
+        constant: float,
     ) -> None:
         super().__init__(oracle, interval, kappa, ridge)
+        self.constant = constant
         self.threshold = np.array([threshold])
         self.n_variables = oracle.n_weights
         self.pairs = np.array(list(permutations(range(oracle.n_groups), 2)))
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
-        return np.zeros(self.n_variables)
+        # Any constant score is feasible. At a score of zero every group has the rate
+        # 1/2 and the DC algorithm may end where all rates are beyond the interval.
+        v = np.zeros(self.n_variables)
+        v[self.oracle.n_features] = self.constant
+        return v
 
     def thresholds(self, v: Array) -> Array:
         return self.threshold

@@ -23,7 +23,7 @@ from scalefair.linear_model._base import (
 )
 from scalefair.linear_model._block_oracle import BlockOracle
 from scalefair.linear_model._block_rows import BlockRows, ReadBlocks
-from scalefair.linear_model._intercept import most_accurate_shift
+from scalefair.linear_model._intercept import best_constant, most_accurate_shift
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import (
     ParityProblem,
@@ -94,8 +94,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     start : {"auto", "zero"} or array-like of shape (n_rows, d + 1), default="auto"
         ``"auto"`` starts from an augmented Lagrangian's solution of the problem with
         rounded corners: the DC algorithm then needs few iterations. ``"zero"`` is
-        the start of [1]_. An array gives weights as rows of coefficients and
-        intercept (d features), one row without interactions, otherwise one per
+        the start of [1]_, weights of zero; for the weak criterion the best constant
+        score instead, which is as fair. An array gives weights as rows of
+        coefficients and intercept (d features), one row without interactions, otherwise one per
         group as in `coef_`; they have to be feasible.
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
@@ -262,7 +263,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         """
         check_interval(self.interval)
         rows = self._check_training(X, y, sensitive_features)
-        problem = self._problem(self._oracle(rows))
+        problem = self._problem(self._oracle(rows), rows)
         self._finish(rows, problem, self._solve(problem))
         return self
 
@@ -315,11 +316,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         last: Solution | None = None
         for share in _GROWING:
             rows = blocks.part(sample, share)
-            last = self._solve(self._problem(self._oracle(rows)), last)
+            last = self._solve(self._problem(self._oracle(rows), rows), last)
         labels = blocks.labels()
         sizes = np.bincount(labels.codes, minlength=len(labels.groups))
         oracle = BlockOracle(blocks.read, self._oracle, blocks.n_rows, sizes)
-        problem = self._problem(oracle)
+        problem = self._problem(oracle, labels)
         self._finish(labels, problem, self._solve(problem, last))
         return self
 
@@ -339,11 +340,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             auc_interval=check_interval(self.interval),
         )
 
-    def _problem(self, oracle: Any) -> ParityProblem:
+    def _problem(self, oracle: Any, rows: TrainingRows) -> ParityProblem:
         interval = check_interval(self.interval)
         common = (oracle, interval, float(self.kappa), float(self.alpha))
         if self.criterion == "weak":
-            return WeakParity(*common, float(self.threshold))
+            constant = best_constant(rows.signs, self.loss)
+            return WeakParity(*common, float(self.threshold), constant)
         return StrongParity(*common, self.n_thresholds, self.surrogate)
 
     def _solve(self, problem: ParityProblem, last: Solution | None = None) -> Solution:

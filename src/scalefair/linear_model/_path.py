@@ -87,7 +87,7 @@ def partial_fairness_path(
         for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
             if hasattr(first, name):
                 setattr(model, name, getattr(first, name))
-        problem = model._problem(oracle)
+        problem = model._problem(oracle, rows)
         last = model._solve(problem, last)
         model._finish(rows, problem, last)
         models[i] = model
