@@ -96,8 +96,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         rounded corners: the DC algorithm then needs few iterations. ``"zero"`` is
         the start of [1]_, weights of zero; for the weak criterion the best constant
         score instead, which is as fair. An array gives weights as rows of
-        coefficients and intercept (d features), one row without interactions, otherwise one per
-        group as in `coef_`; they have to be feasible.
+        coefficients and intercept (d features), one row without interactions,
+        otherwise one per group as in `coef_`; they have to be feasible.
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
         are classified best (the accuracy averaged over thresholds up to 1 % of the
