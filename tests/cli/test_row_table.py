@@ -95,7 +95,7 @@ def test_a_sound_table_is_parsed_in_c(tmp_path, monkeypatch):
         ("a,b\n1,2\n3,f\n", r":3: column 2 \(b\) is 'f'"),
         ("x,1,2\ny,3,4\n", r":1: column 1 is 'x', .*pass --id-column.*--header"),
         ("1,1_000\n", r":1: column 2 is '1_000'"),
-        ("a;b\n1;2\n", r":2: column 1 \(a;b\) is '1;2'"),
+        ("a|b\n1|2\n", r":2: column 1 \(a\|b\) is '1\|2'"),
         ("1,2\n3,\n", r":2: column 2 has no value"),
         ("1\t2\n\t3\n", r":2: column 1 has no value"),
         ("a,b\n1,2\n3,NA\n", r":3: column 2 \(b\) has no value"),

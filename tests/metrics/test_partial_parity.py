@@ -261,9 +261,9 @@ def test_kinds_of_input(convert):
         ({"interval": (-0.1, 0.3)}, "alpha < beta"),
         ({"interval": (0.5, 1.1)}, "alpha < beta"),
         ({"interval": (np.nan, 1.0)}, "alpha < beta"),
-        ({"interval": 0.3}, "pair of numbers"),
-        ({"interval": (0.1, 0.2, 0.3)}, "pair of numbers"),
-        ({"interval": ("low", "high")}, "pair of numbers"),
+        ({"interval": 0.3}, "two numbers"),
+        ({"interval": (0.1, 0.2, 0.3)}, "two numbers"),
+        ({"interval": ("low", "high")}, "two numbers"),
     ],
 )
 def test_bad_input(gap, change, message):
