@@ -81,6 +81,22 @@ def test_sample_has_every_group_and_is_random(rows):
     assert np.ptp(positions) > 3000
 
 
+def test_groups_as_a_column(rows):
+    X, y, group = rows
+    columns = (X, y, group[:, None])
+    model = classifier().fit_blocks(reader(columns), sample_size=1000)
+    assert model.groups_.tolist() == ["a", "b"]
+    assert model.partial_parity_gap_ < 0.3
+
+
+def test_small_groups_are_kept_in_a_small_sample(rows):
+    blocks = BlockRows(reader(rows), lambda X, reset: X)
+    sample = blocks.sample(10, np.random.RandomState(0))
+    assert [part.keys.size for part in sample] == [500, 500]
+    with pytest.raises(ValueError, match="sample_size"):
+        classifier().fit_blocks(reader(rows), sample_size=0)
+
+
 def test_pairwise_losses_are_refused(rows):
     with pytest.raises(ValueError, match="pairs of rows"):
         classifier(loss="auc").fit_blocks(reader(rows))

@@ -191,6 +191,18 @@ def test_warm_start_goes_on(rows, fitted):
     assert model.n_oracle_calls_ < first / 4
 
 
+def test_warm_start_for_another_interval_is_feasible(rows):
+    X, y, group = rows
+    model = classifier(warm_start=True, start="zero").fit(
+        X, y, sensitive_features=group
+    )
+    model.set_params(interval=(0.2, 0.4), n_thresholds=10)
+    model.fit(X, y, sensitive_features=group)
+    assert model.converged_
+    assert model.infeasibility_ <= 1e-3
+    assert model.thresholds_.shape == (10,)
+
+
 def test_unfinished_says_so(rows):
     X, y, group = rows
     model = classifier(start="zero", max_iter=2)

@@ -86,9 +86,10 @@ class BlockRows:
         """Yield encoded blocks."""
         for X, y, features in self._read_blocks():
             X = self._check(X, False)
-            positive = np.asarray(y) == self.classes[1]
-            codes = np.searchsorted(self.groups, np.asarray(features)).astype(np.int64)
-            signs = np.where(positive, 1.0, -1.0)
+            labels = check_values(y, name="y", what="label")
+            groups = check_values(features, name="sensitive_features", what="group")
+            signs = np.where(labels == self.classes[1], 1.0, -1.0)
+            codes = np.searchsorted(self.groups, groups).astype(np.int64)
             yield TrainingRows(X, signs, codes, self.classes, self.groups)
 
     def labels(self) -> TrainingRows:
@@ -111,7 +112,7 @@ class BlockRows:
                 rows = np.flatnonzero(block.codes == code)
                 sizes[code] += rows.size
                 new = _Kept(keys[rows], block.X[rows], block.signs[rows])
-                kept[code] = _joined(kept[code], new).first(size)
+                kept[code] = _joined(kept[code], new).first(max(size, _LEAST))
         if sizes.sum() != self.n_rows:
             raise ValueError(
                 f"read_blocks() gave {self.n_rows} rows when it was called first and "

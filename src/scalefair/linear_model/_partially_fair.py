@@ -305,6 +305,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             As `fit` does.
         """
         check_interval(self.interval)
+        if sample_size < 1:
+            raise ValueError(f"sample_size must be at least 1, got {sample_size!r}.")
         if self.loss in {"auc", "partial_auc"}:
             raise ValueError(
                 f"loss={self.loss!r} compares pairs of rows and cannot be added up "
@@ -353,12 +355,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         v0 = None
         before = problem.oracle.n_calls
         if last is not None:
-            v0 = last.x
-            if isinstance(problem, StrongParity):
-                v0 = problem.with_thresholds(problem.weights(v0), last.thresholds)
-        elif self.warm_start and hasattr(self, "_variables"):
-            if self._variables.size == problem.n_variables:
-                v0 = self._variables
+            v0 = self._from(problem, problem.weights(last.x), last.thresholds)
+        elif self._may_go_on(problem):
+            w = np.column_stack([self.coef_, self.intercept_]).ravel()
+            v0 = self._from(problem, w, self.thresholds_)
         elif not isinstance(self.start, str):
             v0 = given_start(problem, self.start, self.tol)
         return solve(
@@ -372,6 +372,20 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             n_calls=problem.oracle.n_calls - before,
         )
 
+    def _may_go_on(self, problem: ParityProblem) -> bool:
+        if not (self.warm_start and hasattr(self, "coef_")):
+            return False
+        return bool(self.coef_.size + self.intercept_.size == problem.oracle.n_weights)
+
+    @staticmethod
+    def _from(
+        problem: ParityProblem, w: NDArray[np.float64], theta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return variables with given weights, and thresholds that suit the problem."""
+        if isinstance(problem, StrongParity):
+            return problem.with_thresholds(w, theta)
+        return w
+
     def _finish(
         self, rows: TrainingRows, problem: ParityProblem, found: Solution
     ) -> None:
@@ -384,7 +398,6 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             scores = scores + shift
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
-        self._variables = np.concatenate([w, thresholds])[: problem.n_variables]
         self._store_weights(w.reshape(-1, problem.oracle.n_features + 1))
         self.thresholds_ = thresholds
         self.partial_parity_gap_ = self._gap(scores, rows.groups[rows.codes])

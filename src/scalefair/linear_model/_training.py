@@ -67,9 +67,10 @@ def solve(
 ) -> Solution:
     """Solve a problem from `v0`, or from weights of zero.
 
-    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. If what
-    it finds violates the constraints by more than `tol`, the DC algorithm starts from
-    weights of zero instead: those are feasible, and it keeps what is feasible.
+    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible; without,
+    a `v0` that is not feasible is of no use. If what the augmented Lagrangian finds
+    violates the constraints by more than `tol`, the DC algorithm starts from weights
+    of zero instead: those are feasible, and it keeps what is feasible.
     `n_calls` have been made before.
     """
     # Matrices are small here: threads of BLAS would wait for each other.
@@ -91,9 +92,12 @@ def _solve(
 ) -> Solution:
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
-    if smooth and v0 is not None:
-        smooth = _violation(problem, v0) > tol
+    if v0 is not None:
+        feasible = _violation(problem, v0) <= tol
         n_calls += 1
+        if not feasible and not smooth:
+            v = problem.start()  # the DC algorithm keeps violations
+        smooth = smooth and not feasible
     if smooth:
         found = augmented_lagrangian(
             lambda x: problem.smoothed(x, _CORNER),
