@@ -14,7 +14,6 @@ from scalefair.kernels._block import (
     block_rotate,
     block_subtract,
     rotate_ritz,
-    single_blas_thread,
 )
 from scalefair.kernels._csr import csr_matmat
 from scalefair.kernels._csr_rows import (
@@ -46,6 +45,7 @@ from scalefair.kernels._score_bins import (
     score_pass,
 )
 from scalefair.kernels._score_sigmoid import sigmoid_slopes, sigmoid_sums
+from scalefair.kernels._threads import one_thread, single_blas_thread
 from scalefair.kernels._weighted_rows import (
     dense_rows_gram,
     dense_rows_matmat,
@@ -82,6 +82,7 @@ __all__ = [
     "list_open",
     "mirror_lower",
     "move_along_paths",
+    "one_thread",
     "rbf_columns",
     "rbf_matmat",
     "rbf_tiles",

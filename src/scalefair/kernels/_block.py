@@ -9,13 +9,10 @@ wait for work take the processor from the next kernel.
 
 from __future__ import annotations
 
-import functools
-import importlib
-from contextlib import AbstractContextManager
-
 import numba
 import numpy as np
-from threadpoolctl import ThreadpoolController
+
+from scalefair.kernels._threads import single_blas_thread
 
 __all__ = [
     "block_gram",
@@ -23,25 +20,12 @@ __all__ = [
     "block_rotate",
     "block_subtract",
     "rotate_ritz",
-    "single_blas_thread",
 ]
 
 # 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
 _ROWS = 2048
 # Up to this width of X, a plain loop over the rows beats BLAS.
 _THIN = 16
-
-
-@functools.cache
-def _blas_controller() -> ThreadpoolController:
-    # np.dot in kernels calls SciPy's BLAS: only what is loaded can be held back.
-    importlib.import_module("scipy.linalg.cython_blas")
-    return ThreadpoolController().select(user_api="blas")
-
-
-def single_blas_thread() -> AbstractContextManager[object]:
-    """Context in which BLAS runs on one thread (enters in microseconds)."""
-    return _blas_controller().limit(limits=1)
 
 
 def block_gram(X: np.ndarray, Y: np.ndarray) -> np.ndarray:

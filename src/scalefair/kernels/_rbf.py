@@ -15,7 +15,7 @@ import math
 import numba
 import numpy as np
 
-from scalefair.kernels._block import single_blas_thread
+from scalefair.kernels._threads import single_blas_thread
 
 __all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from scalefair.kernels._block import single_blas_thread
+from scalefair.kernels._threads import single_blas_thread
 
 __all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
 

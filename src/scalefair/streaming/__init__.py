@@ -1,6 +1,17 @@
-"""One pass over the rows: moments of groups, readers of blocks."""
+"""One pass over the rows: moments of groups, readers of blocks, rows in parts."""
 
 from scalefair.streaming._blocks import row_blocks
 from scalefair.streaming._moments import GroupMoments
+from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
+from scalefair.streaming._parts import LocalParts, Parts
+from scalefair.streaming._readers import RowReader
 
-__all__ = ["GroupMoments", "row_blocks"]
+__all__ = [
+    "GroupMoments",
+    "LocalParts",
+    "PartitionedRows",
+    "Parts",
+    "RowReader",
+    "is_partitioned",
+    "row_blocks",
+]

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._groups import encode_groups
+from scalefair._groups import encode_groups, encode_values
 from scalefair.streaming._accumulate import accumulate
 from scalefair.streaming._moments_file import read_arrays, write_arrays
+from scalefair.streaming._parts import Parts
+from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
 from scalefair.streaming._validation import check_rows
 
 __all__ = ["GroupMoments"]
@@ -106,11 +108,12 @@ class GroupMoments:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n)
             Rows: dense in any order and of any real type, memory-mapped, CSR or
             CSC. Memory-mapped rows are read block by block; of sparse rows, blocks
-            are made dense where that is faster.
-        groups : array-like of shape (m,)
+            are made dense where that is faster. Moments of Dask's partitions are
+            taken where these are, and those of a reader's blocks one after the other.
+        groups : array-like or Dask collection of shape (m,)
             Group of each row: strings, integers, booleans.
 
         Returns
@@ -124,6 +127,10 @@ class GroupMoments:
             If there are no rows, not one group per row, or an entry is NaN or
             infinite.
         """
+        if is_partitioned(X):
+            rows = PartitionedRows.of(X)
+            encoded = rows.encode(groups, name="sensitive_features", what="group")
+            return cls._from_parts(rows, *encoded)
         X = check_rows(X)
         return cls._from_codes(X, *encode_groups(groups, X.shape[0]))
 
@@ -134,6 +141,14 @@ class GroupMoments:
         """`from_data` for rows and groups that are encoded already."""
         sums = accumulate(check_rows(X), codes, len(groups))
         return cls(groups, *sums.to_moments())
+
+    @classmethod
+    def _from_parts(
+        cls, rows: PartitionedRows, groups: NDArray[Any], codes: Parts
+    ) -> GroupMoments:
+        """`from_data` for rows in parts and groups that are encoded already."""
+        total = rows.map(_moments_of_part, each=[codes]).reduce(GroupMoments.merge)
+        return cls(groups[total.groups], total.counts, total.means, total.scatters)
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
         """Add rows, in place; if they are refused nothing has changed.
@@ -159,8 +174,9 @@ class GroupMoments:
             If the rows have another number of features, their groups are of
             another kind, or for the reasons of `from_data`.
         """
-        X = check_rows(X)
-        self._check_features(X.shape[1])
+        if not is_partitioned(X):
+            X = check_rows(X)
+            self._check_features(X.shape[1])
         self._add(GroupMoments.from_data(X, groups))
         return self
 
@@ -182,7 +198,6 @@ class GroupMoments:
         ValueError
             If the numbers of features or the kinds of groups differ.
         """
-        self._check_features(other.n_features)
         merged = GroupMoments(
             self.groups, self.counts.copy(), self.means.copy(), self.scatters.copy()
         )
@@ -272,6 +287,7 @@ class GroupMoments:
 
     def _add(self, other: GroupMoments) -> None:
         """Chan, Golub & LeVeque (1983), equations (2.1), for every group."""
+        self._check_features(other.n_features)
         groups = _union(self.groups, other.groups)
         if len(groups) > len(self.groups):
             self._extend(groups)
@@ -325,6 +341,12 @@ class GroupMoments:
                 f"These moments are of {self.n_features} features, the rows to add "
                 f"have {n_features}."
             )
+
+
+def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
+    """Moments of the codes that occur in a part."""
+    present, local = encode_values(codes, name="codes")
+    return GroupMoments(present, *accumulate(X, local, len(present)).to_moments())
 
 
 def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:

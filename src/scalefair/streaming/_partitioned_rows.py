@@ -1,0 +1,327 @@
+"""Rows in parts: what Dask collections and readers of files have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair._groups import check_values, encode_values
+from scalefair.streaming._collections import (
+    column_names,
+    dask_column,
+    dask_rows,
+    is_dask,
+)
+from scalefair.streaming._dask_parts import DaskParts
+from scalefair.streaming._parts import Parts
+from scalefair.streaming._readers import RowReader
+from scalefair.streaming._validation import check_rows
+
+__all__ = ["PartitionedRows", "is_partitioned"]
+
+
+def is_partitioned(X: Any) -> bool:
+    """Whether `X` are rows in parts.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        True for Dask arrays, data frames and bags, lists of delayed blocks or of
+        futures, readers, and `PartitionedRows`.
+    """
+    return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
+
+
+class PartitionedRows:
+    """Rows in parts, each of which fits in memory.
+
+    Made by `of`. Parts of a Dask collection are computed once and kept by Dask;
+    those of a reader are read anew in each pass.
+
+    Attributes
+    ----------
+    parts : Parts
+        The rows of each part: a dense array or a CSR matrix.
+    lengths : ndarray of shape (n_parts,), int64
+        Rows of each part, at least 1.
+    shape : tuple of int
+        Rows and features.
+    dtype : dtype
+        A type that holds the entries of all parts.
+    is_sparse : bool
+        Whether the parts are CSR matrices.
+    nnz : int
+        Stored entries; all of them for dense rows.
+    feature_names : ndarray of str or None
+        Names of the columns, if all are strings.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from scalefair.streaming import PartitionedRows
+    >>> rows = PartitionedRows.of(da.ones((5, 2), chunks=(3, 2)))
+    >>> rows.lengths, rows.shape
+    (array([3, 2]), (5, 2))
+    >>> rows.map(len).gather()
+    [3, 2]
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        lengths: NDArray[np.int64],
+        n_features: int,
+        *,
+        dtype: np.dtype,
+        is_sparse: bool,
+        nnz: int,
+        feature_names: NDArray[Any] | None = None,
+        given_lengths: Sequence[int] = (),
+    ) -> None:
+        self.parts = parts
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.shape = int(self.lengths.sum()), n_features
+        self.dtype = np.dtype(dtype)
+        self.is_sparse = is_sparse
+        self.nnz = nnz
+        self.feature_names = feature_names
+        # With the parts that have no rows and were left out.
+        self._given_lengths = list(given_lengths or self.lengths)
+
+    @classmethod
+    def of(cls, X: Any) -> Self:
+        """Return the rows of a Dask collection or a reader.
+
+        Parameters
+        ----------
+        X : Dask collection, reader or PartitionedRows
+            See `is_partitioned`. Partitions without rows are left out.
+
+        Returns
+        -------
+        PartitionedRows
+
+        Raises
+        ------
+        ValueError
+            If there are no rows, or a partition is no table of real numbers with as
+            many columns as the first.
+        """
+        if isinstance(X, cls):
+            return X
+        return cls._of_reader(X) if isinstance(X, RowReader) else cls._of_dask(X)
+
+    @classmethod
+    def _of_reader(cls, reader: RowReader) -> Self:
+        return cls(
+            reader.parts(),
+            reader.lengths,
+            reader.n_features,
+            dtype=reader.dtype,
+            is_sparse=reader.is_sparse,
+            nnz=reader.nnz,
+            feature_names=reader.feature_names,
+        )
+
+    @classmethod
+    def _of_dask(cls, X: Any) -> Self:
+        parts = dask_rows(X)
+        parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
+        parts = parts.persist()
+        found = parts.map(_describe).gather()
+        kept = [i for i, part in enumerate(found) if part.n_rows]
+        if not kept:
+            raise ValueError("X has no rows in any partition.")
+        _check_alike(found, kept)
+        some = [found[i] for i in kept]
+        return cls(
+            parts.select(kept) if len(kept) < len(found) else parts,
+            np.array([part.n_rows for part in some]),
+            some[0].n_columns,
+            dtype=np.result_type(*{part.dtype for part in some}),
+            is_sparse=some[0].is_sparse,
+            nnz=sum(part.n_stored for part in some),
+            feature_names=column_names(X),
+            given_lengths=[part.n_rows for part in found],
+        )
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """First row of each part."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def map(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
+    ) -> Parts:
+        """Return the parts ``function(rows, *args, *one of each)``.
+
+        What the function raises is raised with the place of the part.
+
+        Parameters
+        ----------
+        function : callable
+            Of the module level, so that it can be sent to other processes.
+        *args : object
+            The same for all parts.
+        each : sequence of Parts
+            Columns as `split` or `encode` return them.
+        """
+        places = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        place = self.parts.like(enumerate(places))
+        return self.parts.map(_Placed(function, len(args)), *args, each=[place, *each])
+
+    def split(self, values: NDArray[Any]) -> Parts:
+        """Return an array with one entry for each row, cut as the rows are."""
+        return self.parts.like(np.split(values, self.starts[1:]))
+
+    def encode(self, values: Any, *, name: str, what: str) -> tuple[Any, Parts]:
+        """Return the distinct values of a column, and the index of each row's.
+
+        Parameters
+        ----------
+        values : array-like or Dask collection of shape (m,)
+            One value for each row. A Dask array of known chunks is cut anew; other
+            collections must have as many values in each partition as `X` has rows.
+        name, what : str
+            Name of the column and of one value, for messages.
+
+        Returns
+        -------
+        distinct : ndarray of shape (n_distinct,)
+            Sorted.
+        codes : Parts
+            Indices of shape (n_rows of the part,), in a small type of integers.
+
+        Raises
+        ------
+        ValueError
+            If there is not one value for each row, or one is missing.
+        """
+        if is_dask(values) and isinstance(self.parts, DaskParts):
+            return self._encode_dask(values, name, what)
+        values = check_values(
+            np.asarray(values) if is_dask(values) else values, name=name, what=what
+        )
+        if values.shape[0] != self.shape[0]:
+            raise ValueError(
+                f"{name} must have one {what} per sample, got {values.shape[0]} "
+                f"{what}s for {self.shape[0]} samples."
+            )
+        distinct, codes = encode_values(values, name=name)
+        return distinct, self.split(codes.astype(_small_type(len(distinct))))
+
+    def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
+        parts = dask_column(values, self._given_lengths, name)
+        kept = np.flatnonzero(self._given_lengths)
+        if len(kept) < len(parts):
+            parts = parts.select(kept.tolist())
+        places = parts.like(enumerate(self.lengths.tolist()))
+        parts = parts.map(_checked_column, name, what, each=[places]).persist()
+        seen = parts.map(_distinct, name).gather()
+        distinct = encode_values(np.concatenate(seen), name=name)[0]
+        small = _small_type(len(distinct))
+        return distinct, parts.map(_codes, distinct, small).persist()
+
+
+class _Description(NamedTuple):
+    """What is to be known of a part without having it."""
+
+    n_rows: int
+    n_columns: int
+    n_stored: int
+    dtype: np.dtype
+    is_sparse: bool
+
+
+class _Placed:
+    """A function of a part, whose errors say which part."""
+
+    def __init__(self, function: Callable[..., Any], n_args: int) -> None:
+        self._function = function
+        self._n_args = n_args
+
+    def __call__(self, rows: Any, *args: Any) -> Any:
+        shared, (place, *own) = args[: self._n_args], args[self._n_args :]
+        try:
+            return self._function(rows, *shared, *own)
+        except ValueError as error:
+            number, (start, length) = place
+            raise ValueError(
+                f"Partition {number} of X, rows {start} to {start + length - 1} "
+                f"(counted from 0 within it below): {error}"
+            ) from error
+
+
+def _checked_part(block: Any, number: int) -> Any:
+    """Table of real numbers, dense or CSR; one without rows as it is."""
+    if hasattr(block, "to_numpy"):
+        block = block.to_numpy()
+    if getattr(block, "shape", (1,))[0] == 0:
+        return block
+    try:
+        return check_rows(block)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"Partition {number} of X: {error}") from error
+
+
+def _describe(block: Any) -> _Description:
+    is_sparse = sparse.issparse(block)
+    n_rows, n_columns = block.shape if block.ndim == 2 else (len(block), 0)
+    stored = block.nnz if is_sparse else n_rows * n_columns
+    return _Description(n_rows, n_columns, stored, block.dtype, is_sparse)
+
+
+def _check_alike(found: list[_Description], kept: list[int]) -> None:
+    first = found[kept[0]]
+    for i in kept:
+        if found[i].n_columns != first.n_columns:
+            raise ValueError(
+                f"Partition {i} of X has {found[i].n_columns} columns, partition "
+                f"{kept[0]} has {first.n_columns}: all must have the same."
+            )
+        if found[i].is_sparse != first.is_sparse:
+            raise ValueError(
+                f"Partitions {kept[0]} and {i} of X are dense and sparse: make all of "
+                "them one or the other."
+            )
+
+
+def _checked_column(
+    values: Any, name: str, what: str, place: tuple[int, int]
+) -> NDArray[Any]:
+    number, n_rows = place
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        values = check_values(values, name=name, what=what)
+    except ValueError as error:
+        raise ValueError(f"Partition {number}: {error}") from error
+    if values.shape[0] != n_rows:
+        raise ValueError(
+            f"Partition {number} of {name} has {values.shape[0]} {what}s for {n_rows} "
+            "rows of X."
+        )
+    return values
+
+
+def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
+    return encode_values(values, name=name)[0]
+
+
+def _codes(
+    values: NDArray[Any], distinct: NDArray[Any], dtype: np.dtype
+) -> NDArray[Any]:
+    return np.searchsorted(distinct, values).astype(dtype)
+
+
+def _small_type(n_distinct: int) -> np.dtype:
+    return np.min_scalar_type(-max(n_distinct, 1))

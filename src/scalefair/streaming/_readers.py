@@ -1,0 +1,86 @@
+"""What a reader of rows in a file offers: blocks that fit in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair.streaming._dask_parts import require_dask
+from scalefair.streaming._parts import LocalParts, Progress
+
+__all__ = ["RowReader"]
+
+
+class RowReader(ABC):
+    """Rows in a file, read block by block, as often as they are needed.
+
+    Estimators take readers where they take matrices. A reader holds no open file
+    between two passes and can be sent to other processes.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_blocks,), int64
+        Rows of each block, at least 1.
+    n_features : int
+        Number of columns.
+    dtype : dtype
+        Type of the entries.
+    is_sparse : bool
+        Whether blocks are CSR matrices.
+    nnz : int
+        Stored entries; all of them for dense rows.
+    feature_names : ndarray of str or None
+        Names of the columns, if the file has any.
+    progress : callable or None
+        Called as ``progress(n_done, n_blocks)`` after each block of a pass.
+    """
+
+    lengths: NDArray[np.int64]
+    n_features: int
+    dtype: np.dtype
+    is_sparse: bool
+    nnz: int
+    feature_names: NDArray[Any] | None = None
+    progress: Progress | None = None
+
+    @abstractmethod
+    def block(self, number: int) -> Any:
+        """Return the rows of a block: a C-contiguous array or a CSR matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.lengths.sum()), self.n_features
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def blocks(self) -> Iterator[Any]:
+        """Iterate over the blocks in their order."""
+        for number in range(len(self)):
+            yield self.block(number)
+
+    def parts(self) -> LocalParts:
+        """Return the blocks as parts that are read anew in each pass."""
+        return LocalParts(self.blocks, len(self), self.progress)
+
+    def delayed(self) -> list[Any]:
+        """Return the blocks as Dask's delayed values, read where they are computed.
+
+        All workers must see the file under its name.
+
+        Returns
+        -------
+        list of dask.delayed.Delayed
+
+        Raises
+        ------
+        ImportError
+            If Dask is not installed.
+        """
+        read = require_dask().delayed(self.block, pure=False, traverse=False)
+        return [read(number) for number in range(len(self))]
