@@ -24,9 +24,11 @@ from scalefair.cluster._affinities import (
 )
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._fairness import FairProblem
+from scalefair.cluster._graph import check_partitioned_affinity
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 from scalefair.cluster._progress import FitProgress
 from scalefair.cluster._solvers import SOLVERS, SolverOptions, solve
+from scalefair.streaming import is_partitioned
 
 __all__ = ["FairSpectralClustering"]
 
@@ -111,7 +113,8 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         largest one (all other nodes get the label -1); or cluster every node that
         has an edge. Isolated nodes cannot be clustered by a graph and always get
         the label -1, unless they are an error. The shares of the groups are those
-        among the clustered nodes. Kernels and operators are taken as connected.
+        among the clustered nodes. Kernels, operators and graphs in parts are taken as
+        connected; an isolated node of these is an error.
     random_state : int, RandomState instance or None, default=None
         For the starting block, k-means and landmarks. With the same value the result
         is the same whatever the number of threads.
@@ -265,10 +268,12 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
             Symmetric affinity with entries >= 0, in any SciPy sparse format, dense,
             or a LinearOperator with positive row sums; with another `affinity` than
-            ``"precomputed"`` rows of features.
+            ``"precomputed"`` rows of features. A graph larger than the memory may come
+            in blocks of rows, with all n columns: a Dask collection of CSR blocks or a
+            reader, see `scalefair.operators.PartitionedMatrix`.
         y : None
             Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like of shape (n,)
+        sensitive_features : array-like or Dask collection of shape (n,)
             Group of each node: numbers, strings or booleans, none missing, at
             least two different ones.
 
@@ -350,6 +355,15 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
                 )
             self.n_features_in_ = W.shape[1]
             return W
+        if is_partitioned(W):
+            if self.affinity != "precomputed":
+                raise ValueError(
+                    f'affinity="{self.affinity}" takes rows of features in memory; '
+                    'graphs in parts go with affinity="precomputed".'
+                )
+            graph = check_partitioned_affinity(W)
+            self.n_features_in_ = graph.shape[1]
+            return graph
         return validate_data(
             self,
             W,

@@ -10,7 +10,15 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import kneighbors_graph
 
-__all__ = ["check_affinity", "choose_nodes", "nearest_neighbors_affinity"]
+from scalefair.operators import PartitionedMatrix
+from scalefair.streaming import PartitionedRows
+
+__all__ = [
+    "check_affinity",
+    "check_partitioned_affinity",
+    "choose_nodes",
+    "nearest_neighbors_affinity",
+]
 
 # Relative difference between w_ij and w_ji that is taken for rounding.
 _ASYMMETRY = 1e-8
@@ -33,17 +41,30 @@ def check_affinity(W: Any) -> sparse.csr_array:
             'For rows of features use affinity="nearest_neighbors".'
         )
     A = _with_small_indices(sparse.csr_array(W))
-    if A.nnz and A.data.min() < 0:
-        p = int(A.data.argmin())
-        i = int(np.searchsorted(A.indptr, p, side="right")) - 1
-        raise ValueError(
-            f"Negative values in data: the smallest weight is {A.data[p]:g}, at row "
-            f"{i}, column {A.indices[p]}; spectral clustering needs weights >= 0."
-        )
+    _refuse_negative(A)
     if A.nnz and A.data.min() == 0:
         A = A.copy()
         A.eliminate_zeros()
     return _check_symmetric(A)
+
+
+def check_partitioned_affinity(W: Any) -> PartitionedMatrix:
+    """Return a precomputed affinity in parts as an operator.
+
+    Raises
+    ------
+    ValueError
+        If `W` is not square, or has negative or infinite entries.
+    """
+    rows = PartitionedRows.of(W)
+    if rows.shape[0] != rows.shape[1]:
+        raise ValueError(
+            f"A precomputed affinity must be a square matrix, got shape {rows.shape}: "
+            "each block of rows needs the columns of all nodes."
+        )
+    graph = PartitionedMatrix(rows)
+    rows.map(_refuse_negative).gather()
+    return graph
 
 
 def nearest_neighbors_affinity(X: Any, n_neighbors: int) -> sparse.csr_array:
@@ -101,6 +122,16 @@ def choose_nodes(W: sparse.csr_array, policy: str) -> NDArray[np.bool_]:
             "has an edge (isolated nodes get the label -1)."
         )
     return component == sizes.argmax()
+
+
+def _refuse_negative(A: sparse.csr_array) -> None:
+    if A.nnz and A.data.min() < 0:
+        p = int(A.data.argmin())
+        i = int(np.searchsorted(A.indptr, p, side="right")) - 1
+        raise ValueError(
+            f"Negative values in data: the smallest weight is {A.data[p]:g}, at row "
+            f"{i}, column {A.indices[p]}; spectral clustering needs weights >= 0."
+        )
 
 
 def _with_small_indices(A: sparse.csr_array) -> sparse.csr_array:

@@ -18,7 +18,13 @@ from sklearn.base import (
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from scalefair.streaming import GroupMoments, row_blocks
+from scalefair._features import check_features
+from scalefair.streaming import (
+    GroupMoments,
+    PartitionedRows,
+    is_partitioned,
+    row_blocks,
+)
 
 __all__ = ["BaseGroupPCA", "Population", "check_groups"]
 
@@ -62,12 +68,13 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features, dense or CSR or CSC. Sparse matrices are not densified;
-            memory-mapped arrays are read in blocks.
+            memory-mapped arrays are read in blocks, Dask's partitions where they are.
         y : None
             Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like of shape (m,)
+        sensitive_features : array-like or Dask collection of shape (m,)
             Group of each row: numbers, strings or booleans, none missing, at least
             two different ones.
 
@@ -124,28 +131,24 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of any group; the overall mean is subtracted. Read in blocks of
             rows, so that it may be larger than the memory.
 
         Returns
         -------
-        ndarray of shape (m, n_components)
-            Coordinates, in float32 if `X` is, otherwise in float64.
+        {ndarray, dask.array.Array} of shape (m, n_components)
+            Coordinates, in float32 if `X` is, otherwise in float64. For a Dask
+            collection a Dask array that is not computed yet.
         """
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
-        components = self.components_.T
-        offset = self.mean_ @ components
-        dtype = np.float32 if X.dtype == np.float32 else np.float64
-        scores = np.empty((X.shape[0], components.shape[1]), dtype)
-        for rows, block in row_blocks(X):
-            if sparse.issparse(block):
-                scores[rows] = block @ components - offset
-            else:  # subtract first: a large mean would cancel
-                scores[rows] = (block - self.mean_) @ components
-        _check_finite(scores, "X")
-        return scores
+        components = np.ascontiguousarray(self.components_.T)
+        if isinstance(X, PartitionedRows):
+            shape, dtype = (components.shape[1],), _real_type(X.dtype)
+            return X.rowwise(_project, self.mean_, components, shape=shape, dtype=dtype)
+        return _project(X, self.mean_, components)
 
     def inverse_transform(self, X: ArrayLike) -> np.ndarray:
         """Map coordinates back to rows of features.
@@ -176,6 +179,10 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
         """Rows as they are: finite entries are checked where they are read."""
+        if is_partitioned(X):
+            rows = PartitionedRows.of(X, persist=reset)
+            check_features(self, rows, reset=reset)
+            return rows
         return validate_data(
             self,
             X,
@@ -239,6 +246,23 @@ def check_groups(groups: np.ndarray) -> None:
             f"sensitive_features has only one group ({groups[0]!r}): fairness "
             "compares groups. For one group use sklearn.decomposition.PCA."
         )
+
+
+def _project(X: Any, mean: np.ndarray, components: np.ndarray) -> np.ndarray:
+    """Coordinates of rows less the mean, in float32 if `X` is."""
+    offset = mean @ components
+    scores = np.empty((X.shape[0], components.shape[1]), _real_type(X.dtype))
+    for rows, block in row_blocks(X):
+        if sparse.issparse(block):
+            scores[rows] = block @ components - offset
+        else:  # subtract first: a large mean would cancel
+            scores[rows] = (block - mean) @ components
+    _check_finite(scores, "X")
+    return scores
+
+
+def _real_type(dtype: np.dtype) -> type:
+    return np.float32 if dtype == np.float32 else np.float64
 
 
 def _check_finite(values: np.ndarray, name: str) -> None:

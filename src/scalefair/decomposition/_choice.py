@@ -24,10 +24,11 @@ _BLOCK = 2.0
 def choose_solver(X: Any, r: int, n_groups: int) -> str:
     """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate."""
     m, n = X.shape
+    is_sparse = sparse.issparse(X) or getattr(X, "is_sparse", False)
     if 8 * (n_groups + _MATRICES) * n * n > _MOST_MEMORY:
         return "matrix_free"
-    stored, unit = (X.nnz, _SPARSE) if sparse.issparse(X) else (m * n, _BLOCK)
+    stored, unit = (X.nnz, _SPARSE) if is_sparse else (m * n, _BLOCK)
     free = 4 * stored * (r + buffer_size(r)) * unit * _PRODUCTS
     # Second moments of sparse rows cost the square of their entries each.
-    formed = (X.nnz**2 / m * unit) if sparse.issparse(X) else m * n**2
+    formed = (X.nnz**2 / m * unit) if is_sparse else m * n**2
     return "gram" if formed + 10 * n**3 <= free else "matrix_free"

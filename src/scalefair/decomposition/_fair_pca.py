@@ -22,7 +22,7 @@ from scalefair.decomposition._pencil import (
 )
 from scalefair.decomposition._solvers import solve
 from scalefair.operators import GroupCovariance
-from scalefair.streaming import GroupMoments
+from scalefair.streaming import GroupMoments, PartitionedRows
 
 __all__ = ["FairPCA"]
 
@@ -192,13 +192,16 @@ class FairPCA(BaseGroupPCA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features, dense or CSR or CSC (other sparse formats are
             converted). Sparse matrices are not densified; memory-mapped arrays are
-            read in blocks.
+            read in blocks. Partitions of a Dask collection stay where they are: their
+            moments, or products with them, are added up. A reader
+            (:func:`scalefair.streaming.open_rows`) is read anew in each pass.
         y : None
             Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like of shape (m,)
+        sensitive_features : array-like or Dask collection of shape (m,)
             Group of each row: numbers, strings or booleans, none missing, at least
             two different ones.
 
@@ -220,7 +223,14 @@ class FairPCA(BaseGroupPCA):
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
-        groups, codes = encode_groups(sensitive_features, X.shape[0])
+        codes: Any
+        if isinstance(X, PartitionedRows):
+            groups, codes = X.encode(
+                sensitive_features, name="sensitive_features", what="group"
+            )
+        else:
+            groups, codes = encode_groups(sensitive_features, X.shape[0])
+        check_groups(groups)
         solver = self.solver
         if solver == "auto":
             solver = choose_solver(X, self.n_components, len(groups))
@@ -295,7 +305,7 @@ class FairPCA(BaseGroupPCA):
             np.trace(covariances, axis1=1, axis2=2),
         )
 
-    def _fit_rows(self, X: Any, groups: np.ndarray, codes: np.ndarray) -> None:
+    def _fit_rows(self, X: Any, groups: np.ndarray, codes: Any) -> None:
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
         weights = np.full(len(groups), 1 / len(groups))

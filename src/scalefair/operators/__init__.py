@@ -11,6 +11,7 @@ from scalefair.operators._layer_moments_operator import (
 )
 from scalefair.operators._low_rank import NystroemKernel
 from scalefair.operators._normalized_operator import NormalizedOperator
+from scalefair.operators._partitioned_matrix import PartitionedMatrix
 from scalefair.operators._projection import NullspaceProjector, Projected
 from scalefair.operators._rbf import RBFKernel
 
@@ -21,6 +22,7 @@ __all__ = [
     "NormalizedOperator",
     "NullspaceProjector",
     "NystroemKernel",
+    "PartitionedMatrix",
     "Projected",
     "RBFKernel",
     "StreamedCovariance",

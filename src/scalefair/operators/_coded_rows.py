@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,10 +109,13 @@ class SparseRows:
     def __init__(self, X: Any, codes: np.ndarray, n_codes: int) -> None:
         self._X, self._codes = X, codes
         self._parts: dict[bytes, tuple[Any, np.ndarray]] = {}
-        order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes, minlength=n_codes))
-        self._counts = np.diff(ends, prepend=0)
-        self._tiles = [
+        self._counts = np.bincount(codes, minlength=n_codes)
+
+    @cached_property
+    def _tiles(self) -> list[_Tile]:
+        order = np.argsort(self._codes, kind="stable")
+        ends = np.cumsum(self._counts)
+        return [
             self._tile(g, rows)
             for g, members in enumerate(np.split(order, ends[:-1]))
             for rows in np.split(members, range(0, members.size, self._tile_rows())[1:])

@@ -12,6 +12,8 @@ from scipy import sparse
 from scalefair.kernels import combine
 from scalefair.operators._base import SymmetricBlockOperator
 from scalefair.operators._coded_rows import DenseRows, SparseRows
+from scalefair.operators._distributed import DistributedRows
+from scalefair.streaming import PartitionedRows, Parts
 
 __all__ = ["GroupCovariance"]
 
@@ -38,12 +40,14 @@ class GroupCovariance(SymmetricBlockOperator):
 
     Parameters
     ----------
-    X : {array-like, sparse matrix} of shape (m, n)
+    X : {array-like, sparse matrix, PartitionedRows} of shape (m, n)
         Rows are samples. Dense in any layout, or sparse: CSR is used as it is, other
         formats are converted. float32 and float64 stay what they are; anything else
-        is converted to float64. Do not change it while the operator is in use.
-    codes : array-like of int, shape (m,)
-        Group of each row, 0 to ``G - 1``, every one of them present.
+        is converted to float64. Do not change it while the operator is in use. Rows
+        in parts stay where they are: `V` goes to them, products of its size return.
+    codes : {array-like of int, Parts}, shape (m,)
+        Group of each row, 0 to ``G - 1``, every one of them present. For rows in
+        parts also the codes that their `encode` returns.
     weights : array-like of shape (G,)
         :math:`w_g`, of any sign.
     centering : {"global", "group"}, default="global"
@@ -92,7 +96,7 @@ class GroupCovariance(SymmetricBlockOperator):
     def __init__(
         self,
         X: Any,
-        codes: ArrayLike,
+        codes: ArrayLike | Parts,
         weights: ArrayLike,
         *,
         centering: str = "global",
@@ -102,15 +106,21 @@ class GroupCovariance(SymmetricBlockOperator):
             raise ValueError(
                 f"centering must be 'global' or 'group', got {centering!r}."
             )
-        X = _check_rows(X)
+        X = X if isinstance(X, PartitionedRows) else _check_rows(X)
         super().__init__(dtype, X.shape[1])
         self.weights = np.asarray(weights, dtype=np.float64)
         self.weights = _check_weights(self.weights, self.weights.size)
-        codes, self.counts = _check_codes(codes, X.shape[0], self.weights.size)
-        n_codes = self.counts.size
-        self.gathers_rows = sparse.issparse(X)
-        rows = SparseRows if self.gathers_rows else DenseRows
-        self._rows: DenseRows | SparseRows = rows(X, codes, n_codes)
+        n_codes = self.weights.size
+        self._rows: DenseRows | SparseRows | DistributedRows
+        if isinstance(X, PartitionedRows):
+            self.gathers_rows = X.is_sparse
+            self._rows = _distribute(X, codes, n_codes)
+            self.counts = self._rows.counts
+        else:
+            self.gathers_rows = sparse.issparse(X)
+            checked, self.counts = _check_codes(codes, X.shape[0], n_codes)
+            rows = SparseRows if self.gathers_rows else DenseRows
+            self._rows = rows(X, checked, n_codes)
         self.means, scatter = self._rows.moments()
         if not np.isfinite(self.means).all() or not np.isfinite(scatter).all():
             raise ValueError("X contains NaN, infinity, or values too large to square.")
@@ -256,8 +266,20 @@ def _check_rows(X: Any) -> Any:
     return X
 
 
+def _distribute(
+    rows: PartitionedRows, codes: ArrayLike | Parts, n_codes: int
+) -> DistributedRows:
+    if not isinstance(codes, Parts):
+        checked, _ = _check_codes(codes, rows.shape[0], n_codes)
+        codes = rows.split(checked)
+    distributed = DistributedRows(rows, codes, n_codes)
+    if not distributed.counts.all():
+        raise ValueError(f"Group {int(np.argmin(distributed.counts))} has no row.")
+    return distributed
+
+
 def _check_codes(
-    codes: ArrayLike, n_rows: int, n_codes: int
+    codes: Any, n_rows: int, n_codes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     codes = np.asarray(codes)
     if codes.shape != (n_rows,) or codes.dtype.kind not in "iu":

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+
+from numpy.typing import DTypeLike
 
 from scalefair.kernels import one_thread
 from scalefair.streaming._parts import Parts
@@ -12,11 +16,6 @@ __all__ = ["DaskParts", "require_dask"]
 
 # Partial results that one task adds up.
 _FAN_IN = 8
-# Blocks of vectors travel inside the graph, from where they can be had again when a
-# worker is lost: that they are large is no mistake.
-_OPTIONS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
-
-
 def require_dask() -> Any:
     """Import Dask, or say how to get it."""
     try:
@@ -44,6 +43,14 @@ class DaskParts(Parts):
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = list(values)
 
+    @property
+    def is_remote(self) -> bool:
+        return "distributed" in sys.modules and any(
+            type(each).__module__.startswith("distributed")
+            for value in self._values[:1]
+            for each in dict(value.dask).values()
+        )
+
     def __len__(self) -> int:
         return len(self._values)
 
@@ -54,11 +61,11 @@ class DaskParts(Parts):
         each: Sequence[Any] = (),
     ) -> DaskParts:
         task = _delayed(_Task(function))
-        shared = [_delayed(arg) for arg in args]
+        shared = _delayed(args)  # one value, which all tasks refer to
         columns = [column._values for column in each]
         return DaskParts(
             [
-                task(value, *shared, *own)
+                task(value, shared, *own)
                 for value, *own in zip(self._values, *columns, strict=True)
             ]
         )
@@ -72,16 +79,29 @@ class DaskParts(Parts):
 
     def persist(self) -> DaskParts:
         dask = require_dask()
-        with dask.config.set(_OPTIONS):
+        with _large_graphs():
             return DaskParts(dask.persist(*self._values))
 
     def gather(self) -> list[Any]:
         dask = require_dask()
-        with dask.config.set(_OPTIONS):
+        with _large_graphs():
             return list(dask.compute(*self._values))
 
+    def stack(
+        self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
+    ) -> Any:
+        require_dask()
+        from dask import array
+
+        return array.concatenate(
+            [
+                array.from_delayed(value, (int(length), *shape), dtype)
+                for value, length in zip(self._values, lengths, strict=True)
+            ]
+        )
+
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
-        task = _delayed(_Task(_Combined(combine)))
+        task = _delayed(_Combined(combine))
         values = self._values
         while len(values) > 1:
             values = [
@@ -96,9 +116,9 @@ class _Task:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, part: Any, shared: tuple[Any, ...], *own: Any) -> Any:
         with one_thread():
-            return self._function(*args)
+            return self._function(part, *shared, *own)
 
 
 class _Combined:
@@ -112,6 +132,18 @@ class _Combined:
         for value in values[1:]:
             total = self._combine(total, value)
         return total
+
+
+def _large_graphs() -> AbstractContextManager[object]:
+    """Context in which a large graph is no reason for a warning.
+
+    Blocks of vectors travel inside the graph, from where they can be had again when
+    a worker is lost.
+    """
+    if "distributed" not in sys.modules:  # its defaults are not there yet
+        return nullcontext()
+    options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
+    return require_dask().config.set(options)
 
 
 def _delayed(value: Any) -> Any:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scalefair._groups import encode_groups, encode_values
 from scalefair.streaming._accumulate import accumulate
 from scalefair.streaming._moments_file import read_arrays, write_arrays
-from scalefair.streaming._parts import Parts
 from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
 from scalefair.streaming._validation import check_rows
 
@@ -130,25 +129,19 @@ class GroupMoments:
         if is_partitioned(X):
             rows = PartitionedRows.of(X)
             encoded = rows.encode(groups, name="sensitive_features", what="group")
-            return cls._from_parts(rows, *encoded)
+            return cls._from_codes(rows, *encoded)
         X = check_rows(X)
         return cls._from_codes(X, *encode_groups(groups, X.shape[0]))
 
     @classmethod
-    def _from_codes(
-        cls, X: Any, groups: NDArray[Any], codes: NDArray[np.int64]
-    ) -> GroupMoments:
+    def _from_codes(cls, X: Any, groups: NDArray[Any], codes: Any) -> GroupMoments:
         """`from_data` for rows and groups that are encoded already."""
+        if isinstance(X, PartitionedRows):
+            total = X.map(_moments_of_part, each=[codes]).reduce(GroupMoments.merge)
+            groups = groups[total.groups]
+            return cls(groups, total.counts, total.means, total.scatters)
         sums = accumulate(check_rows(X), codes, len(groups))
         return cls(groups, *sums.to_moments())
-
-    @classmethod
-    def _from_parts(
-        cls, rows: PartitionedRows, groups: NDArray[Any], codes: Parts
-    ) -> GroupMoments:
-        """`from_data` for rows in parts and groups that are encoded already."""
-        total = rows.map(_moments_of_part, each=[codes]).reduce(GroupMoments.merge)
-        return cls(groups[total.groups], total.counts, total.means, total.scatters)
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
         """Add rows, in place; if they are refused nothing has changed.

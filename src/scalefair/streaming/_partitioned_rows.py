@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair._groups import check_values, encode_values
@@ -98,13 +98,16 @@ class PartitionedRows:
         self._given_lengths = list(given_lengths or self.lengths)
 
     @classmethod
-    def of(cls, X: Any) -> Self:
+    def of(cls, X: Any, *, persist: bool = True) -> Self:
         """Return the rows of a Dask collection or a reader.
 
         Parameters
         ----------
         X : Dask collection, reader or PartitionedRows
             See `is_partitioned`. Partitions without rows are left out.
+        persist : bool, default=True
+            Whether Dask computes the partitions now and keeps them: for several
+            passes. For a single one they need not fit in the memory of the workers.
 
         Returns
         -------
@@ -118,7 +121,9 @@ class PartitionedRows:
         """
         if isinstance(X, cls):
             return X
-        return cls._of_reader(X) if isinstance(X, RowReader) else cls._of_dask(X)
+        if isinstance(X, RowReader):
+            return cls._of_reader(X)
+        return cls._of_dask(X, persist)
 
     @classmethod
     def _of_reader(cls, reader: RowReader) -> Self:
@@ -133,11 +138,14 @@ class PartitionedRows:
         )
 
     @classmethod
-    def _of_dask(cls, X: Any) -> Self:
+    def _of_dask(cls, X: Any, persist: bool) -> Self:
         parts = dask_rows(X)
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
-        parts = parts.persist()
-        found = parts.map(_describe).gather()
+        if persist:
+            parts = parts.persist()
+        found = None if persist else _known(X)
+        if found is None:
+            found = parts.map(_describe).gather()
         kept = [i for i, part in enumerate(found) if part.n_rows]
         if not kept:
             raise ValueError("X has no rows in any partition.")
@@ -178,6 +186,34 @@ class PartitionedRows:
         places = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
         place = self.parts.like(enumerate(places))
         return self.parts.map(_Placed(function, len(args)), *args, each=[place, *each])
+
+    def rowwise(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        shape: tuple[int, ...] = (),
+        dtype: DTypeLike = np.float64,
+        each: Sequence[Parts] = (),
+    ) -> Any:
+        """Return what a function gives for each row, in the order of the rows.
+
+        Parameters
+        ----------
+        function, *args, each
+            As for `map`; the function returns an array with one entry, or row of
+            entries, for each row.
+        shape : tuple of int, default=()
+            Shape of one entry.
+        dtype : dtype, default=np.float64
+            Type of the entries.
+
+        Returns
+        -------
+        {ndarray, dask.array.Array} of shape (m, *shape)
+            For a Dask collection a Dask array, not computed yet.
+        """
+        found = self.map(function, *args, each=each)
+        return found.stack(self.lengths.tolist(), shape, dtype)
 
     def split(self, values: NDArray[Any]) -> Parts:
         """Return an array with one entry for each row, cut as the rows are."""
@@ -278,6 +314,16 @@ def _describe(block: Any) -> _Description:
     n_rows, n_columns = block.shape if block.ndim == 2 else (len(block), 0)
     stored = block.nnz if is_sparse else n_rows * n_columns
     return _Description(n_rows, n_columns, stored, block.dtype, is_sparse)
+
+
+def _known(X: Any) -> list[_Description] | None:
+    """Return what an array tells of its chunks, without computing them."""
+    meta = getattr(X, "_meta", None)
+    if not hasattr(X, "chunks") or meta is None or np.isnan(X.shape).any():
+        return None
+    n = X.shape[1]
+    is_sparse = sparse.issparse(meta)
+    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
 __all__ = ["LocalParts", "Parts", "Progress"]
 
 # Told after each part that was read: how many so far, and of how many.
@@ -18,6 +21,11 @@ class Parts(ABC):
     Where the parts are and who calls the functions is the matter of a subclass: read
     from a file one after the other, or kept by the workers of a cluster.
     """
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether parts lie in other processes, to which arguments must travel."""
+        return False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -56,6 +64,22 @@ class Parts(ABC):
     @abstractmethod
     def gather(self) -> list[Any]:
         """Return all parts, here."""
+
+    @abstractmethod
+    def stack(
+        self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
+    ) -> Any:
+        """Return parts that are arrays as one: an ndarray here, lazily a Dask array.
+
+        Parameters
+        ----------
+        lengths : sequence of int
+            Entries of each part along the first axis.
+        shape : tuple of int
+            The other axes.
+        dtype : dtype
+            Type of all parts.
+        """
 
     @abstractmethod
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
@@ -103,21 +127,29 @@ class LocalParts(Parts):
         *args: Any,
         each: Sequence[Any] = (),
     ) -> LocalParts:
-        def read() -> Iterator[Any]:
-            for part, *own in zip(self, *each, strict=True):
-                yield function(part, *args, *own)
-
-        return LocalParts(read, self._n_parts, self._progress)
+        return LocalParts(
+            _Mapped(self, function, args, each), self._n_parts, self._progress
+        )
 
     def like(self, values: Iterable[Any]) -> LocalParts:
         kept = list(values)
-        return LocalParts(lambda: kept, len(kept))
+        return LocalParts(kept.__iter__, len(kept))
 
     def persist(self) -> LocalParts:
         return self
 
     def gather(self) -> list[Any]:
         return list(self._watched())
+
+    def stack(
+        self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
+    ) -> NDArray[Any]:
+        out = np.empty((sum(lengths), *shape), dtype)
+        start = 0
+        for part, length in zip(self._watched(), lengths, strict=True):
+            out[start : start + length] = part
+            start += length
+        return out
 
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
         parts = self._watched()
@@ -131,3 +163,23 @@ class LocalParts(Parts):
             yield part
             if self._progress is not None:
                 self._progress(i + 1, self._n_parts)
+
+
+class _Mapped:
+    """Calls of a function on parts that are read meanwhile, again at every call."""
+
+    def __init__(
+        self,
+        parts: LocalParts,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        each: Sequence[Any],
+    ) -> None:
+        self._parts = parts
+        self._function = function
+        self._args = args
+        self._each = each
+
+    def __call__(self) -> Iterator[Any]:
+        for part, *own in zip(self._parts, *self._each, strict=True):
+            yield self._function(part, *self._args, *own)

@@ -1,0 +1,187 @@
+"""A symmetric sparse matrix in blocks of rows, kept in parts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair.kernels import combine, csr_matmat
+from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.streaming import PartitionedRows
+
+__all__ = ["PartitionedMatrix"]
+
+# Rows that all parts together need, in multiples of n, up to which each is sent its
+# own: they go through the client, a whole block passes from worker to worker.
+_SPREAD = 2.0
+
+
+class PartitionedMatrix(SymmetricBlockOperator):
+    """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
+
+    A product with a block X sends X to the parts and puts their rows together: only
+    numbers of the size of X travel, never the matrix. Symmetry is not checked:
+    `NormalizedOperator` does that, by products with random vectors.
+
+    Parameters
+    ----------
+    W : Dask collection, reader or PartitionedRows of shape (n, n)
+        Blocks of consecutive rows with all n columns, as CSR matrices: a list of
+        delayed blocks, a Dask array of sparse chunks, a reader of a file. Blocks may
+        have fewer than 2^31 entries each and any number together; each is stored with
+        int32 indices of the columns that occur in it.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the products, and of the stored entries.
+    exchange : {"auto", "all", "needed"}, default="auto"
+        Whether each part is sent all rows of X or those that its entries need.
+        ``"needed"`` pays if neighbours have near numbers, as after
+        :func:`scipy.sparse.csgraph.reverse_cuthill_mckee`; ``"auto"`` takes it where
+        parts lie in other processes and need at most 2 n rows together.
+
+    Attributes
+    ----------
+    exchange : str
+        ``"all"`` or ``"needed"``, what is done.
+    rows_needed : int
+        Rows of X that the parts need, added up.
+    nnz : int
+        Stored entries.
+
+    Raises
+    ------
+    ValueError
+        If `W` is not square or not sparse, or an entry is not finite.
+
+    Examples
+    --------
+    >>> import dask
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from scalefair.operators import PartitionedMatrix
+    >>> ring = sparse.eye_array(6, k=1) + sparse.eye_array(6, k=-5)
+    >>> W = sparse.csr_array(ring + ring.T)
+    >>> A = PartitionedMatrix([dask.delayed(W[:4]), dask.delayed(W[4:])])
+    >>> A @ np.arange(6.0)
+    array([6., 2., 4., 6., 8., 4.])
+    """
+
+    def __init__(
+        self, W: Any, *, dtype: Any = np.float64, exchange: str = "auto"
+    ) -> None:
+        if exchange not in {"auto", "all", "needed"}:
+            raise ValueError(
+                f'exchange must be "auto", "all" or "needed", got {exchange!r}.'
+            )
+        rows = PartitionedRows.of(W)
+        if rows.shape[0] != rows.shape[1]:
+            raise ValueError(f"A matrix must be square here, got shape {rows.shape}.")
+        if not rows.is_sparse:
+            raise ValueError(
+                "The blocks of rows must be CSR matrices, these are dense: convert "
+                "them by scipy.sparse.csr_array, each by itself."
+            )
+        super().__init__(dtype, rows.shape[0])
+        self.nnz = rows.nnz
+        self._starts = rows.starts
+        self._parts = rows.map(_compress, self.dtype).persist()
+        counts = self._parts.map(_count).gather()
+        self.rows_needed = int(sum(counts))
+        if exchange == "auto":
+            near = self.rows_needed <= _SPREAD * self.shape[0]
+            exchange = "needed" if near and self._parts.is_remote else "all"
+        self.exchange = exchange
+        self._columns: list[NDArray[Any]] | None = None
+        if exchange == "needed":
+            self._columns = self._parts.map(_columns).gather()
+
+    def apply(
+        self,
+        X: np.ndarray,
+        out: np.ndarray,
+        *,
+        alpha: float = 1.0,
+        shift: float = 0.0,
+        beta: float = 0.0,
+    ) -> np.ndarray:
+        if out.size == 0:
+            return out
+        product = self._product(X)
+        if shift != 0:
+            product -= self.dtype.type(shift) * X
+        if beta != 0:
+            combine(out, beta, out, alpha, product)
+        else:
+            np.multiply(product, self.dtype.type(alpha), out=out)
+        return out
+
+    def _product(self, X: np.ndarray) -> np.ndarray:
+        if self._columns is None:
+            blocks = self._parts.map(_multiply_all, X)
+        else:
+            own = self._parts.like(X[columns] for columns in self._columns)
+            blocks = self._parts.map(_multiply, each=[own])
+        return np.concatenate(blocks.gather())
+
+
+class _Block(NamedTuple):
+    """Columns that occur in a block of rows, and the block with these alone."""
+
+    columns: NDArray[Any]
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+
+
+def _compress(W: Any, dtype: np.dtype) -> _Block:
+    if not np.isfinite(W.data).all():
+        bad = int(np.flatnonzero(~np.isfinite(W.data))[0])
+        row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
+        raise ValueError(
+            f"The matrix has an entry that is not finite, at row {row}, column "
+            f"{W.indices[bad]} ({W.data[bad]}): remove or replace it."
+        )
+    W = sparse.csr_array(W)
+    occurs = np.zeros(W.shape[1], bool)
+    occurs[W.indices] = True
+    columns = np.flatnonzero(occurs)
+    place = np.cumsum(occurs) - 1
+    index = np.int32 if max(W.nnz, columns.size) < 2**31 else np.int64
+    return _Block(
+        columns.astype(np.int32 if W.shape[1] < 2**31 else np.int64),
+        W.indptr.astype(index),
+        place[W.indices].astype(index),
+        W.data.astype(dtype),
+    )
+
+
+def _count(block: _Block) -> int:
+    return len(block.columns)
+
+
+def _columns(block: _Block) -> NDArray[Any]:
+    return block.columns
+
+
+def _multiply_all(block: _Block, X: np.ndarray) -> np.ndarray:
+    all_occur = len(block.columns) == len(X)
+    return _multiply(block, X if all_occur else X[block.columns])
+
+
+def _multiply(block: _Block, X: np.ndarray) -> np.ndarray:
+    """Product with the rows of X that the columns of the block stand for."""
+    out = np.empty((len(block.indptr) - 1, X.shape[1]), X.dtype)
+    one, zero = X.dtype.type(1), X.dtype.type(0)
+    csr_matmat(
+        block.indptr,
+        block.indices,
+        block.data,
+        np.ascontiguousarray(X),
+        out,
+        one,
+        zero,
+        zero,
+    )
+    return out
