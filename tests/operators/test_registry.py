@@ -17,6 +17,7 @@ from scalefair.operators import (
     NormalizedOperator,
     NullspaceProjector,
     NystroemKernel,
+    PartitionedMatrix,
     Projected,
     RBFKernel,
     StreamedCovariance,
@@ -25,6 +26,7 @@ from scalefair.operators import (
     SymmetricBlockOperator,
 )
 from scalefair.operators._base import apply_block
+from scalefair.streaming import RowReader
 
 N = 60
 TYPES = [np.float64, np.float32]
@@ -115,6 +117,20 @@ def dense_difference():
     return np.cov(rows()[codes == 1].T) - np.cov(rows()[codes == 0].T)
 
 
+class GraphRows(RowReader):
+    """The graph in two blocks of rows."""
+
+    lengths, n_features, dtype = np.array([25, N - 25]), N, np.dtype(np.float64)
+    is_sparse = True
+
+    def __init__(self):
+        self.graph = sparse.csr_array(weights())
+        self.nnz = self.graph.nnz
+
+    def block(self, number):
+        return self.graph[:25] if number == 0 else self.graph[25:]
+
+
 # Name: operator of a given dtype, and the matrix that it stands for.
 REGISTRY = {
     "AMGPreconditioner": (
@@ -177,6 +193,10 @@ REGISTRY = {
             features(), gamma=3.0, n_landmarks=N, dtype=dtype, random_state=0
         ),
         lambda: dense_kernel(3.0),
+    ),
+    "PartitionedMatrix": (
+        lambda dtype: PartitionedMatrix(GraphRows(), dtype=dtype),
+        weights,
     ),
     "Projected affinity": (
         lambda dtype: Projected(affinity(dtype), basis(), constrained_value=-1.0),

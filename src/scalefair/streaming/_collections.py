@@ -16,6 +16,8 @@ _PACKAGES = {"dask", "dask_expr", "distributed"}
 
 def is_dask(X: Any) -> bool:
     """Whether `X` is a Dask collection, or a list of delayed values or futures."""
+    if isinstance(X, np.ndarray):  # as to_delayed returns them
+        return X.dtype == object and X.size > 0 and is_dask(X.flat[0])
     if isinstance(X, (list, tuple)):
         return len(X) > 0 and all(is_dask(x) for x in X)
     return type(X).__module__.split(".")[0] in _PACKAGES
@@ -29,7 +31,7 @@ def dask_rows(X: Any) -> DaskParts:
     ValueError
         If `X` is an array of another than two dimensions.
     """
-    if hasattr(X, "numblocks"):
+    if hasattr(type(X), "numblocks"):
         if X.ndim != 2:
             raise ValueError(
                 f"X must have two dimensions, rows and features, got shape {X.shape}."
@@ -56,7 +58,7 @@ def dask_column(values: Any, lengths: list[int], name: str) -> DaskParts:
     ValueError
         If the values cannot be cut like the rows.
     """
-    if hasattr(values, "numblocks"):
+    if hasattr(type(values), "numblocks"):
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
         if values.ndim != 1:
@@ -91,9 +93,10 @@ def column_names(X: Any) -> Any:
 def _partitions(X: Any) -> list[Any]:
     """Delayed values of a collection, a block of rows each."""
     dask = require_dask()
-    if isinstance(X, (list, tuple)):
-        return [x if hasattr(x, "dask") else dask.delayed(x) for x in X]
-    if not hasattr(X, "to_delayed"):
+    if isinstance(X, (list, tuple, np.ndarray)):
+        blocks = X.ravel() if isinstance(X, np.ndarray) else X
+        return [x if hasattr(x, "dask") else dask.delayed(x) for x in blocks]
+    if not hasattr(type(X), "to_delayed"):
         raise ValueError(
             f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
             "frame, or a list of delayed blocks of rows."

@@ -318,11 +318,10 @@ def _describe(block: Any) -> _Description:
 
 def _known(X: Any) -> list[_Description] | None:
     """Return what an array tells of its chunks, without computing them."""
-    meta = getattr(X, "_meta", None)
-    if not hasattr(X, "chunks") or meta is None or np.isnan(X.shape).any():
+    if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
         return None
     n = X.shape[1]
-    is_sparse = sparse.issparse(meta)
+    is_sparse = sparse.issparse(X._meta)
     return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
 
 

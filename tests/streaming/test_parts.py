@@ -1,0 +1,140 @@
+"""Functions that go to parts, wherever these are."""
+
+import operator
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+from scalefair.streaming import LocalParts, Parts
+
+dask = pytest.importorskip("dask")
+from scalefair.streaming._dask_parts import DaskParts, require_dask  # noqa: E402
+
+VALUES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+
+
+def local(values=VALUES):
+    return LocalParts(list(values).__iter__, len(values))
+
+
+def delayed(values=VALUES):
+    return DaskParts([dask.delayed(value) for value in values])
+
+
+both = pytest.mark.parametrize("make", [local, delayed], ids=["local", "dask"])
+
+
+def weighted(part, factor, shift, own):
+    return factor * part + shift + 100 * own
+
+
+def joined(a, b):
+    return f"({a} {b})"
+
+
+def as_text(part):
+    return str(part)
+
+
+def threads_of(part):
+    from numba import get_num_threads
+
+    return get_num_threads()
+
+
+@both
+def test_functions_take_shared_and_own_arguments(make):
+    parts = make()
+    own = parts.like(range(len(VALUES)))
+    found = parts.map(weighted, 2, 0.5, each=[own]).gather()
+    assert found == [2 * v + 0.5 + 100 * i for i, v in enumerate(VALUES)]
+
+
+@both
+def test_a_shared_list_is_not_taken_apart(make):
+    assert make([1, 2]).map(operator.mul, [7]).gather() == [[7], [7, 7]]
+
+
+@both
+def test_reduce_keeps_the_order(make):
+    text = make().map(as_text).reduce(joined)
+    assert text.replace("(", "").replace(")", "").split() == [str(v) for v in VALUES]
+
+
+@both
+def test_reduce_of_one_part_is_the_part(make):
+    assert make([5]).reduce(operator.add) == 5
+
+
+@both
+def test_persist_changes_no_value(make):
+    parts = make().map(operator.neg).persist()
+    assert isinstance(parts, Parts)
+    assert parts.gather() == [-v for v in VALUES]
+    assert len(parts) == len(VALUES)
+
+
+def test_kept_parts_are_computed_once(tmp_path):
+    log = tmp_path / "log"
+
+    def noted(part):
+        with open(log, "a") as file:
+            file.write("x")
+        return part
+
+    parts = delayed([1, 2]).map(noted).persist()
+    assert parts.gather() == parts.gather() == [1, 2]
+    assert log.read_text() == "xx"
+
+
+def test_local_parts_are_read_in_each_pass():
+    reads = []
+
+    def read():
+        reads.append(1)
+        return iter([1, 2])
+
+    parts = LocalParts(read, 2).map(operator.neg).persist()
+    assert parts.gather() == parts.gather() == [-1, -2]
+    assert len(reads) == 2
+
+
+@both
+def test_columns_of_another_length_are_refused(make):
+    with pytest.raises(ValueError, match="zip"):
+        make([1, 2]).map(operator.add, each=[make([1])]).gather()
+
+
+@both
+def test_stacked_parts_are_one_array(make):
+    blocks = [np.full((n, 2), n) for n in (3, 1)]
+    found = make(blocks).map(np.negative).stack([3, 1], (2,), np.float32)
+    assert found.dtype == np.float32
+    assert np.array_equal(np.asarray(found), -np.concatenate(blocks))
+    assert type(found).__module__.startswith("dask") == (make is delayed)
+
+
+def test_progress_is_told_after_each_part():
+    told = []
+    parts = LocalParts([7, 8].__iter__, 2, lambda *done: told.append(done))
+    parts.map(operator.neg).gather()
+    parts.reduce(operator.add)
+    assert told == [(1, 2), (2, 2)] * 2
+
+
+@both
+def test_pickling(make):
+    parts = make().map(weighted, 1, 2, each=[make()])
+    assert pickle.loads(pickle.dumps(parts)).gather() == parts.gather()
+
+
+def test_a_task_runs_on_one_thread():
+    assert set(delayed().map(threads_of).gather()) == {1}
+
+
+def test_without_dask_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r"scalefair\[dask\]"):
+        require_dask()
