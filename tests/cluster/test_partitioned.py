@@ -1,5 +1,7 @@
 """Fair spectral clustering of graphs in blocks of rows."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -22,7 +24,7 @@ def data():
 
 def blocks(W, cuts=(0, 250, 251, N)):
     W = sparse.csr_array(W)
-    return [dask.delayed(W[i:j]) for i, j in zip(cuts, cuts[1:], strict=False)]
+    return [dask.delayed(W[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
 @pytest.mark.parametrize("solver", ["auto", "lanczos", "dual"])

@@ -1,5 +1,7 @@
 """Fair PCA of rows in parts is that of rows in memory."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -23,7 +25,7 @@ def rows(kind):
 
 
 def delayed(X, cuts=(0, 250, 251, M)):
-    return [dask.delayed(X[i:j]) for i, j in zip(cuts, cuts[1:], strict=False)]
+    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
 def projector(pca):

@@ -1,5 +1,6 @@
 """Covariances of rows in parts are those of rows in memory."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -32,11 +33,11 @@ CUTS = (0, 100, 101, 200, M)
 
 
 def delayed(X):
-    return [dask.delayed(X[i:j]) for i, j in zip(CUTS, CUTS[1:], strict=False)]
+    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(CUTS)]
 
 
-@pytest.fixture(scope="module", params=["dense", "sparse"])
-def X(request):
+@pytest.fixture(scope="module", name="X", params=["dense", "sparse"])
+def table(request):
     X = sparse.random_array((M, N), density=0.3, rng=np.random.default_rng(0))
     X = X.tocsr() * 3.0
     return X if request.param == "sparse" else X.toarray() + 50

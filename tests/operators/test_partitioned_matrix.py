@@ -1,5 +1,6 @@
 """A matrix in blocks of rows multiplies like one in memory."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -45,14 +46,14 @@ class CirculantRows(RowReader):
         return sparse.csr_array(parts, shape=(length, self.n_features))
 
 
-@pytest.fixture
-def W():
+@pytest.fixture(name="W")
+def graph():
     W = sparse.random_array((N, N), density=0.05, rng=np.random.default_rng(0))
     return sparse.csr_array(W + W.T)
 
 
 def blocks(W, cuts=CUTS):
-    return [dask.delayed(W[i:j]) for i, j in zip(cuts, cuts[1:], strict=False)]
+    return [dask.delayed(W[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
 @pytest.mark.parametrize("exchange", ["all", "needed", "auto"])
@@ -84,7 +85,7 @@ def test_sparse_chunks_of_an_array(W):
 
 
 def test_rows_that_are_needed(W):
-    cuts = list(zip(CUTS, CUTS[1:], strict=False))
+    cuts = list(itertools.pairwise(CUTS))
     expected = sum(len(np.unique(W[i:j].indices)) for i, j in cuts)
     A = PartitionedMatrix(blocks(W), exchange="needed")
     assert A.rows_needed == expected

@@ -13,8 +13,8 @@ from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_unfairness import (
     LayerUnfairness,
     layer_unfairness,
-    rows_of_each_group,
 )
+from scalefair.postprocessing._row_sample import rows_of_each_group
 
 RNG = np.random.default_rng(0)
 

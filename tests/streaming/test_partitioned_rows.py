@@ -1,5 +1,7 @@
 """Rows of Dask collections: cut, checked and encoded like rows in memory."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,8 +14,8 @@ da = pytest.importorskip("dask.array")
 M, N = 230, 6
 
 
-@pytest.fixture(scope="module")
-def X():
+@pytest.fixture(scope="module", name="X")
+def table():
     rng = np.random.default_rng(0)
     return rng.standard_normal((M, N)) * np.arange(1, N + 1) + 1e3
 
@@ -24,7 +26,7 @@ def groups():
 
 
 def blocks(X, cuts=(0, 90, 91, M)):
-    return [dask.delayed(X[i:j]) for i, j in zip(cuts, cuts[1:], strict=False)]
+    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
 def frame(X, groups, npartitions=4):
@@ -48,7 +50,7 @@ COLLECTIONS = {
     "float32": lambda X: da.from_array(X, chunks=(70, N)).astype(np.float32),
     "delayed": blocks,
     "array of delayed": lambda X: da.from_array(X, chunks=(70, N)).to_delayed(),
-    "delayed CSR": lambda X: [b for b in blocks(sparse.csr_array(X))],
+    "delayed CSR": lambda X: list(blocks(sparse.csr_array(X))),
     "CSR chunks": lambda X: da.from_array(X, chunks=(70, N)).map_blocks(
         sparse.csr_matrix
     ),

@@ -24,6 +24,7 @@ from scalefair._groups import encode_groups
 from scalefair._random import check_random_state
 from scalefair.postprocessing._group_predictor import fit_group_predictor
 from scalefair.postprocessing._prefit import fitted_estimator, is_fitted
+from scalefair.streaming import is_partitioned
 
 __all__ = ["BaseGroupTransportRegressor"]
 
@@ -111,6 +112,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         NotFittedError
             If ``prefit=True`` and `estimator` is not fitted.
         """
+        self._refuse_parts(X)
         X = validate_data(self, X, skip_check_array=True)
         n_samples = _num_samples(X)
         if n_samples < 2:
@@ -168,6 +170,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             is no classifier to predict them.
         """
         check_is_fitted(self)
+        self._refuse_parts(X)
         scores = _predicted_scores(self.estimator_, X)
         X = validate_data(self, X, skip_check_array=True, reset=False)
         if sensitive_features is None:
@@ -203,6 +206,14 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         """
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def _refuse_parts(self, X: Any) -> None:
+        if is_partitioned(X):
+            raise ValueError(
+                f"{type(self).__name__} sorts the scores of all rows and takes rows in "
+                "memory only, not a Dask collection or a file: compute X first, or use "
+                "ExplainableSVDRegressor, which works from moments."
+            )
 
     def _predicted_groups(self, X: Any) -> NDArray[Any]:
         if self.group_predictor_ is None:

@@ -15,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from scalefair._groups import encode_groups
+from scalefair._features import check_features
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
 from scalefair.postprocessing._hosts import LayerHost, find_host
+from scalefair.postprocessing._last_layer import fitted_last_layer
 from scalefair.postprocessing._layer_change import (
     LayerChange,
     LayerRows,
@@ -31,30 +32,24 @@ from scalefair.postprocessing._layer_change import (
 from scalefair.postprocessing._layer_unfairness import (
     LayerUnfairness,
     layer_unfairness,
-    rows_of_each_group,
 )
-from scalefair.postprocessing._passes import (
-    batches,
-    check_linear_output,
-    choose_batch_size,
-    last_layer_moments,
-)
+from scalefair.postprocessing._partitioned_passes import predictions as predict_parts
+from scalefair.postprocessing._passes import batches, check_linear_output, predictions
+from scalefair.postprocessing._passes_over import passes_over
 from scalefair.postprocessing._prefit import fitted_estimator, is_fitted
-from scalefair.postprocessing._refit import refit_last_layer
 from scalefair.postprocessing._targets import (
     check_n_targets,
     checked_targets,
-    mean_residual,
+    one_prediction,
 )
-from scalefair.streaming import GroupMoments
+from scalefair.postprocessing._training_rows import training_rows
+from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
 
 __all__ = ["ExplainableSVDRegressor"]
 
 # Rows from which the unfairness of layers is estimated when the layer is given.
 _SAMPLED_ROWS = 1000
 _TRIAL_ROWS = 32
-# Inputs of the last layer for which n x n matrices are formed.
-_WIDEST_REFIT = 10_000
 
 
 class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
@@ -113,10 +108,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         work with. None forms the matrix, which takes n^2 numbers for each group; a
         layer of 10,000 inputs and more wants a rank. The direct method then works
         in the leading directions; the covariance gap may exceed its bound by 5 %,
-        and a warning says if they do not hold enough of it.
+        and a warning says if they do not hold enough of it. Rows in parts take None.
     prefit : bool or "auto", default="auto"
         Whether `estimator` is fitted already; "auto" finds out. If it is not, a
-        clone is fitted first.
+        clone is fitted first, to rows in memory only.
     batch_size : int or None, default=None
         Rows that are run through the model at a time. None takes those of which the
         widest layer takes 32 MiB.
@@ -206,6 +201,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     refit_gaps_before_: tuple[float, float] | None
     refit_gaps_after_: tuple[float, float] | None
     unfairness_by_layer_: list[LayerUnfairness | None]
+    converged_: bool
 
     def __init__(
         self,
@@ -256,14 +252,20 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, DataFrame, Tensor} of shape (N, d)
+        X : {array-like, sparse matrix, DataFrame, Tensor, Dask collection, reader} \
+                of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
-            batches.
-        y : array-like of shape (N,) or (N, k), default=None
+            batches. Rows in parts hold real numbers, and are run through the model
+            where they are: Dask's partitions by its workers, once for each pass, a
+            reader's blocks one after the other, read anew in up to four passes. The
+            names of columns reach a model that was fitted on names.
+        y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
-        sensitive_features : array-like of shape (N,)
+            Dask's are gathered here, 8 bytes each.
+        sensitive_features : array-like or Dask collection of shape (N,)
             Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones.
+            two different ones. Dask collections other than arrays must be cut as
+            the rows are.
 
         Returns
         -------
@@ -276,23 +278,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             If the estimator has no layer that could be changed.
         ValueError
             If there are fewer than two groups, `y` is needed and missing or has not
-            as many columns as the model has outputs, the layer does not exist, or
-            the predictions are not the last layer's outputs and it is to be
-            refitted.
+            as many columns as the model has outputs, the layer does not exist, the
+            predictions are not the last layer's outputs and it is to be refitted, or
+            rows come in parts and the estimator is not fitted or a rank is given.
         """
-        X = validate_data(self, X, skip_check_array=True)
-        n_samples = _num_samples(X)
-        if n_samples < 2:
-            raise ValueError(
-                f"Found {n_samples} sample(s) (n_samples={n_samples}): fairness "
-                "compares groups, of at least one sample each."
-            )
-        groups, codes = encode_groups(sensitive_features, n_samples)
-        if len(groups) < 2:
-            raise ValueError(
-                f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
-                "fairness compares groups. For one group use the estimator itself."
-            )
+        X, codes, groups, n_rows = training_rows(self, X, sensitive_features)
         if y is None and self.refit_last is not None:
             raise ValueError(
                 "The last layer is fitted to y, which requires y to be passed, but "
@@ -302,20 +292,32 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         if isinstance(inner, FrozenEstimator):  # its layers are what is meant
             inner = inner.estimator
         host = find_host(inner)
-        X = host.check_rows(X)
+        X = passes_over(X).raw_rows(host, X)
+        random_state = check_random_state(self.random_state)
+        sample = passes_over(X).sample_rows(
+            host, X, codes, len(groups), _SAMPLED_ROWS, random_state
+        )
+        trial = next(batches(sample[0], _TRIAL_ROWS))[1]
         if self.refit_last is not None:
-            targets = checked_targets(y, len(codes))
-            check_linear_output(host, next(batches(X, _TRIAL_ROWS))[1])
+            targets = checked_targets(y, n_rows)
+            check_linear_output(host, trial)
             check_n_targets(targets, host)
         self.groups_ = groups
-        self.layer_ = self._chosen_layer(host, X, codes)
+        self.layer_ = self._chosen_layer(host, (X, codes), sample)
         rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
-        changed = self._changed(rows)
+        wanted = self._wanted()
+        changed = self._changed(rows, wanted)
         host = host.replaced({self.layer_: (self.weight_, None)})
         self.refit_gaps_before_ = self.refit_gaps_after_ = None
         if self.refit_last is not None:
-            host = self._refitted(replace(rows, host=host), targets, changed.kept)
+            rows = replace(rows, host=host)
+            refit = fitted_last_layer(rows, targets, changed, wanted, self.refit_last)
+            self.refit_gaps_before_ = refit.gaps_before
+            self.refit_gaps_after_ = refit.gaps_after
+            self.converged_ = self.converged_ and refit.converged
+            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
         self.estimator_ = host.estimator
+        self._one_prediction = one_prediction(host, trial)
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -331,23 +333,41 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, DataFrame, Tensor} of shape (N, d)
-            Rows as the estimator takes them.
+        X : {array-like, sparse matrix, DataFrame, Tensor, Dask collection, reader} \
+                of shape (N, d)
+            Rows as the estimator takes them; of a reader, one block is in memory at
+            a time.
 
         Returns
         -------
-        ndarray of shape (N,) or (N, k)
-            Predictions.
+        {ndarray, dask.array.Array} of shape (N,) or (N, k)
+            Predictions. For a Dask collection a Dask array with a chunk for each
+            partition, not computed yet.
+
+        Raises
+        ------
+        ValueError
+            If rows in parts have other features than in `fit`.
         """
         check_is_fitted(self)
+        if is_partitioned(X):
+            rows = PartitionedRows.of(X, persist=False)
+            check_features(self, rows, reset=False)
+            return predict_parts(
+                find_host(self.estimator_),
+                rows,
+                batch_size=self.batch_size,
+                shape=self._one_prediction.shape,
+                dtype=self._one_prediction.dtype,
+            )
         if hasattr(self.estimator_, "predict"):
             return np.asarray(self.estimator_.predict(X))
         host = find_host(self.estimator_)
-        rows = host.check_rows(X)
-        size = self.batch_size or choose_batch_size(host)
-        return np.concatenate([host.outputs(part) for _, part in batches(rows, size)])
+        return predictions(host, host.check_rows(X), batch_size=self.batch_size)
 
-    def _chosen_layer(self, host: LayerHost, X: Any, codes: NDArray[np.int64]) -> int:
+    def _chosen_layer(
+        self, host: LayerHost, rows: tuple[Any, Any], sample: tuple[Any, Any]
+    ) -> int:
         """Return the layer to change; fill in `unfairness_by_layer_`."""
         if self.layer == "auto":
             chosen = None
@@ -355,14 +375,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             chosen = 0
         else:
             chosen = host.resolve(self.layer)
-        if chosen is not None:
-            sample = rows_of_each_group(
-                codes,
-                len(self.groups_),
-                _SAMPLED_ROWS,
-                check_random_state(self.random_state),
-            )
-            X, codes = (X.iloc if hasattr(X, "iloc") else X)[sample], codes[sample]
+        X, codes = rows if chosen is None else sample
         with single_blas_thread() if chosen is not None else nullcontext():
             self.unfairness_by_layer_ = layer_unfairness(
                 host, X, codes, self.groups_, batch_size=self.batch_size
@@ -372,15 +385,17 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self.unfairness_by_layer_]
         return int(np.argmax(scores))
 
-    def _changed(self, rows: LayerRows) -> LayerChange:
-        """Change the layer and fill in what is told of it."""
-        wanted = Wanted(
+    def _wanted(self) -> Wanted:
+        return Wanted(
             self.method,
             float(self.mean_reduction),
             float(self.covariance_reduction),
             float(self.epsilon),
             self.first_moment,
         )
+
+    def _changed(self, rows: LayerRows, wanted: Wanted) -> LayerChange:
+        """Change the layer and fill in what is told of it."""
         if self.rank is None:
             found = change_layer(rows, wanted)
         else:
@@ -392,48 +407,3 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.output_change_bound_ = found.change_bound
         self.converged_ = found.converged
         return found
-
-    def _refitted(
-        self,
-        rows: LayerRows,
-        targets: NDArray[np.float64],
-        kept: NDArray[Any] | None,
-    ) -> LayerHost:
-        """Return a host with the last layer fitted to the targets."""
-        host, last = rows.host, rows.host.n_layers - 1
-        weight = host.weight(last)
-        if rows.layer == last:
-            self.refit_gaps_before_ = self.refit_gaps_after_ = (
-                self.mean_gap_after_,
-                self.covariance_gap_after_,
-            )
-            rest = mean_residual(rows, targets)
-            return host.replaced({last: (weight, host.bias(last) + rest)})
-        if weight.shape[1] > _WIDEST_REFIT:
-            raise ValueError(
-                f"The last layer has {weight.shape[1]} inputs, too many for the "
-                "normal equations of its refit: use refit_last=None."
-            )
-        joint = last_layer_moments(
-            host,
-            rows.X,
-            targets,
-            rows.codes,
-            rows.groups,
-            batch_size=rows.batch_size,
-            layer=rows.layer,
-            kept=kept,
-        )
-        free = self.method == "explainable_svd"
-        with single_blas_thread():
-            refit = refit_last_layer(
-                joint,
-                weight,
-                kind=str(self.refit_last),
-                mean_reduction=1.0 if free else float(self.mean_reduction),
-                covariance_reduction=1.0 if free else float(self.covariance_reduction),
-            )
-        self.refit_gaps_before_ = refit.gaps_before
-        self.refit_gaps_after_ = refit.gaps_after
-        self.converged_ = self.converged_ and refit.converged
-        return host.replaced({last: (refit.weight, refit.bias)})

@@ -19,7 +19,7 @@ from scalefair.postprocessing._changed_wide_layer import (
 )
 from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments
-from scalefair.postprocessing._passes import layer_batches, layer_moments
+from scalefair.postprocessing._passes_over import passes_over
 from scalefair.postprocessing._wide import wide_layer
 from scalefair.streaming import GroupMoments
 
@@ -39,9 +39,9 @@ class LayerRows:
         The model.
     layer : int
         Number of the layer.
-    X : {ndarray, CSR matrix, DataFrame, Tensor} of shape (N, ...)
-        Raw rows, as ``host.check_rows`` returns them.
-    codes : ndarray of shape (N,), int64
+    X : {ndarray, CSR matrix, DataFrame, Tensor, PartitionedRows} of shape (N, ...)
+        Raw rows, as `raw_rows` of their passes returns them.
+    codes : {ndarray of shape (N,), Parts}
         Group of each row, an index into `groups`.
     groups : ndarray of shape (G,)
         The groups, sorted.
@@ -52,7 +52,7 @@ class LayerRows:
     host: LayerHost
     layer: int
     X: Any
-    codes: NDArray[np.int64]
+    codes: Any
     groups: NDArray[Any]
     batch_size: int | None
 
@@ -119,7 +119,7 @@ class LayerChange:
 def change_layer(rows: LayerRows, wanted: Wanted) -> LayerChange:
     """Change a layer, from the moments of its inputs."""
     weight = rows.host.weight(rows.layer)
-    moments, kept = layer_moments(
+    moments, kept = passes_over(rows.X).layer_moments(
         rows.host,
         rows.layer,
         rows.X,
@@ -154,7 +154,7 @@ def change_wide_layer(
     """Change a layer without a matrix of its inputs; each product is a pass."""
 
     def passes() -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
-        for part, A in layer_batches(
+        for part, A in passes_over(rows.X).layer_batches(
             rows.host, rows.layer, rows.X, batch_size=rows.batch_size
         ):
             yield A, rows.codes[part]

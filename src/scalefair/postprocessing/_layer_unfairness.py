@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, fewer_rows
-from scalefair.postprocessing._passes import unit_moments
+from scalefair.postprocessing._passes_over import passes_over
 
 # Columns of which a matrix is formed for each group.
 _WIDEST = 5000
 
-__all__ = ["LayerUnfairness", "layer_unfairness", "rows_of_each_group"]
+__all__ = ["LayerUnfairness", "layer_unfairness"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LayerUnfairness:
 def layer_unfairness(
     host: LayerHost,
     X: Any,
-    codes: NDArray[np.int64],
+    codes: Any,
     groups: NDArray[Any],
     *,
     batch_size: int | None = None,
@@ -62,9 +62,9 @@ def layer_unfairness(
     ----------
     host : LayerHost
         The model.
-    X : {ndarray, CSR matrix, DataFrame, Tensor} of shape (N, ...)
-        Raw rows, as ``host.check_rows`` returns them.
-    codes : ndarray of shape (N,), int64
+    X : {ndarray, CSR matrix, DataFrame, Tensor, PartitionedRows} of shape (N, ...)
+        Raw rows, as `raw_rows` of their passes returns them.
+    codes : {ndarray of shape (N,), Parts}
         Group of each row, an index into `groups`.
     groups : ndarray of shape (G,)
         The groups, sorted.
@@ -81,7 +81,7 @@ def layer_unfairness(
     # A layer may be so wide on one side that a matrix of that side has no room.
     shapes = [host.shape(i) for i in range(host.n_layers)]
     outputs = {i for i, (m, n) in enumerate(shapes) if m < n}
-    every = unit_moments(
+    every = passes_over(X).unit_moments(
         host,
         X,
         codes,
@@ -110,23 +110,6 @@ def layer_unfairness(
             )
         )
     return found
-
-
-def rows_of_each_group(
-    codes: NDArray[np.int64],
-    n_groups: int,
-    n_rows: int,
-    random_state: np.random.RandomState,
-) -> NDArray[np.int64]:
-    """Draw about as many rows of each group, `n_rows` at most in all, in order."""
-    each = max(n_rows // n_groups, 2)
-    chosen = []
-    for group in range(n_groups):
-        rows = np.flatnonzero(codes == group)
-        if len(rows) > each:
-            rows = random_state.choice(rows, each, replace=False)
-        chosen.append(rows)
-    return np.sort(np.concatenate(chosen))
 
 
 def _share(gap: float, size: Any) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._row_sample import rows_of_each_group
 from scalefair.streaming import GroupMoments
 
 __all__ = [
@@ -18,6 +19,10 @@ __all__ = [
     "last_layer_moments",
     "layer_batches",
     "layer_moments",
+    "mean_residual",
+    "predictions",
+    "raw_rows",
+    "sample_rows",
     "unit_moments",
 ]
 
@@ -33,6 +38,51 @@ def choose_batch_size(host: LayerHost) -> int:
     """Return how many rows make a batch of the widest layer 32 MiB large."""
     width = max(max(host.shape(i)) for i in range(host.n_layers))
     return max(_FEWEST_ROWS, _BATCH_BYTES // (8 * width))
+
+
+def raw_rows(host: LayerHost, X: Any) -> Any:
+    """Return the rows in a form that can be cut into batches, unread.
+
+    Parameters
+    ----------
+    host : LayerHost
+        The model.
+    X : {array-like, sparse matrix, DataFrame, Tensor} of shape (N, ...)
+        Rows as the model takes them.
+    """
+    return host.check_rows(X)
+
+
+def sample_rows(
+    host: LayerHost,
+    X: Any,
+    codes: NDArray[np.integer],
+    n_groups: int,
+    n_rows: int,
+    random_state: np.random.RandomState,
+) -> tuple[Any, NDArray[np.integer]]:
+    """Draw rows of each group.
+
+    Parameters
+    ----------
+    host, X, codes
+        As for `layer_moments`.
+    n_groups : int
+        Number of groups.
+    n_rows : int
+        Rows to draw at most; two of each group are drawn in any case.
+    random_state : RandomState
+        Draws them.
+
+    Returns
+    -------
+    X_sample : same type as `X`
+        The rows, in their order.
+    codes_sample : ndarray of shape (n,)
+        Their groups.
+    """
+    rows = rows_of_each_group(codes, n_groups, n_rows, random_state)
+    return (X.iloc if hasattr(X, "iloc") else X)[rows], codes[rows]
 
 
 def batches(X: Any, batch_size: int) -> Iterator[tuple[slice, Any]]:
@@ -80,7 +130,7 @@ def layer_moments(
     host: LayerHost,
     layer: int,
     X: Any,
-    codes: NDArray[np.int64],
+    codes: NDArray[np.integer],
     groups: NDArray[Any],
     *,
     batch_size: int | None = None,
@@ -133,7 +183,7 @@ def last_layer_moments(
     host: LayerHost,
     X: Any,
     y: ArrayLike,
-    codes: NDArray[np.int64],
+    codes: NDArray[np.integer],
     groups: NDArray[Any],
     *,
     batch_size: int | None = None,
@@ -201,7 +251,7 @@ def last_layer_moments(
 def unit_moments(
     host: LayerHost,
     X: Any,
-    codes: NDArray[np.int64],
+    codes: NDArray[np.integer],
     groups: NDArray[Any],
     *,
     batch_size: int | None = None,
@@ -242,6 +292,44 @@ def unit_moments(
     return [None if total is None else total.moments(groups) for total in totals]
 
 
+def mean_residual(
+    host: LayerHost,
+    X: Any,
+    y: NDArray[np.float64],
+    *,
+    batch_size: int | None = None,
+) -> NDArray[np.float64]:
+    """Return the mean of targets less predictions, shape (k,).
+
+    Parameters
+    ----------
+    host, X, batch_size
+        As for `layer_moments`.
+    y : ndarray of shape (N,) or (N, k)
+        Targets.
+    """
+    total = np.zeros(1 if y.ndim == 1 else y.shape[1])
+    for rows, X_batch in batches(X, _batch_size(host, batch_size)):
+        some = y[rows]
+        left = some - np.asarray(host.outputs(X_batch)).reshape(some.shape)
+        total += left.reshape(len(left), -1).sum(axis=0)
+    return total / len(y)
+
+
+def predictions(
+    host: LayerHost, X: Any, *, batch_size: int | None = None
+) -> NDArray[Any]:
+    """Return the predictions of the model, shape (N,) or (N, k).
+
+    Parameters
+    ----------
+    host, X, batch_size
+        As for `layer_moments`.
+    """
+    size = _batch_size(host, batch_size)
+    return np.concatenate([host.outputs(part) for _, part in batches(X, size)])
+
+
 def check_linear_output(host: LayerHost, X_batch: Any) -> None:
     """Raise unless the predictions are what the last layer gives.
 
@@ -273,7 +361,7 @@ class _MomentsOfBatches:
         self._what = what
         self._moments: GroupMoments | None = None
 
-    def add(self, A: NDArray[Any], codes: NDArray[np.int64]) -> None:
+    def add(self, A: NDArray[Any], codes: NDArray[np.integer]) -> None:
         if len(A) == 0:
             return
         try:
@@ -302,7 +390,7 @@ def _batch_size(host: LayerHost, batch_size: int | None) -> int:
     return batch_size
 
 
-def _check_codes(X: Any, codes: NDArray[np.int64]) -> int:
+def _check_codes(X: Any, codes: NDArray[np.integer]) -> int:
     n_rows = int(X.shape[0])
     if n_rows == 0:
         raise ValueError("X has no rows.")

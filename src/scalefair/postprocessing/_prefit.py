@@ -8,6 +8,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair.streaming import is_partitioned
+
 __all__ = ["fitted_estimator", "is_fitted"]
 
 
@@ -30,7 +32,7 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
     estimator : estimator
         What to use or to fit; never changed.
     X : {array-like, sparse matrix} of shape (m, d)
-        Rows to fit to.
+        Rows to fit to. To rows in parts no estimator is fitted.
     y : array-like of shape (m,) or None
         Targets to fit to. Only a clone needs them.
     prefit : bool or "auto"
@@ -41,7 +43,8 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
     NotFittedError
         If `prefit` is True and the estimator is not fitted.
     ValueError
-        If the estimator must be fitted and there is no `y`.
+        If the estimator must be fitted and there is no `y`, or the rows are in
+        parts.
     """
     fitted = is_fitted(estimator)
     if prefit is True and not fitted:
@@ -51,6 +54,12 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
         )
     if prefit is not False and fitted:
         return estimator
+    if is_partitioned(X):
+        raise ValueError(
+            f"This {type(estimator).__name__} would have to be fitted to rows in parts "
+            "(a Dask collection or a file), which it cannot read: pass one that is "
+            "fitted already, to a sample for example."
+        )
     if y is None:
         raise ValueError(
             f"This {type(estimator).__name__} has to be fitted, which requires y to "

@@ -1,4 +1,4 @@
-"""Targets that a last layer is fitted to."""
+"""Targets that a last layer is fitted to, and predictions of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.postprocessing._hosts import LayerHost
-from scalefair.postprocessing._layer_change import LayerRows
-from scalefair.postprocessing._passes import batches, choose_batch_size
+from scalefair.streaming import is_partitioned
 
-__all__ = ["check_n_targets", "checked_targets", "mean_residual"]
+__all__ = ["check_n_targets", "checked_targets", "one_prediction"]
 
 
 def checked_targets(y: Any, n_rows: int) -> NDArray[np.float64]:
-    """Return the targets as numbers, one row each."""
+    """Return the targets as numbers in memory, one row each; Dask's are gathered."""
+    if isinstance(y, (list, tuple)) and is_partitioned(y):
+        import dask  # it made what is in the list
+
+        y = np.concatenate([np.asarray(part) for part in dask.compute(*y)])
     targets = np.asarray(y, dtype=np.float64)
     if targets.ndim not in (1, 2) or len(targets) != n_rows:
         raise ValueError(
@@ -36,12 +39,13 @@ def check_n_targets(targets: NDArray[np.float64], host: LayerHost) -> None:
         )
 
 
-def mean_residual(rows: LayerRows, targets: NDArray[np.float64]) -> Any:
-    """Mean of targets less predictions, shape (k,)."""
-    size = rows.batch_size or choose_batch_size(rows.host)
-    total = np.zeros(1 if targets.ndim == 1 else targets.shape[1])
-    for part, X in batches(rows.X, size):
-        some = targets[part]
-        left = some - np.asarray(rows.host.outputs(X)).reshape(some.shape)
-        total += left.reshape(len(left), -1).sum(axis=0)
-    return total / len(targets)
+def one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any]:
+    """Return what is predicted for the first row, to know its shape and its type.
+
+    A model that gives something else than predictions may be changed all the same;
+    its prediction is taken to be a number, and `predict` will complain.
+    """
+    try:
+        return np.asarray(np.asarray(host.outputs(X_batch))[0])
+    except ValueError:
+        return np.zeros(())

@@ -6,6 +6,7 @@ PyTorch is imported when a host is made, by which time the user has imported it.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -22,6 +23,9 @@ from scalefair.postprocessing._hosts import (
 )
 
 __all__ = ["TorchHost"]
+
+# Hooks and modes belong to the module: the threads that share it take turns.
+_TURN = threading.RLock()
 
 
 def _import_torch() -> Any:
@@ -266,13 +270,14 @@ def _keeper(kept: list[NDArray[Any]]) -> Any:
 @contextmanager
 def _evaluation(module: Any) -> Iterator[None]:
     """Set evaluation mode; afterwards every part has the mode that it had."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
+    with _TURN:
+        modes = [(part, part.training) for part in module.modules()]
+        module.eval()
+        try:
+            yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
 
 
 def _is_one_row_each(calls: list[NDArray[Any]], n_rows: int) -> bool:

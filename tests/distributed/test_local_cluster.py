@@ -1,0 +1,187 @@
+"""Workers in processes of their own: same answers, also when one is killed."""
+
+import itertools
+import os
+import signal
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LinearRegression
+
+from scalefair.cluster import FairSpectralClustering
+from scalefair.datasets import make_biased_rows, make_fair_sbm
+from scalefair.decomposition import FairPCA
+from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.operators import GroupCovariance, PartitionedMatrix
+from scalefair.postprocessing import ExplainableSVDRegressor
+from scalefair.streaming import GroupMoments, PartitionedRows, open_rows
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.distributed,
+    # What distributed and its event loop leave behind is not ours.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def cut(X, n_parts=5):
+    bounds = np.linspace(0, X.shape[0], n_parts + 1).astype(int)
+    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(bounds)]
+
+
+def table(m=1000, n=12):
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b"], m)
+    X = rng.standard_normal((m, n)) * np.linspace(1, 3, n)
+    X[groups == "b"] *= np.linspace(2, 1, n)
+    return X, groups
+
+
+def processes(client):
+    return set(client.run(os.getpid).values())
+
+
+def test_the_workers_are_other_processes(client):
+    assert len(processes(client)) == 2
+    assert os.getpid() not in processes(client)
+
+
+@pytest.mark.parametrize("solver", ["gram", "matrix_free"])
+def test_fair_pca(client, solver):
+    X, groups = table()
+    options = {"solver": solver, "random_state": 0, "tol": 1e-6}
+    here = FairPCA(2, **options).fit(X, sensitive_features=groups)
+    there = FairPCA(2, **options).fit(
+        da.from_array(X, chunks=(200, 12)),
+        sensitive_features=da.from_array(groups, chunks=300),
+    )
+    np.testing.assert_allclose(there.group_losses_, here.group_losses_, rtol=1e-8)
+    scores = there.transform(da.from_array(X, chunks=(200, 12)))
+    np.testing.assert_allclose(abs(scores.compute()), abs(here.transform(X)), atol=1e-6)
+
+
+def test_fair_spectral_clustering(client):
+    data = make_fair_sbm(
+        400, n_clusters=3, n_groups=2, average_degree=40, random_state=0
+    )
+    model = FairSpectralClustering(3, random_state=0, tol=1e-2)
+    W, groups = sparse.csr_array(data.graph), data.sensitive_features
+    labels = model.fit(W, sensitive_features=groups).labels_
+    model.fit(cut(W), sensitive_features=groups)
+    assert np.array_equal(model.labels_, labels)
+
+
+def test_exchange_of_needed_rows(client):
+    ring = sparse.eye_array(100, k=1) + sparse.eye_array(100, k=-99)
+    W = sparse.csr_array(ring + ring.T)
+    A = PartitionedMatrix(cut(W))
+    assert A.exchange == "needed"  # neighbours are near
+    assert A.rows_needed == 100 + 2 * 5
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    np.testing.assert_allclose(A @ X, W @ X, atol=1e-14)
+    full = sparse.csr_array(np.ones((100, 100)))
+    assert PartitionedMatrix(cut(full)).exchange == "all"
+
+
+def test_partially_fair_classification(client):
+    data = make_biased_rows(600, 3, random_state=0)
+    options = {"interval": (0.1, 0.6), "n_thresholds": 3, "start": "zero"}
+    model = PartiallyFairClassifier(**options, tol=1e-2, kappa=0.2)
+    arguments = {"y": data.target, "sensitive_features": data.sensitive_features}
+    here = model.fit(data.data, **arguments).objective_
+    there = model.fit(cut(data.data, 2), **arguments)
+    assert there.converged_
+    assert there.objective_ == pytest.approx(here, abs=1e-2)
+
+
+def test_fair_regression(client):
+    X, groups = table()
+    y = X @ np.arange(12.0) + (groups == "b")
+    network = LinearRegression().fit(X, y)
+    here = ExplainableSVDRegressor(network).fit(X, y, sensitive_features=groups)
+    there = ExplainableSVDRegressor(network).fit(cut(X), y, sensitive_features=groups)
+    np.testing.assert_allclose(there.predict(X), here.predict(X), rtol=1e-8)
+
+
+def test_large_blocks_are_no_reason_for_a_warning(client):
+    W = sparse.eye_array(2**20, format="csr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        A = PartitionedMatrix(cut(W, 2), exchange="all")
+        X = np.ones((2**20, 2))  # 16 MiB
+        assert np.array_equal(A @ X, X)
+
+
+def test_errors_name_the_partition(client):
+    X, groups = table()
+    X[700, 3] = np.nan
+    with pytest.raises(ValueError, match=r"Partition 3 of X, rows 600 to 799.*NaN"):
+        GroupMoments.from_data(cut(X), groups)
+
+
+def kill_one(client):
+    """Kill a worker that keeps partitions, without notice."""
+    os.kill(min(processes(client)), signal.SIGKILL)
+
+
+def test_a_lost_worker_between_products(client):
+    X, groups = table()
+    rows = PartitionedRows.of(cut(X))
+    _, codes = rows.encode(groups, name="groups", what="group")
+    C = GroupCovariance(rows, codes, [0.5, 0.5])
+    V = np.random.default_rng(1).standard_normal((12, 2))
+    before = C @ V
+    kill_one(client)
+    assert np.array_equal(C @ V, before)
+
+
+def test_a_lost_worker_in_mid_fit(client):
+    X, groups = table()
+    options = {"solver": "matrix_free", "random_state": 0}
+    here = FairPCA(3, **options).fit(X, sensitive_features=groups)
+    killed = []
+
+    def kill(*_):
+        kill_one(client)
+        killed.append(True)
+
+    timer = threading.Timer(0.5, kill)
+    timer.start()
+    there = FairPCA(3, **options).fit(cut(X), sensitive_features=groups)
+    timer.join()
+    assert killed
+    np.testing.assert_allclose(there.group_losses_, here.group_losses_, rtol=1e-8)
+
+
+def test_blocks_of_a_file_are_read_again_by_another_worker(client, tmp_path):
+    X, groups = table()
+    np.save(tmp_path / "X.npy", X)
+    reader = open_rows(tmp_path / "X.npy", max_bytes=2**14)
+    rows = PartitionedRows.of(reader.delayed())
+    assert len(rows.parts) > 3
+    kill_one(client)
+    found = GroupMoments.from_data(rows, groups)
+    expected = GroupMoments.from_data(X, groups)
+    np.testing.assert_allclose(found.scatters, expected.scatters, rtol=1e-10)

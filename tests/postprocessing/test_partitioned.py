@@ -1,0 +1,548 @@
+"""Rows in parts: Dask collections and readers of files."""
+
+import inspect
+import pickle
+import time
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from scalefair.postprocessing import (
+    DiscretizedTransportRegressor,
+    ExplainableSVDRegressor,
+    WassersteinBarycenterRegressor,
+    _partitioned_passes,
+    _passes,
+)
+from scalefair.postprocessing._hosts import find_host
+from scalefair.postprocessing._passes_over import passes_over
+from scalefair.streaming import PartitionedRows, RowReader
+
+M = 240
+NAMES = ["age", "pay", "years", "rank"]
+
+
+def table(n_groups=2, seed=0):
+    """Rows whose groups differ in mean and in spread, and targets that tell."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_groups, size=M)
+    X = rng.standard_normal((M, 4)) + 0.3
+    X[:, 0] += 1.2 * codes
+    X[:, 1] *= 1 + codes
+    return X, X[:, 0] + np.abs(X[:, 1]) + 0.3 * X[:, 2], codes
+
+
+X, Y, CODES = table()
+TWO = np.stack([Y, X[:, 3] - Y], axis=1)
+
+
+@cache
+def network(kind="array"):
+    """Trained networks; the estimator never modifies what it is given."""
+    pd = pytest.importorskip("pandas") if kind == "frame" else None
+    rows = pd.DataFrame(X, columns=NAMES) if kind == "frame" else X
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return MLPRegressor(
+            hidden_layer_sizes=(8, 6),
+            learning_rate_init=0.01,
+            max_iter=40,
+            random_state=0,
+        ).fit(rows, TWO if kind == "two targets" else Y)
+
+
+class Blocks(RowReader):
+    """Rows as if they were in a file, and how often they were read."""
+
+    def __init__(self, rows, size=70):
+        self._rows = rows
+        self._size = size
+        starts = np.arange(0, rows.shape[0], size)
+        self.lengths = np.diff(np.append(starts, rows.shape[0]))
+        self.n_features = rows.shape[1]
+        self.dtype = rows.dtype
+        self.is_sparse = sparse.issparse(rows)
+        self.nnz = rows.nnz if self.is_sparse else rows.size
+        self.n_read = 0
+
+    def block(self, number):
+        self.n_read += 1
+        start = number * self._size
+        return self._rows[start : start + self._size]
+
+
+def delayed_blocks(rows, size=70):
+    dask = pytest.importorskip("dask")
+    return [dask.delayed(rows[i : i + size]) for i in range(0, M, size)]
+
+
+def frame_of(rows, size=70):
+    pd = pytest.importorskip("pandas")
+    dataframe = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(rows, columns=NAMES)
+    return dataframe.from_pandas(frame, chunksize=size, sort=False)
+
+
+def array_of(values, chunks=70):
+    return pytest.importorskip("dask.array").from_array(np.asarray(values), chunks)
+
+
+PARTS = {
+    "array": lambda rows: array_of(rows, (70, 3)),
+    "frame": frame_of,
+    "CSR blocks": lambda rows: delayed_blocks(sparse.csr_array(rows)),
+    "reader": Blocks,
+    "reader of CSR": lambda rows: Blocks(sparse.csr_array(rows)),
+}
+
+
+def fair(estimator, rows=X, targets=Y, codes=CODES, **options):
+    model = ExplainableSVDRegressor(estimator, **{"random_state": 0} | options)
+    return model.fit(rows, targets, sensitive_features=codes)
+
+
+def close(found, expected, atol=0.0):
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=atol)
+
+
+def assert_same(found, expected):
+    """Fits are the same, but for rounding."""
+    assert found.layer_ == expected.layer_
+    assert found.converged_ == expected.converged_
+    assert found.n_features_in_ == expected.n_features_in_
+    np.testing.assert_array_equal(found.groups_, expected.groups_)
+    close(found.weight_, expected.weight_, atol=1e-8 * np.abs(expected.weight_).max())
+    for name in (
+        "mean_gap_before_",
+        "mean_gap_after_",
+        "covariance_gap_before_",
+        "covariance_gap_after_",
+        "output_change_",
+        "output_change_bound_",
+    ):
+        close(getattr(found, name), getattr(expected, name), atol=1e-12)
+    for name in ("refit_gaps_before_", "refit_gaps_after_"):
+        if getattr(expected, name) is None:
+            assert getattr(found, name) is None
+        else:
+            close(getattr(found, name), getattr(expected, name), atol=1e-12)
+    for name in ("groups", "counts"):
+        np.testing.assert_array_equal(
+            getattr(found.moments_, name), getattr(expected.moments_, name)
+        )
+    for name in ("means", "scatters"):
+        close(getattr(found.moments_, name), getattr(expected.moments_, name), 1e-9)
+    for mine, other in zip(
+        found.unfairness_by_layer_, expected.unfairness_by_layer_, strict=True
+    ):
+        assert mine.name == other.name
+        close(
+            (mine.mean_gap, mine.covariance_gap), (other.mean_gap, other.covariance_gap)
+        )
+        close(mine.score, other.score)
+
+
+OPTIONS = [
+    {"layer": layer, "method": method, "refit_last": refit}
+    for layer in (0, -1, "auto")
+    for method, refit in (
+        ("direct", "least_squares"),
+        ("direct", None),
+        ("explainable_svd", "gradient"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "options", OPTIONS, ids=lambda o: "-".join(map(str, o.values()))
+)
+@pytest.mark.parametrize("kind", list(PARTS))
+def test_the_fit_is_that_in_memory(kind, options):
+    model = fair(network(), PARTS[kind](X), **options)
+    expected = fair(network(), **options)
+    assert_same(model, expected)
+    close(model.predict(X), expected.predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", list(PARTS))
+def test_predictions(kind):
+    model = fair(network())
+    rows = PARTS[kind](X)
+    predicted = model.predict(rows)
+    if "reader" in kind:
+        assert type(predicted) is np.ndarray
+    else:
+        assert predicted.chunks == ((70, 70, 70, 30),)
+    assert predicted.shape == (M,)
+    assert predicted.dtype == np.float64
+    close(np.asarray(predicted), model.predict(X), atol=1e-10)
+
+
+def test_predictions_are_lazy():
+    array = pytest.importorskip("dask.array")
+    seen = []
+
+    def noted(block):
+        seen.append(len(block))
+        return block
+
+    rows = array_of(X).map_blocks(noted, dtype=X.dtype, meta=np.empty((0, 0)))
+    model = fair(network())
+    predicted = model.predict(rows)
+    assert isinstance(predicted, array.Array)
+    assert not seen
+    close(predicted[:70].compute(), model.predict(X[:70]), atol=1e-10)
+    assert seen == [70]
+
+
+SIZES = []
+
+
+class Noting(Ridge):
+    """Notes how many rows it predicts for at a time."""
+
+    def predict(self, X):
+        SIZES.append(len(X))
+        return super().predict(X)
+
+
+@pytest.mark.parametrize("batch_size", [7, 1000])
+def test_batches_of_a_part(batch_size):
+    model = fair(network(), Blocks(X), batch_size=batch_size)
+    assert_same(model, fair(network()))
+    close(model.predict(Blocks(X)), fair(network()).predict(X), atol=1e-8)
+    linear = fair(Noting().fit(X, Y), Blocks(X), batch_size=batch_size)
+    SIZES.clear()
+    linear.predict(Blocks(X))
+    assert max(SIZES) == min(batch_size, 70)
+    assert sum(SIZES) == M + 2  # two to see that the model is linear
+
+
+@pytest.mark.parametrize(
+    ("layer", "size", "n_groups"), [(1, 1, 2), (1, 40, 3), ("auto", 40, 3)]
+)
+def test_groups_missing_from_parts(layer, size, n_groups):
+    rows, targets, codes = table(n_groups)
+    order = np.argsort(codes, kind="stable")
+    rows, targets = rows[order], targets[order]
+    names = np.array(["north", "east", "south"])[codes[order]]
+    expected = fair(network(), rows, targets, names, layer=layer)
+    model = fair(network(), Blocks(rows, size), targets, names, layer=layer)
+    assert_same(model, expected)
+
+
+def test_targets_and_groups_of_every_kind():
+    dataframe = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    expected = fair(network())
+    columns = pd.DataFrame({"y": Y, "g": CODES})
+    columns = dataframe.from_pandas(columns, chunksize=70, sort=False)
+    arrays = array_of(X)
+    for targets, codes in [
+        (array_of(Y, 100), array_of(CODES, 31)),
+        (columns["y"], columns["g"]),
+        (columns[["y"]], columns[["g"]]),
+        (delayed_blocks(Y), delayed_blocks(CODES)),
+        (list(Y), list(CODES)),
+    ]:
+        assert_same(fair(network(), arrays, targets, codes), expected)
+    assert_same(fair(network(), Blocks(X), columns["y"], columns["g"]), expected)
+
+
+def test_two_targets():
+    net = network("two targets")
+    expected = fair(net, X, TWO)
+    model = fair(net, array_of(X), array_of(TWO))
+    assert_same(model, expected)
+    predicted = model.predict(array_of(X))
+    assert predicted.shape == (M, 2)
+    close(predicted.compute(), expected.predict(X), atol=1e-8)
+    last = fair(net, Blocks(X), TWO, layer=-1)
+    close(last.predict(Blocks(X)), fair(net, X, TWO, layer=-1).predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Ridge(),
+        LinearRegression(),
+        make_pipeline(StandardScaler(), Ridge()),
+        FrozenEstimator(Ridge()),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_hosts(estimator):
+    estimator = pickle.loads(pickle.dumps(estimator))
+    getattr(estimator, "estimator", estimator).fit(X, Y)
+    expected = fair(estimator)
+    for rows in (array_of(X), Blocks(X)):
+        model = fair(estimator, rows)
+        assert_same(model, expected)
+        close(np.asarray(model.predict(rows)), expected.predict(X), atol=1e-8)
+
+
+def test_one_column_of_predictions():
+    model = fair(LinearRegression().fit(X, Y[:, None]), array_of(X), Y[:, None])
+    predicted = model.predict(array_of(X))
+    assert predicted.shape == (M, 1)
+    close(predicted.compute(), model.predict(X))
+
+
+def test_names_of_columns_reach_the_model():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=NAMES)
+    by_name = ColumnTransformer([("some", StandardScaler(), ["rank", "age", "pay"])])
+    pipeline = make_pipeline(by_name, Ridge()).fit(frame, Y)
+    for estimator in (network("frame"), pipeline):
+        expected = fair(estimator, frame)
+        model = fair(estimator, frame_of(X))
+        assert_same(model, expected)
+        assert model.feature_names_in_.tolist() == NAMES
+        close(model.predict(frame_of(X)).compute(), expected.predict(frame), 1e-8)
+        moved = frame_of(X)[NAMES[::-1]]
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(moved)
+        with pytest.raises(ValueError, match="feature names"):
+            fair(network("frame"), moved)
+
+
+def test_names_go_when_rows_without_are_fitted():
+    model = fair(network(), frame_of(X))
+    assert hasattr(model, "feature_names_in_")
+    model.fit(Blocks(X), Y, sensitive_features=CODES)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_torch_modules_are_shared_by_threads():
+    """The hooks of one thread see no rows of another."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("dask")
+
+    class Slow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(4, 5, dtype=torch.float64)
+            self.last = torch.nn.Linear(5, 1, dtype=torch.float64)
+
+        def forward(self, rows):
+            time.sleep(0.002)
+            return self.last(torch.tanh(self.first(rows)))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = Slow()
+    expected = fair(module, layer="first")
+    model = fair(module, array_of(X, 30), layer="first")
+    assert_same(model, expected)
+    close(model.predict(array_of(X, 30)).compute(), expected.predict(X), atol=1e-8)
+    assert not module.first._forward_pre_hooks
+    assert module.training
+
+
+def test_modules_that_predict_nothing():
+    """They can be changed, but for the last layer."""
+    torch = pytest.importorskip("torch")
+
+    class Pair(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2, dtype=torch.float64)
+
+        def forward(self, rows):
+            return self.layer(rows), rows
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = Pair()
+    expected = fair(module, refit_last=None)
+    model = fair(module, Blocks(X), refit_last=None)
+    assert_same(model, expected)
+    for fitted in (model, expected):
+        with pytest.raises(ValueError, match="must return one tensor"):
+            fitted.predict(Blocks(X))
+
+
+def test_float32():
+    rows = X.astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net = MLPRegressor(hidden_layer_sizes=(4, 3), max_iter=5, random_state=0)
+        net.fit(rows, Y.astype(np.float32))
+    expected = fair(net, rows)
+    for parts in (array_of(rows), Blocks(rows)):
+        model = fair(net, parts)
+        np.testing.assert_allclose(model.weight_, expected.weight_, rtol=1e-3)
+        predicted = model.predict(parts)
+        assert predicted.dtype == np.float32
+        np.testing.assert_allclose(
+            np.asarray(predicted), expected.predict(rows), rtol=1e-3, atol=1e-4
+        )
+
+
+def test_the_sample_does_not_depend_on_the_parts():
+    _, _, codes = table(3)
+    host = find_host(network())
+    expected, kept = _passes.sample_rows(
+        host, X, codes, 3, 30, np.random.RandomState(1)
+    )
+    for size in (1, 37, M):
+        rows = PartitionedRows.of(Blocks(X, size))
+        _, parts = rows.encode(codes, name="codes", what="code")
+        some, sampled = _partitioned_passes.sample_rows(
+            host, rows, parts, 3, 30, np.random.RandomState(1)
+        )
+        np.testing.assert_array_equal(some, expected)
+        np.testing.assert_array_equal(sampled, kept)
+    assert np.bincount(kept).tolist() == [10, 10, 10]
+
+
+def test_how_often_a_file_is_read():
+    for options, n_passes in [
+        ({}, 3),  # the sample, the layer, the last layer
+        ({"layer": "auto"}, 4),
+        ({"layer": -1}, 3),
+        ({"refit_last": None}, 2),
+    ]:
+        reader = Blocks(X)
+        model = fair(network(), reader, **options)
+        assert reader.n_read == n_passes * len(reader)
+        reader.n_read = 0
+        model.predict(reader)
+        assert reader.n_read == len(reader)
+
+
+def test_passes_have_the_same_functions():
+    in_parts = PartitionedRows.of(Blocks(X))
+    assert passes_over(in_parts) is _partitioned_passes
+    assert passes_over(X) is _passes
+    for name in set(_partitioned_passes.__all__) - {"predictions"}:
+        mine, other = (
+            inspect.signature(getattr(module, name)).parameters
+            for module in (_partitioned_passes, _passes)
+        )
+        assert list(mine) == list(other)
+        assert [p.default for p in mine.values()] == [p.default for p in other.values()]
+
+
+def test_hosts_and_fits_can_travel():
+    host = pickle.loads(pickle.dumps(find_host(network())))
+    np.testing.assert_array_equal(host.inputs(X, 1), find_host(network()).inputs(X, 1))
+    model = pickle.loads(pickle.dumps(fair(network(), Blocks(X))))
+    np.testing.assert_array_equal(model.predict(Blocks(X)), model.predict(Blocks(X)))
+
+
+def test_scores_of_rows_in_parts():
+    model = fair(network())
+    for rows in (array_of(X), Blocks(X)):
+        assert model.score(rows, Y) == pytest.approx(model.score(X, Y))
+    assert model.score(array_of(X), array_of(Y)) == pytest.approx(model.score(X, Y))
+
+
+def test_it_is_deterministic():
+    first, second = (fair(network(), array_of(X, 20), layer="auto") for _ in range(2))
+    np.testing.assert_array_equal(first.weight_, second.weight_)
+    assert first.unfairness_by_layer_ == second.unfairness_by_layer_
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["array", "reader"])
+def test_entries_that_are_not_finite_are_placed(kind, bad):
+    rows = X.copy()
+    rows[150, 2] = bad
+    place = "Partition 2 of X, rows 140 to 209"
+    for options in ({"layer": 0}, {"layer": "auto"}, {"layer": -1}):
+        with pytest.raises(ValueError, match=place):
+            fair(network(), PARTS[kind](rows), **options)  # it is in the sample
+        with pytest.raises(ValueError, match=place):
+            fair_with_few_sampled(PARTS[kind](rows), **options)
+    model = fair(network())
+    with pytest.raises(ValueError, match=place):
+        np.asarray(model.predict(PARTS[kind](rows)))
+
+
+def fair_with_few_sampled(rows, **options):
+    from scalefair.postprocessing import _explainable_svd_regressor as module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SAMPLED_ROWS", 4)
+        return fair(network(), rows, **options)
+
+
+def test_columns_that_do_not_fit():
+    for parts in (array_of(X[:, :3]), Blocks(X[:, :3])):
+        with pytest.raises(ValueError, match="X has 3 features"):
+            fair(network(), parts)
+        with pytest.raises(ValueError, match="X has 3 features"):
+            fair(network()).predict(parts)
+    blocks = delayed_blocks(X)
+    blocks[2] = delayed_blocks(X[:, :3])[2]
+    with pytest.raises(ValueError, match=r"Partition 2 of X has 3 columns"):
+        fair(network(), blocks)
+
+
+def test_targets_and_groups_that_do_not_fit():
+    rows = Blocks(X)
+    with pytest.raises(ValueError, match=r"y must have shape \(240,\)"):
+        fair(network(), rows, Y[1:])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        fair(network(), rows, np.where(np.arange(M) == 100, np.nan, Y))
+    with pytest.raises(ValueError, match="y has 2"):
+        fair(network(), rows, TWO)
+    with pytest.raises(ValueError, match="239 groups for 240 samples"):
+        fair(network(), rows, codes=CODES[1:])
+    with pytest.raises(ValueError, match="only one group"):
+        fair(network(), rows, codes=0 * CODES)
+    with pytest.raises(ValueError, match="requires y"):
+        fair(network(), rows, None)
+    with pytest.raises(ValueError, match="1 sample"):
+        fair(network(), Blocks(X[:1]), Y[:1], CODES[:1])
+    assert fair(network(), rows, None, refit_last=None).refit_gaps_after_ is None
+
+
+def test_link_functions_are_refused_before_the_passes():
+    reader = Blocks(X)
+    model = PoissonRegressor().fit(X, np.exp(X[:, 0]))
+    for layer in (0, "auto"):
+        with pytest.raises(ValueError, match="refit_last=None"):
+            fair(model, reader, np.exp(X[:, 0]), layer=layer)
+    assert reader.n_read == 2 * len(reader)
+    expected = fair(model, refit_last=None)
+    assert_same(fair(model, reader, refit_last=None), expected)
+
+
+def test_the_estimator_must_come_fitted():
+    for rows in (array_of(X), Blocks(X)):
+        with pytest.raises(ValueError, match="fitted already"):
+            fair(MLPRegressor(), rows)
+        with pytest.raises(ValueError, match="fitted already"):
+            fair(network(), rows, prefit=False)
+        with pytest.raises(NotFittedError, match="prefit=True"):
+            fair(MLPRegressor(), rows, prefit=True)
+
+
+def test_a_rank_needs_rows_in_memory():
+    with pytest.raises(ValueError, match="rank=None"):
+        fair(network(), Blocks(X), layer=1, rank=3)
+
+
+@pytest.mark.parametrize(
+    "comparator", [WassersteinBarycenterRegressor, DiscretizedTransportRegressor]
+)
+def test_comparators_need_rows_in_memory(comparator):
+    model = comparator(network())
+    for rows in (array_of(X), Blocks(X)):
+        with pytest.raises(ValueError, match=r"memory only.*ExplainableSVDRegressor"):
+            model.fit(rows, Y, sensitive_features=CODES)
+    model.fit(X, Y, sensitive_features=CODES)
+    with pytest.raises(ValueError, match="memory only"):
+        model.predict(array_of(X), sensitive_features=CODES)

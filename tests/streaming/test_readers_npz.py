@@ -1,0 +1,228 @@
+"""Arrays of numbers in NumPy's formats: what may be in them, and what may not."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.streaming import NpyReader, NpzReader
+
+TYPES = ["f4", "f8", ">f4", ">f8", "f2", "i1", "u8", ">i4", "?", "g"]
+
+
+def rows(dtype="f8"):
+    values = np.random.default_rng(0).integers(0, 2, (40, 5))
+    return (values if dtype == "?" else 3 * values).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types_of_dense_rows(dtype, tmp_path):
+    np.save(tmp_path / "rows.npy", rows(dtype))
+    reader = NpyReader(tmp_path / "rows.npy", max_bytes=400)
+    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
+    assert reader.dtype == wanted
+    blocks = list(reader.blocks())
+    assert {block.dtype for block in blocks} == {wanted}
+    assert max(block.nbytes for block in blocks) <= 400
+    assert np.array_equal(np.concatenate(blocks), rows(dtype))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types_of_sparse_rows(dtype, compressed, tmp_path):
+    X = sparse.csr_array(rows("i8"))
+    X = sparse.csr_array(
+        (X.data.astype(dtype), X.indices.astype(">i8"), X.indptr), shape=X.shape
+    )
+    save_arrays(tmp_path / "rows.npz", X, compressed=compressed)
+    reader = NpzReader(tmp_path / "rows.npz", max_bytes=1600)
+    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
+    assert reader.dtype == wanted
+    blocks = list(reader.blocks())
+    assert len(blocks) > 3
+    assert {block.dtype for block in blocks} == {wanted}
+    assert {block.indices.dtype for block in blocks} == {np.dtype(np.int32)}
+    found = np.concatenate([block.toarray() for block in blocks])
+    assert np.array_equal(found, rows("i8") != 0 if dtype == "?" else rows("i8"))
+
+
+def save_arrays(path, X, *, compressed=False, **other):
+    """As save_npz does, but with whatever arrays are given."""
+    arrays = {
+        "indices": X.indices,
+        "indptr": X.indptr,
+        "data": X.data,
+        "format": b"csr",
+        "shape": X.shape,
+    } | other
+    (np.savez_compressed if compressed else np.savez)(path, **arrays)
+
+
+def test_column_indices_that_need_int64(tmp_path):
+    columns = np.array([2**40, 5, 2**33])
+    X = sparse.csr_array(
+        (np.ones(3), columns, np.array([0, 1, 3])), shape=(2, 2**40 + 1)
+    )
+    sparse.save_npz(tmp_path / "wide.npz", X)
+    block = NpzReader(tmp_path / "wide.npz").block(0)
+    assert block.indices.dtype == np.int64
+    assert block.indices.tolist() == [2**40, 5, 2**33]
+
+
+def test_entries_are_put_in_order(tmp_path):
+    X = sparse.csr_array(([1.0, 2.0, 4.0, 8.0], [2, 0, 2, 1], [0, 3, 4]), shape=(2, 3))
+    sparse.save_npz(tmp_path / "rows.npz", X)
+    reader = NpzReader(tmp_path / "rows.npz")
+    assert reader.nnz == 4
+    block = reader.block(0)
+    assert block.has_canonical_format
+    assert block.indices.tolist() == [0, 2, 1]
+    assert block.data.tolist() == [2.0, 5.0, 8.0]
+
+
+def test_a_pass_reads_each_file_once(tmp_path, monkeypatch):
+    X = sparse.random_array((5000, 20), density=0.3, rng=0, format="csr")
+    sparse.save_npz(tmp_path / "rows.npz", X)
+    reader = NpzReader(tmp_path / "rows.npz", max_bytes=20_000)
+    n_read = []
+    read = zipfile.ZipExtFile.read
+
+    def counted(self, n=-1):
+        found = read(self, n)
+        n_read.append(len(found))
+        return found
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", counted)
+    assert sum(block.nnz for block in reader.blocks()) == X.nnz
+    size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    assert size <= sum(n_read) <= size + 3000
+
+
+def test_a_block_is_found_at_once_if_not_compressed(tmp_path, monkeypatch):
+    X = sparse.random_array((5000, 20), density=0.3, rng=0, format="csr")
+    sparse.save_npz(tmp_path / "rows.npz", X, compressed=False)
+    reader = NpzReader(tmp_path / "rows.npz", max_bytes=20_000)
+    monkeypatch.setattr(zipfile.ZipFile, "open", None)  # would read from the start
+    assert np.array_equal(
+        reader.block(-1).toarray(), X[-reader.lengths[-1] :].toarray()
+    )
+
+
+def test_several_files_of_several_types(tmp_path):
+    first, second = tmp_path / "0.npz", tmp_path / "1.npz"
+    sparse.save_npz(first, sparse.csr_array(rows("f4")))
+    sparse.save_npz(second, sparse.csr_array(rows("f8")))
+    reader = NpzReader([first, second])
+    assert reader.dtype == np.float64
+    assert {block.dtype for block in reader.blocks()} == {np.dtype(np.float64)}
+    assert np.array_equal(reader.block(1).toarray(), rows())
+    assert NpzReader([first, first]).dtype == np.float32
+
+
+def test_several_files_that_do_not_fit(tmp_path):
+    first, second = tmp_path / "0.npz", tmp_path / "1.npz"
+    sparse.save_npz(first, sparse.csr_array(rows()))
+    sparse.save_npz(second, sparse.csr_array(rows()[:, 1:]))
+    with pytest.raises(ValueError, match=r"1\.npz: has 4 columns, .*0\.npz has 5"):
+        NpzReader([first, second])
+    with pytest.raises(ValueError, match="got no file"):
+        NpzReader([])
+    sparse.save_npz(second, sparse.csr_array((0, 5)))
+    assert NpzReader([second, first]).shape == (40, 5)
+    with pytest.raises(ValueError, match=r"1\.npz: has no rows"):
+        NpzReader([second])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(3), r"found shape \(3,\). Reshape"),
+        (np.ones((0, 3)), r"at least one row .* found shape \(0, 3\)"),
+        (np.ones((3, 0)), r"found shape \(3, 0\)"),
+        (np.ones((3, 2), complex), "real numbers, found the type complex128"),
+        (np.array([["a", "b"]]), "real numbers, found the type <U1"),
+        (np.array([[None]]), "real numbers, found the type object"),
+    ],
+)
+def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
+    np.save(tmp_path / "rows.npy", array)
+    with pytest.raises(ValueError, match=rf"rows\.npy: .*{message}"):
+        NpyReader(tmp_path / "rows.npy")
+
+
+def csr():
+    return sparse.csr_array(rows())
+
+
+WRONG = {
+    "format": ({"format": b"csc"}, "it is of format 'csc'"),
+    "shape": ({"shape": np.array([40])}, "two dimensions"),
+    "pointers": ({"indptr": csr().indptr[:-1]}, "do not fit each other"),
+    "indices": ({"indices": csr().indices[:-1]}, "do not fit each other"),
+    "last pointer": ({"indptr": np.arange(41)}, "row pointers are wrong"),
+    "falling": ({"indptr": csr().indptr[::-1]}, "row pointers are wrong"),
+    "real indices": ({"indices": csr().indices * 1.0}, "of the wrong kind"),
+    "complex": ({"data": csr().data * 1j}, "real numbers, found the type complex"),
+    "objects": ({"data": csr().data.astype(object)}, "found the type object"),
+    "no columns": ({"shape": np.array([40, 0])}, "it has 0 columns"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_sparse_arrays_that_are_no_rows(case, tmp_path):
+    other, message = WRONG[case]
+    save_arrays(tmp_path / "rows.npz", csr(), **other)
+    with pytest.raises(ValueError, match=rf"rows\.npz: .*{message}.*\. Save"):
+        NpzReader(tmp_path / "rows.npz")
+
+
+def test_archives_of_other_things(tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.ones(3))
+    with pytest.raises(ValueError, match=r"rows\.npz: not a CSR matrix .*format\.npy"):
+        NpzReader(tmp_path / "rows.npz")
+    sparse.save_npz(tmp_path / "rows.npz", sparse.csc_array(rows()))
+    with pytest.raises(ValueError, match=r"format 'csc'.* Save X\.tocsr\(\) again"):
+        NpzReader(tmp_path / "rows.npz")
+
+
+@pytest.mark.parametrize("column", [-1, 5, 2**31])
+def test_column_indices_are_checked_when_read(column, tmp_path):
+    # Before they are used by compiled code.
+    indices = csr().indices.astype(np.int64)
+    indices[-1] = column
+    save_arrays(tmp_path / "rows.npz", csr(), indices=indices)
+    reader = NpzReader(tmp_path / "rows.npz", max_bytes=2**11)
+    reader.block(0)
+    with pytest.raises(ValueError, match="column indices beyond the number of columns"):
+        reader.block(-1)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damage_is_found_by_its_checksum(compressed, tmp_path):
+    path = tmp_path / "rows.npz"
+    X = sparse.random_array((2000, 20), density=0.5, rng=0, format="csr")
+    sparse.save_npz(path, X, compressed=compressed)
+    reader = NpzReader(path, max_bytes=2**16)
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        member = archive.getinfo("data.npy")
+    content[member.header_offset + member.compress_size // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"rows\.npz: not a CSR .* or damaged"):
+        list(reader.blocks())
+
+
+def test_arrays_that_end_early(tmp_path):
+    path = tmp_path / "rows.npz"
+    save_arrays(path, csr())
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["data.npy"] = members["data.npy"][:-8]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    reader = NpzReader(path)
+    with pytest.raises(ValueError, match=r"damaged \(it ends within an array"):
+        list(reader.blocks())
