@@ -5,9 +5,10 @@ import pytest
 from scipy import sparse
 
 from scalefair.linear_model import PartiallyFairClassifier
-from scalefair.linear_model._block_oracle import BlockOracle
 from scalefair.linear_model._block_rows import BlockRows
 from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
+from scalefair.streaming import LocalParts
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,9 @@ def test_block_oracle_is_the_oracle(rows):
         return ScoreOracle(block.X, block.signs, block.codes, 2)
 
     sizes = np.bincount(labels.codes)
-    many = BlockOracle(blocks.read, make, blocks.n_rows, sizes)
+    assert (blocks.n_rows, blocks.n_blocks) == (4000, 6)
+    parts = LocalParts(blocks.read, blocks.n_blocks).map(make)
+    many = PartitionedOracle(parts, 3, sizes, interactions=True)
     one = ScoreOracle(X, labels.signs, labels.codes, 2)
     rng = np.random.RandomState(0)
     w, theta = rng.randn(8), rng.randn(5)

@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
 
-from scalefair.linear_model._base import TrainingRows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._pairwise import PairwiseFairClassifier
 from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
 from scalefair.linear_model._score_cells import MomentCells, RowCells, score_cells
+from scalefair.linear_model._training_rows import TrainingRows
 
 CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
 

@@ -20,7 +20,7 @@ def local(values=VALUES):
 
 
 def delayed(values=VALUES):
-    return DaskParts([dask.delayed(value) for value in values])
+    return DaskParts.of_delayed([dask.delayed(value) for value in values])
 
 
 both = pytest.mark.parametrize("make", [local, delayed], ids=["local", "dask"])

@@ -27,6 +27,11 @@ TRAIN formats:
   .npy               two-dimensional array of numpy.save
   .npz               scipy.sparse.save_npz; stays sparse
 \b
+Arrays, and uncompressed files in svmlight format, beyond --memory-limit are
+read in blocks, anew at each of the many evaluations of the problem: fastest
+from .npy files and from .npz files saved with compressed=False; text is parsed
+each time.
+\b
 A name given by --target or --groups is looked for among the columns of TRAIN
 first; write ./NAME for a file of that name. Such a file holds the label, or
 the group, of each row, one per line in the order of the rows, or lines
@@ -83,6 +88,7 @@ def classify(
     test_groups: str | None,
     standardize: bool,
     svmlight: bool,
+    memory_limit: int | None,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -103,10 +109,18 @@ def classify(
     start = time.perf_counter()
     from scalefair.cli._classify_reader import read_rows, read_test
     from scalefair.cli._classify_rows import Request
+    from scalefair.cli._memory_limit import array_limit
 
     reading = {name: options.pop(name) for name in _READING}
     folder = Path(os.path.realpath(output)).parent
-    request = Request(target=target, groups=groups, folder=folder, **reading)
+    request = Request(
+        target=target,
+        groups=groups,
+        folder=folder,
+        limit=array_limit(memory_limit),
+        table_limit=memory_limit,
+        **reading,
+    )
     schema, rows = read_rows(train, request, svmlight=svmlight)
     test = None
     if test_file is not None:
@@ -124,14 +138,19 @@ def classify(
     # Imported between the two clocks: it is neither reading nor fitting.
     from scalefair.cli._classify_fit import train_classifier, write_model
     from scalefair.cli._memory import peak_memory
+    from scalefair.cli._passes import watch_passes
     from scalefair.cli._report import describe_run, write_json
 
+    read = {"train": rows.numbers} | ({} if test is None else {"test": test.numbers})
     try:
-        trained = train_classifier(schema, rows, test, options, standardize=standardize)
+        with watch_passes(read, show=show):
+            trained = train_classifier(
+                schema, rows, test, options, standardize=standardize
+            )
     except MemoryError as error:
         raise Failure(
-            f"{train}: not enough memory ({error}). Use fewer features (--drop), or "
-            "sparse rows."
+            f"{train}: not enough memory ({error}). Use fewer features (--drop), "
+            "sparse rows, or a lower --memory-limit."
         ) from error
     report = {
         **describe_run("classify", {**options, "standardize": standardize}),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from numpy.typing import NDArray
 
+from scalefair.cli._block_files import open_blocks
 from scalefair.cli._classify_rows import (
     LabelledRows,
     Request,
@@ -31,6 +32,9 @@ def read_array(
 ) -> tuple[Schema, LabelledRows]:
     """Read an array of numpy.save, memory-mapped, or a sparse one of save_npz.
 
+    A large one is read in blocks; whether all values are finite is then seen in the
+    passes that use them.
+
     Parameters
     ----------
     path : Path
@@ -49,7 +53,10 @@ def read_array(
     """
     _refuse_options(request)
     target = require_target(request, path)
-    if path.name.lower().endswith(".npy"):
+    reader = open_blocks(path, request.limit)
+    if reader is not None:
+        rows = as_rows(path, reader)
+    elif path.name.lower().endswith(".npy"):
         rows = as_rows(path, open_npy(path))
         refuse_not_finite(path, rows.matrix)
     else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from scalefair.cli._block_files import finite_blocks, is_reader
 from scalefair.cli._classify_rows import LabelledRows, Schema
 from scalefair.cli._errors import Failure
 
@@ -42,10 +44,15 @@ class Encoding:
         return names
 
     def transform(self, rows: LabelledRows) -> Any:
-        """Features of rows: an array, or a csr_array if they are mostly zeros."""
+        """Features of rows: an array, or a csr_array if they are mostly zeros.
+
+        Rows that are read in blocks are a reader again.
+        """
         numbers = rows.numbers
         if self.scaler is not None and self.schema.n_numbers:
-            numbers = self.scaler.transform(numbers)
+            from scalefair.cli._mapped_reader import map_rows
+
+            numbers = map_rows(numbers, self.scaler.transform, self.schema.n_numbers)
         if not rows.words:
             return numbers
         hot = [
@@ -105,15 +112,21 @@ def learn_encoding(
     Raises
     ------
     Failure
-        If the scale of a column overflows.
+        If the scale of a column overflows, or a value read in blocks is not finite.
     """
     if not standardize or not schema.n_numbers:
         return Encoding(schema, None)
     from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler(with_mean=not sparse.issparse(rows.numbers))
+    blocks: Iterable[Any] = [rows.numbers]
+    is_sparse = sparse.issparse(rows.numbers)
+    if is_reader(rows.numbers):
+        blocks = finite_blocks(rows.path, rows.numbers)
+        is_sparse = rows.numbers.is_sparse
+    scaler = StandardScaler(with_mean=not is_sparse)
     with np.errstate(over="ignore", invalid="ignore"):  # which is looked at below
-        scaler.fit(rows.numbers)
+        for block in blocks:
+            scaler.partial_fit(block)
     if not np.isfinite(scaler.var_).all():
         worst = schema.columns[int(np.flatnonzero(~np.isfinite(scaler.var_))[0])]
         raise Failure(

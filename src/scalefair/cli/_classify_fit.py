@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import scalefair
+from scalefair.cli._block_files import is_reader, refuse_not_finite
 from scalefair.cli._classify_encoding import Encoding, learn_encoding
 from scalefair.cli._classify_report import describe_fit, describe_rows, measure
 from scalefair.cli._classify_rows import LabelledRows, Schema
@@ -24,6 +25,7 @@ _TRANSLATIONS = (
     (r"\b(max_iter|n_thresholds)( = |=)", lambda m: f"--{m[1].replace('_', '-')} "),
     (r"(?<!-)\b(max_iter|n_thresholds)\b", lambda m: f"--{m[1].replace('_', '-')}"),
     (r"\binner_solver\b", "--solver"),
+    (r"over blocks or partitions: use", "over blocks: raise --memory-limit, or use"),
     (r"\b([Rr]aise|[Ll]ower|increase|decrease|or) (tol|kappa|alpha)\b", r"\1 --\2"),
 )
 
@@ -81,12 +83,12 @@ def train_classifier(
     encoding = learn_encoding(schema, rows, standardize=standardize)
     matrix = encoding.transform(rows)
     model, seconds = _fit(matrix, rows, parameters)
-    described: dict[str, Any] = {"train": describe_rows(rows)}
     measured: dict[str, Any] = {"train": measure(model, matrix, rows)}
+    described: dict[str, Any] = {"train": describe_rows(rows)}
     del matrix
     if test is not None:
-        described["test"] = describe_rows(test)
         measured["test"] = measure(model, encoding.transform(test), test)
+        described["test"] = describe_rows(test)
     report = {
         "input": {"n_features": len(encoding.feature_names), **described},
         **describe_fit(model),
@@ -108,6 +110,8 @@ def _fit(
         try:
             model.fit(matrix, rows.labels, sensitive_features=rows.groups)
         except ValueError as error:
+            if is_reader(rows.numbers):  # a file that is damaged, or a bad value?
+                refuse_not_finite(rows.path, rows.numbers)
             raise Failure(f"{rows.path}: {_translate(str(error))}") from error
         seconds = time.perf_counter() - start
     for message in dict.fromkeys(str(warning.message) for warning in caught):

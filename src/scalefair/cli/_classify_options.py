@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from scalefair.cli._memory_limit import memory_limit_option
 from scalefair.cli._options import PATH, Finite, add_options, option
 
 __all__ = ["classify_options"]
@@ -296,6 +297,10 @@ _OPTIONS = (
         "report_file",
         type=PATH,
         help="File to write a report to (JSON).",
+    ),
+    memory_limit_option(
+        "So are files in svmlight format.  [default: half of the memory that is "
+        "available]"
     ),
     option(
         "Other options",

@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from scalefair.cli._block_files import is_reader, refuse_not_finite
 from scalefair.cli._classify_rows import LabelledRows
+from scalefair.cli._errors import Failure
+from scalefair.cli._passes import describe_passes
 
 __all__ = ["describe_fit", "describe_rows", "measure"]
 
 
 def describe_rows(rows: LabelledRows) -> dict[str, Any]:
-    """Where rows are from, and how many there are of each label and group."""
+    """Where rows are from, and how many there are of each label and group.
+
+    Of rows that are read in blocks also the passes over them so far.
+    """
     return {
         "rows": str(rows.path),
+        **describe_passes(rows.numbers),
         "labels_from": rows.labels_from,
         "groups_from": rows.groups_from,
         "n_rows": rows.n_rows,
@@ -44,17 +51,28 @@ def measure(model: Any, matrix: Any, rows: LabelledRows) -> dict[str, Any]:
     ----------
     model : PartiallyFairClassifier
         The trained classifier.
-    matrix : {ndarray, csr_array} of shape (m, n_features)
+    matrix : {ndarray, csr_array, RowReader} of shape (m, n_features)
         Encoded rows.
     rows : LabelledRows
         Their labels and groups, at least two groups.
+
+    Raises
+    ------
+    Failure
+        If rows that are read in blocks cannot be read, or are not finite.
     """
     from scalefair.metrics import (
         partial_demographic_parity_gap,
         weak_partial_demographic_parity_gap,
     )
 
-    scores = model.decision_function(matrix, sensitive_features=rows.groups)
+    try:
+        scores = model.decision_function(matrix, sensitive_features=rows.groups)
+    except ValueError as error:
+        if not is_reader(matrix):
+            raise
+        refuse_not_finite(rows.path, rows.numbers)  # says where, if that is it
+        raise Failure(f"{rows.path}: {error}") from error
     selected = scores > 0
     positive = rows.labels == model.classes_[1]
     right = selected == positive

@@ -47,6 +47,8 @@ class Request:
     keep_groups: bool = False
     target_header: bool | None = None
     groups_header: bool | None = None
+    limit: int | None = None  # bytes above which arrays are read in blocks, if any
+    table_limit: int | None = None  # bytes above which tables are kept on disk
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class LabelledRows:
     ----------
     path : Path
         The file.
-    numbers : {ndarray, csr_array} of shape (m, n_numbers)
+    numbers : {ndarray, csr_array, RowReader} of shape (m, n_numbers)
         Columns of numbers.
     words : list of ndarray of shape (m,), int32
         For each column of words the category of each row, -1 if it is unknown.

@@ -12,6 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair.cli._classify_blocks import (
+    count_beyond,
+    open_svmlight,
+    read_feature,
+    resize,
+    select,
+)
 from scalefair.cli._classify_rows import (
     LabelledRows,
     Request,
@@ -51,7 +58,7 @@ def read_svmlight(
         If options do not fit the format.
     """
     _refuse_options(request)
-    X, labels, zero_based = _load(path, None if like is None else like[0].zero_based)
+    X, labels, zero_based = _load(path, request, like)
     group, groups_from = _find_group(path, request, X.shape[1], zero_based, like)
     notes: list[str] = []
     if group is None:
@@ -63,13 +70,14 @@ def read_svmlight(
             kind = None if like is None else like[1].groups.dtype.kind
             groups = as_values(groups.tolist(), kind)
     else:
-        groups = _as_integers(_column(X, group))
+        groups = _as_integers(read_feature(path, X, group))
     if like is None:
         schema = _learn(path, request, X.shape[1], group, zero_based)
     else:
         schema = like[0]
-        notes += _fit_width(path, X, schema)
-    numbers = X[:, schema.positions] if len(schema.positions) < X.shape[1] else X
+        notes += _note_beyond(path, X, schema)
+        X = resize(X, schema.n_columns)
+    numbers = select(X, schema.positions) if len(schema.positions) < X.shape[1] else X
     labels_from = f"the labels of {path}"
     return schema, LabelledRows(
         path, numbers, [], labels, groups, labels_from, groups_from, notes
@@ -95,14 +103,34 @@ def _refuse_options(request: Request) -> None:
 
 
 def _load(
-    path: Path, zero_based: bool | None
-) -> tuple[sparse.csr_array, NDArray[Any], bool]:
-    from sklearn.datasets import load_svmlight_file
-
+    path: Path, request: Request, like: tuple[Schema, LabelledRows] | None
+) -> tuple[Any, NDArray[Any], bool]:
+    """Rows, labels, and whether features count from 0."""
     with blame_file(path), open(path, "rb") as file:
         empty = not file.read(1)
     if empty:
         raise Failure(f"{path}: is empty: it has no rows.")
+    known = None if like is None else like[0].zero_based
+    try:
+        reader = open_svmlight(path, request.limit, known)
+    except ValueError as error:
+        raise _bad_line(path) or Failure(str(error)) from error
+    if reader is None:
+        X, y, zero_based = _load_at_once(path, known)
+    else:
+        X, y, zero_based = reader, reader.labels, reader.zero_based
+        _check_zero(path, zero_based, known)
+    labels = np.flatnonzero(~np.isfinite(y))
+    if labels.size:
+        raise Failure(f"{path}: the label of row {labels[0]} (from 0) is not finite.")
+    return X, _as_integers(y), zero_based
+
+
+def _load_at_once(
+    path: Path, zero_based: bool | None
+) -> tuple[sparse.csr_array, NDArray[np.float64], bool]:
+    from sklearn.datasets import load_svmlight_file
+
     with blame_file(path):
         try:
             loaded, y = load_svmlight_file(str(path), zero_based=True)
@@ -111,23 +139,29 @@ def _load(
                 f"{path}: damaged gzip file ({error}). Compress or copy it again."
             ) from error
         except (ValueError, OverflowError) as error:
-            raise _blame_line(path, error) from error
+            raise _bad_line(path) or Failure(
+                f"{path}: not in svmlight format ({error})."
+            ) from error
     X = sparse.csr_array(loaded)
     if not X.shape[0]:
         raise Failure(f"{path}: is empty: it has no rows.")
-    _refuse_not_finite(path, X, y)
+    _refuse_not_finite(path, X)
     has_zero = bool(X.nnz) and int(X.indices.min()) == 0
+    _check_zero(path, has_zero, zero_based)
     if zero_based is None:
         zero_based = has_zero
-    elif has_zero and not zero_based:
-        raise Failure(
-            f"{path}: has a feature 0, but the features of TRAIN count from 1."
-        )
     if not zero_based:
         X = sparse.csr_array(
             (X.data, X.indices - 1, X.indptr), shape=(X.shape[0], X.shape[1] - 1)
         )
-    return X, _as_integers(y), zero_based
+    return X, y, zero_based
+
+
+def _check_zero(path: Path, has_zero: bool, zero_based: bool | None) -> None:
+    if has_zero and zero_based is False:
+        raise Failure(
+            f"{path}: has a feature 0, but the features of TRAIN count from 1."
+        )
 
 
 def _find_group(
@@ -189,22 +223,15 @@ def _learn(
     )
 
 
-def _fit_width(path: Path, X: sparse.csr_array, schema: Schema) -> list[str]:
-    """Give `X` the features of the training rows; notes on what was left out."""
-    before = X.nnz
-    X.resize((X.shape[0], schema.n_columns))
-    if X.nnz == before:
+def _note_beyond(path: Path, X: Any, schema: Schema) -> list[str]:
+    """Return a note on features that the training rows do not have, if any."""
+    n_beyond = count_beyond(path, X, schema.n_columns)
+    if not n_beyond:
         return []
     return [
-        f"{path}: {before - X.nnz} value(s) belong to features that do not occur in "
-        "TRAIN and were ignored."
+        f"{path}: {n_beyond} value(s) belong to features that do not occur in TRAIN "
+        "and were ignored."
     ]
-
-
-def _column(X: sparse.csr_array, column: int) -> NDArray[np.float64]:
-    if column >= X.shape[1]:
-        return np.zeros(X.shape[0])
-    return X[:, [column]].toarray().ravel()
 
 
 def _as_integers(values: NDArray[np.float64]) -> NDArray[Any]:
@@ -212,10 +239,7 @@ def _as_integers(values: NDArray[np.float64]) -> NDArray[Any]:
     return integers if np.array_equal(integers, values) else values
 
 
-def _refuse_not_finite(path: Path, X: sparse.csr_array, y: NDArray) -> None:
-    labels = np.flatnonzero(~np.isfinite(y))
-    if labels.size:
-        raise Failure(f"{path}: the label of row {labels[0]} (from 0) is not finite.")
+def _refuse_not_finite(path: Path, X: sparse.csr_array) -> None:
     invalid = np.flatnonzero(~np.isfinite(X.data))
     if invalid.size:
         row = int(np.searchsorted(X.indptr, invalid[0], side="right")) - 1
@@ -225,8 +249,8 @@ def _refuse_not_finite(path: Path, X: sparse.csr_array, y: NDArray) -> None:
         )
 
 
-def _blame_line(path: Path, error: Exception) -> Failure:
-    """Find the line that cannot be read."""
+def _bad_line(path: Path) -> Failure | None:
+    """Find the line that cannot be read, if there is one."""
     for number, line in data_lines(path):
         reason = _find_fault(line.split("#")[0].split())
         if reason:
@@ -234,7 +258,7 @@ def _blame_line(path: Path, error: Exception) -> Failure:
                 f"{path}:{number}: {reason}. A line is `label number:value ...` with "
                 "rising numbers."
             )
-    return Failure(f"{path}: not in svmlight format ({error}).")
+    return None
 
 
 def _find_fault(fields: list[str]) -> str:

@@ -77,7 +77,8 @@ def read_table(
     else:
         numbers, words = known_columns(table, like[0])
         vocabularies = [Vocabulary(known) for known in like[0].categories]
-    read = _read(table, numbers, words, roles, vocabularies, request.folder)
+    store = RowStore(request.folder, request.table_limit)
+    read = _read(table, numbers, words, roles, vocabularies, store)
     if like is None:
         found = [vocabulary.sort() for vocabulary in vocabularies]
         codes = [
@@ -124,7 +125,7 @@ def _read(
     words: list[int],
     roles: Roles,
     vocabularies: list[Vocabulary],
-    folder: Path,
+    store: RowStore,
 ) -> _Read:
     kept = [i for i in (roles.target, roles.group) if i is not None]
     # Ids are of use if a file may name them.
@@ -135,7 +136,7 @@ def _read(
     texts: dict[int, list[str]] = {i: [] for i in [*kept, *ids]}
     codes: list[list[NDArray[np.int32]]] = [[] for _ in words]
     n_rows = 0
-    with RowStore(folder) as store:
+    with store:
         for block in _blocks(table, selection):
             read = dict(zip(columns, block.texts, strict=True))
             for column in (*words, *kept):

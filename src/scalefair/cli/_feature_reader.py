@@ -13,6 +13,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.cli._block_files import is_reader, open_blocks
+from scalefair.cli._block_files import refuse_not_finite as refuse_in_blocks
 from scalefair.cli._errors import Failure
 from scalefair.cli._feature_columns import Columns, choose_columns
 from scalefair.cli._feature_store import RowStore
@@ -55,6 +57,8 @@ def read_features(
     drop: Sequence[str] = (),
     keep_groups: bool = False,
     groups_header: bool | None = None,
+    limit: int | None = None,
+    table_limit: int | None = None,
 ) -> FeatureRows:
     """Read rows of features and their groups.
 
@@ -68,7 +72,7 @@ def read_features(
         Column of a table or, if it has none of this name, a file, see
         `_group_reader.read_groups`.
     folder : Path
-        Where tables beyond 256 MiB (as numbers) are kept in a temporary file.
+        Where large tables are kept in a temporary file.
     header : bool or None, default=None
         Whether a table of text starts with a header; None takes a line without a
         number for one.
@@ -80,6 +84,11 @@ def read_features(
         Whether the column of the groups is a feature as well.
     groups_header : bool or None, default=None
         Whether a file of groups starts with a header.
+    limit : int or None, default=None
+        Bytes above which an array is not read at once, but in blocks in each pass;
+        None reads any array at once.
+    table_limit : int or None, default=None
+        Bytes (as numbers) above which a table is kept on disk; None for 256 MiB.
 
     Raises
     ------
@@ -94,7 +103,7 @@ def read_features(
         columns = choose_columns(
             table, groups, id_column=id_column, drop=drop, keep_groups=keep_groups
         )
-        rows, words = _read_table(table, columns, folder)
+        rows, words = _read_table(table, columns, RowStore(folder, table_limit))
         names = table.names or [f"x{i}" for i in range(table.n_columns)]
         feature_names = [names[i] for i in columns.features]
         if columns.group is not None:
@@ -102,7 +111,7 @@ def read_features(
             return _with_groups(rows, feature_names, words, origin)
     else:
         _refuse_options_of_tables(id_column, drop, keep_groups)
-        rows = _read_array(path, Path(groups))
+        rows = _read_array(path, Path(groups), limit)
         feature_names = [f"x{i}" for i in range(rows.n_features)]
     values, n_unknown = read_groups(Path(groups), rows, header=groups_header)
     return _with_groups(rows, feature_names, values, groups, n_unknown)
@@ -112,6 +121,8 @@ def refuse_values(path: Path, X: Any) -> None:
     """Raise a Failure that names the first value of an array that is not finite."""
     if isinstance(X, np.ndarray):
         refuse_not_finite(path, X)
+    elif is_reader(X):
+        refuse_in_blocks(path, X)
 
 
 def _open_table(path: Path, header: bool | None) -> Table:
@@ -123,7 +134,7 @@ def _open_table(path: Path, header: bool | None) -> Table:
 
 
 def _read_table(
-    table: Table, columns: Columns, folder: Path
+    table: Table, columns: Columns, rows: RowStore
 ) -> tuple[Rows, NDArray[Any]]:
     """Rows, and the groups as words if a column holds them."""
     selection = columns.selection
@@ -131,7 +142,7 @@ def _read_table(
     numbers = array("q")
     texts: list[list[str]] = [[] for _ in selection.texts]
     n_rows = 0
-    with RowStore(folder) as store:
+    with rows as store:
         for block in table.blocks(selection):
             if columns.group is not None:
                 _refuse_empty(table, columns.group, block)
@@ -177,13 +188,17 @@ def _refuse_options_of_tables(
             )
 
 
-def _read_array(path: Path, groups: Path) -> Rows:
+def _read_array(path: Path, groups: Path, limit: int | None) -> Rows:
     name = path.name.lower()
-    if name.endswith(".npy"):
-        # Finite or not is seen when the rows are used: one pass less.
-        rows = as_rows(path, open_npy(path))
-    elif name.endswith(".npz"):
-        rows = as_rows(path, read_sparse(path, "value"))
+    if name.endswith((".npy", ".npz")):
+        reader = open_blocks(path, limit)
+        if reader is not None:
+            rows = as_rows(path, reader)
+        elif name.endswith(".npy"):
+            # Finite or not is seen when the rows are used: one pass less.
+            rows = as_rows(path, open_npy(path))
+        else:
+            rows = as_rows(path, read_sparse(path, "value"))
     elif not path.exists():
         raise Failure(f"{path}: no such file. Check the path.")
     else:

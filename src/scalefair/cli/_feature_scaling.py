@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair.cli._block_files import finite_blocks
 from scalefair.cli._feature_store import RowStore
 
-__all__ = ["Scaled", "standardize"]
+if TYPE_CHECKING:
+    from scalefair.streaming import RowReader
+
+__all__ = ["Scaled", "standardize", "standardize_blocks"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Scaled:
 
     Attributes
     ----------
-    matrix : {ndarray, csr_array} of shape (m, n)
+    matrix : {ndarray, csr_array, RowReader} of shape (m, n)
         ``(X - shift) / scale``, float64.
     shift, scale : ndarray of shape (n,)
         The shift is zero for sparse rows, which stay sparse.
@@ -32,7 +38,7 @@ class Scaled:
     scale: NDArray[np.float64]
 
 
-def standardize(X: Any, folder: Path) -> Scaled:
+def standardize(X: Any, folder: Path, limit: int | None = None) -> Scaled:
     """Divide each column by its sample standard deviation (divisor m - 1).
 
     Constant columns are only shifted. Rows that are not sparse are centred, too; if
@@ -44,29 +50,64 @@ def standardize(X: Any, folder: Path) -> Scaled:
         Finite rows.
     folder : Path
         Where a temporary file is made, if one is needed.
+    limit : int or None, default=None
+        Bytes above which one is, see `RowStore`.
     """
-    mean, scale = _measure(X)
-    if sparse.issparse(X):
-        data = X.data / scale[X.indices]
-        matrix = sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
-        return Scaled(matrix, np.zeros_like(mean), scale)
     from scalefair.streaming import row_blocks
 
-    with RowStore(folder) as store:
+    mean, scale = _measure(X.shape[0], (block for _, block in row_blocks(X)))
+    if sparse.issparse(X):
+        return Scaled(_scale_entries(X, scale), np.zeros_like(mean), scale)
+    with RowStore(folder, limit) as store:
         for _, block in row_blocks(X):
-            store.append((block - mean) / scale)
+            store.append(_scale_rows(block, mean, scale))
         return Scaled(store.matrix(), mean, scale)
 
 
-def _measure(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def standardize_blocks(path: Path, X: RowReader) -> Scaled:
+    """Do the same to rows that are read in blocks, each time they are read.
+
+    Parameters
+    ----------
+    path : Path
+        Where they are from, for messages.
+    X : RowReader
+        The rows.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read, or a value is not finite.
+    """
+    from scalefair.cli._mapped_reader import MappedReader
+
+    mean, scale = _measure(X.shape[0], finite_blocks(path, X))
+    change = partial(_scale_rows, mean=mean, scale=scale)
+    if X.is_sparse:
+        change, mean = partial(_scale_entries, scale=scale), np.zeros_like(mean)
+    return Scaled(MappedReader(X, change, dtype=np.dtype(np.float64)), mean, scale)
+
+
+def _scale_rows(
+    X: NDArray[Any], mean: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return (X - mean) / scale
+
+
+def _scale_entries(X: Any, scale: NDArray[np.float64]) -> sparse.csr_array:
+    data = X.data / scale[X.indices]
+    return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _measure(
+    m: int, blocks: Iterable[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and standard deviations of the columns of `m` rows."""
     from sklearn.preprocessing import StandardScaler
 
-    from scalefair.streaming import row_blocks
-
     scaler = StandardScaler(with_mean=False)  # takes sparse rows as well
-    for _, block in row_blocks(X):
+    for block in blocks:
         scaler.partial_fit(block)
-    m = X.shape[0]
     # The scaler gives one to constant columns, and divides by m elsewhere.
     varies = scaler.scale_ == np.sqrt(scaler.var_)
     factor = np.where(varies, np.sqrt(m / max(1, m - 1)), 1.0)

@@ -15,7 +15,7 @@ from scalefair.cli._errors import Failure
 
 __all__ = ["RowStore"]
 
-# Bytes that are kept in memory.
+# Bytes that are kept in memory if nothing else is said.
 _LIMIT = 2**28
 
 
@@ -29,10 +29,13 @@ class RowStore:
     ----------
     folder : Path
         Where the file is made, if one is needed.
+    limit : int or None, default=None
+        Bytes that are kept in memory; None for 256 MiB.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
         self._folder = folder
+        self._limit = _LIMIT if limit is None else limit
         self._blocks: list[NDArray[np.float64]] = []
         self._n_columns = self._n_bytes = 0
         self._file: IO[bytes] | None = None
@@ -56,7 +59,7 @@ class RowStore:
         self._blocks.append(np.ascontiguousarray(block))
         self._n_columns = block.shape[1]
         self._n_bytes += block.nbytes
-        if self._file is not None or self._n_bytes > _LIMIT:
+        if self._file is not None or self._n_bytes > self._limit:
             self._spill()
 
     def matrix(self) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from scalefair.cli._pca_options import pca_options
 
 if TYPE_CHECKING:
     from scalefair.cli._feature_reader import FeatureRows
+    from scalefair.cli._pca_fit import Fitted
 
 __all__ = ["pca"]
 
@@ -28,9 +29,12 @@ DATA formats:
   .npy               two-dimensional array of numpy.save, read in place
   .npz               scipy.sparse.save_npz; stays sparse
 \b
-All of them may be larger than the memory but .npz: blocks of rows are read.
-Tables beyond 256 MiB (8 bytes a number), and larger rows with --standardize,
-are kept in a temporary file in the folder of the output until the end.
+All of them may be larger than the memory. Arrays beyond --memory-limit are
+read in blocks, anew in each pass; the solver gram makes one pass (and one
+more with --standardize), matrix_free many. In .npz files they must be CSR
+matrices, in files saved with compressed=False they are read fastest. Tables
+beyond it (8 bytes a number), and with --standardize smaller .npy files, are
+kept in a temporary file in the folder of the output until the end.
 \b
 A name given by --groups is looked for among the columns of DATA first; write
 ./NAME for a file of that name. A file of groups holds the group of each row,
@@ -84,6 +88,7 @@ def pca(
     drop: tuple[str, ...],
     keep_groups: bool,
     groups_header: bool | None,
+    memory_limit: int | None,
     **parameters: Any,
 ) -> None:
     """Find components of the rows in DATA that lose equally much for all groups.
@@ -99,6 +104,7 @@ def pca(
 
     start = time.perf_counter()
     from scalefair.cli._feature_reader import read_features
+    from scalefair.cli._memory_limit import array_limit
 
     rows = read_features(
         data,
@@ -109,50 +115,79 @@ def pca(
         drop=drop,
         keep_groups=keep_groups,
         groups_header=groups_header,
+        limit=array_limit(memory_limit),
+        table_limit=memory_limit,
     )
     _note_unknown(rows)
     seconds = {"read": time.perf_counter() - start}
     # Imported between the two clocks: it is neither reading nor fitting.
-    from scalefair.cli._memory import peak_memory
+    from scalefair.cli._passes import watch_passes
     from scalefair.cli._pca_fit import fit_components
-    from scalefair.cli._pca_output import write_arrays, write_scores
-    from scalefair.cli._pca_report import (
-        describe_components,
-        describe_groups,
-        describe_rows,
-    )
-    from scalefair.cli._report import describe_run, write_json
 
-    try:
-        fitted = fit_components(
-            rows, parameters, standardized=standardize, folder=folder, progress=show
-        )
-    except MemoryError as error:
-        raise Failure(
-            f"{data}: not enough memory ({error}). Use --solver matrix_free, fewer "
-            "components, or fewer features (--drop)."
-        ) from error
-    seconds["fit"] = fitted.seconds
-    report = {
-        **describe_run("pca", {**parameters, "standardize": standardize}),
-        "input": {**describe_rows(rows), "groups_from": rows.groups_from},
-        "seconds": seconds,
-        **describe_components(fitted.model, fitted.plain, fitted.counts),
-        "groups": describe_groups(fitted.model, fitted.plain, fitted.counts),
-        "peak_memory_bytes": peak_memory(),
-    }
-    contents = {
-        "output": lambda file: write_arrays(file, fitted.arrays),
-        "scores": lambda file: write_scores(file, fitted.model, fitted.matrix),
-        "report": lambda file: write_json(file, report),
-    }
-    write_files({path: contents[name] for name, path in written.items()})
+    with watch_passes({data.name: rows.matrix}, show=show):
+        try:
+            fitted = fit_components(
+                rows,
+                parameters,
+                standardized=standardize,
+                folder=folder,
+                limit=memory_limit,
+                progress=show,
+            )
+        except MemoryError as error:
+            raise Failure(
+                f"{data}: not enough memory ({error}). Use --solver matrix_free, fewer "
+                "components, or fewer features (--drop)."
+            ) from error
+        seconds["fit"] = fitted.seconds
+        options = {**parameters, "standardize": standardize}
+        report = _describe(rows, fitted, options, seconds)
+        _write(written, fitted, report)
     if show:
         from scalefair.cli._pca_summary import print_summary
 
         print_summary(report, written)
     if not fitted.model.converged_:
         ctx.exit(NOT_CONVERGED)
+
+
+def _describe(
+    rows: FeatureRows,
+    fitted: Fitted,
+    options: dict[str, Any],
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    """Content of the report."""
+    from scalefair.cli._memory import peak_memory
+    from scalefair.cli._pca_report import (
+        describe_components,
+        describe_groups,
+        describe_rows,
+    )
+    from scalefair.cli._report import describe_run
+
+    return {
+        **describe_run("pca", options),
+        "input": {**describe_rows(rows), "groups_from": rows.groups_from},
+        "seconds": seconds,
+        **describe_components(fitted.model, fitted.plain, fitted.counts),
+        "groups": describe_groups(fitted.model, fitted.plain, fitted.counts),
+        "peak_memory_bytes": peak_memory(),
+    }
+
+
+def _write(written: dict[str, Path], fitted: Fitted, report: dict[str, Any]) -> None:
+    from scalefair.cli._pca_output import write_arrays, write_scores
+    from scalefair.cli._report import write_json
+
+    contents = {
+        "output": lambda file: write_arrays(file, fitted.arrays),
+        "scores": lambda file: write_scores(
+            file, fitted.model, fitted.matrix, Path(report["input"]["rows"])
+        ),
+        "report": lambda file: write_json(file, report),
+    }
+    write_files({path: contents[name] for name, path in written.items()})
 
 
 def _name_outputs(

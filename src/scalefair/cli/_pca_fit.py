@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.cli._block_files import is_reader
 from scalefair.cli._errors import Failure
 from scalefair.cli._estimator import fit_model
 from scalefair.cli._feature_reader import FeatureRows, refuse_values
-from scalefair.cli._feature_scaling import standardize
+from scalefair.cli._feature_scaling import standardize, standardize_blocks
 from scalefair.cli._pca_output import collect_arrays
 
 __all__ = ["Fitted", "fit_components"]
@@ -27,7 +28,7 @@ class Fitted:
     ----------
     model : FairPCA
         The fitted estimator.
-    matrix : {ndarray, csr_array} of shape (m, n)
+    matrix : {ndarray, csr_array, RowReader} of shape (m, n)
         The rows, standardized if they were to be.
     counts : ndarray of shape (n_groups,)
         Rows of each group, in the order of ``model.groups_``.
@@ -53,6 +54,7 @@ def fit_components(
     *,
     standardized: bool,
     folder: Path,
+    limit: int | None = None,
     progress: bool = False,
 ) -> Fitted:
     """Fit ``FairPCA(**parameters)``.
@@ -67,6 +69,8 @@ def fit_components(
         Whether the features are divided by their standard deviations before.
     folder : Path
         Where a temporary file is made, if one is needed.
+    limit : int or None, default=None
+        Bytes above which one is; None for 256 MiB.
     progress : bool, default=False
         Show a progress bar on stdout.
 
@@ -83,7 +87,7 @@ def fit_components(
     shift, scale, spent = np.zeros(n), np.ones(n), 0.0
     try:
         if standardized:
-            matrix, shift, scale, spent = _scale(rows, folder)
+            matrix, shift, scale, spent = _scale(rows, folder, limit)
         spent += fit_model(
             model, matrix, rows.groups, path=rows.path, progress=progress
         )
@@ -110,11 +114,14 @@ def fit_components(
 
 
 def _scale(
-    rows: FeatureRows, folder: Path
+    rows: FeatureRows, folder: Path, limit: int | None
 ) -> tuple[Any, NDArray[np.float64], NDArray[np.float64], float]:
     start = time.perf_counter()
     try:
-        scaled = standardize(rows.matrix, folder)
+        if is_reader(rows.matrix):
+            scaled = standardize_blocks(rows.path, rows.matrix)
+        else:
+            scaled = standardize(rows.matrix, folder, limit)
     except ValueError as error:
         raise Failure(f"{rows.path}: cannot be standardized: {error}") from error
     return scaled.matrix, scaled.shift, scaled.scale, time.perf_counter() - start

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from scalefair.cli._memory_limit import memory_limit_option
 from scalefair.cli._options import PATH, Finite, add_options, option
 
 __all__ = ["pca_options"]
@@ -145,6 +146,10 @@ _OPTIONS = (
         "report_file",
         type=PATH,
         help="File to write a report to (JSON).",
+    ),
+    memory_limit_option(
+        "Of tables not more than this is kept in memory.  [default: half of the memory "
+        "that is available; 256 MiB of tables]"
     ),
     option(
         "Other options",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from scalefair.cli._block_files import finite_blocks, is_reader
 
 __all__ = ["as_strings", "collect_arrays", "write_arrays", "write_scores"]
 
@@ -58,10 +62,20 @@ def write_arrays(file: BinaryIO, arrays: dict[str, Any]) -> None:
     np.savez(file, **arrays)
 
 
-def write_scores(file: BinaryIO, model: Any, X: Any) -> None:
-    """Write the transformed rows as a ``.npy`` file, one block after another."""
-    from scalefair.streaming import row_blocks
+def write_scores(file: BinaryIO, model: Any, X: Any, path: Path) -> None:
+    """Write the transformed rows as a ``.npy`` file, one block after another.
 
+    Parameters
+    ----------
+    file : binary file
+        Where they are written.
+    model : estimator
+        The fitted estimator.
+    X : {ndarray, csr_array, RowReader} of shape (m, n)
+        Rows it was fitted to.
+    path : Path
+        Where they are from, for messages.
+    """
     dtype: type = np.float32 if X.dtype == np.float32 else np.float64
     header = {
         "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
@@ -69,9 +83,17 @@ def write_scores(file: BinaryIO, model: Any, X: Any) -> None:
         "shape": (X.shape[0], model.components_.shape[0]),
     }
     np.lib.format.write_array_header_1_0(file, header)
-    for _, block in row_blocks(X):
+    for block in _blocks(X, path):
         scores = model.transform(block)
         file.write(np.ascontiguousarray(scores, dtype=dtype).data)
+
+
+def _blocks(X: Any, path: Path) -> Iterator[Any]:
+    if is_reader(X):
+        return finite_blocks(path, X)
+    from scalefair.streaming import row_blocks
+
+    return (block for _, block in row_blocks(X))
 
 
 def as_strings(values: NDArray[Any]) -> NDArray[Any]:

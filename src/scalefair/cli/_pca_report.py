@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from scalefair.cli._passes import describe_passes
+
 __all__ = ["describe_components", "describe_groups", "describe_rows"]
 
 
 def describe_rows(rows: Any) -> dict[str, Any]:
-    """Size of the table, and of its groups."""
+    """Size of the table, and of its groups; the passes over its blocks so far."""
     return {
         "rows": str(rows.path),
+        **describe_passes(rows.matrix),
         "n_rows": rows.n_nodes,
         "n_features": rows.n_features,
         "groups": {str(name): count for name, count in rows.group_counts.items()},

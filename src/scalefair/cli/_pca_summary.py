@@ -50,6 +50,8 @@ def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if report.get("error_increase") is not None:
         rows.append(("above PCA's error", f"{report['error_increase']:.3%}"))
+    if "n_blocks" in read:
+        rows.append(("read", f"{read['n_passes']} times, {read['n_blocks']:,} blocks"))
     return [
         *rows,
         ("duality gap", _describe_gap(report)),

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._groups import check_values, encode_groups, encode_values
-from scalefair.linear_model._base import TrainingRows
+from scalefair.linear_model._training_rows import (
+    TrainingRows,
+    canonical,
+    check_classes,
+    check_groups,
+)
 
 __all__ = ["BlockRows", "ReadBlocks"]
 
@@ -42,17 +47,17 @@ class BlockRows:
         Returns an iterable of blocks ``(X, y, sensitive_features)``, the same ones
         each time.
     check : callable
-        Takes the features of a block and whether they are the first, and returns
-        them checked: C-contiguous or CSR.
+        Takes the features of a block, with the keyword `reset` whether they are the
+        first, and returns them checked: dense or CSR.
     """
 
-    def __init__(self, read_blocks: ReadBlocks, check: Callable[[Any, bool], Any]):
+    def __init__(self, read_blocks: ReadBlocks, check: Callable[..., Any]) -> None:
         self._read_blocks = read_blocks
         self._check = check
         classes, groups, reset = [], [], True
-        n_rows = 0
+        n_rows = n_blocks = 0
         for X, y, features in read_blocks():
-            X = check(X, reset)
+            X = check(X, reset=reset)
             reset = False
             labels = check_values(y, name="y", what="label")
             if labels.size != X.shape[0]:
@@ -63,6 +68,7 @@ class BlockRows:
             classes.append(encode_values(labels, name="y")[0])
             groups.append(encode_groups(features, X.shape[0])[0])
             n_rows += X.shape[0]
+            n_blocks += 1
         if not n_rows:
             raise ValueError(
                 "read_blocks() gave no rows. It must return a new iterator each time "
@@ -70,22 +76,15 @@ class BlockRows:
             )
         self.classes = encode_values(np.concatenate(classes), name="y")[0]
         self.groups = encode_groups(np.concatenate(groups), sum(map(len, groups)))[0]
-        if len(self.classes) != 2:
-            raise ValueError(
-                f"y must have two classes, found {len(self.classes)}: "
-                f"{self.classes[:10].tolist()}."
-            )
-        if len(self.groups) < 2:
-            raise ValueError(
-                f"sensitive_features has only one group ({self.groups[0]!r}): fairness "
-                "compares groups."
-            )
+        check_classes(self.classes)
+        check_groups(self.groups)
         self.n_rows = n_rows
+        self.n_blocks = n_blocks
 
     def read(self) -> Iterator[TrainingRows]:
         """Yield encoded blocks."""
         for X, y, features in self._read_blocks():
-            X = self._check(X, False)
+            X = _stored(self._check(X, reset=False))
             labels = check_values(y, name="y", what="label")
             groups = check_values(features, name="sensitive_features", what="group")
             signs = np.where(labels == self.classes[1], 1.0, -1.0)
@@ -93,8 +92,12 @@ class BlockRows:
             yield TrainingRows(X, signs, codes, self.classes, self.groups)
 
     def labels(self) -> TrainingRows:
-        """Return signs and groups of all rows, without their features."""
-        parts = [(block.signs, block.codes) for block in self.read()]
+        """Return signs and groups of all rows in small types, without features."""
+        small = np.min_scalar_type(-len(self.groups))
+        parts = [
+            (block.signs.astype(np.int8), block.codes.astype(small))
+            for block in self.read()
+        ]
         signs, codes = (np.concatenate(column) for column in zip(*parts, strict=True))
         return TrainingRows(None, signs, codes, self.classes, self.groups)
 
@@ -140,6 +143,11 @@ class BlockRows:
             self.classes,
             self.groups,
         )
+
+
+def _stored(X: Any) -> Any:
+    """Rows as oracles read them."""
+    return canonical(X) if sparse.issparse(X) else np.ascontiguousarray(X)
 
 
 def _joined(first: _Kept | None, second: _Kept) -> _Kept:

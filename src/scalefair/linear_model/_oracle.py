@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,7 @@ from scalefair.kernels import (
     top_pairwise_hinge,
 )
 from scalefair.linear_model._shares import Ramp, RampShares, Rows, Shares, SigmoidShares
+from scalefair.linear_model._weight_layout import WeightLayout
 
 __all__ = ["OracleValue", "ScoreOracle"]
 
@@ -65,7 +67,7 @@ class OracleValue:
 
     def __init__(
         self,
-        oracle: ScoreOracle,
+        layout: WeightLayout,
         loss: float,
         loss_gradient: _Array,
         plus: _Array,
@@ -76,7 +78,7 @@ class OracleValue:
         concave_gradient: _Array | None = None,
         combine: _Combine | None = None,
     ) -> None:
-        self._oracle = oracle
+        self._layout = layout
         self.loss = loss
         self.loss_gradient = loss_gradient
         self.concave_loss = concave_loss
@@ -89,12 +91,12 @@ class OracleValue:
     @cached_property
     def plus_gradient(self) -> _Array:
         """Gradients of `plus`, ndarray of shape (G, P, n_weights + P)."""
-        return self._oracle._spread(self._slopes[:, : self.plus.shape[1]])
+        return self._layout.spread(self.slopes[:, : self.plus.shape[1]])
 
     @cached_property
     def minus_gradient(self) -> _Array:
         """Gradients of `minus`, ndarray of shape (G, P, n_weights + P)."""
-        return self._oracle._spread(self._slopes[:, self.plus.shape[1] :])
+        return self._layout.spread(self.slopes[:, self.plus.shape[1] :])
 
     def combine(self, plus_weights: _Array, minus_weights: _Array) -> _Array:
         """Return the gradient of a weighted sum of all of `plus` and `minus`.
@@ -111,17 +113,20 @@ class OracleValue:
         if self._combine is not None:
             rows, parts = self._combine(weights)
         else:
-            slopes = self._slopes
+            slopes = self.slopes
             rows = (weights[:, None] @ slopes)[:, 0]
             parts = (weights * slopes[:, :, -1]).sum(axis=0)
         n = self.plus.shape[1]
         # A higher threshold is a lower score.
         theta = -(parts[:n] + parts[n:])
-        return np.concatenate([self._oracle._lift(rows), theta])
+        return np.concatenate([self._layout.lift(rows), theta])
 
     @cached_property
-    def _slopes(self) -> _Array:
-        """Gradients of all parts in the coefficients of their group."""
+    def slopes(self) -> _Array:
+        """Gradients of `plus` and then `minus` in the coefficients of their group.
+
+        ndarray of shape (G, 2 P, n + 1), the intercept last.
+        """
         return self._form_slopes()
 
 
@@ -191,7 +196,8 @@ class ScoreOracle:
         self.interactions = interactions
         self.loss = loss
         self.surrogate = surrogate
-        self.n_weights = (self.n_features + 1) * (n_groups if interactions else 1)
+        self._layout = WeightLayout(self.n_features, n_groups, interactions)
+        self.n_weights = self._layout.n_weights
         self.n_calls = 0
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
@@ -204,9 +210,19 @@ class ScoreOracle:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Kernels are compiled for a read-only table and for other arrays that are
+        # not: arrays may come out of a pickle either way.
+        self.__dict__.update(state)
+        for array in self._rows.table:
+            array.flags.writeable = False
+        self._signs = np.require(self._signs, requirements="W")
+        codes = np.require(self._rows.codes, requirements="W")
+        self._rows = self._rows._replace(codes=codes)
+
     def scores(self, w: _Array) -> _Array:
         """Return the scores of all rows, ndarray of shape (m,)."""
-        return row_scores(self._rows.table, self._rows.codes, self._effective(w))
+        return row_scores(self._rows.table, self._rows.codes, self._layout.effective(w))
 
     def evaluate(
         self, w: _Array, theta: _Array, *, width: float = 1.0, corner: float = 0.0
@@ -259,7 +275,7 @@ class ScoreOracle:
         else:
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
-                table, codes, self._signs, kind, self._effective(w), *bins
+                table, codes, self._signs, kind, self._layout.effective(w), *bins
             )
             loss /= codes.shape[0]
             gradient /= codes.shape[0]
@@ -299,12 +315,12 @@ class ScoreOracle:
         concave_gradient = None
         if concave_slopes is not None:
             sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._lift(sums)
+            concave_gradient = self._layout.lift(sums)
         n_thresholds = shares.values.shape[1] // 2
         return OracleValue(
-            self,
+            self._layout,
             loss,
-            self._lift(gradient),
+            self._layout.lift(gradient),
             shares.values[:, :n_thresholds],
             shares.values[:, n_thresholds:],
             shares.slopes,
@@ -312,36 +328,6 @@ class ScoreOracle:
             concave_gradient=concave_gradient,
             combine=combine,
         )
-
-    def _effective(self, w: _Array) -> _Array:
-        """Coefficients and intercept of each group, (G, n + 1)."""
-        rows = np.asarray(w, dtype=np.float64).reshape(-1, self.n_features + 1)
-        effective = np.empty(self._rows.shape)
-        effective[:] = rows[0]
-        if self.interactions:
-            effective[1:] += rows[1:]
-        return effective
-
-    def _lift(self, gradient: _Array) -> _Array:
-        """Adjoint of `_effective`: gradients in w from those of each group."""
-        total = gradient.sum(axis=0)
-        if not self.interactions:
-            return total
-        lifted = gradient.copy()
-        lifted[0] = total
-        return lifted.ravel()
-
-    def _spread(self, slopes: _Array) -> _Array:
-        """Gradients in (w, theta) of functions of one group and threshold."""
-        n_groups, n_thresholds, n_columns = slopes.shape
-        out = np.zeros((n_groups, n_thresholds, self.n_weights + n_thresholds))
-        out[:, :, :n_columns] = slopes
-        if self.interactions:
-            for k in range(1, n_groups):
-                out[k, :, k * n_columns : (k + 1) * n_columns] = slopes[k]
-        p = np.arange(n_thresholds)
-        out[:, p, self.n_weights + p] = -slopes[:, :, -1]
-        return out
 
 
 class _Pairs:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from scalefair.linear_model._base import TrainingRows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._score_cells import score_cells
+from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.optimize import ConstrainedValue
 
 __all__ = ["CellPairs", "PairwiseProblem", "Whitening", "cell_pairs"]

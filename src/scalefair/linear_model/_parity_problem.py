@@ -75,6 +75,10 @@ class ParityProblem(DCProblem):
     def weights(self, v: Array) -> Array:
         return v[: self.oracle.n_weights]
 
+    def with_thresholds(self, w: Array, theta: Array) -> Array:
+        """Return variables with the weights `w`, and thresholds that suit them."""
+        return w
+
     def plus(self, v: Array) -> Part:
         """Values and gradients of the convex parts."""
         return self.evaluate(v)[0]
@@ -161,7 +165,7 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights `w` and thresholds that suit them.
+        """Return variables with the weights `w`, and thresholds that suit them.
 
         The highest and the lowest rate above a threshold are to be in the middle of
         their bounds. Rates fall in the threshold: those at `theta` and at every

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._intervals import check_interval
 from scalefair._random import check_random_state
-from scalefair.linear_model._base import (
-    BaseGroupClassifier,
-    TrainingRows,
-    _canonical,
-)
-from scalefair.linear_model._block_oracle import BlockOracle
+from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._block_rows import BlockRows, ReadBlocks
 from scalefair.linear_model._intercept import best_constant, most_accurate_shift
 from scalefair.linear_model._oracle import ScoreOracle
@@ -30,11 +22,23 @@ from scalefair.linear_model._parity_problem import (
     StrongParity,
     WeakParity,
 )
-from scalefair.linear_model._training import Solution, given_start, solve
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
+from scalefair.linear_model._partitioned_training import (
+    partitioned_training,
+    refuse_pairs,
+)
+from scalefair.linear_model._training import (
+    Solution,
+    given_start,
+    solve,
+    warn_unfinished,
+)
+from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.metrics import (
     partial_demographic_parity_gap,
     weak_partial_demographic_parity_gap,
 )
+from scalefair.streaming import LocalParts, is_partitioned
 
 __all__ = ["PartiallyFairClassifier"]
 
@@ -154,6 +158,16 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     partial_fairness_path : Classifiers for several gaps, at little more cost.
     PartiallyFairClassifierCV : Choice of the gap by cross-validation.
 
+    Notes
+    -----
+    Rows may come in parts, as a Dask collection or a reader of a file. The steps are
+    those for rows in memory, each pass over the rows one task for each part. To the
+    parts go weights and thresholds, from them come sums as large as the gradients of
+    all constraints, ``16 n_groups n_thresholds (n_features + 1)`` bytes from each,
+    added up on the way. The client keeps the sign of each row's label and the code
+    of its group, and in the end its score: 10 bytes a row with up to 128 groups.
+    Sorting the scores then takes about 90 bytes a row for a moment.
+
     References
     ----------
     .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
@@ -237,12 +251,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features, dense or CSR; they are not copied if they are
-            C-contiguous. Scale them: the ramp is one unit of score wide.
-        y : array-like of shape (m,)
+            C-contiguous. Scale them: the ramp is one unit of score wide. Partitions
+            of a Dask collection stay where they are. A reader is read anew in each
+            pass: `fit_blocks` needs fewer.
+        y : array-like or Dask collection of shape (m,)
             Labels of two kinds.
-        sensitive_features : array-like of shape (m,)
+        sensitive_features : array-like or Dask collection of shape (m,)
             Group of each row, at least two different ones.
 
         Returns
@@ -253,8 +270,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Raises
         ------
         ValueError
-            If a parameter or an input is not as described, or a given `start`
-            violates the constraints.
+            If a parameter or an input is not as described, a given `start`
+            violates the constraints, or the loss compares pairs of rows and these
+            are in parts.
 
         Warns
         -----
@@ -262,8 +280,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             If the residual or the infeasibility stayed above `tol`.
         """
         check_interval(self.interval)
-        rows = self._check_training(X, y, sensitive_features)
-        problem = self._problem(self._oracle(rows), rows)
+        rows, oracle = self._rows_and_oracle(X, y, sensitive_features)
+        problem = self._problem(oracle, rows)
         self._finish(rows, problem, self._solve(problem))
         return self
 
@@ -307,12 +325,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         check_interval(self.interval)
         if sample_size < 1:
             raise ValueError(f"sample_size must be at least 1, got {sample_size!r}.")
-        if self.loss in {"auc", "partial_auc"}:
-            raise ValueError(
-                f"loss={self.loss!r} compares pairs of rows and cannot be added up "
-                'over blocks: use "logistic", "hinge" or "squared".'
-            )
-        blocks = BlockRows(read_blocks, self._check_block)
+        refuse_pairs(self.loss)
+        blocks = BlockRows(read_blocks, self._check_rows)
         self.classes_, self.groups_ = blocks.classes, blocks.groups
         sample = blocks.sample(sample_size, check_random_state(self.random_state))
         last: Solution | None = None
@@ -320,15 +334,29 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             rows = blocks.part(sample, share)
             last = self._solve(self._problem(self._oracle(rows), rows), last)
         labels = blocks.labels()
-        sizes = np.bincount(labels.codes, minlength=len(labels.groups))
-        oracle = BlockOracle(blocks.read, self._oracle, blocks.n_rows, sizes)
+        oracle = PartitionedOracle(
+            LocalParts(blocks.read, blocks.n_blocks).map(self._oracle),
+            self.n_features_in_,
+            np.bincount(labels.codes, minlength=len(labels.groups)),
+            interactions=self.interactions,
+        )
         problem = self._problem(oracle, labels)
         self._finish(labels, problem, self._solve(problem, last))
         return self
 
-    def _check_block(self, X: Any, reset: bool) -> Any:
-        X = self._check_rows(X, reset=reset)
-        return _canonical(X) if sparse.issparse(X) else np.ascontiguousarray(X)
+    def _rows_and_oracle(
+        self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
+    ) -> tuple[TrainingRows, ScoreOracle | PartitionedOracle]:
+        if not is_partitioned(X):
+            rows = self._check_training(X, y, sensitive_features)
+            return rows, self._oracle(rows)
+        refuse_pairs(self.loss)
+        parts = self._check_rows(X, reset=True)
+        rows, oracle = partitioned_training(
+            parts, y, sensitive_features, self._oracle_options()
+        )
+        self.classes_, self.groups_ = rows.classes, rows.groups
+        return rows, oracle
 
     def _oracle(self, rows: TrainingRows) -> ScoreOracle:
         return ScoreOracle(
@@ -336,11 +364,16 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             rows.signs,
             rows.codes,
             len(rows.groups),
-            interactions=self.interactions,
-            loss=self.loss,
-            surrogate=self.surrogate,
             auc_interval=check_interval(self.interval),
+            **self._oracle_options(),
         )
+
+    def _oracle_options(self) -> dict[str, Any]:
+        return {
+            "interactions": self.interactions,
+            "loss": self.loss,
+            "surrogate": self.surrogate,
+        }
 
     def _problem(self, oracle: Any, rows: TrainingRows) -> ParityProblem:
         interval = check_interval(self.interval)
@@ -355,10 +388,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         v0 = None
         before = problem.oracle.n_calls
         if last is not None:
-            v0 = self._from(problem, problem.weights(last.x), last.thresholds)
+            v0 = problem.with_thresholds(problem.weights(last.x), last.thresholds)
         elif self._may_go_on(problem):
             w = np.column_stack([self.coef_, self.intercept_]).ravel()
-            v0 = self._from(problem, w, self.thresholds_)
+            v0 = problem.with_thresholds(w, self.thresholds_)
         elif not isinstance(self.start, str):
             v0 = given_start(problem, self.start, self.tol)
         return solve(
@@ -377,15 +410,6 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             return False
         return bool(self.coef_.size + self.intercept_.size == problem.oracle.n_weights)
 
-    @staticmethod
-    def _from(
-        problem: ParityProblem, w: NDArray[np.float64], theta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return variables with given weights, and thresholds that suit the problem."""
-        if isinstance(problem, StrongParity):
-            return problem.with_thresholds(w, theta)
-        return w
-
     def _finish(
         self, rows: TrainingRows, problem: ParityProblem, found: Solution
     ) -> None:
@@ -400,7 +424,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             w[problem.oracle.n_features] += shift
         self._store_weights(w.reshape(-1, problem.oracle.n_features + 1))
         self.thresholds_ = thresholds
-        self.partial_parity_gap_ = self._gap(scores, rows.groups[rows.codes])
+        self.partial_parity_gap_ = self._gap(scores, rows.codes)
         self.objective_ = found.objective
         self.infeasibility_ = found.infeasibility
         self.kkt_residual_ = found.kkt_residual
@@ -408,15 +432,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.n_iter_ = found.n_iter
         self.n_oracle_calls_ = found.n_calls
         self.converged_ = found.converged
-        if not found.converged:
-            warnings.warn(
-                f"The DC algorithm stopped after {found.n_iter} iterations with a "
-                f"nearly-KKT residual of {found.kkt_residual:.2g} and a violation of "
-                f"{max(found.infeasibility, 0):.2g} (tol={self.tol:g}). "
-                f"{found.message}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_unfinished(found, self.tol, stacklevel=4)
 
     def _gap(self, scores: NDArray[np.float64], groups: NDArray[Any]) -> float:
         interval = check_interval(self.interval)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._path import check_kappas, partial_fairness_path
+from scalefair.linear_model._training_rows import refuse_parts
 
 __all__ = ["PartiallyFairClassifierCV"]
 
@@ -135,6 +136,7 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
             If no gap reaches `fairness_floor` (the fairest is taken), or the final
             training did not converge. Folds do not warn.
         """
+        refuse_parts(X, type(self).__name__)
         kappas = np.unique(check_kappas(self.kappas))
         base = PartiallyFairClassifier() if self.estimator is None else self.estimator
         rows = clone(base)._check_training(X, y, sensitive_features)
@@ -202,14 +204,15 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features.
-        sensitive_features : array-like of shape (m,), default=None
+        sensitive_features : array-like or Dask collection of shape (m,), default=None
             Group of each row, needed with interactions.
 
         Returns
         -------
-        ndarray of shape (m,)
+        {ndarray, dask.array.Array} of shape (m,)
             Scores.
         """
         check_is_fitted(self)
@@ -224,14 +227,15 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features.
-        sensitive_features : array-like of shape (m,), default=None
+        sensitive_features : array-like or Dask collection of shape (m,), default=None
             Group of each row, needed with interactions.
 
         Returns
         -------
-        ndarray of shape (m,)
+        {ndarray, dask.array.Array} of shape (m,)
             Entries of `classes_`.
         """
         check_is_fitted(self)
@@ -245,14 +249,15 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features.
-        sensitive_features : array-like of shape (m,), default=None
+        sensitive_features : array-like or Dask collection of shape (m,), default=None
             Group of each row, needed with interactions.
 
         Returns
         -------
-        ndarray of shape (m, 2)
+        {ndarray, dask.array.Array} of shape (m, 2)
             Probabilities, in the order of `classes_`.
         """
         check_is_fitted(self)
@@ -272,13 +277,14 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             Rows of features.
-        y : array-like of shape (m,)
+        y : array-like or Dask collection of shape (m,)
             True labels.
         sample_weight : array-like of shape (m,), default=None
             Weight of each row.
-        sensitive_features : array-like of shape (m,), default=None
+        sensitive_features : array-like or Dask collection of shape (m,), default=None
             Group of each row, needed with interactions.
 
         Returns

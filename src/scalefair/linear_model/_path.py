@@ -11,6 +11,7 @@ from sklearn.base import clone
 from scalefair._intervals import check_interval
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._training import Solution
+from scalefair.linear_model._training_rows import refuse_parts
 
 __all__ = ["check_kappas", "partial_fairness_path"]
 
@@ -77,6 +78,7 @@ def partial_fairness_path(
     values = check_kappas(kappas)
     first = PartiallyFairClassifier(**params)
     first._validate_params()
+    refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
     rows = first._check_training(X, y, sensitive_features)
     oracle = first._oracle(rows)

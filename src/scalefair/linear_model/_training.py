@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import ParityProblem, StrongParity
@@ -18,7 +20,7 @@ from scalefair.optimize import (
     idca,
 )
 
-__all__ = ["Solution", "given_start", "solve"]
+__all__ = ["Solution", "given_start", "solve", "warn_unfinished"]
 
 # The corners of the ramp are rounded over this much to both sides while it is
 # treated as smooth.
@@ -197,3 +199,15 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
             'start="auto".'
         )
     return v
+
+
+def warn_unfinished(found: Solution, tol: float, *, stacklevel: int) -> None:
+    """Warn if a solution is not certified to `tol`."""
+    if not found.converged:
+        warnings.warn(
+            f"The DC algorithm stopped after {found.n_iter} iterations with a "
+            f"nearly-KKT residual of {found.kkt_residual:.2g} and a violation of "
+            f"{max(found.infeasibility, 0):.2g} (tol={tol:g}). {found.message}",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )

@@ -38,7 +38,7 @@ def dask_rows(X: Any) -> DaskParts:
             )
         if X.numblocks[1] > 1:
             X = X.rechunk({1: -1})
-    return DaskParts(_partitions(X))
+    return DaskParts.of_delayed(_partitions(X))
 
 
 def dask_column(values: Any, lengths: list[int], name: str) -> DaskParts:
@@ -79,7 +79,7 @@ def dask_column(values: Any, lengths: list[int], name: str) -> DaskParts:
             f"{name} has {len(parts)} partitions and X has {len(lengths)}: cut both "
             "alike, for example by repartition, or take them from one data frame."
         )
-    return DaskParts(parts)
+    return DaskParts.of_delayed(parts)
 
 
 def column_names(X: Any) -> Any:

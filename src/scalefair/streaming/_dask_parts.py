@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from uuid import uuid4
 
 from numpy.typing import DTypeLike
 
@@ -16,6 +17,8 @@ __all__ = ["DaskParts", "require_dask"]
 
 # Partial results that one task adds up.
 _FAN_IN = 8
+
+
 def require_dask() -> Any:
     """Import Dask, or say how to get it."""
     try:
@@ -28,31 +31,44 @@ def require_dask() -> Any:
 
 
 class DaskParts(Parts):
-    """Parts as delayed values, computed by whatever scheduler is current.
+    """Parts as a Dask collection, computed by whatever scheduler is current.
 
     That is the `distributed.Client` that was made last, or else the threads of
     this process. A value that went with a lost worker is computed again, from the
     graph that it came from.
 
+    The graph is written down here: each part of a product would cost as much again
+    if delayed objects were made and merged.
+
     Parameters
     ----------
-    values : sequence of dask.delayed.Delayed
-        The parts.
+    graph : mapping
+        Tasks, in the terms of Dask's graphs.
+    keys : sequence of hashable
+        Those of the parts.
     """
 
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._values = list(values)
+    def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
+        self._graph = dict(graph)
+        self._keys = list(keys)
+
+    @classmethod
+    def of_delayed(cls, values: Sequence[Any]) -> DaskParts:
+        """Return delayed values as parts."""
+        graph: dict[Any, Any] = {}
+        for value in values:
+            graph.update(value.__dask_graph__())
+        return cls(graph, [value.key for value in values])
 
     @property
     def is_remote(self) -> bool:
-        return "distributed" in sys.modules and any(
-            type(each).__module__.startswith("distributed")
-            for value in self._values[:1]
-            for each in dict(value.dask).values()
-        )
+        if "distributed" not in sys.modules:
+            return False
+        future = sys.modules["distributed"].Future
+        return any(isinstance(value, future) for value in self._graph.values())
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._keys)
 
     def map(
         self,
@@ -60,54 +76,92 @@ class DaskParts(Parts):
         *args: Any,
         each: Sequence[Any] = (),
     ) -> DaskParts:
-        task = _delayed(_Task(function))
-        shared = _delayed(args)  # one value, which all tasks refer to
-        columns = [column._values for column in each]
-        return DaskParts(
-            [
-                task(value, shared, *own)
-                for value, *own in zip(self._values, *columns, strict=True)
-            ]
-        )
+        task_type, ref, data = _node_types()
+        graph = self._graph.copy()
+        for column in each:
+            graph.update(column._graph)
+        name = f"{getattr(function, '__name__', 'part')}-{uuid4().hex}"
+        shared = f"shared-{name}"
+        graph[shared] = data(shared, args)  # sent once, however many tasks take it
+        run = _Task(function)
+        columns = zip(self._keys, *(column._keys for column in each), strict=True)
+        keys = [(name, i) for i in range(len(self))]
+        for key, (own, *others) in zip(keys, columns, strict=True):
+            arguments = [ref(own), ref(shared), *map(ref, others)]
+            graph[key] = task_type(key, run, *arguments)
+        return DaskParts(graph, keys)
 
     def like(self, values: Iterable[Any]) -> DaskParts:
-        return DaskParts([_delayed(value) for value in values])
+        _, _, data = _node_types()
+        name = f"value-{uuid4().hex}"
+        graph = {(name, i): data((name, i), value) for i, value in enumerate(values)}
+        return DaskParts(graph, list(graph))
 
     def select(self, numbers: Sequence[int]) -> DaskParts:
         """Return some of the parts."""
-        return DaskParts([self._values[i] for i in numbers])
+        return DaskParts(self._graph, [self._keys[i] for i in numbers])
 
     def persist(self) -> DaskParts:
         dask = require_dask()
         with _large_graphs():
-            return DaskParts(dask.persist(*self._values))
+            return dask.persist(self)[0]
 
     def gather(self) -> list[Any]:
         dask = require_dask()
         with _large_graphs():
-            return list(dask.compute(*self._values))
+            return list(dask.compute(self)[0])
 
     def stack(
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
     ) -> Any:
         require_dask()
         from dask import array
+        from dask.delayed import Delayed
 
-        return array.concatenate(
-            [
-                array.from_delayed(value, (int(length), *shape), dtype)
-                for value, length in zip(self._values, lengths, strict=True)
-            ]
-        )
+        blocks = [
+            array.from_delayed(Delayed(key, self._graph), (int(length), *shape), dtype)
+            for key, length in zip(self._keys, lengths, strict=True)
+        ]
+        return array.concatenate(blocks)
 
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
-        task = _delayed(_Combined(combine))
-        values = self._values
-        while len(values) > 1:
-            values = [
-                task(values[i : i + _FAN_IN]) for i in range(0, len(values), _FAN_IN)
-            ]
-        return DaskParts(values).gather()[0]
+        task_type, ref, _ = _node_types()
+        run = _Combined(combine)
+        graph, keys = self._graph.copy(), self._keys
+        while len(keys) > 1:
+            name = f"combined-{uuid4().hex}"
+            groups = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
+            keys = [(name, i) for i in range(len(groups))]
+            for key, group in zip(keys, groups, strict=True):
+                graph[key] = task_type(key, run, *map(ref, group))
+        return DaskParts(graph, keys).gather()[0]
+
+    # What Dask asks of a collection.
+
+    def __dask_graph__(self) -> Mapping[Any, Any]:
+        return self._graph
+
+    def __dask_keys__(self) -> list[Any]:
+        return self._keys
+
+    def __dask_tokenize__(self) -> Any:
+        return type(self).__name__, self._keys
+
+    def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return list, ()
+
+    def __dask_postpersist__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _rebuilt, (self._keys,)
+
+    @staticmethod
+    def __dask_optimize__(graph: Any, keys: Any, **_: Any) -> Any:
+        return graph
+
+    @staticmethod
+    def __dask_scheduler__(graph: Any, keys: Any, **options: Any) -> Any:
+        from dask.threaded import get
+
+        return get(graph, keys, **options)
 
 
 class _Task:
@@ -127,11 +181,30 @@ class _Combined:
     def __init__(self, combine: Callable[[Any, Any], Any]) -> None:
         self._combine = combine
 
-    def __call__(self, values: list[Any]) -> Any:
-        total = values[0]
-        for value in values[1:]:
+    def __call__(self, total: Any, *values: Any) -> Any:
+        for value in values:
             total = self._combine(total, value)
         return total
+
+
+def _node_types() -> tuple[Any, Any, Any]:
+    """Dask's types of a task, a reference to a key, and a value."""
+    require_dask()
+    from dask._task_spec import DataNode, Task, TaskRef
+
+    return Task, TaskRef, DataNode
+
+
+def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
+    """Parts of computed values or, from a cluster, futures."""
+    _, ref, data = _node_types()
+    return DaskParts(
+        {
+            key: value if isinstance(value, (ref, data)) else data(key, value)
+            for key, value in ((key, graph[key]) for key in keys)
+        },
+        keys,
+    )
 
 
 def _large_graphs() -> AbstractContextManager[object]:
@@ -144,8 +217,3 @@ def _large_graphs() -> AbstractContextManager[object]:
         return nullcontext()
     options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
     return require_dask().config.set(options)
-
-
-def _delayed(value: Any) -> Any:
-    """Delayed value that is sent once, as it is, however many tasks take it."""
-    return require_dask().delayed(value, pure=False, traverse=False)

@@ -1,0 +1,126 @@
+"""Arrays that are too large to be read at once, as readers of blocks."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from scalefair.cli._errors import Failure, blame_file
+
+if TYPE_CHECKING:
+    from scalefair.streaming import RowReader
+
+__all__ = [
+    "block_bytes",
+    "finite_blocks",
+    "is_reader",
+    "open_blocks",
+    "refuse_not_finite",
+]
+
+_BLOCK_BYTES = 2**26
+
+
+def open_blocks(path: Path, limit: int | None) -> RowReader | None:
+    """Return a reader of an array in ``.npy`` or ``.npz`` that is too large.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    limit : int or None
+        Bytes above which it is; None takes any array at once.
+
+    Returns
+    -------
+    RowReader or None
+        None if the array is small enough, or the file is not what it should be,
+        which those who read all of it tell.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read.
+    """
+    if limit is None or _array_bytes(path) <= limit:
+        return None
+    from scalefair.streaming import open_rows
+
+    try:
+        return open_rows(path, max_bytes=block_bytes(limit))
+    except ValueError as error:
+        raise Failure(str(error)) from error
+
+
+def block_bytes(limit: int) -> int:
+    """Size of a block: there is room for what is computed from it."""
+    return max(1, min(_BLOCK_BYTES, limit // 4))
+
+
+def is_reader(X: Any) -> bool:
+    """Whether rows are read in blocks."""
+    from scalefair.streaming import RowReader
+
+    return isinstance(X, RowReader)
+
+
+def finite_blocks(path: Path, reader: RowReader) -> Iterator[Any]:
+    """Yield all blocks, and tell the reader's progress.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read, or a value is NaN or infinite.
+    """
+    start = 0
+    blocks = reader.blocks()
+    for number in range(len(reader)):
+        try:
+            block = next(blocks)
+        except ValueError as error:
+            raise Failure(str(error)) from error
+        _refuse_not_finite(path, block, start)
+        yield block
+        start += block.shape[0]
+        if reader.progress is not None:
+            reader.progress(number + 1, len(reader))
+
+
+def refuse_not_finite(path: Path, reader: RowReader) -> None:
+    """Raise a Failure that names the first value that is NaN or infinite."""
+    for _ in finite_blocks(path, reader):
+        pass
+
+
+def _refuse_not_finite(path: Path, block: Any, start: int) -> None:
+    is_sparse = sparse.issparse(block)
+    invalid = np.argwhere(~np.isfinite(block.data if is_sparse else block))
+    if not len(invalid):
+        return
+    if is_sparse:
+        at = int(invalid[0, 0])
+        row = int(np.searchsorted(block.indptr, at, side="right")) - 1
+        column = int(block.indices[at])
+    else:
+        row, column = invalid[0].tolist()
+    raise Failure(
+        f"{path}: a value is NaN or infinite, at row {start + row}, column {column} "
+        "(counted from 0). Give it a value or leave the row out."
+    )
+
+
+def _array_bytes(path: Path) -> int:
+    """Size of the arrays in a file; zero if it is not known."""
+    with blame_file(path), open(path, "rb") as file:
+        if not path.name.lower().endswith(".npz"):
+            return path.stat().st_size
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return sum(member.file_size for member in archive.infolist())
+        except (zipfile.BadZipFile, NotImplementedError):
+            return 0

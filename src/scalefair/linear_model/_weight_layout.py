@@ -1,0 +1,60 @@
+"""How parameters of a linear model with groups make coefficients for each group."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["WeightLayout"]
+
+_Array = NDArray[np.float64]
+
+
+class WeightLayout(NamedTuple):
+    """Rows of n coefficients, each with its intercept last, as one vector.
+
+    Without interactions one row; with them one for each group: the first is shared
+    by all groups, the others are what their groups add.
+    """
+
+    n_features: int
+    n_groups: int
+    interactions: bool
+
+    @property
+    def n_weights(self) -> int:
+        """Number of parameters."""
+        return (self.n_features + 1) * (self.n_groups if self.interactions else 1)
+
+    def effective(self, w: _Array) -> _Array:
+        """Coefficients and intercept of each group, (G, n + 1)."""
+        rows = np.asarray(w, dtype=np.float64).reshape(-1, self.n_features + 1)
+        effective = np.empty((self.n_groups, self.n_features + 1))
+        effective[:] = rows[0]
+        if self.interactions:
+            effective[1:] += rows[1:]
+        return effective
+
+    def lift(self, gradient: _Array) -> _Array:
+        """Adjoint of `effective`: gradients in w from those of each group."""
+        total = gradient.sum(axis=0)
+        if not self.interactions:
+            return total
+        lifted = gradient.copy()
+        lifted[0] = total
+        return lifted.ravel()
+
+    def spread(self, slopes: _Array) -> _Array:
+        """Gradients in (w, theta) of functions of one group and threshold."""
+        n_groups, n_thresholds, n_columns = slopes.shape
+        out = np.zeros((n_groups, n_thresholds, self.n_weights + n_thresholds))
+        out[:, :, :n_columns] = slopes
+        if self.interactions:
+            for k in range(1, n_groups):
+                out[k, :, k * n_columns : (k + 1) * n_columns] = slopes[k]
+        p = np.arange(n_thresholds)
+        # A higher threshold is a lower score.
+        out[:, p, self.n_weights + p] = -slopes[:, :, -1]
+        return out
