@@ -96,13 +96,10 @@ def test_fair_spectral_clustering(client):
 def test_exchange_of_needed_rows(client):
     ring = sparse.eye_array(100, k=1) + sparse.eye_array(100, k=-99)
     W = sparse.csr_array(ring + ring.T)
-    A = PartitionedMatrix(cut(W))
-    assert A.exchange == "needed"  # neighbours are near
-    assert A.rows_needed == 100 + 2 * 5
+    A = PartitionedMatrix(cut(W), exchange="needed")
+    assert A.rows_needed == 100 + 2 * 5  # neighbours are near
     X = np.random.default_rng(0).standard_normal((100, 2))
     np.testing.assert_allclose(A @ X, W @ X, atol=1e-14)
-    full = sparse.csr_array(np.ones((100, 100)))
-    assert PartitionedMatrix(cut(full)).exchange == "all"
 
 
 def test_partially_fair_classification(client):
@@ -129,7 +126,7 @@ def test_large_blocks_are_no_reason_for_a_warning(client):
     W = sparse.eye_array(2**20, format="csr")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        A = PartitionedMatrix(cut(W, 2), exchange="all")
+        A = PartitionedMatrix(cut(W, 2))
         X = np.ones((2**20, 2))  # 16 MiB
         assert np.array_equal(A @ X, X)
 

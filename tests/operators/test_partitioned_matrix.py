@@ -56,7 +56,7 @@ def blocks(W, cuts=CUTS):
     return [dask.delayed(W[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
-@pytest.mark.parametrize("exchange", ["all", "needed", "auto"])
+@pytest.mark.parametrize("exchange", ["all", "needed"])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_products(exchange, index, W):
     W.indices, W.indptr = W.indices.astype(index), W.indptr.astype(index)
@@ -89,8 +89,6 @@ def test_rows_that_are_needed(W):
     expected = sum(len(np.unique(W[i:j].indices)) for i, j in cuts)
     A = PartitionedMatrix(blocks(W), exchange="needed")
     assert A.rows_needed == expected
-    # Threads share memory: nothing has to travel.
-    assert PartitionedMatrix(blocks(W)).exchange == "all"
 
 
 def test_known_eigenvalues():

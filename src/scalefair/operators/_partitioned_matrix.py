@@ -14,10 +14,6 @@ from scalefair.streaming import PartitionedRows
 
 __all__ = ["PartitionedMatrix"]
 
-# Rows that all parts together need, in multiples of n, up to which each is sent its
-# own: they go through the client, a whole block passes from worker to worker.
-_SPREAD = 2.0
-
 
 class PartitionedMatrix(SymmetricBlockOperator):
     """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
@@ -35,16 +31,15 @@ class PartitionedMatrix(SymmetricBlockOperator):
         int32 indices of the columns that occur in it.
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the products, and of the stored entries.
-    exchange : {"auto", "all", "needed"}, default="auto"
-        Whether each part is sent all rows of X or those that its entries need.
-        ``"needed"`` pays if neighbours have near numbers, as after
-        :func:`scipy.sparse.csgraph.reverse_cuthill_mckee`; ``"auto"`` takes it where
-        parts lie in other processes and need at most 2 n rows together.
+    exchange : {"all", "needed"}, default="all"
+        Whether each part is sent all rows of X or those that its entries need. All
+        go out once and pass from worker to worker, which was the faster way
+        (docs/scaling.md); with ``"needed"`` no worker holds all of X, which makes
+        sense if neighbours have near numbers, as after
+        :func:`scipy.sparse.csgraph.reverse_cuthill_mckee`.
 
     Attributes
     ----------
-    exchange : str
-        ``"all"`` or ``"needed"``, what is done.
     rows_needed : int
         Rows of X that the parts need, added up.
     nnz : int
@@ -69,12 +64,10 @@ class PartitionedMatrix(SymmetricBlockOperator):
     """
 
     def __init__(
-        self, W: Any, *, dtype: Any = np.float64, exchange: str = "auto"
+        self, W: Any, *, dtype: Any = np.float64, exchange: str = "all"
     ) -> None:
-        if exchange not in {"auto", "all", "needed"}:
-            raise ValueError(
-                f'exchange must be "auto", "all" or "needed", got {exchange!r}.'
-            )
+        if exchange not in {"all", "needed"}:
+            raise ValueError(f'exchange must be "all" or "needed", got {exchange!r}.')
         rows = PartitionedRows.of(W)
         if rows.shape[0] != rows.shape[1]:
             raise ValueError(f"A matrix must be square here, got shape {rows.shape}.")
@@ -89,10 +82,6 @@ class PartitionedMatrix(SymmetricBlockOperator):
         self._parts = rows.map(_compress, self.dtype).persist()
         counts = self._parts.map(_count).gather()
         self.rows_needed = int(sum(counts))
-        if exchange == "auto":
-            near = self.rows_needed <= _SPREAD * self.shape[0]
-            exchange = "needed" if near and self._parts.is_remote else "all"
-        self.exchange = exchange
         self._columns: list[NDArray[Any]] | None = None
         if exchange == "needed":
             self._columns = self._parts.map(_columns).gather()

@@ -41,15 +41,15 @@ def dask_rows(X: Any) -> DaskParts:
     return DaskParts.of_delayed(_partitions(X))
 
 
-def dask_column(values: Any, lengths: list[int], name: str) -> DaskParts:
+def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
     """Return the partitions of one value for each row, cut as the rows are.
 
     Parameters
     ----------
     values : Dask collection
         A Dask array of known chunks is cut anew.
-    lengths : list of int
-        Rows of each partition of the table.
+    lengths : list of int or None
+        Rows of each partition of the table; None to leave the cuts as they are.
     name : str
         Of the argument, for messages.
 
@@ -66,7 +66,7 @@ def dask_column(values: Any, lengths: list[int], name: str) -> DaskParts:
                 f"{name} must be one-dimensional with one value per sample, got shape "
                 f"{values.shape}."
             )
-        if not np.isnan(values.shape[0]):
+        if lengths is not None and not np.isnan(values.shape[0]):
             if values.shape[0] != sum(lengths):
                 raise ValueError(
                     f"{name} must have one value per sample, got {values.shape[0]} "
@@ -74,7 +74,7 @@ def dask_column(values: Any, lengths: list[int], name: str) -> DaskParts:
                 )
             values = values.rechunk((tuple(lengths),))
     parts = _partitions(values)
-    if len(parts) != len(lengths):
+    if lengths is not None and len(parts) != len(lengths):
         raise ValueError(
             f"{name} has {len(parts)} partitions and X has {len(lengths)}: cut both "
             "alike, for example by repartition, or take them from one data frame."

@@ -60,13 +60,6 @@ class DaskParts(Parts):
             graph.update(value.__dask_graph__())
         return cls(graph, [value.key for value in values])
 
-    @property
-    def is_remote(self) -> bool:
-        if "distributed" not in sys.modules:
-            return False
-        future = sys.modules["distributed"].Future
-        return any(isinstance(value, future) for value in self._graph.values())
-
     def __len__(self) -> int:
         return len(self._keys)
 

@@ -244,9 +244,9 @@ class PartitionedRows:
         """
         if is_dask(values) and isinstance(self.parts, DaskParts):
             return self._encode_dask(values, name, what)
-        values = check_values(
-            np.asarray(values) if is_dask(values) else values, name=name, what=what
-        )
+        if is_dask(values):
+            values = np.concatenate(dask_column(values, None, name).gather())
+        values = check_values(values, name=name, what=what)
         if values.shape[0] != self.shape[0]:
             raise ValueError(
                 f"{name} must have one {what} per sample, got {values.shape[0]} "

@@ -22,11 +22,6 @@ class Parts(ABC):
     from a file one after the other, or kept by the workers of a cluster.
     """
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether parts lie in other processes, to which arguments must travel."""
-        return False
-
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of parts."""
