@@ -1,7 +1,11 @@
 """Small problems in files, and a command line to run on them."""
 
+import contextlib
 import csv
 import json
+import os
+import pty
+import threading
 import warnings
 from pathlib import Path
 from typing import ClassVar
@@ -220,6 +224,39 @@ def network(X, y, *before, seed: int = 0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return make_pipeline(*before, model).fit(X, y) if before else model.fit(X, y)
+
+
+def read_screen(parent: int, shown: list[bytes]) -> None:
+    """Read until the other side of a pseudo-terminal is closed."""
+    # Linux reports the end of a pseudo-terminal as an error.
+    with contextlib.suppress(OSError):
+        while chunk := os.read(parent, 4096):
+            shown.append(chunk)
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch):
+    """Run the command in this process; return its exit code and what it shows."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments) -> tuple[int, str]:
+        parent, child = pty.openpty()
+        shown: list[bytes] = []
+        reader = threading.Thread(target=read_screen, args=(parent, shown))
+        reader.start()
+        with (
+            open(child, "w") as screen,
+            contextlib.redirect_stdout(screen),
+            contextlib.redirect_stderr(screen),
+            pytest.raises(SystemExit) as stopped,
+        ):
+            main([str(a) for a in arguments])
+        reader.join()
+        os.close(parent)
+        return stopped.value.code, b"".join(shown).decode()
+
+    return run
 
 
 @pytest.fixture(scope="session")

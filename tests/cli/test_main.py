@@ -114,8 +114,12 @@ def test_progress_and_summary_on_a_terminal(workspace):
     assert str(workspace.output) in shown
 
 
-def test_quiet_on_a_terminal(workspace):
-    assert run_on_a_terminal(arguments(workspace, "--quiet")) == (0, "")
+def test_quiet_on_a_terminal(workspace, on_a_terminal):
+    loud = on_a_terminal(*arguments(workspace)[len(COMMAND) :])
+    assert loud[0] == 0
+    assert "average balance" in loud[1]
+    quiet = arguments(workspace, "--quiet")[len(COMMAND) :]
+    assert on_a_terminal(*quiet) == (0, "")
     assert len(workspace.labels()) == 90
 
 

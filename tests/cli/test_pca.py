@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -420,29 +419,14 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def run_on_a_terminal(components, *options):
-    command = [sys.executable, "-m", "scalefair.cli", "pca", components.csv]
-    command += ["--groups", "sex", "-r", 2, "-o", components.output, *options]
-    parent, child = pty.openpty()
-    process = subprocess.Popen(
-        list(map(str, command)),
-        stdout=child,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
-    )
-    os.close(child)
-    shown = b""
-    try:
-        while chunk := os.read(parent, 4096):
-            shown += chunk
-    except OSError:  # Linux reports the end of a pseudo-terminal like this
-        pass
-    os.close(parent)
-    return process.wait(timeout=120), shown.decode()
+def pca_arguments(components, *options):
+    roles = ["--groups", "sex", "-r", 2, "-o", components.output]
+    return ["pca", components.csv, *roles, *options]
 
 
-def test_summary_on_a_terminal(components):
-    code, shown = run_on_a_terminal(components, "--scores", components.scores)
+def test_summary_on_a_terminal(components, on_a_terminal):
+    arguments = pca_arguments(components, "--scores", components.scores)
+    code, shown = on_a_terminal(*arguments)
     assert code == 0, shown
     for word in ("fair PCA", "above PCA's error", "duality gap", "│ f ", "gram"):
         assert word in shown
@@ -450,8 +434,8 @@ def test_summary_on_a_terminal(components):
         assert str(path) in shown
 
 
-def test_quiet_on_a_terminal(components):
-    assert run_on_a_terminal(components, "--quiet") == (0, "")
+def test_quiet_on_a_terminal(components, on_a_terminal):
+    assert on_a_terminal(*pca_arguments(components, "--quiet")) == (0, "")
     assert components.arrays()["components"].shape == (2, 5)
 
 

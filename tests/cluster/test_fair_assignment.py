@@ -124,7 +124,7 @@ def test_against_the_whole_integer_program(seed):
     assert exact * (1 - 1e-6) <= result.cost <= exact * 1.002
 
 
-@pytest.mark.parametrize("tolerance", [0.02, 0.1, 0.5, 1.5])
+@pytest.mark.parametrize("tolerance", [0.02, 0.5])
 def test_many_rows_small_gap(tolerance):
     X, centers, groups = problem(0, 3000, 6, 4, d=5)
     result = fair_assignment(X, centers, sensitive_features=groups, tolerance=tolerance)

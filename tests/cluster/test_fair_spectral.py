@@ -273,7 +273,7 @@ def test_nearest_neighbors_affinity():
 # --- Invariances -------------------------------------------------------------
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10_000),
     h=st.integers(2, 5),

@@ -98,18 +98,26 @@ def test_leaves_its_inputs_alone():
         assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_same_bits_for_any_number_of_threads(dtype, with_threads):
+# So many entries that 64-bit indices are used as they are.
+@pytest.mark.parametrize(
+    ("dtype", "index_dtype"), [(np.float64, np.int32), (np.float32, np.int64)]
+)
+def test_same_bits_for_any_number_of_threads(dtype, index_dtype, with_threads):
     n = 3001
     W = sparse.random_array((n, n), density=0.004, rng=np.random.default_rng(0))
     A = sparse.csr_array(W, dtype=dtype)
+    assert A.nnz > 2**14
+    csr = A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
     X = np.random.default_rng(1).standard_normal((n, 7)).astype(dtype)
     start = np.random.default_rng(2).standard_normal((n, 7)).astype(dtype)
 
     def product():
         out = start.copy()
         scalars = dtype(0.3), dtype(-0.2), dtype(1.7)
-        csr_matmat(A.indptr, A.indices, A.data, X, out, *scalars)
+        csr_matmat(*csr, X, out, *scalars)
         return out
 
-    assert np.array_equal(with_threads(1, product), with_threads(2, product))
+    one = with_threads(1, product)
+    assert np.array_equal(one, with_threads(2, product))
+    expected = 0.3 * (A @ X + 0.2 * X) + 1.7 * start
+    np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)

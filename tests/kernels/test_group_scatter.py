@@ -48,6 +48,7 @@ class TestLabelScatter:
     @pytest.mark.parametrize("dtype", [np.float64, np.float32])
     def test_widths(self, n, dtype):
         X, codes, shifts = labelled_rows(700, n, 3, dtype)
+        assert n < 40 or X.size > 2**14  # few in float32 are converted
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
 
     # Around multiples of the 256 rows of a tile and the 2048 of a chunk.

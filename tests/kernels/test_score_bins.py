@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from scalefair.kernels import _row_table
 from scalefair.kernels._row_sums import weighted_row_sums
 from scalefair.kernels._row_table import row_table
 from scalefair.kernels._score_bins import (
@@ -181,25 +182,51 @@ def test_rows_from_the_middle():
     np.testing.assert_allclose(actual[:, :, 0], expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_single_precision(dense):
+# Few rows are converted to float64 and 32-bit indices: here they are not, and of
+# all types those that differ in most are compiled.
+@pytest.fixture
+def types_stay(monkeypatch):
+    monkeypatch.setattr(_row_table, "_FEW", 0)
+
+
+def long_indices(X):
+    X = X.copy()
+    X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
+    return X
+
+
+def test_single_precision_and_long_indices(types_stay):
     X, codes, signs, B = problem(dtype=np.float32)
-    X = X.toarray() if dense else X
-    wide = X.astype(np.float64)
-    actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
-    expected = score_pass(row_table(wide), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+    table = row_table(long_indices(X))
+    assert [a.dtype for a in table] == [np.int64, np.uint64, np.float32]
+    wide = row_table(X.astype(np.float64))
+    actual = score_pass(table, codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
+    expected = score_pass(wide, codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
     check(actual[1:], expected[1:])
     assert actual[1].dtype == np.float64
 
 
-def test_long_indices():
-    X, codes, signs, B = problem()
-    Z = X.copy()
-    Z.indptr, Z.indices = Z.indptr.astype(np.int64), Z.indices.astype(np.int64)
-    actual = score_pass(row_table(Z), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
-    expected = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
-    for a, e in zip(actual, expected, strict=True):
-        assert np.array_equal(a, e)
+@pytest.mark.parametrize("dense", [False, True])
+def test_sums_of_other_types(types_stay, dense):
+    X, codes, _, _ = problem(dtype=np.float32)
+    table = row_table(X.toarray()) if dense else row_table(long_indices(X))
+    assert table[2].dtype == np.float32
+    weights = np.random.default_rng(1).standard_normal((500, 2))
+    actual = weighted_row_sums(table, codes, weights, (3, 8))
+    Z = with_ones(X)
+    expected = [Z[codes == k].T @ weights[codes == k] for k in range(3)]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_few_rows_are_converted(dense):
+    X, *_ = problem(dtype=np.float32)
+    indptr, indices, data = row_table(X.toarray() if dense else long_indices(X))
+    assert (indptr.dtype, indices.dtype) == (np.int64, np.uint32)
+    assert data.dtype == np.float64
+    assert not data.flags.writeable
+    assert np.array_equal(data, X.toarray() if dense else X.data)
+    assert dense or np.array_equal(indices, X.indices)
 
 
 @pytest.mark.parametrize("dense", [False, True])

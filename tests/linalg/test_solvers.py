@@ -12,6 +12,13 @@ from scalefair.linalg import chebyshev, dense_eigh, lanczos, lobpcg
 from scalefair.operators import NormalizedAffinity, Projected
 
 TOL = 1e-9
+# Number of groups, a group of one node, pairs, tolerance.
+CONSTRAINTS = [
+    (2, False, 5, 1e-4),
+    (3, True, 2, TOL),
+    (5, False, 2, TOL),
+    (8, True, 5, 1e-4),
+]
 
 
 def dense(A, k, *, tol=None, random_state=None, **options):
@@ -74,13 +81,11 @@ def test_every_number_of_pairs(solver, graphs, check_pairs, k):
         check_pairs(result, graphs.normalized(W), k, TOL)
 
 
-@pytest.mark.parametrize(
-    ("n_groups", "of_one", "k", "tol"),
-    [(2, False, 5, 1e-4), (3, True, 2, TOL), (5, False, 2, TOL), (8, True, 5, 1e-4)],
-)
-def test_every_graph_under_constraints(
-    solver, graph, graphs, check_pairs, n_groups, of_one, k, tol
-):
+# Each solver on each graph; each solver, and each graph, with all constraints.
+def test_every_graph_under_constraints(request, solver, graph, graphs, check_pairs):
+    i = list(SOLVERS).index(request.node.callspec.params["solver"])
+    j = request.node.callspec.indices["graph"]
+    n_groups, of_one, k, tol = CONSTRAINTS[(i + j) % len(CONSTRAINTS)]
     M = NormalizedAffinity(graph)
     groups = graphs.random_groups(M.shape[0], n_groups, smallest_of_one=of_one)
     Q = graphs.fairness_basis(M.degrees, groups)

@@ -84,13 +84,6 @@ def test_sparse_chunks_of_an_array(W):
     np.testing.assert_allclose(PartitionedMatrix(chunks) @ X, W @ X, atol=1e-13)
 
 
-def test_rows_that_are_needed(W):
-    cuts = list(itertools.pairwise(CUTS))
-    expected = sum(len(np.unique(W[i:j].indices)) for i, j in cuts)
-    A = PartitionedMatrix(blocks(W), exchange="needed")
-    assert A.rows_needed == expected
-
-
 def test_known_eigenvalues():
     _, values = circulant(301, [1, 4, 9])
     A = PartitionedMatrix(CirculantRows(301, [1, 4, 9], 7))
@@ -141,7 +134,7 @@ def with_entry(W, value):
 )
 def test_bad_matrices(make, message, W):
     with pytest.raises(ValueError, match=message):
-        PartitionedMatrix(make(W))
+        PartitionedMatrix(make(W)) @ np.ones(N)
 
 
 def test_unknown_exchange(W):

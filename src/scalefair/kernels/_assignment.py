@@ -27,33 +27,38 @@ def soft_columns(C, chunks, prices, temperature, counts, values):
     Chunks are (start, stop, kind). Writes per chunk the sum of the smoothed minima
     and how often each column is chosen; temperature 0 is the plain minimum.
     """
-    n_columns = C.shape[1]
     for c in numba.prange(chunks.shape[0]):
-        kind = chunks[c, 2]
-        reduced = np.empty(n_columns)
-        count = np.zeros(n_columns)
-        total = 0.0
-        for i in range(chunks[c, 0], chunks[c, 1]):
-            best = 0
-            for j in range(n_columns):
-                reduced[j] = C[i, j] + prices[kind, j]
-                if reduced[j] < reduced[best]:
-                    best = j
-            low = reduced[best]
-            total += low
-            if temperature == 0.0:
-                count[best] += 1
-                continue
-            weight = 0.0
-            for j in range(n_columns):
-                excess = (reduced[j] - low) / temperature
-                reduced[j] = math.exp(-excess) if excess < 30.0 else 0.0
-                weight += reduced[j]
-            total -= temperature * math.log(weight)
-            for j in range(n_columns):
-                count[j] += reduced[j] / weight
-        counts[c] = count
-        values[c] = total
+        start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
+        values[c] = _soft_minima(C, start, stop, prices[kind], temperature, counts[c])
+
+
+@numba.njit(cache=True)
+def _soft_minima(C, start, stop, prices, temperature, count):
+    n_columns = C.shape[1]
+    reduced = np.empty(n_columns)
+    for j in range(n_columns):
+        count[j] = 0
+    total = 0.0
+    for i in range(start, stop):
+        best = 0
+        for j in range(n_columns):
+            reduced[j] = C[i, j] + prices[j]
+            if reduced[j] < reduced[best]:
+                best = j
+        low = reduced[best]
+        total += low
+        if temperature == 0.0:
+            count[best] += 1
+            continue
+        weight = 0.0
+        for j in range(n_columns):
+            excess = (reduced[j] - low) / temperature
+            reduced[j] = math.exp(-excess) if excess < 30.0 else 0.0
+            weight += reduced[j]
+        total -= temperature * math.log(weight)
+        for j in range(n_columns):
+            count[j] += reduced[j] / weight
+    return total
 
 
 @numba.njit(parallel=True, cache=True)

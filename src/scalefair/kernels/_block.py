@@ -12,6 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._read_only import read_only
 from scalefair.kernels._threads import single_blas_thread
 
 __all__ = [
@@ -30,10 +31,14 @@ _THIN = 16
 
 def block_gram(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type."""
+    partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
+    X, Y = read_only(X), read_only(Y)
     if X.shape[1] <= _THIN:
-        return _thin_gram(X, Y)
-    with single_blas_thread():
-        return _gram(X, Y)
+        _thin_gram(X, Y, partial)
+    else:
+        with single_blas_thread():
+            _gram(X, Y, partial)
+    return partial.sum(axis=0, dtype=np.float64)
 
 
 def block_rotate(X: np.ndarray, S: np.ndarray) -> None:
@@ -45,13 +50,13 @@ def block_rotate(X: np.ndarray, S: np.ndarray) -> None:
 def block_multiply(X: np.ndarray, S: np.ndarray, out: np.ndarray) -> None:
     """Overwrite `out` with ``X @ S``; all C-contiguous and of one type."""
     with single_blas_thread():
-        _multiply(X, np.ascontiguousarray(S, dtype=X.dtype), out)
+        _multiply(read_only(X), np.ascontiguousarray(S, dtype=X.dtype), out)
 
 
 def block_subtract(out: np.ndarray, L: np.ndarray, C: np.ndarray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
     with single_blas_thread():
-        _subtract(out, L, np.ascontiguousarray(C, dtype=out.dtype))
+        _subtract(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype))
 
 
 def rotate_ritz(
@@ -62,54 +67,46 @@ def rotate_ritz(
     Overwrites `X` with ``X @ S`` and `AX` with ``AX @ S - X @ S * values`` and
     returns the Euclidean norms of the columns of the latter.
     """
+    squares = np.zeros((_n_chunks(X), X.shape[1]))
     with single_blas_thread():
-        return _rotate_ritz(
+        _rotate_ritz(
             X,
             AX,
             np.ascontiguousarray(S, dtype=X.dtype),
             np.ascontiguousarray(values, dtype=X.dtype),
+            squares,
         )
+    return np.sqrt(squares.sum(axis=0))
 
 
-# Not parallel: there, every sum of arrays would start the threads once more.
-@numba.njit(cache=True)
-def _sum_chunks(partial):
-    """Sum over the first axis, in its order, in float64."""
-    total = np.zeros(partial.shape[1:], np.float64)
-    for chunk in range(partial.shape[0]):
-        for i in range(partial.shape[1]):
-            for j in range(partial.shape[2]):
-                total[i, j] += partial[chunk, i, j]
-    return total
+def _n_chunks(X: np.ndarray) -> int:
+    return -(-X.shape[0] // _ROWS)
 
 
+# Parallel functions hold the loop alone: what else they hold is compiled slowly.
 @numba.njit(parallel=True, cache=True)
-def _gram(X, Y):
-    n = X.shape[0]
-    n_chunks = (n + _ROWS - 1) // _ROWS
-    partial = np.empty((n_chunks, X.shape[1], Y.shape[1]), X.dtype)
-    for chunk in numba.prange(n_chunks):
+def _gram(X, Y, partial):
+    for chunk in numba.prange(partial.shape[0]):
         start = chunk * _ROWS
-        stop = min(n, start + _ROWS)
+        stop = min(X.shape[0], start + _ROWS)
         np.dot(X[start:stop].T, Y[start:stop], partial[chunk])
-    return _sum_chunks(partial)
 
 
 @numba.njit(parallel=True, cache=True)
-def _thin_gram(X, Y):
-    n, r = X.shape
-    k = Y.shape[1]
-    n_chunks = (n + _ROWS - 1) // _ROWS
-    partial = np.empty((n_chunks, r, k), X.dtype)
-    for chunk in numba.prange(n_chunks):
-        gram = np.zeros((r, k), X.dtype)
-        for i in range(chunk * _ROWS, min(n, (chunk + 1) * _ROWS)):
-            for q in range(r):
-                x = X[i, q]
-                for c in range(k):
-                    gram[q, c] += x * Y[i, c]
-        partial[chunk] = gram
-    return _sum_chunks(partial)
+def _thin_gram(X, Y, partial):
+    for chunk in numba.prange(partial.shape[0]):
+        start = chunk * _ROWS
+        stop = min(X.shape[0], start + _ROWS)
+        _thin_gram_chunk(X[start:stop], Y[start:stop], partial[chunk])
+
+
+@numba.njit(cache=True)
+def _thin_gram_chunk(X, Y, out):
+    for i in range(X.shape[0]):
+        for q in range(X.shape[1]):
+            x = X[i, q]
+            for c in range(Y.shape[1]):
+                out[q, c] += x * Y[i, c]
 
 
 @numba.njit(parallel=True, cache=True)
@@ -124,14 +121,10 @@ def _rotate(X, S):
 # Loops, outside the parallel function: assignments to slices are compiled slowly.
 @numba.njit(cache=True)
 def _rotate_chunk(X, S):
-    _overwrite(np.dot(X, S), X)
-
-
-@numba.njit(cache=True)
-def _overwrite(source, out):
-    for i in range(out.shape[0]):
-        for c in range(out.shape[1]):
-            out[i, c] = source[i, c]
+    product = np.dot(X, S)
+    for i in range(X.shape[0]):
+        for c in range(X.shape[1]):
+            X[i, c] = product[i, c]
 
 
 @numba.njit(parallel=True, cache=True)
@@ -163,15 +156,12 @@ def _subtract_chunk(out, L, C):
 
 
 @numba.njit(parallel=True, cache=True)
-def _rotate_ritz(X, AX, S, values):
-    n, m = X.shape
-    n_chunks = (n + _ROWS - 1) // _ROWS
-    partial = np.zeros((n_chunks, m), np.float64)
-    for chunk in numba.prange(n_chunks):
+def _rotate_ritz(X, AX, S, values, squares):
+    n = X.shape[0]
+    for chunk in numba.prange(squares.shape[0]):
         start = chunk * _ROWS
         stop = min(n, start + _ROWS)
-        _rotate_ritz_chunk(X[start:stop], AX[start:stop], S, values, partial[chunk])
-    return np.sqrt(_sum_chunks(partial.reshape(n_chunks, 1, m))[0])
+        _rotate_ritz_chunk(X[start:stop], AX[start:stop], S, values, squares[chunk])
 
 
 @numba.njit(cache=True)
@@ -180,7 +170,6 @@ def _rotate_ritz_chunk(X, AX, S, values, squares):
     residual = np.dot(AX, S)
     for i in range(X.shape[0]):
         for c in range(X.shape[1]):
-            residual[i, c] -= values[c] * rotated[i, c]
-            squares[c] += np.float64(residual[i, c]) ** 2
-    _overwrite(rotated, X)
-    _overwrite(residual, AX)
+            X[i, c] = rotated[i, c]
+            AX[i, c] = residual[i, c] - values[c] * rotated[i, c]
+            squares[c] += np.float64(AX[i, c]) ** 2

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._read_only import read_only
+
 __all__ = ["csr_matmat"]
 
+# Entries up to which 64-bit indices are converted: in microseconds, where a kernel for
+# them takes seconds to compile.
+_FEW = 2**14
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+
 def csr_matmat(indptr, indices, data, X, out, alpha, shift, beta):
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
@@ -30,6 +35,14 @@ def csr_matmat(indptr, indices, data, X, out, alpha, shift, beta):
     alpha, shift, beta : scalars of the type of `X`
         Coefficients; ``shift != 0`` needs a square ``A``.
     """
+    if indices.dtype != np.int32 and indices.size <= _FEW and X.shape[0] <= _FEW:
+        indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
+    csr = read_only(indptr), read_only(indices), read_only(data)
+    _matmat(*csr, read_only(X), out, alpha, shift, beta)
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _matmat(indptr, indices, data, X, out, alpha, shift, beta):
     n_rows = indptr.shape[0] - 1
     k = X.shape[1]
     for i in numba.prange(n_rows):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._read_only import read_only
+
 __all__ = [
     "csr_add_matmat",
     "csr_rows_matmat",
@@ -36,7 +38,8 @@ def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
     ndarray of shape (k,), float64
     """
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
-    _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial)
+    csr = read_only(indptr), read_only(indices), read_only(data)
+    _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
     return partial.sum(axis=0)
 
 
@@ -59,7 +62,6 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
                 partial[chunk, c] += out[i, c]
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
 def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
     """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
 
@@ -78,6 +80,11 @@ def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
     out : ndarray of shape (n_rows, k)
         C-contiguous block.
     """
+    _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
+
+
+@numba.njit(parallel=True, cache=True, nogil=True)
+def _add_matmat(indptr, indices, data, bounds, alpha, Y, out):
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
             p = np.int64(indptr[i])

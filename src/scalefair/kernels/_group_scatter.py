@@ -7,8 +7,7 @@ BLAS, whose calls and packing then cost more than the products. For more columns
 the data alone and chunks are added in their order: a result is the same to the
 last bit whatever the number of threads.
 
-Matrices of rows may have any strides; `read_only` views keep down the number of
-types that are compiled.
+Matrices of rows may have any strides, see `strided_table`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ import math
 
 import numba
 import numpy as np
+
+from scalefair.kernels._row_table import strided_table
 
 __all__ = [
     "first_means",
@@ -82,19 +83,12 @@ def label_scatter(
     # start than a small table takes on one: 25 ms were seen for 2 ms of work.
     numba.set_num_threads(1 if m * n * n < _SMALL else n_threads)
     try:
-        _label_scatter(read_only(X), codes, shifts, n_rows, counts, sums, partial)
+        _label_scatter(strided_table(X), codes, shifts, n_rows, counts, sums, partial)
     finally:
         numba.set_num_threads(n_threads)
     scatters = np.zeros((n_labels, n, n))
     _add_chunks(partial, scatters)
     return counts.sum(axis=0), sums.sum(axis=0), scatters
-
-
-def read_only(X: np.ndarray) -> np.ndarray:
-    """Return a view that is not writeable, so that kernels meet one type."""
-    view = X.view()
-    view.flags.writeable = False
-    return view
 
 
 def first_means(
@@ -104,7 +98,7 @@ def first_means(
 
     The mean of a label without rows is zero.
     """
-    return _first_means(read_only(X), codes, n_labels, limit)
+    return _first_means(strided_table(X), X.shape[1], codes, n_labels, limit)
 
 
 def gather_shifted(
@@ -112,13 +106,13 @@ def gather_shifted(
 ) -> np.ndarray:
     """Write ``X[rows] - shift`` to the C-contiguous `out` and return its sums."""
     sums = np.zeros((-(-out.shape[0] // _GATHERED), out.shape[1]))
-    _gather_shifted(read_only(X), rows, shift, out, sums)
+    _gather_shifted(strided_table(X), rows, shift, out, sums)
     return sums.sum(axis=0)
 
 
 @numba.njit(cache=True)
-def _first_means(X, codes, n_labels, limit):
-    n = X.shape[1]
+def _first_means(table, n, codes, n_labels, limit):
+    memory, first, row_step, column_step = table
     counts = np.zeros(n_labels, np.int64)
     means = np.zeros((n_labels, n))
     n_open = n_labels
@@ -126,8 +120,9 @@ def _first_means(X, codes, n_labels, limit):
         code = codes[i]
         if counts[code] < limit:
             counts[code] += 1
+            start = first + i * row_step
             for j in range(n):
-                means[code, j] += X[i, j]
+                means[code, j] += memory[start + j * column_step]
             if counts[code] == limit:
                 n_open -= 1
                 if n_open == 0:
@@ -164,20 +159,22 @@ def _sort_rows(codes, start, stop, n_labels):
 
 
 @numba.njit(cache=True)
-def _gather_columns(X, rows, shift, columns):
+def _gather_columns(table, rows, shift, columns):
     """Shifted rows as columns; both loops in the order of the memory of X."""
-    n = X.shape[1]
-    if X.flags.c_contiguous:
+    memory, first, row_step, column_step = table
+    n = shift.shape[0]
+    if column_step == 1:
         for k in range(rows.shape[0]):
-            x = X[rows[k]]
+            x = memory[first + rows[k] * row_step :]
             for j in range(n):
                 columns[j, k] = x[j] - shift[j]
     else:
         for j in range(n):
             column = columns[j]
             s = shift[j]
+            start = first + j * column_step
             for k in range(rows.shape[0]):
-                column[k] = X[rows[k], j] - s
+                column[k] = memory[start + rows[k] * row_step] - s
 
 
 @numba.njit(cache=True, fastmath=_FAST)
@@ -225,7 +222,7 @@ def _add_lower(columns, depth, out):
 
 
 @numba.njit(cache=True)
-def _scatter_chunk(X, codes, shifts, start, stop, counts, sums, scatters):
+def _scatter_chunk(table, codes, shifts, start, stop, counts, sums, scatters):
     """Add up the rows from start to stop of every label."""
     n_labels = shifts.shape[0]
     rows, starts = _sort_rows(codes, start, stop, n_labels)
@@ -234,7 +231,7 @@ def _scatter_chunk(X, codes, shifts, start, stop, counts, sums, scatters):
         counts[code] = starts[code + 1] - starts[code]
         for first in range(starts[code], starts[code + 1], _DEPTH):
             some = rows[first : min(first + _DEPTH, starts[code + 1])]
-            _gather_columns(X, some, shifts[code], columns)
+            _gather_columns(table, some, shifts[code], columns)
             _add_sums(columns, some.shape[0], sums[code])
             _add_lower(columns, some.shape[0], scatters[code])
 
@@ -242,11 +239,11 @@ def _scatter_chunk(X, codes, shifts, start, stop, counts, sums, scatters):
 # Nothing but the loop: what else stands in a parallel function is compiled slowly,
 # once for each type of X.
 @numba.njit(parallel=True, cache=True)
-def _label_scatter(X, codes, shifts, n_rows, counts, sums, scatters):
+def _label_scatter(table, codes, shifts, n_rows, counts, sums, scatters):
     for chunk in numba.prange(counts.shape[0]):
-        stop = min(X.shape[0], (chunk + 1) * n_rows)
+        stop = min(codes.shape[0], (chunk + 1) * n_rows)
         _scatter_chunk(
-            X,
+            table,
             codes,
             shifts,
             chunk * n_rows,
@@ -274,27 +271,29 @@ def _add_chunks(partial, out):
 
 
 @numba.njit(parallel=True, cache=True)
-def _gather_shifted(X, rows, shift, out, sums):
+def _gather_shifted(table, rows, shift, out, sums):
     for chunk in numba.prange(sums.shape[0]):
         start = chunk * _GATHERED
         stop = min(out.shape[0], start + _GATHERED)
-        _gather_chunk(X, rows, shift, start, stop, out, sums[chunk])
+        _gather_chunk(table, rows, shift, start, stop, out, sums[chunk])
 
 
 @numba.njit(cache=True)
-def _gather_chunk(X, rows, shift, start, stop, out, sums):
+def _gather_chunk(table, rows, shift, start, stop, out, sums):
+    memory, first, row_step, column_step = table
     n = out.shape[1]
-    if X.flags.c_contiguous:
+    if column_step == 1:
         for k in range(start, stop):
-            x = X[rows[k]]
+            x = memory[first + rows[k] * row_step :]
             y = out[k]
             for j in range(n):
                 y[j] = x[j] - shift[j]
                 sums[j] += y[j]
     else:
         for j in range(n):
+            column = first + j * column_step
             for k in range(start, stop):
-                out[k, j] = X[rows[k], j] - shift[j]
+                out[k, j] = memory[column + rows[k] * row_step] - shift[j]
                 sums[j] += out[k, j]
 
 

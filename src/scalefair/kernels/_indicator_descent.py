@@ -11,19 +11,19 @@ __all__ = ["indicator_sweep", "weight_within"]
 _LEAST_GAIN = 1e-11
 
 
-@numba.njit(parallel=True, cache=True)
 def weight_within(indptr, indices, data, labels, n_clusters):
     """Return the sum of the CSR entries whose row and column share a cluster."""
-    n = labels.shape[0]
-    by_row = np.zeros(n)
-    for i in numba.prange(n):
+    by_row = np.zeros(len(labels))
+    _row_weights_within(indptr, indices, data, labels, by_row)
+    return np.bincount(labels, by_row, n_clusters)
+
+
+@numba.njit(parallel=True, cache=True)
+def _row_weights_within(indptr, indices, data, labels, by_row):
+    for i in numba.prange(by_row.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             if labels[indices[p]] == labels[i]:
                 by_row[i] += data[p]
-    inside = np.zeros(n_clusters)
-    for i in range(n):
-        inside[labels[i]] += by_row[i]
-    return inside
 
 
 @numba.njit(cache=True)

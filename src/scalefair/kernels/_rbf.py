@@ -14,7 +14,10 @@ import math
 
 import numba
 import numpy as np
+from numba.extending import overload
 
+from scalefair.kernels._read_only import read_only
+from scalefair.kernels._rows import combine
 from scalefair.kernels._threads import single_blas_thread
 
 __all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
@@ -75,8 +78,21 @@ def rbf_matmat(
     """
     if X.size == 0:
         return
+    n_blocks = tiles.shape[0]
+    # In round r, block i meets block (r - i) modulo an odd number of blocks: each
+    # pair meets once, each block meets itself once. An even number of blocks gets
+    # an empty one more.
+    n_rounds = n_blocks + 1 - n_blocks % 2
+    n_workers = numba.get_num_threads()
+    tile_buffers = np.empty((n_workers, _TILE * _TILE), X.dtype)
+    product_buffers = np.empty((n_workers, _TILE * X.shape[1]), X.dtype)
+    if beta == 0:
+        out.fill(0)
+    combine(out, beta, out, -alpha * shift, X)
+    X = read_only(X)
     with single_blas_thread():
-        _matmat(tiles, X, out, alpha, shift, beta, numba.get_num_threads())
+        for r in range(n_rounds):
+            _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers)
 
 
 def rbf_columns(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
@@ -97,7 +113,9 @@ def rbf_columns(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
 def _squared_distances(left, right, i, T):
     d = left.shape[0]
     m = T.shape[1]
-    T[...] = 0
+    for i_row in range(T.shape[0]):
+        for j in range(m):
+            T[i_row, j] = 0
     f = 0
     while f + 1 < d:
         a0, a1, a2, a3 = left[f, i], left[f, i + 1], left[f, i + 2], left[f, i + 3]
@@ -124,9 +142,12 @@ def _squared_distances(left, right, i, T):
 # Adding a large number rounds -t to an integer and leaves that in the last bits of
 # the sum: shifted into the place of the exponent, they multiply the power of the
 # fraction. Compiled to vector instructions, which calls of exp are not.
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
-def _power_of_two_32(t):
+def _power_of_two(t):
     """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
+    raise NotImplementedError
+
+
+def _power_of_two_32(t):
     lowest = np.float32(-126)
     rounder = np.float32(1.5 * 2**23)
     c0, c1, c2, c3, c4, c5, c6, c7 = _TERMS_32
@@ -146,9 +167,7 @@ def _power_of_two_32(t):
         t[j] = power if s > lowest else 0
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def _power_of_two_64(t):
-    """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
     lowest = -1022.0
     rounder = 1.5 * 2.0**52
     c = _TERMS_64
@@ -174,16 +193,17 @@ def _power_of_two_64(t):
         t[j] = power if s > lowest else 0
 
 
+@overload(_power_of_two, jit_options={"fastmath": {"contract"}})
+def _choose_power(t):
+    return _power_of_two_32 if t.dtype.bitwidth == 32 else _power_of_two_64
+
+
 @numba.njit(cache=True, nogil=True)
 def _kernel_tile(left, right, T):
     """Overwrite T, a multiple of four rows, with the kernel of two blocks."""
     for i in range(0, T.shape[0], _ROWS):
         _squared_distances(left, right, i, T[i : i + _ROWS])
-        values = T[i : i + _ROWS].reshape(-1)
-        if T.itemsize == 4:
-            _power_of_two_32(values)
-        else:
-            _power_of_two_64(values)
+        _power_of_two(T[i : i + _ROWS].reshape(-1))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -213,45 +233,42 @@ def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
         _add(out[j0:j1], product, alpha)
 
 
+# Parallel functions hold the loop alone: what else they hold is compiled slowly.
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _matmat(tiles, X, out, alpha, shift, beta, n_workers):
-    n, k = X.shape
-    n_blocks = tiles.shape[0]
-    # In round r, block i meets block (r - i) modulo an odd number of blocks: each
-    # pair meets once, each block meets itself once. An even number of blocks gets
-    # an empty one more.
-    n_rounds = n_blocks + 1 - n_blocks % 2
+def _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers):
+    n_workers = tile_buffers.shape[0]
+    for worker in numba.prange(n_workers):
+        _worker_pairs(
+            tiles,
+            X,
+            out,
+            alpha,
+            r,
+            n_rounds,
+            np.int64(worker),  # unsigned: all below would be compiled for it once more
+            n_workers,
+            tile_buffers[worker],
+            product_buffers[worker],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _worker_pairs(
+    tiles, X, out, alpha, r, n_rounds, worker, n_workers, tile_buffer, product_buffer
+):
     n_pairs = (n_rounds + 1) // 2
-    tile_buffers = np.empty((n_workers, _TILE * _TILE), X.dtype)
-    product_buffers = np.empty((n_workers, _TILE * k), X.dtype)
-    for i in numba.prange(n):
-        for c in range(k):
-            out[i, c] = 0 if beta == 0 else beta * out[i, c]
-            out[i, c] -= alpha * shift * X[i, c]
-    for r in range(n_rounds):
-        itself = (r * n_pairs) % n_rounds
-        for worker in numba.prange(n_workers):
-            for p in range(worker, n_pairs, n_workers):
-                row = (itself + p) % n_rounds
-                column = (itself - p) % n_rounds
-                if max(row, column) < n_blocks:
-                    _add_pair(
-                        tiles,
-                        row,
-                        column,
-                        X,
-                        out,
-                        alpha,
-                        tile_buffers[worker],
-                        product_buffers[worker],
-                    )
+    itself = (r * n_pairs) % n_rounds
+    for p in range(worker, n_pairs, n_workers):
+        row = (itself + p) % n_rounds
+        column = (itself - p) % n_rounds
+        if max(row, column) < tiles.shape[0]:
+            _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer)
 
 
-# The parallel function holds the loop alone: what else it holds is compiled slowly.
 @numba.njit(parallel=True, cache=True, nogil=True)
 def _columns(left, right, out, n_workers):
     for worker in numba.prange(n_workers):
-        _worker_columns(left, right, out, worker, n_workers)
+        _worker_columns(left, right, out, np.int64(worker), n_workers)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -266,4 +283,6 @@ def _worker_columns(left, right, out, worker, n_workers):
             j1 = min(out.shape[1], j0 + _TILE)
             T = buffer[: padded * (j1 - j0)].reshape(padded, j1 - j0)
             _kernel_tile(left[row], right[column], T)
-            out[i0:i1, j0:j1] = T[: i1 - i0]
+            for i in range(i0, i1):
+                for j in range(j0, j1):
+                    out[i, j] = T[i - i0, j - j0]

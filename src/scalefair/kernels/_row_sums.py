@@ -37,7 +37,7 @@ def weighted_row_sums(table, codes, weights, shape):
     """
     n_weights = weights.shape[1]
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
-    partial = np.empty((chunks.shape[0] - 1, *shape, n_weights))
+    partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     with at_most_threads(len(partial)):
         _weighted_row_sums(table, codes, weights, chunks, partial)
     return partial.sum(axis=0)
@@ -75,7 +75,6 @@ def _choose_add_block(indptr, indices, data, i, weights, out):
 @numba.njit(cache=True, nogil=True)
 def _add_rows(table, codes, weights, start, stop, sums):
     indptr, indices, data = table
-    sums[:] = 0.0
     for i in range(start, stop):
         _add_row_block(indptr, indices, data, i, weights[i], sums[codes[i]])
 

@@ -6,8 +6,13 @@ import functools
 
 import numpy as np
 
-__all__ = ["row_chunks", "row_table"]
+from scalefair.kernels._read_only import read_only
 
+__all__ = ["row_chunks", "row_table", "strided_table"]
+
+# Entries up to which rows are converted to the one type that is compiled first: to
+# compile for another takes seconds, to convert them microseconds.
+_FEW = 2**14
 # Fewest rows of a chunk, most chunks, and most bytes of their partial sums.
 _ROWS = 2048
 _CHUNKS = 64
@@ -28,20 +33,52 @@ def row_table(X):
         ``(indptr, indices, data)``; for dense rows `data` is `X` and the others
         are empty. Kernels are compiled for read-only arrays and for 64-bit `indptr`
         alone; indices are unsigned, so that no kernel asks if one is negative.
-        Only `indptr` may be a copy.
+        Of many rows only `indptr` may be a copy; few are float64 with 32-bit indices.
     """
     if isinstance(X, np.ndarray):
-        none = np.empty(0, np.int64), np.empty(0, np.uint32)
-        return *map(_read_only, none), _read_only(X)
-    unsigned = X.indices.view(f"u{X.indices.dtype.itemsize}")
+        data = X.astype(np.float64, copy=False) if X.size <= _FEW else X
+        indptr, indices = np.empty(0, np.int64), np.empty(0, np.uint32)
+        return read_only(indptr), read_only(indices), read_only(data)
     indptr = X.indptr.astype(np.int64, copy=False)
-    return _read_only(indptr), _read_only(unsigned), _read_only(X.data)
+    indices, data = X.indices.view(f"u{X.indices.dtype.itemsize}"), X.data
+    if data.size <= _FEW and X.shape[1] < 2**32:
+        indices = indices.astype(np.uint32, copy=False)
+        data = data.astype(np.float64, copy=False)
+    return read_only(indptr), read_only(indices), read_only(data)
 
 
-def _read_only(array):
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def strided_table(X):
+    """Return the memory of dense rows of any layout, and how to go through it.
+
+    Kernels are compiled for one type instead of one for each layout, each again for
+    read-only arrays.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+
+    Returns
+    -------
+    memory : ndarray of shape (length,)
+        Read-only; a copy only if entries lie at no multiple of their size, or if
+        few in float32 are made float64.
+    first, row_step, column_step : int
+        Place of the first entry, and steps to the next row and column.
+    """
+    if X.size <= _FEW:
+        X = X.astype(np.float64, copy=False)
+    if any(stride % X.itemsize for stride in X.strides):
+        X = X.copy()
+    steps = [stride // X.itemsize for stride in X.strides]
+    ends = [step * (size - 1) for step, size in zip(steps, X.shape, strict=True)]
+    forward = X[tuple(slice(None, None, -1 if step < 0 else 1) for step in steps)]
+    memory = np.lib.stride_tricks.as_strided(
+        forward,
+        (1 + sum(map(abs, ends)) if X.size else 0,),
+        (X.itemsize,),
+        writeable=False,
+    )
+    return memory, -sum(min(end, 0) for end in ends), *steps
 
 
 def row_chunks(table, n_rows, n_partial):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._read_only import read_only
 from scalefair.kernels._threads import single_blas_thread
 
 __all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
@@ -20,7 +21,7 @@ _LENGTH = 4096
 def inner(X: np.ndarray, Y: np.ndarray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
     with single_blas_thread():
-        return float(_inner(X.reshape(-1), Y.reshape(-1)))
+        return float(_inner(_flat(X), _flat(Y)))
 
 
 def rows_inner(rows: np.ndarray, some: list[int], others: list[int]) -> np.ndarray:
@@ -51,12 +52,16 @@ def rows_combine(rows: np.ndarray, coefficients: np.ndarray, out: np.ndarray) ->
 def combine(out: np.ndarray, a: float, X: np.ndarray, b: float, Y: np.ndarray) -> None:
     """Overwrite `out` with ``a X + b Y`` for C-contiguous arrays of one shape."""
     real = out.dtype.type
-    _combine(out.reshape(-1), real(a), X.reshape(-1), real(b), Y.reshape(-1))
+    _combine(out.reshape(-1), real(a), _flat(X), real(b), _flat(Y))
 
 
 def add_scaled(out: np.ndarray, a: float, X: np.ndarray) -> None:
     """Overwrite `out` with ``out + a X`` for C-contiguous arrays of one shape."""
-    _add_scaled(out.reshape(-1), out.dtype.type(a), X.reshape(-1))
+    _add_scaled(out.reshape(-1), out.dtype.type(a), _flat(X))
+
+
+def _flat(X: np.ndarray) -> np.ndarray:
+    return read_only(X).reshape(-1)
 
 
 @numba.njit(parallel=True, cache=True)

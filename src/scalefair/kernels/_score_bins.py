@@ -108,8 +108,7 @@ def score_pass(table, codes, signs, kind, B, edges, centre, n_powers):
         _score_pass(
             table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
         )
-    _accumulate(gradients, moments, sums)
-    return float(losses.sum()), gradients[0], moments[0], sums[0]
+    return float(losses.sum()), *_accumulate(gradients, moments, sums)
 
 
 def bin_pass(table, codes, scores, slopes, shape, edges, centre, n_powers):
@@ -133,8 +132,7 @@ def bin_pass(table, codes, scores, slopes, shape, edges, centre, n_powers):
     bins = edges, centre
     with at_most_threads(len(gradients)):
         _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
-    _accumulate(gradients, moments, sums)
-    return gradients[0], moments[0], sums[0]
+    return _accumulate(gradients, moments, sums)
 
 
 def score_losses(scores, signs, kind):
@@ -162,9 +160,10 @@ def _workspace(table, codes, shape, edges, n_powers):
     n_partial = n_codes * n_columns * (n_bins * n_powers + 1)
     chunks = row_chunks(table, codes.shape[0], n_partial)
     n_chunks = chunks.shape[0] - 1
-    gradients = np.empty((n_chunks, n_codes, n_columns))
-    moments = np.empty((n_chunks, n_codes, n_bins, 3))
-    sums = np.empty((n_chunks, n_codes, n_bins, n_powers, n_columns))
+    # Zeros from here: in kernels, assignments to slices are compiled slowly.
+    gradients = np.zeros((n_chunks, n_codes, n_columns))
+    moments = np.zeros((n_chunks, n_codes, n_bins, 3))
+    sums = np.zeros((n_chunks, n_codes, n_bins, n_powers, n_columns))
     return chunks, gradients, moments, sums
 
 
@@ -353,9 +352,6 @@ def _score_pass(
 def _score_chunk(
     table, codes, signs, kind, B, bins, first, end, gradient, moments, sums
 ):
-    gradient[:] = 0.0
-    moments[:] = 0.0
-    sums[:] = 0.0
     scores = np.empty(_BLOCK)
     slopes = np.empty(_BLOCK)
     total = 0.0
@@ -399,21 +395,25 @@ def _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, su
 def _bin_chunk(
     table, codes, scores, slopes, start, stop, bins, gradient, moments, sums
 ):
-    gradient[:] = 0.0
-    moments[:] = 0.0
-    sums[:] = 0.0
     h, d = scores[start:stop], slopes[start:stop]
     _add_block(table, codes, h, d, start, stop, bins, gradient, moments, sums)
 
 
-@numba.njit(cache=True, nogil=True)
 def _accumulate(gradients, moments, sums):
-    """Add all chunks to the first, in their order, and each bin to those below."""
-    for c in range(1, gradients.shape[0]):
-        gradients[0] += gradients[c]
-        moments[0] += moments[c]
-        sums[0] += sums[c]
-    for k in range(moments.shape[1]):
-        for e in range(moments.shape[2] - 2, -1, -1):
-            moments[0, k, e] += moments[0, k, e + 1]
-            sums[0, k, e] += sums[0, k, e + 1]
+    """Return the sums of all chunks, in their order, each bin added to those below."""
+    gradient, moment, total = (
+        parts.sum(axis=0) for parts in (gradients, moments, sums)
+    )
+    n_codes, n_bins, n_powers, n_columns = total.shape
+    _add_from_top(moment)
+    _add_from_top(total.reshape(n_codes, n_bins, n_powers * n_columns))
+    return gradient, moment, total
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_from_top(values):
+    """Add each bin to those below; values are (n_codes, n_bins, any number)."""
+    for k in range(values.shape[0]):
+        for e in range(values.shape[1] - 2, -1, -1):
+            for j in range(values.shape[2]):
+                values[k, e, j] += values[k, e + 1, j]

@@ -53,7 +53,7 @@ def sigmoid_sums(scores, codes, theta, width, n_codes):
     most = max(1, min(_CHUNKS, scores.shape[0] // _ROWS))
     n_chunks = 2 ** (most.bit_length() - 1)
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
-    partial = np.empty((n_chunks, n_codes, 2, 2 * theta.shape[0]))
+    partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
     centre, factors = _products(theta, width)
     with at_most_threads(n_chunks):
         _sums(scores, codes, theta, width, centre, factors, chunks, partial)
@@ -131,7 +131,6 @@ def _sums(scores, codes, theta, width, centre, factors, chunks, partial):
 @numba.njit(cache=True, nogil=True)
 def _chunk_sums(scores, codes, theta, width, centre, factors, start, stop, out):
     n = theta.shape[0]
-    out[:] = 0.0
     buffer = np.empty((2, n))
     for i in range(start, stop):
         _sigmoids(scores[i], theta, width, centre, factors, buffer)

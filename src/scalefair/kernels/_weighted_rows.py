@@ -11,6 +11,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._read_only import read_only
+from scalefair.kernels._row_table import strided_table
 from scalefair.kernels._threads import single_blas_thread
 
 __all__ = [
@@ -54,8 +56,11 @@ def dense_rows_matmat(X, codes, centres, coefficients, V):
     """
     slabs, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((slabs.size - 1, *V.shape), V.dtype)
+    V, centres = read_only(V), read_only(centres)
     with single_blas_thread():
-        _dense_matmat(_flat(X), codes, centres, coefficients, V, slabs, n_rows, partial)
+        _dense_matmat(
+            strided_table(X), codes, centres, coefficients, V, slabs, n_rows, partial
+        )
     for part in partial[1:]:
         partial[0] += part
     return partial[0]
@@ -74,8 +79,9 @@ def dense_rows_gram(X, codes, centres, V):
     n_codes = centres.shape[0]
     slabs, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((slabs.size - 1, n_codes, k, k), np.float64)
+    V, centres = read_only(V), read_only(centres)
     with single_blas_thread():
-        _dense_gram(_flat(X), codes, centres, V, slabs, n_rows, partial)
+        _dense_gram(strided_table(X), codes, centres, V, slabs, n_rows, partial)
     return partial.sum(axis=0)
 
 
@@ -107,7 +113,7 @@ def dense_rows_moments(X, codes, n_codes):
     counts = np.zeros((n_slabs, n_codes))
     means = np.zeros((n_slabs, n_codes, n))
     scatter = np.zeros((n_slabs, n_codes))
-    _dense_moments(_flat(X), codes, slabs, n_rows, counts, means, scatter)
+    _dense_moments(strided_table(X), codes, slabs, n_rows, counts, means, scatter)
     _merge_slabs(counts, means, scatter)
     return counts[0], means[0], scatter[0]
 
@@ -120,24 +126,6 @@ def _cut(shape, n_sums):
     n_slabs = max(min(most, -(-m // n_rows)), 1)
     bounds = np.linspace(0, m, n_slabs + 1).astype(np.int64)
     return bounds, min(n_rows, m)
-
-
-def _flat(X):
-    """Return the memory of a table, and the steps to the next row and column.
-
-    Kernels are compiled for one type instead of one for each layout of tables, each
-    again for read-only ones.
-    """
-    if min(X.strides) < 0:
-        X = X.copy()
-    steps = [stride // X.itemsize for stride in X.strides]
-    length = 1 + sum(
-        step * (size - 1) for step, size in zip(steps, X.shape, strict=True)
-    )
-    memory = np.lib.stride_tricks.as_strided(
-        X, (length,), (X.itemsize,), writeable=False
-    )
-    return memory, steps[0], steps[1]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -163,18 +151,18 @@ def _sort_rows(codes, start, stop, wanted, rows, ends):
 @numba.njit(cache=True, nogil=True)
 def _fill(table, rows, ends, centres, Z):
     """Copy rows, less the centres of their codes, to the buffer."""
-    memory, row_step, column_step = table
+    memory, origin, row_step, column_step = table
     n = Z.shape[1]
     start = 0
     for g in range(ends.shape[0]):
         if column_step == 1:
             for q in range(start, ends[g]):
-                first = rows[q] * row_step
+                x = memory[origin + rows[q] * row_step :]
                 for j in range(n):
-                    Z[q, j] = memory[first + j] - centres[g, j]
+                    Z[q, j] = x[j] - centres[g, j]
         else:
             for j in range(n):
-                first = j * column_step
+                first = origin + j * column_step
                 for q in range(start, ends[g]):
                     Z[q, j] = memory[first + rows[q] * row_step] - centres[g, j]
         start = ends[g]

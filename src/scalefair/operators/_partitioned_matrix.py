@@ -27,8 +27,8 @@ class PartitionedMatrix(SymmetricBlockOperator):
     W : Dask collection, reader or PartitionedRows of shape (n, n)
         Blocks of consecutive rows with all n columns, as CSR matrices: a list of
         delayed blocks, a Dask array of sparse chunks, a reader of a file. Blocks may
-        have fewer than 2^31 entries each and any number together; each is stored with
-        int32 indices of the columns that occur in it.
+        have any number of entries together; one with fewer than 2^31 is stored with
+        int32 indices, also where the whole would need int64.
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the products, and of the stored entries.
     exchange : {"all", "needed"}, default="all"
@@ -40,15 +40,14 @@ class PartitionedMatrix(SymmetricBlockOperator):
 
     Attributes
     ----------
-    rows_needed : int
-        Rows of X that the parts need, added up.
     nnz : int
         Stored entries.
 
     Raises
     ------
     ValueError
-        If `W` is not square or not sparse, or an entry is not finite.
+        If `W` is not square or not sparse. If an entry is not finite, at the first
+        product: that is when all entries are seen.
 
     Examples
     --------
@@ -79,12 +78,12 @@ class PartitionedMatrix(SymmetricBlockOperator):
         super().__init__(dtype, rows.shape[0])
         self.nnz = rows.nnz
         self._starts = rows.starts
-        self._parts = rows.map(_compress, self.dtype).persist()
-        counts = self._parts.map(_count).gather()
-        self.rows_needed = int(sum(counts))
         self._columns: list[NDArray[Any]] | None = None
         if exchange == "needed":
+            self._parts = rows.map(_compress, self.dtype).persist()
             self._columns = self._parts.map(_columns).gather()
+        else:
+            self._parts = rows.map(_checked, self.dtype).persist()
 
     def apply(
         self,
@@ -108,10 +107,10 @@ class PartitionedMatrix(SymmetricBlockOperator):
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         if self._columns is None:
-            blocks = self._parts.map(_multiply_all, X)
+            blocks = self._parts.map(_multiply, X)
         else:
             own = self._parts.like(X[columns] for columns in self._columns)
-            blocks = self._parts.map(_multiply, each=[own])
+            blocks = self._parts.map(_multiply_own, each=[own])
         return np.concatenate(blocks.gather())
 
 
@@ -119,12 +118,11 @@ class _Block(NamedTuple):
     """Columns that occur in a block of rows, and the block with these alone."""
 
     columns: NDArray[Any]
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
-    data: NDArray[Any]
+    matrix: Any
 
 
-def _compress(W: Any, dtype: np.dtype) -> _Block:
+def _checked(W: Any, dtype: np.dtype) -> Any:
+    """Block of finite entries of a type, with int32 indices where they do."""
     if not np.isfinite(W.data).all():
         bad = int(np.flatnonzero(~np.isfinite(W.data))[0])
         row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
@@ -132,45 +130,36 @@ def _compress(W: Any, dtype: np.dtype) -> _Block:
             f"The matrix has an entry that is not finite, at row {row}, column "
             f"{W.indices[bad]} ({W.data[bad]}): remove or replace it."
         )
-    W = sparse.csr_array(W)
+    index = np.int32 if max(W.nnz, *W.shape) < 2**31 else np.int64
+    parts = W.data.astype(dtype, copy=False), W.indices, W.indptr
+    return sparse.csr_array(
+        (parts[0], *(part.astype(index, copy=False) for part in parts[1:])),
+        shape=W.shape,
+    )
+
+
+def _compress(W: Any, dtype: np.dtype) -> _Block:
     occurs = np.zeros(W.shape[1], bool)
     occurs[W.indices] = True
     columns = np.flatnonzero(occurs)
     place = np.cumsum(occurs) - 1
-    index = np.int32 if max(W.nnz, columns.size) < 2**31 else np.int64
-    return _Block(
-        columns.astype(np.int32 if W.shape[1] < 2**31 else np.int64),
-        W.indptr.astype(index),
-        place[W.indices].astype(index),
-        W.data.astype(dtype),
-    )
-
-
-def _count(block: _Block) -> int:
-    return len(block.columns)
+    shape = W.shape[0], len(columns)
+    block = sparse.csr_array((W.data, place[W.indices], W.indptr), shape=shape)
+    return _Block(columns, _checked(block, dtype))
 
 
 def _columns(block: _Block) -> NDArray[Any]:
     return block.columns
 
 
-def _multiply_all(block: _Block, X: np.ndarray) -> np.ndarray:
-    all_occur = len(block.columns) == len(X)
-    return _multiply(block, X if all_occur else X[block.columns])
+def _multiply_own(block: _Block, X: np.ndarray) -> np.ndarray:
+    return _multiply(block.matrix, X)
 
 
-def _multiply(block: _Block, X: np.ndarray) -> np.ndarray:
-    """Product with the rows of X that the columns of the block stand for."""
-    out = np.empty((len(block.indptr) - 1, X.shape[1]), X.dtype)
+def _multiply(W: Any, X: np.ndarray) -> np.ndarray:
+    out = np.empty((W.shape[0], X.shape[1]), X.dtype)
     one, zero = X.dtype.type(1), X.dtype.type(0)
-    csr_matmat(
-        block.indptr,
-        block.indices,
-        block.data,
-        np.ascontiguousarray(X),
-        out,
-        one,
-        zero,
-        zero,
-    )
+    # What came from another process may be read-only or in another order.
+    X = np.ascontiguousarray(X)
+    csr_matmat(W.indptr, W.indices, W.data, X, out, one, zero, zero)
     return out

@@ -209,7 +209,7 @@ class PartitionedRows:
 
         Returns
         -------
-        {ndarray, dask.array.Array} of shape (m, *shape)
+        {ndarray, dask.array.Array} of shape (m,) + shape
             For a Dask collection a Dask array, not computed yet.
         """
         found = self.map(function, *args, each=each)
