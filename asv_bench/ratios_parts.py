@@ -66,7 +66,11 @@ def overhead(m=1_000_000, n=200, k=10):
 
 
 def workers(m=400_000, n=200, k=20):
-    """Moments and products with one worker process of one thread, and with two."""
+    """Moments and products with one worker process of one thread, and with two.
+
+    Rows "numpy" multiply by NumPy alone and send nothing back: what the machine gives.
+    Rows "empty" do nothing: what a round trip costs.
+    """
     from distributed import Client, LocalCluster
 
     data = make_group_gaussians(m, n, random_state=0)
@@ -78,7 +82,7 @@ def workers(m=400_000, n=200, k=20):
     V = np.random.default_rng(0).standard_normal((n, k))
     Y = np.random.default_rng(0).standard_normal((graph.shape[0], k))
     expected = GroupMoments.from_data(X, groups)
-    seconds = {"moments": {}, "covariance": {}, "graph": {}, "empty": {}}
+    seconds = {"moments": {}, "covariance": {}, "graph": {}, "empty": {}, "numpy": {}}
     for n_workers in (1, 2):
         with (
             LocalCluster(
@@ -91,6 +95,7 @@ def workers(m=400_000, n=200, k=20):
             C = GroupCovariance(rows, codes, [0.5, 0.5])
             W = PartitionedMatrix(cut(sparse.csr_array(graph), 8))
             empty = rows.parts.map(_nothing)
+            plain = rows.parts.map(_numpy_product, V)
             agree(GroupMoments.from_data(rows, groups).scatters, expected.scatters)
             agree(W @ Y, graph @ Y)
             found = alternate(
@@ -99,6 +104,7 @@ def workers(m=400_000, n=200, k=20):
                 covariance=lambda C=C: C @ V,
                 graph=lambda W=W: W @ Y,
                 empty=empty.gather,
+                numpy=plain.gather,
             )
             for name, times in found.items():
                 seconds[name][f"{n_workers} worker(s)"] = times
@@ -108,6 +114,10 @@ def workers(m=400_000, n=200, k=20):
 
 def _nothing(_):
     return 0
+
+
+def _numpy_product(X, V):
+    return float((X.T @ (X @ V))[0, 0])
 
 
 def exchange(n_parts=8, k=10):

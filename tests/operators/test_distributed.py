@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import GroupCovariance
+from scalefair.operators._distributed import _code_part
 from scalefair.streaming import PartitionedRows, RowReader
 
 dask = pytest.importorskip("dask")
@@ -96,6 +97,13 @@ def test_pickling(X, codes, rows):
     there = GroupCovariance(rows, codes, np.ones(G))
     copy = pickle.loads(pickle.dumps(there))
     assert np.array_equal(copy @ np.eye(N), there @ np.eye(N))
+
+
+def test_kept_parts_tell_their_size(X, codes):
+    """Dask moves what it takes for small."""
+    sizeof = pytest.importorskip("dask.sizeof").sizeof
+    part = _code_part(X, codes)
+    assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
 
 
 def test_a_group_without_rows(rows, codes):

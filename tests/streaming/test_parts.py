@@ -6,7 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
+from scalefair._sizes import array_bytes
 from scalefair.streaming import LocalParts, Parts
 
 dask = pytest.importorskip("dask")
@@ -138,3 +140,11 @@ def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(ImportError, match=r"scalefair\[dask\]"):
         require_dask()
+
+
+def test_sizes_are_known_where_parts_are_kept():
+    sizeof = pytest.importorskip("dask.sizeof").sizeof
+    X = sparse.random_array((1000, 50), density=0.5, format="csr")
+    delayed([X]).map(operator.neg).gather()
+    assert sizeof(X) >= X.data.nbytes + X.indices.nbytes
+    assert array_bytes([X, {"a": (X,)}, 3]) == 2 * sizeof(X)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scalefair._sizes import array_bytes
 from scalefair.kernels import (
     HINGE,
     LOGISTIC,
@@ -209,6 +210,9 @@ class ScoreOracle:
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
+
+    def __sizeof__(self) -> int:
+        return array_bytes(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Kernels are compiled for a read-only table and for other arrays that are

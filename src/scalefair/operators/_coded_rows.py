@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scalefair._sizes import array_bytes
 from scalefair.kernels import (
     block_gram,
     block_subtract,
@@ -48,6 +49,9 @@ class DenseRows:
 
     def __init__(self, X: np.ndarray, codes: np.ndarray, n_codes: int) -> None:
         self._X, self._codes, self._n_codes = X, codes, n_codes
+
+    def __sizeof__(self) -> int:
+        return array_bytes(vars(self))
 
     def astype(self, dtype: np.dtype) -> DenseRows:
         """Return the rows as they are: each block is converted where it is read."""
@@ -110,6 +114,9 @@ class SparseRows:
         self._X, self._codes = X, codes
         self._parts: dict[bytes, tuple[Any, np.ndarray]] = {}
         self._counts = np.bincount(codes, minlength=n_codes)
+
+    def __sizeof__(self) -> int:
+        return array_bytes(vars(self))
 
     @cached_property
     def _tiles(self) -> list[_Tile]:

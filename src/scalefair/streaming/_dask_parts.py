@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,7 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 from numpy.typing import DTypeLike
+from scipy import sparse
 
+from scalefair._sizes import array_bytes
 from scalefair.kernels import one_thread
 from scalefair.streaming._parts import Parts
 
@@ -164,6 +167,7 @@ class _Task:
         self._function = function
 
     def __call__(self, part: Any, shared: tuple[Any, ...], *own: Any) -> Any:
+        _register_sizes()
         with one_thread():
             return self._function(part, *shared, *own)
 
@@ -186,6 +190,14 @@ def _node_types() -> tuple[Any, Any, Any]:
     from dask._task_spec import DataNode, Task, TaskRef
 
     return Task, TaskRef, DataNode
+
+
+@functools.cache
+def _register_sizes() -> None:
+    """Tell Dask how large sparse arrays are: it moves what it takes for small."""
+    from dask.sizeof import sizeof
+
+    sizeof.register(sparse.sparray)(array_bytes)
 
 
 def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
