@@ -14,6 +14,7 @@ from hypothesis import settings
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from scipy.spatial import KDTree
+from threadpoolctl import threadpool_limits
 
 # Continuous integration judges a change, not the luck of the draw.
 settings.register_profile("ci", derandomize=True)
@@ -189,6 +190,21 @@ def graph(request):
 def counting():
     """Class of operators that count their products."""
     return CountingOperator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Run kernels and BLAS on one thread, but where a test asks for more.
+
+    On the small problems of tests a thread is waited for many times as long as it
+    works, on a busy machine above all. That results are the same for any number is
+    tested by `with_threads`.
+    """
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    with threadpool_limits(1, user_api="blas"):
+        yield
+    numba.set_num_threads(before)
 
 
 @pytest.fixture

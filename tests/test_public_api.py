@@ -86,6 +86,7 @@ PUBLIC = {
         "NormalizedOperator",
         "NullspaceProjector",
         "NystroemKernel",
+        "PartitionedMatrix",
         "Projected",
         "RBFKernel",
         "StreamedCovariance",
@@ -130,7 +131,20 @@ PUBLIC = {
         "ExplainableSVDRegressor",
         "WassersteinBarycenterRegressor",
     ],
-    "scalefair.streaming": ["GroupMoments", "row_blocks"],
+    "scalefair.streaming": [
+        "GroupMoments",
+        "LocalParts",
+        "NpyReader",
+        "NpzReader",
+        "ParquetReader",
+        "PartitionedRows",
+        "Parts",
+        "RowReader",
+        "SvmlightReader",
+        "is_partitioned",
+        "open_rows",
+        "row_blocks",
+    ],
 }
 
 # numpydoc's codes that are matters of taste, or of the class's own parameters.

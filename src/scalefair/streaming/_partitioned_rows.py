@@ -37,6 +37,14 @@ def is_partitioned(X: Any) -> bool:
     bool
         True for Dask arrays, data frames and bags, lists of delayed blocks or of
         futures, readers, and `PartitionedRows`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from scalefair.streaming import is_partitioned
+    >>> is_partitioned(da.ones((5, 2))), is_partitioned(np.ones((5, 2)))
+    (True, False)
     """
     return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
 
@@ -182,6 +190,11 @@ class PartitionedRows:
             The same for all parts.
         each : sequence of Parts
             Columns as `split` or `encode` return them.
+
+        Returns
+        -------
+        Parts
+            Computed when they are asked for.
         """
         places = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
         place = self.parts.like(enumerate(places))
@@ -199,13 +212,17 @@ class PartitionedRows:
 
         Parameters
         ----------
-        function, *args, each
-            As for `map`; the function returns an array with one entry, or row of
-            entries, for each row.
+        function : callable
+            As for `map`; returns an array with one entry, or row of entries, for
+            each row.
+        *args : object
+            The same for all parts.
         shape : tuple of int, default=()
             Shape of one entry.
         dtype : dtype, default=np.float64
             Type of the entries.
+        each : sequence of Parts
+            As for `map`.
 
         Returns
         -------
@@ -216,7 +233,18 @@ class PartitionedRows:
         return found.stack(self.lengths.tolist(), shape, dtype)
 
     def split(self, values: NDArray[Any]) -> Parts:
-        """Return an array with one entry for each row, cut as the rows are."""
+        """Return an array with one entry for each row, cut as the rows are.
+
+        Parameters
+        ----------
+        values : ndarray of shape (m, ...)
+            An entry for each row.
+
+        Returns
+        -------
+        Parts
+            The entries of the rows of each part.
+        """
         return self.parts.like(np.split(values, self.starts[1:]))
 
     def encode(self, values: Any, *, name: str, what: str) -> tuple[Any, Parts]:

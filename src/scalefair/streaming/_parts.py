@@ -20,6 +20,18 @@ class Parts(ABC):
 
     Where the parts are and who calls the functions is the matter of a subclass: read
     from a file one after the other, or kept by the workers of a cluster.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from scalefair.streaming import LocalParts, Parts
+    >>> parts = LocalParts([3, 4].__iter__, 2)
+    >>> isinstance(parts, Parts)
+    True
+    >>> parts.map(operator.add, 10).gather()
+    [13, 14]
+    >>> parts.reduce(operator.add)
+    7
     """
 
     @abstractmethod
@@ -50,7 +62,18 @@ class Parts(ABC):
 
     @abstractmethod
     def like(self, values: Iterable[Any]) -> Parts:
-        """Return parts of this class, in number too, whose values are given here."""
+        """Return parts of this class whose values are given here.
+
+        Parameters
+        ----------
+        values : iterable
+            A value for each part.
+
+        Returns
+        -------
+        Parts
+            Parts that can be columns of `map`.
+        """
 
     @abstractmethod
     def persist(self) -> Parts:
@@ -98,6 +121,15 @@ class LocalParts(Parts):
         Number of parts.
     progress : callable or None, default=None
         Called as ``progress(n_done, n_parts)`` after each part of a pass.
+
+    Examples
+    --------
+    >>> from scalefair.streaming import LocalParts
+    >>> parts = LocalParts(["some", "parts"].__iter__, 2, progress=print)
+    >>> parts.map(len).gather()
+    1 2
+    2 2
+    [4, 5]
     """
 
     def __init__(

@@ -37,6 +37,20 @@ class RowReader(ABC):
         Names of the columns, if the file has any.
     progress : callable or None
         Called as ``progress(n_done, n_blocks)`` after each block of a pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.streaming import GroupMoments, RowReader
+    >>> class Countdown(RowReader):
+    ...     lengths, n_features = np.array([2, 2]), 1
+    ...     dtype, is_sparse, nnz = np.dtype(float), False, 4
+    ...
+    ...     def block(self, number):
+    ...         return np.array([[3.0], [2.0]]) - 2 * number
+    >>> GroupMoments.from_data(Countdown(), ["a", "b", "a", "b"]).means
+    array([[2.],
+           [1.]])
     """
 
     lengths: NDArray[np.int64]
@@ -49,7 +63,18 @@ class RowReader(ABC):
 
     @abstractmethod
     def block(self, number: int) -> Any:
-        """Return the rows of a block: a C-contiguous array or a CSR matrix."""
+        """Return the rows of a block.
+
+        Parameters
+        ----------
+        number : int
+            Of the block, from 0.
+
+        Returns
+        -------
+        {ndarray, csr_array} of shape (n_rows of the block, n_features)
+            Dense and C-contiguous, or CSR.
+        """
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -65,7 +90,13 @@ class RowReader(ABC):
             yield self.block(number)
 
     def parts(self) -> LocalParts:
-        """Return the blocks as parts that are read anew in each pass."""
+        """Return the blocks as parts.
+
+        Returns
+        -------
+        LocalParts
+            Read anew in each pass.
+        """
         return LocalParts(self.blocks, len(self), self.progress)
 
     def delayed(self) -> list[Any]:
@@ -76,6 +107,7 @@ class RowReader(ABC):
         Returns
         -------
         list of dask.delayed.Delayed
+            A block each, in their order.
 
         Raises
         ------
