@@ -347,21 +347,14 @@ def test_nearest_neighbors_affinity():
     assert set(np.unique(model.affinity_matrix_.data)) <= {0.5, 1.0}
 
 
-def test_same_random_state_same_result(planted):
-    import numba
-
+def test_same_random_state_same_result(planted, with_threads):
     def fit(seed):
         return CoordinateDescentFairClustering(7, n_init=2, random_state=seed).fit(
             planted.graph, sensitive_features=planted.sensitive_features
         )
 
-    first = fit(0)
-    threads = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
-        second = fit(0)
-    finally:
-        numba.set_num_threads(threads)
+    first = with_threads(2, fit, 0)
+    second = with_threads(1, fit, 0)
     np.testing.assert_array_equal(first.labels_, second.labels_)
     np.testing.assert_array_equal(first.history_, second.history_)
     assert not np.array_equal(first.labels_, fit(1).labels_)

@@ -335,8 +335,7 @@ def test_same_random_state_same_result(planted, solver):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_thread_count_does_not_matter(planted, dtype):
-    import numba
+def test_thread_count_does_not_matter(planted, dtype, with_threads):
     from threadpoolctl import threadpool_limits
 
     def fit():
@@ -344,14 +343,10 @@ def test_thread_count_does_not_matter(planted, dtype):
             5, solver="chebyshev", dtype=dtype, random_state=3
         ).fit(planted.graph, sensitive_features=planted.sensitive_features)
 
-    many = fit()
-    threads = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
-        with threadpool_limits(1):
-            one = fit()
-    finally:
-        numba.set_num_threads(threads)
+    with threadpool_limits(2):
+        many = with_threads(2, fit)
+    with threadpool_limits(1):
+        one = with_threads(1, fit)
     np.testing.assert_array_equal(one.embedding_, many.embedding_)
     np.testing.assert_array_equal(one.labels_, many.labels_)
 

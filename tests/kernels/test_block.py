@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from scalefair.kernels import (
     block_gram,
@@ -126,10 +126,11 @@ def blas_threads():
 
 
 def test_single_blas_thread_is_undone():
-    before = blas_threads()
-    with single_blas_thread():
-        assert blas_threads() == {1}
-    assert blas_threads() == before
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with single_blas_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == before
 
 
 def test_every_blas_is_held_to_one_thread():

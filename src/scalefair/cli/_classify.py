@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from scalefair.cli._classify_options import classify_options
-from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
+from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._options import SectionedCommand
 from scalefair.cli._output import check_destination, write_files
 
@@ -132,14 +132,14 @@ def classify(
             groups=test_groups,
             svmlight=svmlight,
         )
-    for note in rows.notes + (test.notes if test is not None else []):
-        click.echo(f"note: {note}", err=True)
+    for message in rows.notes + (test.notes if test is not None else []):
+        note(message)
     seconds = {"read": time.perf_counter() - start}
     # Imported between the two clocks: it is neither reading nor fitting.
     from scalefair.cli._classify_fit import train_classifier, write_model
     from scalefair.cli._memory import peak_memory
     from scalefair.cli._passes import watch_passes
-    from scalefair.cli._report import describe_run, write_json
+    from scalefair.cli._report import describe_run, write_report
 
     read = {"train": rows.numbers} | ({} if test is None else {"test": test.numbers})
     try:
@@ -160,7 +160,9 @@ def classify(
     }
     writers = {
         "output": lambda file: write_model(file, trained.content),
-        "report": lambda file: write_json(file, report),
+        "report": lambda file: write_report(
+            file, written["report"], report, trained.scores
+        ),
     }
     write_files({path: writers[name] for name, path in written.items()})
     if show:

@@ -8,10 +8,18 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 import scalefair
 from scalefair.cli._block_files import is_reader, refuse_not_finite
 from scalefair.cli._classify_encoding import Encoding, learn_encoding
-from scalefair.cli._classify_report import describe_fit, describe_rows, measure
+from scalefair.cli._classify_report import (
+    describe_fit,
+    describe_rows,
+    measure,
+    score,
+)
 from scalefair.cli._classify_rows import LabelledRows, Schema
 from scalefair.cli._errors import Failure, warn
 
@@ -42,6 +50,9 @@ class Trained:
         Content of the model file.
     report : dict
         What was read, how the solver fared, and measures on the rows.
+    scores : dict of str to (ndarray, ndarray)
+        Scores and groups of the rows for training, and of the others if there are
+        any.
     seconds : float
         Wall time of the fit.
     """
@@ -49,6 +60,7 @@ class Trained:
     model: Any
     content: dict[str, Any]
     report: dict[str, Any]
+    scores: dict[str, tuple[NDArray[np.float64], NDArray[Any]]]
     seconds: float
 
 
@@ -83,18 +95,22 @@ def train_classifier(
     encoding = learn_encoding(schema, rows, standardize=standardize)
     matrix = encoding.transform(rows)
     model, seconds = _fit(matrix, rows, parameters)
-    measured: dict[str, Any] = {"train": measure(model, matrix, rows)}
-    described: dict[str, Any] = {"train": describe_rows(rows)}
+    parts = {"train": rows}
+    scores = {"train": score(model, matrix, rows)}
+    described = {"train": describe_rows(rows)}
     del matrix
     if test is not None:
-        measured["test"] = measure(model, encoding.transform(test), test)
+        parts["test"] = test
+        scores["test"] = score(model, encoding.transform(test), test)
         described["test"] = describe_rows(test)
     report = {
         "input": {"n_features": len(encoding.feature_names), **described},
         **describe_fit(model),
-        **measured,
+        **{name: measure(model, scores[name], part) for name, part in parts.items()},
     }
-    return Trained(model, _describe_model(model, encoding, rows), report, seconds)
+    evidence = {name: (scores[name], part.groups) for name, part in parts.items()}
+    content = _describe_model(model, encoding, rows)
+    return Trained(model, content, report, evidence, seconds)
 
 
 def _fit(

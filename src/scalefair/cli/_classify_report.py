@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair.cli._block_files import is_reader, refuse_not_finite
 from scalefair.cli._classify_rows import LabelledRows
 from scalefair.cli._errors import Failure
 from scalefair.cli._passes import describe_passes
 
-__all__ = ["describe_fit", "describe_rows", "measure"]
+__all__ = ["describe_fit", "describe_rows", "measure", "score"]
 
 
 def describe_rows(rows: LabelledRows) -> dict[str, Any]:
@@ -44,8 +45,8 @@ def describe_fit(model: Any) -> dict[str, Any]:
     }
 
 
-def measure(model: Any, matrix: Any, rows: LabelledRows) -> dict[str, Any]:
-    """Accuracy, gaps and rates of a classifier on rows.
+def score(model: Any, matrix: Any, rows: LabelledRows) -> NDArray[np.float64]:
+    """Return the score that a classifier gives to each row.
 
     Parameters
     ----------
@@ -54,25 +55,41 @@ def measure(model: Any, matrix: Any, rows: LabelledRows) -> dict[str, Any]:
     matrix : {ndarray, csr_array, RowReader} of shape (m, n_features)
         Encoded rows.
     rows : LabelledRows
-        Their labels and groups, at least two groups.
+        Their groups.
 
     Raises
     ------
     Failure
         If rows that are read in blocks cannot be read, or are not finite.
     """
-    from scalefair.metrics import (
-        partial_demographic_parity_gap,
-        weak_partial_demographic_parity_gap,
-    )
-
     try:
-        scores = model.decision_function(matrix, sensitive_features=rows.groups)
+        return model.decision_function(matrix, sensitive_features=rows.groups)
     except ValueError as error:
         if not is_reader(matrix):
             raise
         refuse_not_finite(rows.path, rows.numbers)  # says where, if that is it
         raise Failure(f"{rows.path}: {error}") from error
+
+
+def measure(
+    model: Any, scores: NDArray[np.float64], rows: LabelledRows
+) -> dict[str, Any]:
+    """Accuracy, gaps and rates of a classifier on rows.
+
+    Parameters
+    ----------
+    model : PartiallyFairClassifier
+        The trained classifier.
+    scores : ndarray of shape (m,)
+        Its scores.
+    rows : LabelledRows
+        Labels and groups of the rows, at least two groups.
+    """
+    from scalefair.metrics import (
+        partial_demographic_parity_gap,
+        weak_partial_demographic_parity_gap,
+    )
+
     selected = scores > 0
     positive = rows.labels == model.classes_[1]
     right = selected == positive

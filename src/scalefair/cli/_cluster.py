@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from scalefair.cli._cluster_options import cluster_options, parameters_in_force
-from scalefair.cli._errors import NOT_CONVERGED, debug_option
+from scalefair.cli._errors import NOT_CONVERGED, debug_option, note
 from scalefair.cli._options import SectionedCommand
 from scalefair.cli._output import check_destination, write_files
 
@@ -117,7 +117,7 @@ def cluster(
         describe_input,
         describe_run,
         measure,
-        write_json,
+        write_report,
     )
     from scalefair.cluster import FairSpectralClustering
 
@@ -136,7 +136,7 @@ def cluster(
     }
     writers = {output: lambda file: write_labels(file, loaded.node_ids, model.labels_)}
     if report_file is not None:
-        writers[report_file] = lambda file: write_json(file, report)
+        writers[report_file] = lambda file: write_report(file, report_file, report)
     write_files(writers)
     if show:
         from scalefair.cli._cluster_summary import print_summary
@@ -182,10 +182,9 @@ def _read(
     if n_unknown:
         # Edge lists name only nodes that have an edge.
         reason = " (nodes without an edge cannot be clustered)"
-        click.echo(
-            f"note: {groups_file}: {n_unknown} id(s) are not in {path} and were "
-            f"ignored{'' if loaded.ordered else reason}.",
-            err=True,
+        note(
+            f"{groups_file}: {n_unknown} id(s) are not in {path} and were "
+            f"ignored{'' if loaded.ordered else reason}."
         )
     return loaded, groups
 

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -71,7 +72,8 @@ class Run:
     type=click.Path(readable=False, path_type=Path),
     default=Path("scalefair-demo"),
     show_default=True,
-    help="Folder for labels.csv, report.json and figure.png; made if missing.",
+    help="Folder for labels.csv, report.json, report.html and figure.png; made if "
+    "missing.",
 )
 @click.option(
     "--random-state",
@@ -96,8 +98,9 @@ def demo(
     The graph has planted clusters, each holding every group in equal number; its
     edges follow groups and clusters alike, and as many clusters as there are
     groups are looser than the others. A table compares the two
-    clusterings; labels.csv, report.json and, with matplotlib, figure.png are
-    written to the output folder. Exit codes are those of `scalefair --help`.
+    clusterings; labels.csv, report.json, the same as a page with tables and figures
+    in report.html and, with matplotlib, figure.png are written to the output
+    folder. Exit codes are those of `scalefair --help`.
     """
     from rich.console import Console
 
@@ -118,7 +121,9 @@ def demo(
     report = _report({**sizes, "random_state": random_state}, data, runs)
     writers = {
         paths["labels"]: lambda file: _write_labels(file, data, runs),
-        paths["report"]: lambda file: _write_report(file, report),
+        **{
+            paths[key]: _report_writer(paths[key], report) for key in ("report", "page")
+        },
     }
     has_figure = importlib.util.find_spec("matplotlib") is not None
     if has_figure:
@@ -161,7 +166,12 @@ def cluster_without_fairness(
 
 def _choose_paths(folder: Path) -> dict[str, Path]:
     """Return where the results go, checked; the folder is made when there are any."""
-    names = {"labels": "labels.csv", "report": "report.json", "figure": "figure.png"}
+    names = {
+        "labels": "labels.csv",
+        "report": "report.json",
+        "page": "report.html",
+        "figure": "figure.png",
+    }
     paths = {key: folder / name for key, name in names.items()}
     if folder.is_dir():
         for path in paths.values():
@@ -317,7 +327,7 @@ def _write_labels(file: BinaryIO, data: Any, runs: dict[str, Run]) -> None:
     text.detach()
 
 
-def _write_report(file: BinaryIO, report: dict[str, Any]) -> None:
-    from scalefair.cli._report import write_json
+def _report_writer(path: Path, report: dict[str, Any]) -> Callable[[BinaryIO], object]:
+    from scalefair.cli._report import write_report
 
-    write_json(file, report)
+    return lambda file: write_report(file, path, report)

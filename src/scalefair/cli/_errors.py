@@ -20,6 +20,8 @@ __all__ = [
     "blame_file",
     "debug_option",
     "mark_written",
+    "messages",
+    "note",
     "warn",
 ]
 
@@ -38,6 +40,7 @@ Exit codes:
 
 _DEBUG = "scalefair.cli.debug"
 _WRITTEN = "scalefair.cli.written"
+_SAID = "scalefair.cli.said"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -104,8 +107,28 @@ def mark_written() -> None:
 
 
 def warn(message: str) -> None:
-    """Print ``warning: ...`` on stderr, on one line."""
-    click.echo(f"warning: {_one_line(message)}", err=True)
+    """Print ``warning: ...`` on stderr, on one line, and remember it."""
+    _say("warning", message)
+
+
+def note(message: str) -> None:
+    """Print ``note: ...`` on stderr, on one line, and remember it."""
+    _say("note", message)
+
+
+def messages(kind: str) -> list[str]:
+    """Return what this run of a command has warned of, or noted, so far."""
+    context = click.get_current_context(silent=True)
+    said = [] if context is None else context.meta.get(_SAID, [])
+    return [message for found, message in said if found == kind]
+
+
+def _say(kind: str, message: str) -> None:
+    line = _one_line(message)
+    click.echo(f"{kind}: {line}", err=True)
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta.setdefault(_SAID, []).append((kind, line))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
+from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._options import SectionedCommand
 from scalefair.cli._output import check_destination, write_files
 from scalefair.cli._pca_options import pca_options
@@ -178,14 +178,14 @@ def _describe(
 
 def _write(written: dict[str, Path], fitted: Fitted, report: dict[str, Any]) -> None:
     from scalefair.cli._pca_output import write_arrays, write_scores
-    from scalefair.cli._report import write_json
+    from scalefair.cli._report import write_report
 
     contents = {
         "output": lambda file: write_arrays(file, fitted.arrays),
         "scores": lambda file: write_scores(
             file, fitted.model, fitted.matrix, Path(report["input"]["rows"])
         ),
-        "report": lambda file: write_json(file, report),
+        "report": lambda file: write_report(file, written["report"], report, fitted),
     }
     write_files({path: contents[name] for name, path in written.items()})
 
@@ -218,8 +218,7 @@ def _name_outputs(
 
 def _note_unknown(rows: FeatureRows) -> None:
     if rows.n_unknown:
-        click.echo(
-            f"note: {rows.groups_from}: {rows.n_unknown} id(s) are not in {rows.path} "
-            "and were ignored.",
-            err=True,
+        note(
+            f"{rows.groups_from}: {rows.n_unknown} id(s) are not in {rows.path} and "
+            "were ignored."
         )

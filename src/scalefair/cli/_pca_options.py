@@ -145,7 +145,8 @@ _OPTIONS = (
         "--report",
         "report_file",
         type=PATH,
-        help="File to write a report to (JSON).",
+        help="File to write a report to: a page with tables and figures if its name "
+        "ends in .html, else JSON.",
     ),
     memory_limit_option(
         "Of tables not more than this is kept in memory.  [default: half of the memory "

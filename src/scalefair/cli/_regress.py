@@ -14,7 +14,7 @@ import click
 from scalefair.cli._classify import _name_outputs as name_outputs
 from scalefair.cli._classify import _refuse_test_options as refuse_test_options
 from scalefair.cli._cluster_options import parameters_in_force
-from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
+from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._options import SectionedCommand
 from scalefair.cli._output import check_destination, write_files
 from scalefair.cli._regress_options import CONDITIONS, regress_options
@@ -131,14 +131,14 @@ def regress(
             groups=test_groups,
             svmlight=svmlight,
         )
-    for note in rows.read.notes + (test.read.notes if test is not None else []):
-        click.echo(f"note: {note}", err=True)
+    for message in rows.read.notes + (test.read.notes if test is not None else []):
+        note(message)
     seconds = {"read": time.perf_counter() - start}
     # Imported between the two clocks: it is neither reading nor fitting.
     from scalefair.cli._classify_fit import write_model
     from scalefair.cli._memory import peak_memory
     from scalefair.cli._regress_fit import change_model
-    from scalefair.cli._report import describe_run, write_json
+    from scalefair.cli._report import describe_run, write_report
 
     try:
         changed = change_model(model, rows, test, parameters)
@@ -156,7 +156,9 @@ def regress(
     }
     writers = {
         "output": lambda file: write_model(file, changed.model),
-        "report": lambda file: write_json(file, report),
+        "report": lambda file: write_report(
+            file, written["report"], report, changed.outputs
+        ),
     }
     write_files({path: writers[name] for name, path in written.items()})
     if show:

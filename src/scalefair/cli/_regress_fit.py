@@ -8,6 +8,9 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scalefair.cli._errors import Failure, warn
 from scalefair.cli._regress_model import Model, predict
 from scalefair.cli._regress_reader import RegressionRows
@@ -47,6 +50,9 @@ class Changed:
         What was read, how the change fared, and measures on the rows.
     seconds : float
         Wall time of the fit.
+    outputs : dict of str to (dict of str to ndarray, ndarray)
+        Predictions before and after, and groups, of the rows that the change is
+        fitted to, and of the others if there are any.
     converged : bool
         Whether nothing that was fitted complained of too few iterations.
     """
@@ -54,6 +60,7 @@ class Changed:
     model: Any
     report: dict[str, Any]
     seconds: float
+    outputs: dict[str, tuple[dict[str, NDArray[np.float64]], NDArray[Any]]]
     converged: bool
 
 
@@ -97,11 +104,12 @@ def change_model(
         except (ValueError, TypeError) as error:
             raise Failure(f"{model.path}: {_translate(str(error))}") from error
         seconds = time.perf_counter() - start
-        measured = {
-            name: measure(r, before[name], predict(fair, r.X))
+        outputs = {
+            name: {"before": before[name], "after": predict(fair, r.X)}
             for name, r in parts.items()
         }
-    said = _say(caught)
+        measured = {name: measure(r, **outputs[name]) for name, r in parts.items()}
+    _say(caught)
     report = {
         "input": {
             "model": str(model.path),
@@ -109,15 +117,15 @@ def change_model(
             **{name: describe_rows(r) for name, r in parts.items()},
         },
         **describe_fit(fair),
-        "warnings": said,
         **measured,
     }
     gave_up = any(issubclass(w.category, ConvergenceWarning) for w in caught)
-    return Changed(fair, report, seconds, not gave_up)
+    evidence = {name: (outputs[name], r.read.groups) for name, r in parts.items()}
+    return Changed(fair, report, seconds, evidence, not gave_up)
 
 
-def _say(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Print each warning that is meant for users once, and return them."""
+def _say(caught: list[warnings.WarningMessage]) -> None:
+    """Print each warning that is meant for users once."""
     meant = (UserWarning, RuntimeWarning)
     found = dict.fromkeys(
         _translate(str(warning.message))
@@ -126,7 +134,6 @@ def _say(caught: list[warnings.WarningMessage]) -> list[str]:
     )
     for message in found:
         warn(message)
-    return list(found)
 
 
 def _translate(message: str) -> str:

@@ -244,7 +244,8 @@ _OPTIONS = (
         "--report",
         "report_file",
         type=PATH,
-        help="File to write a report to (JSON).",
+        help="File to write a report to: a page with tables and figures if its name "
+        "ends in .html, else JSON.",
     ),
     option(
         "Other options",

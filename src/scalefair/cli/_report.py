@@ -1,30 +1,41 @@
-"""What a result is like, as strict JSON and as a table."""
+"""What a result is like, as strict JSON or as a page."""
 
 from __future__ import annotations
 
 import json
 import math
 import platform
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 import scalefair
+from scalefair.cli._errors import messages
 from scalefair.cli._graph import Graph
 from scalefair.cli._nodes import Nodes
 from scalefair.cli._rows import Rows
 
-__all__ = ["describe_fit", "describe_input", "describe_run", "measure", "write_json"]
+__all__ = [
+    "describe_fit",
+    "describe_input",
+    "describe_run",
+    "measure",
+    "write_json",
+    "write_report",
+]
 
 
 def describe_run(command: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Say what ran: command, version and parameters."""
+    """Say what ran: command, version, parameters; and what it said so far."""
     return {
         "command": command,
         "version": scalefair.__version__,
         "python": platform.python_version(),
         "parameters": parameters,
+        "warnings": messages("warning"),
+        "notes": messages("note"),
     }
 
 
@@ -114,21 +125,56 @@ def measure(
     }
 
 
+def write_report(
+    file: BinaryIO, path: Path, report: dict[str, Any], evidence: Any = None
+) -> None:
+    """Write a report: a page of HTML if the name ends in .html, else JSON.
+
+    Parameters
+    ----------
+    file : binary file
+        Where it is written.
+    path : Path
+        The name asked for.
+    report : dict
+        The report.
+    evidence : object, default=None
+        What the figures of the command are drawn from, beside the report.
+    """
+    if path.suffix.lower() == ".html":
+        from scalefair.cli._html_report import write_html
+
+        write_html(file, _as_python(report), evidence)
+    else:
+        write_json(file, report)
+
+
 def write_json(file: BinaryIO, content: dict[str, Any]) -> None:
     """Write strict JSON: UTF-8, no NaN, no NumPy types."""
-    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    file.write(f"{text}\n".encode())
+    plain = _without_nan(_as_python(content))
+    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+    # Bytes of a file name that are no text are escaped as JSON does it.
+    file.write(f"{text}\n".encode(errors="backslashreplace"))
 
 
-def _plain(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
+    """Return dicts, lists, numbers and strings."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_python(item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+        return [_as_python(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
