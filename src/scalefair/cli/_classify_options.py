@@ -35,7 +35,7 @@ class Score(click.types.FloatParamType):
         return number
 
 
-class Ranks(click.ParamType):
+class Ranks(click.ParamType[Any]):
     """Interval of ranks, ``alpha,beta`` with 0 <= alpha < beta <= 1."""
 
     name = "ranks"

@@ -12,6 +12,7 @@ from scalefair.cli._html_tables import group_table, record_table, summary_table
 
 __all__ = [
     "SHOWN",
+    "caption",
     "cluster_table",
     "draw_composition",
     "drawings",
@@ -24,6 +25,8 @@ SHOWN = {"clusters"}
 
 # Colours, with and without hatching, of the figure.
 _MAX_GROUPS = 28
+# More bars take longer to draw than they can be told apart.
+_MAX_CLUSTERS = 200
 
 
 def finding(report: dict[str, Any]) -> str:
@@ -82,10 +85,20 @@ def drawings(
             f"Stacked bars of the share of each group in each of {len(clusters):,} "
             f"clusters. Average balance {report['balance_mean']:.3f}, lowest "
             f"{report['balance_min']:.3f}.",
-            "Share of each group in each cluster. A cluster mirrors the population "
-            "where its bars meet the dashed lines.",
+            caption(clusters),
         )
     ], []
+
+
+def caption(clusters: Sequence[dict[str, Any]]) -> str:
+    """Return the line below the figure."""
+    found = (
+        "Share of each group in each cluster. A cluster mirrors the population where "
+        "its bars meet the dashed lines."
+    )
+    if len(clusters) <= _MAX_CLUSTERS:
+        return found
+    return f"{found} The {_MAX_CLUSTERS} least balanced of {len(clusters):,} are shown."
 
 
 def too_many_groups(clusters: Sequence[dict[str, Any]]) -> str | None:
@@ -110,12 +123,15 @@ def draw_composition(
 
     counts = np.array([list(entry["groups"].values()) for entry in clusters])
     totals = counts.sum(axis=0)
+    balances = np.array([entry["balance"] for entry in clusters])
+    shown = np.argsort(balances, kind="stable")[:_MAX_CLUSTERS]
+    counts = counts[shown]
     display = ClusterCompositionDisplay(
         counts / counts.sum(axis=1, keepdims=True),
         population=totals / totals.sum(),
-        clusters=np.array([entry["label"] for entry in clusters]),
+        clusters=np.array([clusters[i]["label"] for i in shown]),
         groups=np.array(drawable_names(clusters[0]["groups"])),
-        average_balance=float(np.mean([entry["balance"] for entry in clusters])),
+        average_balance=float(balances.mean()),
         name=name,
     )
     display.plot(ax=ax, legend=legend)

@@ -8,6 +8,7 @@ from scalefair.cli._demo_summary import FAIR, UNFAIR
 from scalefair.cli._html_figures import Drawing
 from scalefair.cli._html_page import Table
 from scalefair.cli._html_report_cluster import (
+    caption,
     cluster_table,
     draw_composition,
     too_many_groups,
@@ -80,7 +81,6 @@ def drawings(
             "Stacked bars of the share of each group in each cluster, without "
             f"fairness (average balance {methods[UNFAIR]['balance_mean']:.3f}) and "
             f"with it ({methods[FAIR]['balance_mean']:.3f}).",
-            "Share of each group in each cluster. A cluster mirrors the population "
-            "where its bars meet the dashed lines.",
+            caption(methods[FAIR]["clusters"]),
         )
     ], []

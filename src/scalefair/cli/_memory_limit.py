@@ -18,7 +18,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _DEFAULT = 2**31
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[Any]):
     """Number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
 
     name = "size"

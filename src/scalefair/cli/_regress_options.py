@@ -46,7 +46,7 @@ class Reduction(click.FloatRange):
         return number
 
 
-class Layer(click.ParamType):
+class Layer(click.ParamType[Any]):
     """Position of a layer, an integer, or its name."""
 
     name = "layer"

@@ -147,7 +147,7 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "fairness_weight": [Interval(Real, 0, None, closed="left")],
         "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],

@@ -195,7 +195,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"auto", *SOLVERS})],
         "affinity": [StrOptions(set(AFFINITIES))],

@@ -177,7 +177,7 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "embedding_weight": [Interval(Real, 0, None, closed="neither")],

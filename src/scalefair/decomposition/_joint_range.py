@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -164,7 +165,12 @@ class _Face:
 
 
 def _face(
-    theta: float, values: NDArray, vectors: NDArray, D: NDArray, r: int, tie: float
+    theta: float,
+    values: NDArray[Any],
+    vectors: NDArray[Any],
+    D: NDArray[Any],
+    r: int,
+    tie: float,
 ) -> _Face:
     """Face of the `r` largest of the eigenvalues (sorted downwards).
 
@@ -185,7 +191,7 @@ def _face(
     return _Face(theta, support, [float(end) for end in ends])
 
 
-def _trace(U: NDArray, D: NDArray) -> float:
+def _trace(U: NDArray[Any], D: NDArray[Any]) -> float:
     return float(np.vdot(U, D @ U))
 
 

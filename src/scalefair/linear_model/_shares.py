@@ -9,7 +9,7 @@ parts. Gradients are those in the coefficients of the group, intercept last.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ _WEIGHTS = 2**21
 class Rows(NamedTuple):
     """Rows of a table with the codes of their groups."""
 
-    table: tuple[NDArray, ...]
+    table: tuple[NDArray[Any], ...]
     codes: NDArray[np.int64]
     shape: tuple[int, int]  # groups, and features with the intercept
     shares: _Array  # of a row in the mean of its group, (G,)

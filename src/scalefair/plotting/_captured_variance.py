@@ -41,7 +41,7 @@ def region(
 
 
 def find_fair_point(
-    C: NDArray, r: int, arc: JointNumericalRange
+    C: NDArray[Any], r: int, arc: JointNumericalRange
 ) -> NDArray[np.float64]:
     """Point of the arc where both losses are equal.
 
@@ -82,7 +82,7 @@ def moments_of_two(
     return moments
 
 
-def plain_basis(C: NDArray, group_sizes: ArrayLike, r: int) -> NDArray[np.float64]:
+def plain_basis(C: NDArray[Any], group_sizes: ArrayLike, r: int) -> NDArray[np.float64]:
     """Leading eigenvectors of the covariance of all rows."""
     sizes = np.asarray(group_sizes, dtype=np.float64)
     if sizes.shape != (2,) or not (sizes > 0).all():
@@ -93,12 +93,12 @@ def plain_basis(C: NDArray, group_sizes: ArrayLike, r: int) -> NDArray[np.float6
     return np.linalg.eigh(np.tensordot(shares, C, axes=1))[1][:, -r:]
 
 
-def captured(C: NDArray, U: NDArray) -> NDArray[np.float64]:
+def captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:
     """Variance that the columns of U capture from each group."""
     return np.array([np.vdot(U, C_g @ U) for C_g in C])
 
 
-def check_orthonormal(U: NDArray) -> None:
+def check_orthonormal(U: NDArray[Any]) -> None:
     """Raise unless the columns are orthonormal."""
     error = np.abs(U.T @ U - np.eye(U.shape[1])).max()
     if error > _ORTHONORMAL:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -16,8 +18,8 @@ _ROUNDING = 1e-9
 
 
 def histograms(
-    parts: list[NDArray], values: NDArray, bins: int | ArrayLike
-) -> tuple[NDArray, NDArray]:
+    parts: list[NDArray[Any]], values: NDArray[Any], bins: int | ArrayLike
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return edges common to all groups, and the density of each group."""
     edges = np.histogram_bin_edges(values, bins)
     counts = np.array([np.histogram(part, edges)[0] for part in parts])
@@ -26,7 +28,9 @@ def histograms(
     return edges, counts / (sizes[:, None] * np.diff(edges))
 
 
-def kernel_densities(parts: list[NDArray], groups: NDArray) -> tuple[NDArray, NDArray]:
+def kernel_densities(
+    parts: list[NDArray[Any]], groups: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a grid that covers all groups, and the density of each group."""
     from scipy.stats import gaussian_kde
 
@@ -44,7 +48,7 @@ def kernel_densities(parts: list[NDArray], groups: NDArray) -> tuple[NDArray, ND
     return grid, np.array([kernel(grid) for kernel in kernels])
 
 
-def score_range(part: NDArray, alpha: float, beta: float) -> tuple[float, float]:
+def score_range(part: NDArray[Any], alpha: float, beta: float) -> tuple[float, float]:
     """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top."""
     n = part.size
     first = int(np.floor(alpha * n + _ROUNDING))

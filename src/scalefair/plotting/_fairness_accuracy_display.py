@@ -262,7 +262,7 @@ class FairnessAccuracyDisplay:
         return f"means and standard deviations of {count} splits"
 
 
-def _deviations(table: NDArray) -> NDArray[np.float64]:
+def _deviations(table: NDArray[Any]) -> NDArray[np.float64]:
     """Return standard deviations over axis 1; zero for a single repeat."""
     if table.shape[1] == 1:
         return np.zeros((len(table), table.shape[2]))

@@ -353,7 +353,7 @@ def _fit(method: Any, moments: GroupMoments, r: int, centering: str) -> Any:
     return type(method).from_moments(moments, **parameters)
 
 
-def _total_error(fit: Any, shares: NDArray) -> float:
+def _total_error(fit: Any, shares: NDArray[Any]) -> float:
     """Mean squared distance of all rows, zero if it is rounding of their variance."""
     error = float(fit.group_reconstruction_errors_ @ shares)
     return error if error > _ROUNDING * fit.explained_variance_.sum() else 0.0

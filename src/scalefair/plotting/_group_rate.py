@@ -127,7 +127,7 @@ class GroupRateDisplay:
         self.kappa = kappa
         self.gaps = {name: self._gap(curve) for name, curve in self.rates.items()}
 
-    def _gap(self, curve: NDArray) -> float:
+    def _gap(self, curve: NDArray[Any]) -> float:
         low, high = self.interval
         A, B = curve.clip(low, high).T
         return float(np.abs(A - B).max() / (high - low))
@@ -369,7 +369,7 @@ class GroupRateDisplay:
         )
 
 
-def _choose_pair(groups: NDArray, pair: Sequence[Any] | None) -> list[int]:
+def _choose_pair(groups: NDArray[Any], pair: Sequence[Any] | None) -> list[int]:
     names = groups.tolist()
     if pair is None:
         if len(names) > 2:

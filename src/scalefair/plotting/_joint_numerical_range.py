@@ -327,7 +327,7 @@ class JointNumericalRangeDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _shown(self, view: str) -> NDArray:
+    def _shown(self, view: str) -> NDArray[Any]:
         points = [self.best, self.fair_point]
         if self.plain_point is not None:
             points.append(self.plain_point)
@@ -348,7 +348,7 @@ class JointNumericalRangeDisplay:
         }
         (self.region_,) = ax.fill(self.boundary[:, 0], self.boundary[:, 1], **style)
 
-    def _draw_levels(self, ax: Any, low: NDArray, high: NDArray) -> None:
+    def _draw_levels(self, ax: Any, low: NDArray[Any], high: NDArray[Any]) -> None:
         self.levels_ = choose_levels(self.best, low)
         self.level_lines_ = [
             draw_corner(
@@ -412,6 +412,6 @@ class JointNumericalRangeDisplay:
             finding += f", plain PCA {self._largest_loss(self.plain_point):.3g}"
         ax.set_title(finding)
 
-    def _largest_loss(self, point: NDArray) -> float:
+    def _largest_loss(self, point: NDArray[Any]) -> float:
         loss = float((self.best - point).max())
         return loss if loss > ROUNDING * float(np.abs(self.best).max()) else 0.0

@@ -26,7 +26,7 @@ _MARGIN = 0.06
 _TICK_DISTANCE = 0.12
 
 
-def window(points: NDArray) -> tuple[NDArray, NDArray]:
+def window(points: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Lower left and upper right corner of what is shown."""
     low, high = points.min(axis=0), points.max(axis=0)
     size = high - low
@@ -38,7 +38,7 @@ def window(points: NDArray) -> tuple[NDArray, NDArray]:
     return low - margin, high + margin
 
 
-def choose_levels(best: NDArray, low: NDArray) -> NDArray[np.float64]:
+def choose_levels(best: NDArray[Any], low: NDArray[Any]) -> NDArray[np.float64]:
     """Round losses whose corners lie within the window."""
     from matplotlib.ticker import MaxNLocator
 
@@ -49,14 +49,14 @@ def choose_levels(best: NDArray, low: NDArray) -> NDArray[np.float64]:
     return levels[(levels > 0) & (levels < reach.max())]
 
 
-def spread_ticks(levels: NDArray, size: float) -> NDArray[np.float64]:
+def spread_ticks(levels: NDArray[Any], size: float) -> NDArray[np.float64]:
     """Zero and those of the levels whose numbers do not overlap."""
     ticks = np.append(0.0, levels)
     step = ticks[1] if levels.size else size
     return ticks[:: math.ceil(_TICK_DISTANCE * size / step)]
 
 
-def draw_corner(ax: Any, best: NDArray, level: float, **style: Any) -> Any:
+def draw_corner(ax: Any, best: NDArray[Any], level: float, **style: Any) -> Any:
     """Draw the captured variances at which the larger loss is `level`."""
     x, y = best - level
     right, top = ax.get_xlim()[1], ax.get_ylim()[1]
@@ -65,7 +65,7 @@ def draw_corner(ax: Any, best: NDArray, level: float, **style: Any) -> Any:
 
 
 def draw_loss_axis(
-    ax: Any, place: str, *, best: float, ticks: NDArray, label: str
+    ax: Any, place: str, *, best: float, ticks: NDArray[Any], label: str
 ) -> None:
     """Add an axis, at the top or to the right, that measures the loss."""
 

@@ -378,7 +378,7 @@ class OutputDensityDisplay:
             self.lines_.append(lines)
             self.areas_.append([])
 
-    def _outline(self, i: int, g: int) -> tuple[NDArray, NDArray]:
+    def _outline(self, i: int, g: int) -> tuple[NDArray[Any], NDArray[Any]]:
         density = self.densities[i, g]
         if density.size == self.grid.size:
             return self.grid, density

@@ -281,7 +281,7 @@ class ParetoFrontDisplay:
         return f"means of {count} splits, {100 * self.confidence:g} % confidence"
 
 
-def _half_widths(table: NDArray, confidence: float) -> NDArray[np.float64]:
+def _half_widths(table: NDArray[Any], confidence: float) -> NDArray[np.float64]:
     """Half widths of confidence intervals of means over axis 1."""
     n = table.shape[1]
     if n == 1:
@@ -290,7 +290,7 @@ def _half_widths(table: NDArray, confidence: float) -> NDArray[np.float64]:
     return quantile * table.std(axis=1, ddof=1) / np.sqrt(n)
 
 
-def _dominated(points: NDArray) -> NDArray:
+def _dominated(points: NDArray[Any]) -> NDArray[Any]:
     """Points that another one equals in one coordinate, at least, and beats in one."""
     as_good = (points[None] >= points[:, None]).all(axis=2)
     better = (points[None] > points[:, None]).any(axis=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +31,7 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
     return np.array([*below, [1, 1], *above], dtype=np.float64)
 
 
-def rate_curve(a: NDArray, b: NDArray) -> NDArray[np.float64]:
+def rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """Rates of scores `a` and `b` above all thresholds, from the highest down.
 
     Only a change of direction is a vertex.

@@ -37,7 +37,9 @@ def _no_column(name: str) -> ValueError:
     )
 
 
-def stack_repeats(name: str, points: dict[Any, list[tuple[float, float]]]) -> NDArray:
+def stack_repeats(
+    name: str, points: dict[Any, list[tuple[float, float]]]
+) -> NDArray[Any]:
     """Return the runs of a method as an array (n_points, n_repeats, 2)."""
     counts = {point: len(runs) for point, runs in points.items()}
     if len(set(counts.values())) > 1:

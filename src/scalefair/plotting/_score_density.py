@@ -380,7 +380,7 @@ class ScoreDensityDisplay:
         )
         self.lines_.append(line)
 
-    def _outline(self, g: int) -> tuple[NDArray, NDArray]:
+    def _outline(self, g: int) -> tuple[NDArray[Any], NDArray[Any]]:
         density = self.densities[g]
         if density.size == self.grid.size:
             return self.grid, density

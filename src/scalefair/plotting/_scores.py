@@ -69,7 +69,7 @@ def common_setting(estimators: Mapping[str, Any], name: str) -> Any:
     return values[0] if values and agree else None
 
 
-def score_rows(estimator: Any, X: Any, sensitive_features: ArrayLike) -> NDArray:
+def score_rows(estimator: Any, X: Any, sensitive_features: ArrayLike) -> NDArray[Any]:
     """Return the scores of a fitted classifier, which may need the groups."""
     check_is_fitted(estimator)
     score = getattr(estimator, "decision_function", None)

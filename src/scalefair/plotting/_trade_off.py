@@ -43,7 +43,9 @@ def as_table(values: ArrayLike, name: str, what: str) -> NDArray[np.float64]:
 
 
 def check_tables(
-    first: Mapping[str, NDArray], second: Mapping[str, NDArray], what: tuple[str, str]
+    first: Mapping[str, NDArray[Any]],
+    second: Mapping[str, NDArray[Any]],
+    what: tuple[str, str],
 ) -> None:
     """Raise unless both measures of every method have the same shape."""
     for name, table in first.items():
@@ -54,7 +56,7 @@ def check_tables(
             )
 
 
-def check_labels(labels: Mapping[str, Any], tables: Mapping[str, NDArray]) -> None:
+def check_labels(labels: Mapping[str, Any], tables: Mapping[str, NDArray[Any]]) -> None:
     """Raise unless labels are of known methods, one for each point."""
     for name, texts in labels.items():
         if name not in tables:
@@ -66,7 +68,7 @@ def check_labels(labels: Mapping[str, Any], tables: Mapping[str, NDArray]) -> No
             )
 
 
-def count_of_splits(tables: Mapping[str, NDArray]) -> str:
+def count_of_splits(tables: Mapping[str, NDArray[Any]]) -> str:
     """Return the number of repeats, or their range; nothing without repeats."""
     repeats = sorted({table.shape[1] for table in tables.values()})
     if repeats == [1]:
@@ -75,7 +77,7 @@ def count_of_splits(tables: Mapping[str, NDArray]) -> str:
 
 
 def draw_bars(
-    ax: Any, means: NDArray, widths: NDArray, color: Any, alpha: float = 1.0
+    ax: Any, means: NDArray[Any], widths: NDArray[Any], color: Any, alpha: float = 1.0
 ) -> list[Any]:
     """Draw bars in both directions; return the artists."""
     drawn = ax.errorbar(
@@ -92,7 +94,7 @@ def draw_bars(
     return list(drawn.lines[2])
 
 
-def label_points_at(ax: Any, labels: Any, means: NDArray, color: Any) -> None:
+def label_points_at(ax: Any, labels: Any, means: NDArray[Any], color: Any) -> None:
     """Write the labels beside the points."""
     for label, mean in zip(labels, means, strict=False):
         ax.annotate(
