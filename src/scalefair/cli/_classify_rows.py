@@ -245,7 +245,9 @@ def listed(values: NDArray[Any], most: int = 8) -> str:
     return f"{shown}, ..." if len(values) > most else shown
 
 
-def _refuse_unknown(where: str, what: str, found: NDArray[Any], known: NDArray) -> None:
+def _refuse_unknown(
+    where: str, what: str, found: NDArray[Any], known: NDArray[Any]
+) -> None:
     names = set(known.tolist())
     unknown = [value for value in found.tolist() if value not in names]
     if unknown:
