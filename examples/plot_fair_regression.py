@@ -4,9 +4,7 @@ A trained network, made fair by changing one layer
 
 A network predicts the grades of law students. One layer of it is changed so that the
 means and covariances of its outputs hardly differ between two groups, and the last
-layer is fitted again under the same bounds. No group is needed to predict::
-
-    python examples/plot_fair_regression.py
+layer is fitted again under the same bounds. No group is needed to predict.
 
 The rows are those of the bar passage data, read from the folder named by
 ``SCALEFAIR_DATA``; where they are not, made-up rows take their place, and
@@ -14,9 +12,9 @@ The rows are those of the bar passage data, read from the folder named by
 grades themselves, which is why the errors are small.
 """
 
-import sys
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -26,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair.datasets import fetch_bar_passage
 from scalefair.metrics import statistical_parity_ks
+from scalefair.plotting import FairnessAccuracyDisplay, OutputDensityDisplay
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
     WassersteinBarycenterRegressor,
@@ -103,16 +102,16 @@ judge("barycentre, groups guessed", None, barycenter)
 # %%
 # The densities of the predictions, and the trade-off
 # ---------------------------------------------------
-try:
-    import matplotlib.pyplot as plt
-
-    from scalefair.plotting import FairnessAccuracyDisplay, OutputDensityDisplay
-except ImportError:
-    sys.exit('for the figures: pip install "scalefair[plot]"')
-figure, axes = plt.subplots(1, 3, figsize=(16, 4.5))
-OutputDensityDisplay.from_predictions(
-    outputs, sensitive_features=groups_test, ax=axes[:2]
+figure, axes = plt.subplot_mosaic(
+    [["before", "after"], ["front", "front"]], figsize=(10, 7.5), layout="constrained"
 )
-FairnessAccuracyDisplay.from_results(results, ax=axes[2])
-figure.tight_layout()
+axes["after"].sharey(axes["before"])
+OutputDensityDisplay.from_predictions(
+    outputs, sensitive_features=groups_test, ax=[axes["before"], axes["after"]]
+)
+FairnessAccuracyDisplay.from_results(results, ax=axes["front"])
+axes["front"].margins(y=0.15)
+axes["front"].set_title(
+    "Written beside the points: what the squared mean gap is divided by"
+)
 plt.show()

@@ -6,16 +6,14 @@ Two groups whose variance lies along different axes, and a subspace of three
 components for both. Each possible subspace captures some variance of the first group
 and some of the second: a point in the plane. All these points together form a convex
 region, and fair PCA is the point of its boundary where both groups lose equally much
-against their own best subspace::
-
-    python examples/plot_joint_numerical_range.py
+against their own best subspace.
 """
 
-import sys
-
+import matplotlib.pyplot as plt
 import numpy as np
 
 from scalefair.decomposition import FairPCA, GroupPCA, joint_numerical_range
+from scalefair.plotting import JointNumericalRangeDisplay
 
 # %%
 # Two groups, one three times as large as the other
@@ -56,16 +54,9 @@ print("losses at the boundary point in that direction:", best - found.points[0])
 # %%
 # A picture of it
 # ---------------
-# Needs matplotlib (``pip install "scalefair[plot]"``). To the left the whole region,
+# To the left the whole region,
 # to the right the part between the groups' own best subspaces. No point of the region
 # lies beyond the solid corner: no subspace is better for both groups.
-try:
-    import matplotlib.pyplot as plt
-
-    from scalefair.plotting import JointNumericalRangeDisplay
-except ImportError:
-    sys.exit('for the figure: pip install "scalefair[plot]"')
-
 figure, axes = plt.subplots(1, 2, figsize=(13, 4.8), layout="constrained")
 for ax, view in zip(axes, ("all", "optimum"), strict=True):
     JointNumericalRangeDisplay.from_estimator(
@@ -76,5 +67,5 @@ for ax, view in zip(axes, ("all", "optimum"), strict=True):
         view=view,
         legend=ax is axes[-1],
     )
-figure.savefig("joint-numerical-range.png", dpi=120)
-print("figure: joint-numerical-range.png")
+axes[0].set_title("All subspaces of three components")
+plt.show()

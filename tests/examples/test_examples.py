@@ -1,0 +1,124 @@
+"""What every example of the gallery keeps to; the docs build runs them."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+SCRIPTS = sorted(FOLDER.glob("*.py"))
+NETWORK = {"urllib", "requests", "http", "socket", "pooch", "ftplib"}
+
+every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+
+
+def calls(tree, name):
+    """Yield the calls of a function or method of that name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if re.fullmatch(name, called):
+                yield node
+
+
+def downloads(tree):
+    """Whether a loader of the script may use the network."""
+    return any(
+        not any(
+            keyword.arg == "download_if_missing"
+            and isinstance(keyword.value, ast.Constant)
+            and keyword.value.value is False
+            for keyword in call.keywords
+        )
+        for call in calls(tree, "fetch_.*")
+    )
+
+
+def imported(tree):
+    """Return the top-level packages that the script imports."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def is_titled(docstring):
+    """Whether the text starts with a title, underlined in full, and goes on."""
+    title, underline, *rest = [*(docstring or "").strip().splitlines(), "", ""]
+    return (
+        underline == "=" * len(title)
+        and len(title) > 0
+        and any(line.strip() for line in rest)
+    )
+
+
+def ends_in_figure(tree):
+    """Whether figures are made and shown, and nothing is computed afterwards."""
+    last = tree.body[-1]
+    shown = isinstance(last, ast.Expr) and any(calls(last, "show"))
+    return shown and any(calls(tree, "subplots|subplot_mosaic|figure"))
+
+
+def test_gallery_has_its_title_and_at_least_twelve_scripts():
+    header = (FOLDER / "GALLERY_HEADER.rst").read_text(encoding="utf-8").splitlines()
+    assert header[1] == "=" * len(header[0])
+    assert len(SCRIPTS) >= 12
+
+
+@every_script
+def test_example_is_a_gallery_script(script):
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    assert script.name.startswith("plot_")
+    assert is_titled(ast.get_docstring(tree))
+    assert ends_in_figure(tree)
+
+
+@every_script
+def test_example_uses_no_network(script):
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    assert not imported(tree) & NETWORK
+    assert not downloads(tree)
+
+
+@every_script
+def test_example_imports_public_names_only(script):
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("scalefair"):
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            assert not any(name.startswith("_") for name in names)
+
+
+def test_titles_differ():
+    docs = [ast.get_docstring(ast.parse(s.read_text("utf-8"))) for s in SCRIPTS]
+    titles = [doc.splitlines()[0] for doc in docs]
+    assert len(set(titles)) == len(titles)
+
+
+@pytest.mark.parametrize(
+    ("source", "fine"),
+    [
+        ("fetch_a9a(download_if_missing=False)", True),
+        ("fetch_a9a()", False),
+        ("data.fetch_a9a(download_if_missing=True)", False),
+    ],
+)
+def test_the_check_of_loaders_can_fail(source, fine):
+    assert downloads(ast.parse(source)) is not fine
+
+
+@pytest.mark.parametrize(
+    "text", [None, "No underline.", "Title\n=====\n", "Ab\n=\n\nC"]
+)
+def test_the_check_of_titles_can_fail(text):
+    assert not is_titled(text)
+
+
+def test_the_check_of_figures_can_fail():
+    assert ends_in_figure(ast.parse("f, ax = plt.subplots()\nplt.show()"))
+    assert not ends_in_figure(ast.parse("f, ax = plt.subplots()\nplt.show()\nx = 1"))
+    assert not ends_in_figure(ast.parse("plt.show()"))
