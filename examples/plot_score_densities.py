@@ -51,7 +51,7 @@ scores = {
 # each group.
 figure, axes = plt.subplots(2, 1, figsize=(8.5, 6.4), layout="constrained")
 for ax, (name, values) in zip(axes, scores.items(), strict=True):
-    ScoreDensityDisplay.from_scores(
+    ScoreDensityDisplay.from_predictions(
         values, sensitive_features=groups, interval=INTERVAL, kind="kde", ax=ax
     )
     inside, everywhere = (

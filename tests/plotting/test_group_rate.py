@@ -51,7 +51,7 @@ def rates_above(scores, groups):
 def draw(scores, groups, **options):
     from matplotlib.figure import Figure
 
-    return GroupRateDisplay.from_scores(
+    return GroupRateDisplay.from_predictions(
         scores, sensitive_features=groups, ax=Figure().subplots(), **options
     )
 
@@ -113,7 +113,7 @@ def test_region_is_where_the_gap_is_small(interval, kappa):
 
 
 def test_artists(ax):
-    display = GroupRateDisplay.from_scores(
+    display = GroupRateDisplay.from_predictions(
         {"plain": SCORES, "fair": -SCORES},
         sensitive_features=GROUPS,
         interval=(0.05, 0.3),
@@ -151,7 +151,7 @@ def test_artists(ax):
 
 
 def test_nothing_is_marked_that_is_not_given(ax):
-    display = GroupRateDisplay.from_scores(
+    display = GroupRateDisplay.from_predictions(
         SCORES, sensitive_features=GROUPS, ax=ax, legend=False, linewidth=7
     )
     assert display.region_ is None
@@ -163,8 +163,8 @@ def test_nothing_is_marked_that_is_not_given(ax):
 def test_pairs_of_many_groups(ax):
     groups = np.arange(300) % 3
     with pytest.raises(ValueError, match=r"3 groups.*pair=\(0, 1\)"):
-        GroupRateDisplay.from_scores(SCORES, sensitive_features=groups, ax=ax)
-    display = GroupRateDisplay.from_scores(
+        GroupRateDisplay.from_predictions(SCORES, sensitive_features=groups, ax=ax)
+    display = GroupRateDisplay.from_predictions(
         SCORES, sensitive_features=groups, pair=(2, 0), ax=ax
     )
     assert display.groups.tolist() == [2, 0]
@@ -173,7 +173,7 @@ def test_pairs_of_many_groups(ax):
     np.testing.assert_array_equal(display.rates["scores"], swapped[:, ::-1])
     for pair in ((0, 0), (0, 5), (0,)):
         with pytest.raises(ValueError, match="pair must be two of the groups"):
-            GroupRateDisplay.from_scores(
+            GroupRateDisplay.from_predictions(
                 SCORES, sensitive_features=groups, pair=pair, ax=ax
             )
 
@@ -226,9 +226,9 @@ def test_from_estimator(ax):
 
 def test_makes_a_figure_and_changes_no_setting(ax, pyplot):
     before = dict(pyplot.rcParams)
-    GroupRateDisplay.from_scores(SCORES, sensitive_features=GROUPS, ax=ax)
+    GroupRateDisplay.from_predictions(SCORES, sensitive_features=GROUPS, ax=ax)
     assert pyplot.get_fignums() == []
-    display = GroupRateDisplay.from_scores(SCORES, sensitive_features=GROUPS)
+    display = GroupRateDisplay.from_predictions(SCORES, sensitive_features=GROUPS)
     assert display.figure_ is pyplot.gcf()
     assert dict(pyplot.rcParams) == before
 
@@ -243,7 +243,7 @@ def test_missing_matplotlib_is_named(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r'pip install "scalefair\[plot\]"'):
-        GroupRateDisplay.from_scores(SCORES, sensitive_features=GROUPS)
+        GroupRateDisplay.from_predictions(SCORES, sensitive_features=GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -277,12 +277,12 @@ def test_bad_arguments(change, message):
 )
 def test_bad_scores(ax, scores, groups, message):
     with pytest.raises(ValueError, match=message):
-        GroupRateDisplay.from_scores(scores, sensitive_features=groups, ax=ax)
+        GroupRateDisplay.from_predictions(scores, sensitive_features=groups, ax=ax)
 
 
 def test_bad_models(ax):
     with pytest.raises(ValueError, match="the keys are names"):
-        GroupRateDisplay.from_scores(
+        GroupRateDisplay.from_predictions(
             {"a": SCORES}, sensitive_features=GROUPS, name="b", ax=ax
         )
 

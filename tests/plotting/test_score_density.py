@@ -38,7 +38,7 @@ def data_of(line):
 
 
 def draw(ax, scores=SCORES, groups=GROUPS, **options):
-    return ScoreDensityDisplay.from_scores(
+    return ScoreDensityDisplay.from_predictions(
         scores, sensitive_features=groups, ax=ax, **options
     )
 

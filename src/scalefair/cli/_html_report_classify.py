@@ -108,7 +108,7 @@ def _plot_densities(
 
     from scalefair.plotting import ScoreDensityDisplay
 
-    display = ScoreDensityDisplay.from_scores(
+    display = ScoreDensityDisplay.from_predictions(
         scores,
         sensitive_features=codes,
         interval=interval,
@@ -168,7 +168,7 @@ def _plot_rates(
 
     from scalefair.plotting import GroupRateDisplay
 
-    display = GroupRateDisplay.from_scores(
+    display = GroupRateDisplay.from_predictions(
         scores,
         sensitive_features=codes,
         interval=interval,

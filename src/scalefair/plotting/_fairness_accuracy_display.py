@@ -253,7 +253,7 @@ class FairnessAccuracyDisplay:
         self.bars_[name] = []
         if self.error[name].shape[1] > 1:
             self.bars_[name] += draw_bars(ax, means, deviations, color)
-        label_points_at(ax, self.point_labels.get(name, ()), means, color)
+        label_points_at(ax, self.point_labels.get(name, ()), means)
 
     def _title(self) -> str:
         count = count_of_splits(self.error)

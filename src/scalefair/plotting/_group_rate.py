@@ -32,7 +32,7 @@ class GroupRateDisplay:
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
     the diagonal both groups are selected at the same rate. Grey bands mark the
     interval of ranks in which parity is asked for, and a green region the rates
-    whose gap within it is at most `kappa`. Use `from_scores` or `from_estimator`.
+    whose gap within it is at most `kappa`. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class GroupRateDisplay:
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import GroupRateDisplay
-    >>> display = GroupRateDisplay.from_scores(
+    >>> display = GroupRateDisplay.from_predictions(
     ...     [4.0, 3.0, 2.0, 1.0],
     ...     sensitive_features=["f", "m", "m", "f"],
     ...     ax=Figure().subplots(),
@@ -133,7 +133,7 @@ class GroupRateDisplay:
         return float(np.abs(A - B).max() / (high - low))
 
     @classmethod
-    def from_scores(
+    def from_predictions(
         cls,
         scores: ArrayLike | Mapping[str, ArrayLike],
         *,
@@ -232,13 +232,13 @@ class GroupRateDisplay:
         sensitive_features : array-like of shape (n_samples,)
             Group of each row.
         interval : tuple of float or None, default=None
-            As for `from_scores`; None takes that of the classifiers if all that
+            As for `from_predictions`; None takes that of the classifiers if all that
             have one agree, else all ranks.
         kappa : float or None, default=None
-            As for `from_scores`; None takes that of the classifiers if all that have
+            As for `from_predictions`; None takes that of the classifiers if all that have
             one agree, else marks no region.
         pair : sequence of two groups or None, default=None
-            As for `from_scores`.
+            As for `from_predictions`.
         name : str or None, default=None
             Name of a single classifier; None takes its class.
         ax : matplotlib Axes or None, default=None
@@ -260,14 +260,14 @@ class GroupRateDisplay:
         ImportError
             If matplotlib is missing.
         ValueError
-            As for `from_scores`.
+            As for `from_predictions`.
         """
         if name is None and not isinstance(estimator, Mapping):
             name = type(estimator).__name__
         estimators = as_mapping(estimator, name)
         if interval is None:
             interval = common_setting(estimators, "interval") or (0.0, 1.0)
-        return cls.from_scores(
+        return cls.from_predictions(
             {
                 key: score_rows(model, X, sensitive_features)
                 for key, model in estimators.items()

@@ -272,7 +272,7 @@ class ParetoFrontDisplay:
             widths = self.half_widths[name][which]
             if widths.any():
                 self.bars_[name] += draw_bars(ax, means[which], widths, color, alpha)
-        label_points_at(ax, self.point_labels.get(name, ()), means, color)
+        label_points_at(ax, self.point_labels.get(name, ()), means)
 
     def _title(self) -> str:
         count = count_of_splits(self.accuracy)

@@ -33,7 +33,7 @@ class ScoreDensityDisplay:
 
     The hatched part of a density, and the bar below it, is the range of the scores
     of the rows that are ranked in the interval within their own group. Where the
-    densities agree there, the groups are treated alike there. Use `from_scores` or
+    densities agree there, the groups are treated alike there. Use `from_predictions` or
     `from_estimator`.
 
     Parameters
@@ -93,7 +93,7 @@ class ScoreDensityDisplay:
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import ScoreDensityDisplay
-    >>> display = ScoreDensityDisplay.from_scores(
+    >>> display = ScoreDensityDisplay.from_predictions(
     ...     [1.0, 2.0, 3.0, 4.0, 2.0, 4.0, 6.0, 8.0],
     ...     sensitive_features=["f"] * 4 + ["m"] * 4,
     ...     interval=(0.0, 0.5),
@@ -147,7 +147,7 @@ class ScoreDensityDisplay:
             )
 
     @classmethod
-    def from_scores(
+    def from_predictions(
         cls,
         scores: ArrayLike,
         *,
@@ -250,13 +250,13 @@ class ScoreDensityDisplay:
         sensitive_features : array-like of shape (n_samples,)
             Group of each row.
         interval : tuple of float or None, default=None
-            As for `from_scores`; None takes that of the classifier, or all ranks.
+            As for `from_predictions`; None takes that of the classifier, or all ranks.
         kind : {"histogram", "kde"}, default="histogram"
-            As for `from_scores`.
+            As for `from_predictions`.
         bins : int or array-like of edges, default=50
-            As for `from_scores`.
+            As for `from_predictions`.
         threshold : float or None, default=None
-            As for `from_scores`.
+            As for `from_predictions`.
         name : str or None, default=None
             Name of the classifier; None takes its class.
         ax : matplotlib Axes or None, default=None
@@ -278,11 +278,11 @@ class ScoreDensityDisplay:
         ImportError
             If matplotlib is missing.
         ValueError
-            As for `from_scores`.
+            As for `from_predictions`.
         """
         if interval is None:
             interval = getattr(estimator, "interval", (0.0, 1.0))
-        return cls.from_scores(
+        return cls.from_predictions(
             score_rows(estimator, X, sensitive_features),
             sensitive_features=sensitive_features,
             interval=interval,

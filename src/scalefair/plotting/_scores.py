@@ -76,7 +76,7 @@ def score_rows(estimator: Any, X: Any, sensitive_features: ArrayLike) -> NDArray
     if score is None:
         raise ValueError(
             f"{type(estimator).__name__} has no decision_function. Compute scores and "
-            "use from_scores."
+            "use from_predictions."
         )
     if "sensitive_features" in inspect.signature(score).parameters:
         scores = score(X, sensitive_features=sensitive_features)

@@ -94,7 +94,7 @@ def draw_bars(
     return list(drawn.lines[2])
 
 
-def label_points_at(ax: Any, labels: Any, means: NDArray[Any], color: Any) -> None:
+def label_points_at(ax: Any, labels: Any, means: NDArray[Any]) -> None:
     """Write the labels beside the points."""
     for label, mean in zip(labels, means, strict=False):
         ax.annotate(
@@ -103,8 +103,9 @@ def label_points_at(ax: Any, labels: Any, means: NDArray[Any], color: Any) -> No
             xytext=(4, 4),
             textcoords="offset points",
             fontsize="small",
-            color=color,
+            color="0.25",
         )
+    ax.margins(x=0.08, y=0.1)  # room for the label of the topmost point
 
 
 def finish(ax: Any, legend: bool) -> None:
