@@ -235,8 +235,8 @@ class GroupRateDisplay:
             As for `from_predictions`; None takes that of the classifiers if all that
             have one agree, else all ranks.
         kappa : float or None, default=None
-            As for `from_predictions`; None takes that of the classifiers if all that have
-            one agree, else marks no region.
+            As for `from_predictions`; None takes that of the classifiers if all that
+            have one agree, else marks no region.
         pair : sequence of two groups or None, default=None
             As for `from_predictions`.
         name : str or None, default=None

@@ -1,0 +1,98 @@
+"""Sphinx configuration. Building needs no network: `sphinx-build -W docs html`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version as distribution_version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+# Before any kernel is loaded: a figure needs no display, and threads that wait for
+# their next kernel sleep soon (performance.md).
+os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+project = "scalefair"
+author = "The scalefair developers"
+copyright = author
+release = distribution_version("scalefair")
+version = ".".join(release.split(".")[:2])
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "command_help",
+    "inherited",
+    "plain_types",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build"]
+
+# -- Markdown ---------------------------------------------------------------------
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+# -- Reference, from the docstrings -------------------------------------------------
+autosummary_generate = True
+autosummary_ignore_module_all = False  # what __all__ lists, and nothing else
+autodoc_typehints = "none"  # the docstrings say more
+autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+# Links into the documentation of NumPy and others need the network: they are made
+# when SCALEFAIR_DOCS_LINKS is set, and left out otherwise.
+if os.environ.get("SCALEFAIR_DOCS_LINKS"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+
+# -- Gallery ----------------------------------------------------------------------
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"[\\/]plot_",
+    "abort_on_example_error": True,
+    "image_scrapers": ("matplotlib",),
+    "reset_modules": ("matplotlib",),
+    "min_reported_time": 1,
+    "within_subsection_order": "FileNameSortKey",
+    "remove_config_comments": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "doc_module": ("scalefair",),
+    "backreferences_dir": "gallery/backreferences",
+}
+
+# -- Pages ------------------------------------------------------------------------
+html_theme = "pydata_sphinx_theme"
+html_title = "scalefair"
+html_static_path = ["_static"]
+html_css_files = ["scalefair.css"]
+html_show_sourcelink = False
+_SINGLE = ("index", "getting_started", "cli", "scaling", "performance")
+_SINGLE += ("paper_tables", "contributing", "changelog")
+html_sidebars: dict[str, list[str]] = {page: [] for page in _SINGLE}
+html_theme_options: dict[str, Any] = {
+    "header_links_before_dropdown": 5,
+    "show_prev_next": True,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+    "footer_start": ["copyright"],
+    "footer_end": ["sphinx-version"],
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+}

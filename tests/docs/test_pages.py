@@ -1,0 +1,49 @@
+"""What the pages show is what happens."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import scalefair
+
+DOCS = Path(__file__).parents[2] / "docs"
+SHOWN = re.compile(
+    r"```python\n((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.S
+)
+EXAMPLES = SHOWN.findall((DOCS / "getting_started.md").read_text(encoding="utf-8"))
+
+
+def test_the_examples_are_found():
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"), EXAMPLES, ids=[f"example {i + 1}" for i in range(len(EXAMPLES))]
+)
+def test_getting_started_prints_what_it_shows(code, shown):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown
+
+
+def test_every_public_package_is_in_the_reference():
+    root = Path(scalefair.__file__).parent
+    index = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    packages = {
+        path.parent.name
+        for path in root.glob("*/__init__.py")
+        if path.parent.name not in {"cli", "kernels"}
+    }
+    assert {name for name in packages if f"scalefair.{name}" not in index} == set()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
+def test_links_to_files_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), target
