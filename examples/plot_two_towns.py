@@ -34,8 +34,8 @@ fair = fair.fit_predict(X, sensitive_features=groups)
 # %%
 # Colours are clusters, markers are groups
 # ----------------------------------------
-# The balance is the smallest ratio of the groups' numbers within a cluster: 1 if they are
-# equally many in each, 0 if some cluster lacks a group.
+# The balance is the smallest ratio of the groups' numbers within a cluster: 1 if they
+# are equally many in each, 0 if some cluster lacks a group.
 figure, axes = plt.subplots(
     1, 2, figsize=(8.6, 4.6), sharex=True, sharey=True, layout="constrained"
 )
