@@ -1,0 +1,395 @@
+"""A page of documentation from the results of one asv run.
+
+python asv_bench/results_page.py
+
+reads the newest results in asv_bench/results (or those of --machine and --commit) and
+writes a Markdown page and its figures to docs/results. Versions are those of the
+Python that the benchmarks ran in, of --python, or of the one that runs this.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pyamg", "dask")
+VERSIONS = """
+import json, platform, sys
+from importlib import metadata
+installed = {found.name.lower(): found.version for found in metadata.distributions()}
+found = {name: installed[name] for name in sys.argv[1:] if name in installed}
+print(json.dumps({"Python": platform.python_version(), **found}))
+"""
+
+# What a time is divided by: the value of one of the parameters of the class ...
+PEER_VALUES = {
+    "block_lbfgs.BlockLBFGS": ("solver", "scipy"),
+    "clustering.Fit": ("method", "sklearn-lobpcg"),
+    "eigensolvers.Embedding": ("solver", "eigsh"),
+    "fair_classifiers.Pairwise": ("constraint", "none"),
+    "fair_pca.Documents": ("method", "PCA"),
+    "fair_pca.Rows": ("method", "PCA"),
+    "kernels.KernelProduct": ("kernel", "stored"),
+    "moments.Moments": ("method", "numpy"),
+    "partial_parity.TwoGroups": ("method", "scipy or scikit-learn"),
+    "parts.DenseRows": ("where", "memory"),
+    "parts.Graph": ("where", "memory"),
+    "score_oracle.Evaluate": ("method", "numpy"),
+}
+# ... or another benchmark of the class, at the same parameters.
+PEER_BENCHMARKS = {
+    "fair_regression.Layer.time_fit": "time_predict_alone",
+    "group_covariance.DenseProduct.time_scalefair": "time_two_products",
+    "group_covariance.SparseProduct.time_scalefair": "time_two_products",
+    "spmm.BlockProduct.time_scalefair": "time_scipy",
+}
+# Names of peers as a reader knows them.
+PEER_LABELS = {
+    "eigsh": "SciPy's eigsh",
+    "memory": "the same in memory",
+    "none": "scikit-learn's LogisticRegression",
+    "numpy": "NumPy",
+    "PCA": "scikit-learn's PCA",
+    "scipy": "SciPy",
+    "sklearn-lobpcg": "scikit-learn's SpectralClustering, lobpcg",
+    "stored": "a stored kernel",
+    "time_predict_alone": "one prediction",
+    "time_scipy": "SciPy",
+    "time_two_products": "two products of SciPy or NumPy",
+}
+SUITES = {
+    "block_lbfgs": "L-BFGS on blocks",
+    "clustering": "Fair spectral clustering",
+    "dc_solvers": "Difference-of-convex solvers",
+    "eigensolvers": "Eigensolvers",
+    "fair_classifiers": "Fair classifiers",
+    "fair_pca": "Fair PCA",
+    "fair_regression": "Fair regression",
+    "group_covariance": "Products with groups' covariances",
+    "kernels": "Gaussian kernels",
+    "moments": "Moments of groups",
+    "partial_parity": "Measures of fairness",
+    "parts": "Rows and graphs in parts",
+    "rounding": "Fair assignment",
+    "score_oracle": "Oracle of loss and shares",
+    "spmm": "Sparse products",
+}
+
+
+class Measurement(NamedTuple):
+    """One benchmark at one set of parameters."""
+
+    name: str  # suite.Class.method, or suite.method
+    kind: str  # time, peakmemory or track
+    unit: str
+    parameters: dict[str, str]
+    value: float
+
+    @property
+    def suite(self) -> str:
+        return self.name.split(".")[0]
+
+    @property
+    def owner(self) -> str:
+        return self.name.rpartition(".")[0]
+
+
+class Run(NamedTuple):
+    """Results of one machine, commit and environment."""
+
+    machine: dict[str, str]
+    commit: str
+    python: str
+    started: datetime
+    single: bool  # each time is that of one run
+    measurements: list[Measurement]
+
+
+# -- Reading ------------------------------------------------------------------------
+
+
+def newest_results(folder: Path, machine: str = "", commit: str = "") -> Path:
+    """File of the newest run of this machine and commit; of any where empty."""
+    found = [
+        path
+        for path in folder.glob(f"{machine or '*'}/*.json")
+        if path.name != "machine.json" and path.name.startswith(commit[:8])
+    ]
+    if not found:
+        wanted = "".join(f" of {word}" for word in (machine, commit) if word)
+        raise SystemExit(f"no results{wanted} in {folder}: run `asv run` first")
+    return max(found, key=lambda path: max(_started(json.loads(path.read_text()))))
+
+
+def _columns(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name of each benchmark that ran, and what was recorded of it."""
+    for name, row in results["results"].items():
+        # Columns at the end are left out where they are empty.
+        record = dict(zip(results["result_columns"], row or [], strict=False))
+        if record.get("result"):
+            yield name, record
+
+
+def _started(results: dict[str, Any]) -> list[float]:
+    return [record["started_at"] or 0 for _, record in _columns(results)] or [0]
+
+
+def read_run(path: Path) -> Run:
+    """Results in this file, described by benchmarks.json and machine.json near it."""
+    results = json.loads(path.read_text())
+    known = json.loads((path.parents[1] / "benchmarks.json").read_text())
+    measurements, repeats = [], []
+    for name, record in sorted(_columns(results)):
+        if name not in known:  # a benchmark that is gone
+            continue
+        what = known[name]
+        for values, value in zip(
+            product(*record["params"]), record["result"], strict=True
+        ):
+            if value is None or math.isnan(value):  # failed, or not asked for
+                continue
+            parameters = dict(
+                zip(what["param_names"], (v.strip("'\"") for v in values), strict=True)
+            )
+            measurements.append(
+                Measurement(name, what["type"], what["unit"], parameters, value)
+            )
+        repeats += [n for n in record.get("stats_repeat") or [] if n]
+    return Run(
+        machine=json.loads((path.parent / "machine.json").read_text()),
+        commit=results["commit_hash"],
+        python=results["python"],
+        started=datetime.fromtimestamp(max(_started(results)) / 1000, UTC),
+        single=all(n == 1 for n in repeats),
+        measurements=measurements,
+    )
+
+
+def versions(python: str) -> dict[str, str]:
+    """Versions of this Python and of the packages installed for it."""
+    answer = subprocess.run(
+        [python, "-c", VERSIONS, *PACKAGES], check=True, capture_output=True, text=True
+    )
+    return json.loads(answer.stdout)
+
+
+# -- Peers --------------------------------------------------------------------------
+
+
+def peer_of(
+    measurement: Measurement, measurements: list[Measurement]
+) -> tuple[str, Measurement] | None:
+    """Name and measurement that this one is compared with, if there is one."""
+    name, parameters = measurement.name, dict(measurement.parameters)
+    if measurement.kind not in ("time", "peakmemory"):
+        return None
+    if name in PEER_BENCHMARKS:
+        label = PEER_BENCHMARKS[name]
+        name = f"{measurement.owner}.{label}"
+    elif measurement.owner in PEER_VALUES:
+        parameter, label = PEER_VALUES[measurement.owner]
+        if parameters[parameter] == label:
+            return None
+        parameters[parameter] = label
+    else:
+        return None
+    for other in measurements:
+        if other.name == name and other.parameters == parameters:
+            return PEER_LABELS.get(label, label), other
+    return None
+
+
+# -- Text ---------------------------------------------------------------------------
+
+
+def quantity(value: float, unit: str) -> str:
+    """Value in a unit of a handy size, with three digits."""
+    if unit == "seconds":
+        for factor, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+            if value >= factor:
+                return f"{_digits(value / factor)} {name}"
+        return f"{_digits(value / 1e-9)} ns"
+    if unit == "bytes":
+        return f"{_digits(value / 2**20)} MiB"
+    return _digits(value) + ("" if unit in ("unit", "") else f" {unit}")
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
+def described(parameters: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parameters.items())
+
+
+def suite_table(measurements: list[Measurement]) -> list[str]:
+    """Lines of the table of one suite; a peer's own row has no ratio."""
+    lines = [
+        "| benchmark | parameters | measured | beside | ratio |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in measurements:
+        peer = peer_of(one, measurements)
+        beside, ratio = "", ""
+        if peer is not None and peer[1].value > 0:
+            beside, ratio = peer[0], f"{one.value / peer[1].value:.2f}"
+        cells = [
+            f"`{one.name.partition('.')[2]}`",
+            described(one.parameters),
+            quantity(one.value, one.unit),
+            beside,
+            ratio,
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def machine_table(run: Run, packages: dict[str, str]) -> list[str]:
+    """Lines that describe the machine, without its name."""
+    about = run.machine
+    rows = {
+        "processor": f"{about.get('cpu', '?')}, {about.get('arch', '?')}",
+        "cores": about.get("num_cpu", "?"),
+        "system": about.get("os", "?").split()[0],
+        "commit": f"`{run.commit[:10]}`",
+        "date": f"{run.started:%Y-%m-%d}",
+        **packages,
+    }
+    if about.get("ram", "").isdigit():
+        rows["memory"] = f"{int(about['ram']) / 2**30:.0f} GiB"
+    return ["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows.items())]
+
+
+def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
+    """The page in Markdown; figures maps file names to captions."""
+    lines = [
+        "# Benchmark results",
+        "",
+        "One run of a part of the benchmarks in `asv_bench/`, whose README has the",
+        "commands. This page is generated (`asv_bench/results_page.py`).",
+        "A ratio is our time or memory divided by that of what stands beside it, at",
+        "the same parameters: **below 1, ours takes less**. A benchmark whose answer",
+        "is wrong fails and is not listed. Memory is that of the whole process at its",
+        "peak, with the interpreter, the data and the set-up.",
+        "",
+    ]
+    if run.single:
+        lines += [
+            "Each time is that of a single run, on a machine that is not idle all the",
+            "time: read a ratio as a factor, not to its second digit. Times that were",
+            "measured with more care are in [Performance](../performance.md).",
+            "",
+        ]
+    lines += [*machine_table(run, packages), ""]
+    for name, caption in figures.items():
+        lines += [f"![{caption}]({name})", ""]
+    for suite in sorted({one.suite for one in run.measurements}, key=_suite_title):
+        some = [one for one in run.measurements if one.suite == suite]
+        lines += [f"## {_suite_title(suite)}", "", f"`-b '^{suite}\\.'`", ""]
+        lines += [*suite_table(some), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _suite_title(suite: str) -> str:
+    return SUITES.get(suite, suite.replace("_", " ").capitalize())
+
+
+# -- Figures ------------------------------------------------------------------------
+
+
+def ratios_at_largest(run: Run, kind: str) -> list[tuple[str, float]]:
+    """Label and ratio of each compared method, at the last parameters that ran."""
+    found: dict[tuple[str, ...], tuple[str, float]] = {}
+    for one in run.measurements:
+        peer = peer_of(one, run.measurements)
+        if one.kind != kind or peer is None or not peer[1].value > 0:
+            continue
+        # Numbers are sizes, which grow from row to row; words are methods.
+        words = [v for v in one.parameters.values() if not v[:1].isdigit()]
+        words = [word for word in words if not word.startswith("(")]
+        label = ", ".join([_suite_title(one.suite), *words])
+        sizes = [v for v in one.parameters.values() if v not in words]
+        size = f" [{', '.join(sizes)}]" if sizes else ""
+        text = f"{label}{size}\nbeside {peer[0]}"
+        found[(one.name, *words)] = (text, one.value / peer[1].value)
+    return sorted(found.values(), key=lambda pair: -pair[1])
+
+
+def draw_ratios(pairs: list[tuple[str, float]], title: str, path: Path) -> None:
+    """Dots on a logarithmic axis, on the left of the line where ours takes less."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    style = {"svg.hashsalt": "scalefair", "font.size": 8, "axes.titlesize": 10}
+    with rc_context(style):
+        figure = Figure(figsize=(7.5, 1.1 + 0.34 * len(pairs)), layout="constrained")
+        ax = figure.add_subplot()
+        ax.axvline(1, color="0.4", linewidth=1)
+        for y, (_, ratio) in enumerate(pairs):
+            less = ratio < 1
+            # Blue and vermilion differ for colour-blind readers; so do the marks.
+            ax.plot([1, ratio], [y, y], color="0.8", linewidth=2, zorder=1)
+            ax.plot(
+                ratio, y, "o" if less else "s", color="#0072B2" if less else "#D55E00"
+            )
+            ax.annotate(
+                f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}",
+                (ratio, y),
+                xytext=(-7 if less else 7, 0),
+                textcoords="offset points",
+                ha="right" if less else "left",
+                va="center",
+            )
+        ax.set_yticks(range(len(pairs)), [text for text, _ in pairs], fontsize=7)
+        ax.set_ylim(-0.7, len(pairs) - 0.3)
+        ax.set_xscale("log")
+        ax.margins(x=0.15)
+        ax.set_xlabel("ours / beside (left of the line: ours takes less)")
+        ax.set_title(title, loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, metadata={"Date": None})
+
+
+def draw(run: Run, folder: Path) -> dict[str, str]:
+    """Figures that the run has numbers for; their names and captions."""
+    captions = {}
+    for kind, name, title in (
+        ("time", "times.svg", "Time beside what else computes it"),
+        ("peakmemory", "memory.svg", "Peak memory of the process beside the peer's"),
+    ):
+        pairs = ratios_at_largest(run, kind)
+        if pairs:
+            draw_ratios(pairs, title, folder / name)
+            captions[name] = f"{title}, at the largest size that ran"
+    return captions
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "docs" / "results")
+    parser.add_argument("--machine", default="", help="folder in the results")
+    parser.add_argument("--commit", default="", help="at least eight letters of it")
+    parser.add_argument("--python", default="", help="that the benchmarks ran in")
+    options = parser.parse_args(arguments)
+    run = read_run(newest_results(options.results, options.machine, options.commit))
+    python = options.python
+    if not python:
+        python = run.python if Path(run.python).is_file() else sys.executable
+    options.output.mkdir(parents=True, exist_ok=True)
+    figures = draw(run, options.output)
+    text = page(run, versions(python), figures)
+    (options.output / "index.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
