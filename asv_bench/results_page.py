@@ -9,27 +9,17 @@ Python that the benchmarks ran in, of --python, or of the one that runs this.
 
 from __future__ import annotations
 
-import json
-import math
-import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from itertools import product
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+
+from _results import Measurement, Run, newest_results, read_run, versions
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pyamg", "dask")
-VERSIONS = """
-import json, platform, sys
-from importlib import metadata
-installed = {found.name.lower(): found.version for found in metadata.distributions()}
-found = {name: installed[name] for name in sys.argv[1:] if name in installed}
-print(json.dumps({"Python": platform.python_version(), **found}))
-"""
-
 # What a time is divided by: the value of one of the parameters of the class ...
 PEER_VALUES = {
     "block_lbfgs.BlockLBFGS": ("solver", "scipy"),
@@ -52,6 +42,8 @@ PEER_BENCHMARKS = {
     "group_covariance.SparseProduct.time_scalefair": "time_two_products",
     "spmm.BlockProduct.time_scalefair": "time_scipy",
 }
+# Other peers: they are listed, and have no ratio of their own.
+THEIRS = {"sklearn", "sklearn-amg", "products"}
 # Names of peers as a reader knows them.
 PEER_LABELS = {
     "eigsh": "SciPy's eigsh",
@@ -67,119 +59,23 @@ PEER_LABELS = {
     "time_two_products": "two products of SciPy or NumPy",
 }
 SUITES = {
-    "block_lbfgs": "L-BFGS on blocks",
     "clustering": "Fair spectral clustering",
-    "dc_solvers": "Difference-of-convex solvers",
-    "eigensolvers": "Eigensolvers",
-    "fair_classifiers": "Fair classifiers",
     "fair_pca": "Fair PCA",
+    "fair_classifiers": "Fair classifiers",
     "fair_regression": "Fair regression",
+    "rounding": "Fair assignment",
+    "eigensolvers": "Eigensolvers",
+    "block_lbfgs": "L-BFGS on blocks",
+    "dc_solvers": "Difference-of-convex solvers",
     "group_covariance": "Products with groups' covariances",
     "kernels": "Gaussian kernels",
     "moments": "Moments of groups",
     "partial_parity": "Measures of fairness",
     "parts": "Rows and graphs in parts",
-    "rounding": "Fair assignment",
     "score_oracle": "Oracle of loss and shares",
     "spmm": "Sparse products",
 }
-
-
-class Measurement(NamedTuple):
-    """One benchmark at one set of parameters."""
-
-    name: str  # suite.Class.method, or suite.method
-    kind: str  # time, peakmemory or track
-    unit: str
-    parameters: dict[str, str]
-    value: float
-
-    @property
-    def suite(self) -> str:
-        return self.name.split(".")[0]
-
-    @property
-    def owner(self) -> str:
-        return self.name.rpartition(".")[0]
-
-
-class Run(NamedTuple):
-    """Results of one machine, commit and environment."""
-
-    machine: dict[str, str]
-    commit: str
-    python: str
-    started: datetime
-    single: bool  # each time is that of one run
-    measurements: list[Measurement]
-
-
-# -- Reading ------------------------------------------------------------------------
-
-
-def newest_results(folder: Path, machine: str = "", commit: str = "") -> Path:
-    """File of the newest run of this machine and commit; of any where empty."""
-    found = [
-        path
-        for path in folder.glob(f"{machine or '*'}/*.json")
-        if path.name != "machine.json" and path.name.startswith(commit[:8])
-    ]
-    if not found:
-        wanted = "".join(f" of {word}" for word in (machine, commit) if word)
-        raise SystemExit(f"no results{wanted} in {folder}: run `asv run` first")
-    return max(found, key=lambda path: max(_started(json.loads(path.read_text()))))
-
-
-def _columns(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name of each benchmark that ran, and what was recorded of it."""
-    for name, row in results["results"].items():
-        # Columns at the end are left out where they are empty.
-        record = dict(zip(results["result_columns"], row or [], strict=False))
-        if record.get("result"):
-            yield name, record
-
-
-def _started(results: dict[str, Any]) -> list[float]:
-    return [record["started_at"] or 0 for _, record in _columns(results)] or [0]
-
-
-def read_run(path: Path) -> Run:
-    """Results in this file, described by benchmarks.json and machine.json near it."""
-    results = json.loads(path.read_text())
-    known = json.loads((path.parents[1] / "benchmarks.json").read_text())
-    measurements, repeats = [], []
-    for name, record in sorted(_columns(results)):
-        if name not in known:  # a benchmark that is gone
-            continue
-        what = known[name]
-        for values, value in zip(
-            product(*record["params"]), record["result"], strict=True
-        ):
-            if value is None or math.isnan(value):  # failed, or not asked for
-                continue
-            parameters = dict(
-                zip(what["param_names"], (v.strip("'\"") for v in values), strict=True)
-            )
-            measurements.append(
-                Measurement(name, what["type"], what["unit"], parameters, value)
-            )
-        repeats += [n for n in record.get("stats_repeat") or [] if n]
-    return Run(
-        machine=json.loads((path.parent / "machine.json").read_text()),
-        commit=results["commit_hash"],
-        python=results["python"],
-        started=datetime.fromtimestamp(max(_started(results)) / 1000, UTC),
-        single=all(n == 1 for n in repeats),
-        measurements=measurements,
-    )
-
-
-def versions(python: str) -> dict[str, str]:
-    """Versions of this Python and of the packages installed for it."""
-    answer = subprocess.run(
-        [python, "-c", VERSIONS, *PACKAGES], check=True, capture_output=True, text=True
-    )
-    return json.loads(answer.stdout)
+FITTED = tuple(SUITES)[:4]  # whose whole fits are in a figure
 
 
 # -- Peers --------------------------------------------------------------------------
@@ -190,14 +86,14 @@ def peer_of(
 ) -> tuple[str, Measurement] | None:
     """Name and measurement that this one is compared with, if there is one."""
     name, parameters = measurement.name, dict(measurement.parameters)
-    if measurement.kind not in ("time", "peakmemory"):
+    if measurement.kind != "time":  # the peak includes set-ups, which run both
         return None
     if name in PEER_BENCHMARKS:
         label = PEER_BENCHMARKS[name]
         name = f"{measurement.owner}.{label}"
     elif measurement.owner in PEER_VALUES:
         parameter, label = PEER_VALUES[measurement.owner]
-        if parameters[parameter] == label:
+        if parameters[parameter] in THEIRS | {label}:
             return None
         parameters[parameter] = label
     else:
@@ -276,24 +172,27 @@ def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
         "",
         "One run of a part of the benchmarks in `asv_bench/`, whose README has the",
         "commands. This page is generated (`asv_bench/results_page.py`).",
-        "A ratio is our time or memory divided by that of what stands beside it, at",
-        "the same parameters: **below 1, ours takes less**. A benchmark whose answer",
-        "is wrong fails and is not listed. Memory is that of the whole process at its",
-        "peak, with the interpreter, the data and the set-up.",
+        "A ratio is our time divided by that of what stands beside it, at the same",
+        "parameters: **below 1, ours takes less**. A benchmark whose answer is wrong",
+        "fails and is not listed. Memory is that of the whole process at its peak,",
+        "with the interpreter, the data, and the set-up that checks the answer.",
         "",
     ]
     if run.single:
         lines += [
-            "Each time is that of a single run, on a machine that is not idle all the",
-            "time: read a ratio as a factor, not to its second digit. Times that were",
-            "measured with more care are in [Performance](../performance.md).",
+            "Each time is that of a single run, and other work on the machine may have",
+            "been in its way: take a ratio as a rough factor. Medians of alternating",
+            "runs are in [Performance](../performance.md).",
             "",
         ]
     lines += [*machine_table(run, packages), ""]
     for name, caption in figures.items():
         lines += [f"![{caption}]({name})", ""]
-    for suite in sorted({one.suite for one in run.measurements}, key=_suite_title):
+    suites = dict.fromkeys([*SUITES, *(one.suite for one in run.measurements)])
+    for suite in suites:
         some = [one for one in run.measurements if one.suite == suite]
+        if not some:
+            continue
         lines += [f"## {_suite_title(suite)}", "", f"`-b '^{suite}\\.'`", ""]
         lines += [*suite_table(some), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -306,70 +205,89 @@ def _suite_title(suite: str) -> str:
 # -- Figures ------------------------------------------------------------------------
 
 
-def ratios_at_largest(run: Run, kind: str) -> list[tuple[str, float]]:
+def ratios_at_largest(run: Run) -> list[tuple[str, float]]:
     """Label and ratio of each compared method, at the last parameters that ran."""
     found: dict[tuple[str, ...], tuple[str, float]] = {}
     for one in run.measurements:
         peer = peer_of(one, run.measurements)
-        if one.kind != kind or peer is None or not peer[1].value > 0:
+        if peer is None or not peer[1].value > 0:
             continue
         # Numbers are sizes, which grow from row to row; words are methods.
-        words = [v for v in one.parameters.values() if not v[:1].isdigit()]
-        words = [word for word in words if not word.startswith("(")]
+        sizes = [v for v in one.parameters.values() if v.lstrip("(")[:1].isdigit()]
+        words = [v for v in one.parameters.values() if v not in sizes]
         label = ", ".join([_suite_title(one.suite), *words])
-        sizes = [v for v in one.parameters.values() if v not in words]
-        size = f" [{', '.join(sizes)}]" if sizes else ""
-        text = f"{label}{size}\nbeside {peer[0]}"
+        text = f"{label} [{' x '.join(sizes)}]" if sizes else label
+        method = one.name.rpartition(".")[2].partition("_")[2].replace("_", " ")
+        text = f"{text}: {method}\nbeside {peer[0]}"
         found[(one.name, *words)] = (text, one.value / peer[1].value)
     return sorted(found.values(), key=lambda pair: -pair[1])
 
 
-def draw_ratios(pairs: list[tuple[str, float]], title: str, path: Path) -> None:
-    """Dots on a logarithmic axis, on the left of the line where ours takes less."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+def fits(run: Run) -> list[tuple[str, float, bool]]:
+    """Label and seconds of whole fits, and whether scikit-learn made them."""
+    found = []
+    for one in reversed(run.measurements):
+        if one.kind == "time" and one.suite in FITTED and "fit" in one.name:
+            words = list(one.parameters.values())
+            peer = PEER_VALUES.get(one.owner, ("", ""))[1] in words
+            label = f"{_suite_title(one.suite)}: {', '.join(words)}"
+            found.append((label, one.value, peer or "sklearn" in label))
+    return found
 
-    style = {"svg.hashsalt": "scalefair", "font.size": 8, "axes.titlesize": 10}
-    with rc_context(style):
-        figure = Figure(figsize=(7.5, 1.1 + 0.34 * len(pairs)), layout="constrained")
-        ax = figure.add_subplot()
-        ax.axvline(1, color="0.4", linewidth=1)
-        for y, (_, ratio) in enumerate(pairs):
-            less = ratio < 1
-            # Blue and vermilion differ for colour-blind readers; so do the marks.
-            ax.plot([1, ratio], [y, y], color="0.8", linewidth=2, zorder=1)
-            ax.plot(
-                ratio, y, "o" if less else "s", color="#0072B2" if less else "#D55E00"
-            )
-            ax.annotate(
-                f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}",
-                (ratio, y),
-                xytext=(-7 if less else 7, 0),
-                textcoords="offset points",
-                ha="right" if less else "left",
-                va="center",
-            )
-        ax.set_yticks(range(len(pairs)), [text for text, _ in pairs], fontsize=7)
-        ax.set_ylim(-0.7, len(pairs) - 0.3)
-        ax.set_xscale("log")
-        ax.margins(x=0.15)
-        ax.set_xlabel("ours / beside (left of the line: ours takes less)")
-        ax.set_title(title, loc="left")
-        ax.spines[["top", "right"]].set_visible(False)
-        figure.savefig(path, metadata={"Date": None})
+
+def dots(
+    marks: list[tuple[str, float, bool]], words: Callable[[float], str], zero: float
+) -> tuple[Figure, Axes]:
+    """A row for each mark on a logarithmic axis; squares are those with a True."""
+    height = 1.1 + 0.24 * len(marks) + 0.1 * sum("\n" in label for label, *_ in marks)
+    figure = Figure(figsize=(8, height), layout="constrained")
+    ax = figure.add_subplot()
+    for y, (_, value, square) in enumerate(marks):
+        # Blue and vermilion differ for colour-blind readers; so do the marks.
+        color = "#D55E00" if square else "#0072B2"
+        ax.plot([zero, value], [y, y], color="0.85", linewidth=2, zorder=1)
+        ax.plot(value, y, "s" if square else "o", color=color, markersize=5)
+        left = value < zero
+        ax.annotate(
+            words(value),
+            (value, y),
+            xytext=(-7 if left else 7, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+        )
+    ax.set_yticks(range(len(marks)), [label for label, *_ in marks], fontsize=7)
+    ax.set_ylim(-0.7, len(marks) - 0.3)
+    ax.set_xscale("log")
+    ax.margins(x=0.12)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure, ax
 
 
 def draw(run: Run, folder: Path) -> dict[str, str]:
     """Figures that the run has numbers for; their names and captions."""
     captions = {}
-    for kind, name, title in (
-        ("time", "times.svg", "Time beside what else computes it"),
-        ("peakmemory", "memory.svg", "Peak memory of the process beside the peer's"),
-    ):
-        pairs = ratios_at_largest(run, kind)
-        if pairs:
-            draw_ratios(pairs, title, folder / name)
-            captions[name] = f"{title}, at the largest size that ran"
+
+    def save(name: str, figure: Figure, ax: Axes, title: str, label: str) -> None:
+        ax.set_xlabel(label)
+        ax.set_title(title, loc="left")
+        figure.savefig(folder / name, metadata={"Date": None})
+        captions[name] = title
+
+    # Text as text: small files, and legible for screen readers.
+    style = {"svg.hashsalt": "scalefair", "svg.fonttype": "none", "font.size": 8}
+    with rc_context(style):
+        if pairs := ratios_at_largest(run):
+            marks = [(label, ratio, ratio > 1) for label, ratio in pairs]
+            figure, ax = dots(marks, lambda ratio: f"{ratio:.2g}", 1)
+            ax.axvline(1, color="0.4", linewidth=1)
+            what = "Time beside what else computes it, at the largest size that ran"
+            save("ratios.svg", figure, ax, what, "our time / theirs (circles: less)")
+        if marks := fits(run):
+            least = min(value for _, value, _ in marks) / 2
+            figure, ax = dots(marks, lambda value: quantity(value, "seconds"), least)
+            label = "seconds (squares: scikit-learn, without fairness)"
+            save("fits.svg", figure, ax, "Whole fits", label)
     return captions
 
 

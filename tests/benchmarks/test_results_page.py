@@ -55,7 +55,8 @@ def script(monkeypatch):
     """The script, imported for one test."""
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module("results_page")
-    sys.modules.pop("results_page", None)
+    for name in ("results_page", "_results"):
+        sys.modules.pop(name, None)
 
 
 def write_run(folder, name, commit=COMMIT, started=DAY, repeat=1, benchmarks=None):
@@ -114,7 +115,7 @@ def test_tables(made):
     assert found[fit, where.format(100, "FairPCA")] == ["2 s", peer, "0.50"]
     assert found[fit, where.format(200, "FairPCA")] == ["3 s", peer, "1.50"]
     assert found[fit, where.format(100, "PCA")] == ["4 s", "", ""]
-    assert found[memory, where.format(100, "FairPCA")] == ["128 MiB", peer, "0.50"]
+    assert found[memory, where.format(100, "FairPCA")] == ["128 MiB", "", ""]
     calls = "`Rows.track_evaluations`"
     assert found[calls, where.format(100, "FairPCA")] == ["12", "", ""]
     assert (calls, where.format(100, "PCA")) not in found  # skipped
@@ -124,7 +125,7 @@ def test_tables(made):
     for word in ("gone", "time_failed", "time_crashed", "Fair assignment"):
         assert word not in text
     titles = [line[3:] for line in text.splitlines() if line.startswith("## ")]
-    assert titles == ["Difference-of-convex solvers", "Fair PCA", "Sparse products"]
+    assert titles == ["Fair PCA", "Difference-of-convex solvers", "Sparse products"]
 
 
 def test_machine_is_described_and_not_named(made):
@@ -141,13 +142,14 @@ def test_machine_is_described_and_not_named(made):
 
 def test_figures(made, script, folder, tmp_path):
     pictures = re.findall(r"!\[.+\]\((.+)\)", (made / "index.md").read_text())
-    assert pictures == ["times.svg", "memory.svg"]
+    assert pictures == ["ratios.svg", "fits.svg"]
     for name in pictures:
         assert "<svg" in (made / name).read_text(encoding="utf-8")
     run = script.read_run(script.newest_results(folder))
-    times = script.ratios_at_largest(run, "time")
+    times = script.ratios_at_largest(run)
     assert [ratio for _, ratio in times] == [1.5, 0.25]  # of 200 rows, not of 100
-    assert times[0][0] == "Fair PCA, FairPCA [200, 5]\nbeside scikit-learn's PCA"
+    assert times[0][0] == "Fair PCA, FairPCA [200 x 5]: fit\nbeside scikit-learn's PCA"
+    assert [squares for *_, squares in script.fits(run)] == [True, False] * 2
     again = tmp_path / "again"
     script.main(["--results", str(folder), "--output", str(again)])
     assert {path.name: path.read_bytes() for path in again.iterdir()} == {
@@ -155,7 +157,7 @@ def test_figures(made, script, folder, tmp_path):
     }
 
 
-def test_a_run_without_peers_has_no_figures(script, folder, tmp_path):
+def test_a_run_without_peers_or_fits_has_no_figures(script, folder, tmp_path):
     write_run(folder, "other", started=DAY + 1, benchmarks=BENCHMARKS[-1:])
     output = tmp_path / "docs"
     script.main(["--results", str(folder), "--output", str(output)])
