@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import mean_squared_error
 
+from scalefair.metrics import statistical_parity_ks
 from scalefair.plotting._matplotlib import import_pyplot
 from scalefair.plotting._results import rows_of, stack_repeats
 from scalefair.plotting._trade_off import (
@@ -208,6 +210,96 @@ class FairnessAccuracyDisplay:
             **{key: name for key, name in axes.items() if name not in ("mse", "ks")},
         )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        predictions: Mapping[str, ArrayLike],
+        *,
+        sensitive_features: ArrayLike,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> FairnessAccuracyDisplay:
+        """Draw a point for each model's predictions.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (m,)
+            True targets.
+        predictions : mapping of str to array-like of shape (m,)
+            Predictions, by the name of the model.
+        sensitive_features : array-like of shape (m,)
+            Group of each row.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a figure.
+        legend : bool, default=True
+            Whether to show a legend, to the right of the axes.
+        **line_kwargs : dict
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        FairnessAccuracyDisplay
+            The display, drawn: mean squared error against the distance of
+            Kolmogorov and Smirnov between the groups' predictions.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is missing.
+        ValueError
+            If lengths differ, a number is not finite, or there is only one group.
+        """
+        unfairness = {
+            name: [statistical_parity_ks(y, sensitive_features=sensitive_features)]
+            for name, y in predictions.items()
+        }
+        error = {
+            name: [float(mean_squared_error(y_true, y))]
+            for name, y in predictions.items()
+        }
+        display = cls(error, unfairness=unfairness)
+        return display.plot(ax=ax, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimators: Mapping[str, Any],
+        X: Any,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> FairnessAccuracyDisplay:
+        """Draw a point for each fitted regressor.
+
+        Parameters
+        ----------
+        estimators : mapping of str to estimator
+            Fitted regressors, by the name that is shown.
+        X : {array-like, sparse matrix} of shape (m, n_features)
+            Rows that they predict.
+        y, sensitive_features, ax, legend, **line_kwargs
+            As for `from_predictions`.
+
+        Returns
+        -------
+        FairnessAccuracyDisplay
+            The display, drawn.
+        """
+        predictions = {name: model.predict(X) for name, model in estimators.items()}
+        return cls.from_predictions(
+            y,
+            predictions,
+            sensitive_features=sensitive_features,
+            ax=ax,
+            legend=legend,
+            **line_kwargs,
+        )
 
     def plot(
         self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any

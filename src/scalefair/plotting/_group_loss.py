@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.plotting._cluster_composition import _PALETTE
@@ -195,16 +196,84 @@ class GroupLossDisplay:
         if not sizes:
             raise ValueError("n_components is empty: give at least one number.")
         moments = GroupMoments.from_data(X, sensitive_features)
+        display = cls._of_moments(moments, sizes, centering, methods)
+        return display.plot(axes=axes, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: FairPCA,
+        *,
+        n_components: Iterable[int] | None = None,
+        axes: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> GroupLossDisplay:
+        """Draw the losses of a fitted fair PCA, and of plain PCA on the same rows.
+
+        The rows are not needed: both are found anew from the moments for each number
+        of components.
+
+        Parameters
+        ----------
+        estimator : FairPCA
+            Fitted with ``solver="gram"``, which keeps the moments.
+        n_components : iterable of int or None, default=None
+            Numbers of components; None takes 1 to those of the estimator.
+        axes : sequence of two matplotlib Axes or None, default=None
+            Where to draw losses and total error; None makes a figure.
+        legend : bool, default=True
+            Whether to show a legend, to the right of the second axes.
+        **line_kwargs : dict
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        GroupLossDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is missing.
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it kept no moments.
+        """
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "moments_"):
+            raise ValueError(
+                'This FairPCA was fitted by solver="matrix_free" and kept no moments: '
+                'fit it with solver="gram", or use from_data.'
+            )
+        if n_components is None:
+            n_components = range(1, estimator.n_components + 1)
+        sizes = sorted({int(r) for r in n_components})
+        methods = {"PCA": GroupPCA(), "FairPCA": estimator}
+        display = cls._of_moments(
+            estimator.moments_, sizes, estimator.centering, methods
+        )
+        return display.plot(axes=axes, legend=legend, **line_kwargs)
+
+    @classmethod
+    def _of_moments(
+        cls,
+        moments: GroupMoments,
+        sizes: list[int],
+        centering: str,
+        methods: Mapping[str, Any],
+    ) -> GroupLossDisplay:
+        """Fit every method for every number of components; nothing is drawn."""
         shares = moments.counts / moments.counts.sum()
         losses, total_errors = {}, {}
         for name, method in methods.items():
             fits = [_fit(method, moments, r, centering) for r in sizes]
             losses[name] = np.array([fit.group_losses_ for fit in fits])
             total_errors[name] = np.array([_total_error(fit, shares) for fit in fits])
-        display = cls(
+        return cls(
             sizes, losses=losses, total_errors=total_errors, groups=moments.groups
         )
-        return display.plot(axes=axes, legend=legend, **line_kwargs)
 
     def plot(
         self, axes: Any = None, *, legend: bool = True, **line_kwargs: Any

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair.plotting._matplotlib import import_pyplot
 from scalefair.plotting._results import rows_of, stack_repeats
@@ -219,6 +220,60 @@ class ParetoFrontDisplay:
                 if labelled
                 else None
             ),
+            confidence=confidence,
+        )
+        return display.plot(ax=ax, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        name: str = "cross-validation",
+        confidence: float = 0.95,
+        label_points: bool = True,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> ParetoFrontDisplay:
+        """Draw what a search over allowed gaps found.
+
+        Parameters
+        ----------
+        estimator : PartiallyFairClassifierCV
+            Fitted: its `cv_results_` hold a point for each gap and fold.
+        name : str, default="cross-validation"
+            What the legend says.
+        confidence : float, default=0.95
+            Level of the confidence intervals over the folds.
+        label_points : bool, default=True
+            Whether to write the gap beside each point.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a figure.
+        legend : bool, default=True
+            Whether to show a legend, to the right of the axes.
+        **line_kwargs : dict
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        ParetoFrontDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is missing.
+        NotFittedError
+            If the estimator is not fitted.
+        """
+        check_is_fitted(estimator, "cv_results_")
+        found = estimator.cv_results_
+        labels = [f"{kappa:g}" for kappa in found["kappa"]]
+        display = cls(
+            {name: found["accuracy"]},
+            fairness={name: found["fairness"]},
+            point_labels={name: labels} if label_points else None,
             confidence=confidence,
         )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
