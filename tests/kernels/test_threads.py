@@ -1,0 +1,63 @@
+"""Limits of threads that several threads set and leave."""
+
+import threading
+
+import numba
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from scalefair.kernels import one_thread, single_blas_thread
+
+
+def blas_threads():
+    blas = ThreadpoolController().select(user_api="blas")
+    return {library["num_threads"] for library in blas.info()}
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("one processor")
+    before = numba.get_num_threads()
+    numba.set_num_threads(2)
+    with threadpool_limits(2, user_api="blas"):
+        yield
+    numba.set_num_threads(before)
+
+
+def test_who_leaves_last_sets_the_threads_back():
+    first, second = single_blas_thread(), single_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert blas_threads() == {1}
+    second.__exit__(None, None, None)
+    assert blas_threads() == {2}
+
+
+def test_threads_that_overlap():
+    entered, leave = threading.Event(), threading.Event()
+
+    def work():
+        with one_thread():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=work)
+    other.start()
+    assert entered.wait(10)
+    assert numba.get_num_threads() == 2  # each thread has its own number
+    with one_thread():
+        leave.set()
+        other.join()
+        assert blas_threads() == {1}  # this one still works
+        assert numba.get_num_threads() == 1
+    assert blas_threads() == {2}
+    assert numba.get_num_threads() == 2
+
+
+def test_an_error_sets_the_threads_back():
+    with pytest.raises(ZeroDivisionError), one_thread():
+        raise ZeroDivisionError
+    assert blas_threads() == {2}
+    assert numba.get_num_threads() == 2
