@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-__all__ = ["SymmetricBlockOperator", "apply_block"]
+from scalefair.kernels import combine
+
+__all__ = ["ProductOperator", "SymmetricBlockOperator", "apply_block"]
 
 
 class SymmetricBlockOperator(LinearOperator):
@@ -92,6 +94,34 @@ class SymmetricBlockOperator(LinearOperator):
 
     def _transpose(self) -> SymmetricBlockOperator:
         return self
+
+
+class ProductOperator(SymmetricBlockOperator):
+    """Operator whose products come as new blocks; `apply` follows from them."""
+
+    def apply(
+        self,
+        X: np.ndarray,
+        out: np.ndarray,
+        *,
+        alpha: float = 1.0,
+        shift: float = 0.0,
+        beta: float = 0.0,
+    ) -> np.ndarray:
+        if out.size == 0:
+            return out
+        product = self._product(X)
+        if shift != 0:
+            product -= self.dtype.type(shift) * X
+        if beta != 0:
+            combine(out, beta, out, alpha, product)
+        else:
+            np.multiply(product, self.dtype.type(alpha), out=out)
+        return out
+
+    @abstractmethod
+    def _product(self, X: np.ndarray) -> np.ndarray:
+        """Return the operator times a block, in an array that may be overwritten."""
 
 
 def apply_block(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any, Self
@@ -11,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scalefair.kernels import (
-    combine,
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,
 )
-from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._base import ProductOperator
 
 __all__ = [
     "StreamedCovariance",
@@ -27,7 +25,7 @@ __all__ = [
 Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
 
-class _StreamedOperator(SymmetricBlockOperator):
+class _StreamedOperator(ProductOperator):
     """Operator whose product is a sum over batches of rows: one pass for a block."""
 
     def __init__(self, rows: _Rows, dtype: Any) -> None:
@@ -48,30 +46,6 @@ class _StreamedOperator(SymmetricBlockOperator):
     def n_passes(self) -> int:
         """Passes over the batches so far, of all operators that share them."""
         return self._rows.n_passes
-
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        if out.size == 0:
-            return out
-        product = self._product(X)
-        if shift != 0:
-            product -= self.dtype.type(shift) * X
-        if beta != 0:
-            combine(out, beta, out, alpha, product)
-        else:
-            np.multiply(product, self.dtype.type(alpha), out=out)
-        return out
-
-    @abstractmethod
-    def _product(self, X: np.ndarray) -> np.ndarray:
-        """Return the operator times a block."""
 
 
 class StreamedCovariance(_StreamedOperator):

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.kernels import combine, csr_matmat
-from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.kernels import csr_matmat
+from scalefair.operators._base import ProductOperator
 from scalefair.streaming import PartitionedRows
 
 __all__ = ["PartitionedMatrix"]
 
 
-class PartitionedMatrix(SymmetricBlockOperator):
+class PartitionedMatrix(ProductOperator):
     """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
 
     A product with a block X sends X to the parts and puts their rows together: only
@@ -77,33 +77,12 @@ class PartitionedMatrix(SymmetricBlockOperator):
             )
         super().__init__(dtype, rows.shape[0])
         self.nnz = rows.nnz
-        self._starts = rows.starts
         self._columns: list[NDArray[Any]] | None = None
         if exchange == "needed":
             self._parts = rows.map(_compress, self.dtype).persist()
             self._columns = self._parts.map(_columns).gather()
         else:
             self._parts = rows.map(_checked, self.dtype).persist()
-
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        if out.size == 0:
-            return out
-        product = self._product(X)
-        if shift != 0:
-            product -= self.dtype.type(shift) * X
-        if beta != 0:
-            combine(out, beta, out, alpha, product)
-        else:
-            np.multiply(product, self.dtype.type(alpha), out=out)
-        return out
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         if self._columns is None:
