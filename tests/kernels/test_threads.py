@@ -56,7 +56,7 @@ def test_threads_that_overlap():
 
 
 def test_an_error_sets_the_threads_back():
-    with pytest.raises(ZeroDivisionError), one_thread():
+    with pytest.raises(ZeroDivisionError), one_thread(), single_blas_thread():
         raise ZeroDivisionError
     assert blas_threads() == {2}
     assert numba.get_num_threads() == 2

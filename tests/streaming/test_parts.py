@@ -3,10 +3,13 @@
 import operator
 import pickle
 import sys
+import time
 
+import numba
 import numpy as np
 import pytest
 from scipy import sparse
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from scalefair._sizes import array_bytes
 from scalefair.streaming import LocalParts, Parts
@@ -40,10 +43,14 @@ def as_text(part):
     return str(part)
 
 
-def threads_of(part):
-    from numba import get_num_threads
+def blas_threads():
+    blas = ThreadpoolController().select(user_api="blas")
+    return {library["num_threads"] for library in blas.info()}
 
-    return get_num_threads()
+
+def threads_of(part):
+    time.sleep(0.02)  # so that both threads work
+    return numba.get_num_threads(), blas_threads()
 
 
 @both
@@ -133,7 +140,10 @@ def test_pickling(make):
 
 
 def test_a_task_runs_on_one_thread():
-    assert set(delayed().map(threads_of).gather()) == {1}
+    with threadpool_limits(2, user_api="blas"):
+        for parts in (delayed().map(threads_of), delayed().map(threads_of).persist()):
+            assert all(found == (1, {1}) for found in parts.gather())
+        assert blas_threads() == {2}  # and all are given back
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):

@@ -32,12 +32,16 @@ def at_most_threads(n_parts: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run kernels and BLAS on the calling thread, one of many that work at a time.
+    """Run kernels on the calling thread, one of many that work at a time.
+
+    BLAS is not held back: OpenBLAS does not take its old number of threads back from
+    another thread than the one that set it. Whoever starts the threads does it, by
+    `single_blas_thread`.
 
     Numba's threading layer "workqueue" aborts the process if two threads call
     kernels at once: there they take turns.
     """
-    with at_most_threads(1), single_blas_thread():
+    with at_most_threads(1):
         if numba.threading_layer() != "workqueue":
             yield
         else:

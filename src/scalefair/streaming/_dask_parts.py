@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from scalefair._sizes import array_bytes
-from scalefair.kernels import one_thread
+from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
 
 __all__ = ["DaskParts", "require_dask"]
@@ -99,12 +99,12 @@ class DaskParts(Parts):
 
     def persist(self) -> DaskParts:
         dask = require_dask()
-        with _large_graphs():
+        with _large_graphs(), single_blas_thread():
             return dask.persist(self)[0]
 
     def gather(self) -> list[Any]:
         dask = require_dask()
-        with _large_graphs():
+        with _large_graphs(), single_blas_thread():  # that of tasks in this process
             return list(dask.compute(self)[0])
 
     def stack(
