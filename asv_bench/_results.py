@@ -47,7 +47,7 @@ class Run(NamedTuple):
     commit: str
     python: str
     started: datetime
-    single: bool  # each time is that of one run
+    repeats: int  # a time is the median of so many runs, or more
     measurements: list[Measurement]
 
 
@@ -106,7 +106,7 @@ def read_run(path: Path) -> Run:
         commit=results["commit_hash"],
         python=results["python"],
         started=datetime.fromtimestamp(max(_started(results)) / 1000, UTC),
-        single=all(n == 1 for n in repeats),
+        repeats=min(repeats, default=1),
         measurements=measurements,
     )
 

@@ -178,11 +178,18 @@ def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
         "with the interpreter, the data, and the set-up that checks the answer.",
         "",
     ]
-    if run.single:
+    if run.repeats == 1:
         lines += [
             "Each time is that of a single run, and other work on the machine may have",
             "been in its way: take a ratio as a rough factor. Medians of alternating",
             "runs are in [Performance](../performance.md).",
+            "",
+        ]
+    else:
+        lines += [
+            f"Each time is the median of {run.repeats} runs or more, one benchmark after",
+            "the other. Medians of alternating runs are in",
+            "[Performance](../performance.md).",
             "",
         ]
     lines += [*machine_table(run, packages), ""]

@@ -165,11 +165,13 @@ def test_a_run_without_peers_or_fits_has_no_figures(script, folder, tmp_path):
     assert "![" not in (output / "index.md").read_text()
 
 
-def test_the_page_says_whether_times_are_of_single_runs(script, folder):
+def test_the_page_says_how_many_runs_a_time_is_the_median_of(script, folder):
     path = script.newest_results(folder)
     assert "single run" in script.page(script.read_run(path), {}, {})
     path = write_run(folder, "repeated", repeat=5)
-    assert "single run" not in script.page(script.read_run(path), {}, {})
+    page = script.page(script.read_run(path), {}, {})
+    assert "single run" not in page
+    assert "median of 5 runs or more" in page
 
 
 def test_newest_results_unless_a_commit_is_named(script, folder):
