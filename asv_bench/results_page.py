@@ -288,13 +288,15 @@ def draw(run: Run, folder: Path) -> dict[str, str]:
             marks = [(label, ratio, ratio > 1) for label, ratio in pairs]
             figure, ax = dots(marks, lambda ratio: f"{ratio:.2g}", 1)
             ax.axvline(1, color="0.4", linewidth=1)
-            what = "Time beside what else computes it, at the largest size that ran"
-            save("ratios.svg", figure, ax, what, "our time / theirs (circles: less)")
+            less = sum(ratio < 1 for _, ratio in pairs)
+            what = f"Less time than what else computes it in {less} of {len(pairs)}"
+            label = "our time / theirs, at the largest size that ran (circles: less)"
+            save("ratios.svg", figure, ax, what, label)
         if marks := fits(run):
             least = min(value for _, value, _ in marks) / 2
             figure, ax = dots(marks, lambda value: quantity(value, "seconds"), least)
             label = "seconds (squares: scikit-learn, without fairness)"
-            save("fits.svg", figure, ax, "Whole fits", label)
+            save("fits.svg", figure, ax, "How long whole fits take", label)
     return captions
 
 

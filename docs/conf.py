@@ -28,6 +28,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "command_help",
@@ -45,6 +46,13 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
+
+# Blocks of code have a button that copies them; printed output has none, and of a
+# console session only what was typed is copied.
+copybutton_selector = "div:not(.highlight-text):not(.highlight-none) > div.highlight > pre"
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 # -- Reference, from the docstrings -------------------------------------------------
 autosummary_generate = True
