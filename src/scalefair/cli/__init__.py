@@ -13,6 +13,7 @@ import click
 import scalefair
 from scalefair.cli._classify import classify
 from scalefair.cli._cluster import cluster
+from scalefair.cli._data import data
 from scalefair.cli._demo import demo
 from scalefair.cli._errors import EXIT_CODES_HELP, Commands
 from scalefair.cli._pca import pca
@@ -40,6 +41,7 @@ def main() -> None:
 
 main.add_command(classify)
 main.add_command(cluster)
+main.add_command(data)
 main.add_command(demo)
 main.add_command(pca)
 main.add_command(regress)
