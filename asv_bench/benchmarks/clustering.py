@@ -19,16 +19,19 @@ METHODS = {
     "sklearn-amg": {"eigen_solver": "amg"},
 }
 
+N_CLUSTERS = {10_000: 10, 100_000: 50}  # that the graph tells apart
+
 
 class Fit:
-    params = ([10_000, 100_000], list(METHODS))
+    params = (list(N_CLUSTERS), list(METHODS))
     param_names = ("n_nodes", "method")
     timeout = 900
     number = 1
     repeat = (1, 3, 60.0)
 
     def setup(self, n_nodes, method):
-        self.data = block_model(n_nodes, 50)
+        self.data = block_model(n_nodes, N_CLUSTERS[n_nodes])
+        self.labels = None
         small = block_model(1000, 5)
         if method.startswith("scalefair"):  # compile the kernels
             FairSpectralClustering(5, solver="chebyshev", **self.options(method)).fit(
@@ -42,17 +45,29 @@ class Fit:
         return options
 
     def run(self, method):
+        k = np.unique(self.data.target).size
         if method.startswith("scalefair"):
-            return FairSpectralClustering(
-                50, random_state=0, **METHODS[method]
-            ).fit_predict(
-                self.data.graph, sensitive_features=self.data.sensitive_features
+            model = FairSpectralClustering(k, random_state=0, **METHODS[method])
+            groups = self.data.sensitive_features
+            self.labels = model.fit_predict(self.data.graph, sensitive_features=groups)
+        else:
+            model = SpectralClustering(
+                k, affinity="precomputed", random_state=0, **METHODS[method]
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # lobpcg and amg warn of their own limits
-            return SpectralClustering(
-                50, affinity="precomputed", random_state=0, **METHODS[method]
-            ).fit_predict(self.data.graph)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # lobpcg and amg warn of their limits
+                self.labels = model.fit_predict(self.data.graph)
+        return self.labels
+
+    def teardown(self, n_nodes, method):
+        """Refuse the measurement of a wrong answer: that of ours, not of the peer."""
+        if self.labels is not None and method.startswith("scalefair"):
+            agreement = self.agreement()
+            if not agreement >= 0.9:
+                raise AssertionError(f"planted clusters missed: ARI {agreement:.3f}")
+
+    def agreement(self):
+        return adjusted_rand_score(self.data.target, self.labels)
 
     def time_fit(self, n_nodes, method):
         self.run(method)
@@ -61,10 +76,8 @@ class Fit:
         self.run(method)
 
     def track_agreement(self, n_nodes, method):
-        agreement = adjusted_rand_score(self.data.target, self.run(method))
-        if method.startswith("scalefair") and not agreement >= 0.9:
-            raise AssertionError(f"planted clusters missed: ARI {agreement:.3f}")
-        return agreement
+        self.run(method)
+        return self.agreement()
 
     def track_balance(self, n_nodes, method):
         return balance_score(
