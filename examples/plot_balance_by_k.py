@@ -53,8 +53,8 @@ axes[0].set(
     xlabel="number of clusters k (6 are planted)",
     ylabel="average balance of the clusters",
     ylim=(-0.03, 1.03),
-    title=f"At k = {SIZES[-1]} k-means keeps a balance of "
-    f"{balances['fair, k-means'][-1]:.2f},\nfair labels one of "
+    title=f"At k = {SIZES[-1]} k-means in the fair embedding has\n"
+    f"a balance of {balances['fair, k-means'][-1]:.2f}, fair labels one of "
     f"{balances['fair labels'][-1]:.2f}",
 )
 dearer = max(
@@ -64,11 +64,14 @@ dearer = max(
 axes[1].set(
     xlabel="number of clusters k",
     ylabel="normalised cut per cluster",
-    title=f"Fair labels cut at most {dearer:.0%} more\nthan k-means does",
+    title=f"Fair labels cut at most {100 * dearer:.0f} % more\n"
+    "than k-means in the fair embedding",
 )
 for ax in axes:
     ax.set_xticks(SIZES)
     ax.grid(color="0.9")
     ax.set_axisbelow(True)
-figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right upper")
+figure.legend(
+    *axes[1].get_legend_handles_labels(), loc="outside right upper", frameon=False
+)
 plt.show()

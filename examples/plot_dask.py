@@ -69,7 +69,7 @@ for ax, x, values, what in panels:
     ax.set_title(f"{what} differ\nby at most {difference:.0e} of the largest")
     ax.grid(color="0.9")
     ax.set_axisbelow(True)
-axes[0].set(xlabel="number of components", ylabel="loss of each group, per row")
+axes[0].set(xlabel="number of components", ylabel="largest loss of a group, per row")
 axes[1].set(xlabel="number of the eigenvalue", ylabel="eigenvalue on the fair subspace")
 axes[1].legend(frameon=False)
 plt.show()

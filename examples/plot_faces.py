@@ -118,10 +118,14 @@ for g, group in enumerate(models["PCA"].groups_):
         f"{group}\nloss {losses[0]:.2f} by PCA, {losses[1]:.2f} by FairPCA"
     )
 paid = models["PCA"].group_losses_
-payer, other = (models["PCA"].groups_[k] for k in (paid.argmax(), paid.argmin()))
+most, least = paid.argmax(), paid.argmin()
+payer, other = models["PCA"].groups_[[most, least]]
+times = [
+    model.group_losses_[most] / model.group_losses_[least] for model in models.values()
+]
 figure.suptitle(
-    f"Eight components: PCA costs {payer} {paid.max() / paid.min():.0f} times as much "
-    f"as {other}, fair PCA the same"
+    f"Eight components: {payer} lose {times[0]:.1f} times as much as {other} by PCA, "
+    f"{times[1]:.1f} times by FairPCA"
 )
 plt.show()
 

@@ -55,5 +55,4 @@ for ax, name in zip(axes, ("k-means", "fair, tolerance 0.1"), strict=True):
         name=name,
         legend=ax is axes[-1],
     )
-axes[1].set_ylabel("")
 plt.show()

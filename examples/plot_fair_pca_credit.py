@@ -81,8 +81,7 @@ for r in (1, 2, 3, 5, 8, 13, 21):
 # %%
 # A picture of it
 # ---------------
-# The lines of fair PCA lie on
-# top of each other: that is what it is for.
+# The lines of fair PCA lie on top of each other: that is what it is for.
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 GroupLossDisplay.from_data(
     X, sensitive_features=groups, n_components=range(1, 23), axes=axes

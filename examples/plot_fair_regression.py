@@ -102,16 +102,17 @@ judge("barycentre, groups guessed", None, barycenter)
 # %%
 # The densities of the predictions, and the trade-off
 # ---------------------------------------------------
+# The numbers beside the points are ``mean_reduction``, by which the squared gap of the
+# means is divided.
 figure, axes = plt.subplot_mosaic(
     [["before", "after"], ["front", "front"]], figsize=(10, 7.5), layout="constrained"
 )
 axes["after"].sharey(axes["before"])
 OutputDensityDisplay.from_predictions(
-    outputs, sensitive_features=groups_test, ax=[axes["before"], axes["after"]]
+    outputs,
+    sensitive_features=groups_test,
+    output_name="predicted grade",
+    ax=[axes["before"], axes["after"]],
 )
 FairnessAccuracyDisplay.from_results(results, ax=axes["front"])
-axes["front"].margins(y=0.15)
-axes["front"].set_title(
-    "Written beside the points: what the squared mean gap is divided by"
-)
 plt.show()

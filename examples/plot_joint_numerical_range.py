@@ -54,9 +54,9 @@ print("losses at the boundary point in that direction:", best - found.points[0])
 # %%
 # A picture of it
 # ---------------
-# To the left the whole region,
-# to the right the part between the groups' own best subspaces. No point of the region
-# lies beyond the solid corner: no subspace is better for both groups.
+# To the left the whole region, to the right the part between the groups' own best
+# subspaces. No point of the region lies beyond the solid corner: no subspace is better
+# for both groups.
 figure, axes = plt.subplots(1, 2, figsize=(13, 4.8), layout="constrained")
 for ax, view in zip(axes, ("all", "optimum"), strict=True):
     JointNumericalRangeDisplay.from_estimator(
@@ -67,5 +67,4 @@ for ax, view in zip(axes, ("all", "optimum"), strict=True):
         view=view,
         legend=ax is axes[-1],
     )
-axes[0].set_title("All subspaces of three components")
 plt.show()

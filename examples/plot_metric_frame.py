@@ -97,7 +97,7 @@ for ax, (name, table) in zip(axes, tables.items(), strict=True):
             table.loc[group],
             width=0.38,
             edgecolor="white",
-            label=f"group {group}",
+            label=group,
             **styles[group],
         )
         ax.bar_label(bars, fmt="%.2f", padding=2)
@@ -105,7 +105,7 @@ for ax, (name, table) in zip(axes, tables.items(), strict=True):
     ax.set_title(f"{name.capitalize()}:\nthe shares placed differ by {gap:.2f}")
     ax.set_xticks(place, [textwrap.fill(metric, 15) for metric in METRICS])
 axes[0].set(ylabel="share of the rows", ylim=(0, 1.0))
-axes[1].legend(frameon=False, loc="upper left")
+axes[1].legend(title="group", alignment="left", frameon=False, loc="upper left")
 plt.show()
 
 # %%

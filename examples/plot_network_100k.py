@@ -79,7 +79,6 @@ for ax, (name, found) in zip(axes, labels.items(), strict=True):
         found, sensitive_features=groups, ax=ax, name=name, legend=ax is axes[-1]
     )
     ax.set_title(f"{ax.get_title()}, {seconds[name]:.0f} s")
-axes[1].set_ylabel("")
 plt.show()
 
 # %%

@@ -106,14 +106,16 @@ for ax, (name, values) in zip(axes, excess.items(), strict=True):
         aspect="auto",
     )
     ax.set(
-        title=f"{name}: {distance.mean():.1%} of a cluster\n"
-        f"are too many of some age\nnormalised cut {cut:.2f}",
+        title=f"{name}: {100 * distance.mean():.1f} % of a cluster\n"
+        f"are too many of some age,\nnormalised cut {cut:.2f}",
         xlabel="cluster, least fair first",
         xticks=range(N_CLUSTERS),
         xticklabels=range(1, N_CLUSTERS + 1),
     )
 axes[0].set(yticks=range(4), yticklabels=BANDS, ylabel="age (years)")
-figure.colorbar(image, ax=axes, label="share in the cluster\nless share of all (%)")
+figure.colorbar(
+    image, ax=axes, label="share in the cluster less\nshare of all (percentage points)"
+)
 plt.show()
 
 # %%

@@ -61,8 +61,8 @@ for ax, (name, values) in zip(axes, scores.items(), strict=True):
         for interval in (INTERVAL, (0.0, 1.0))
     )
     ax.set_title(
-        f"{name}: gap {inside:.2f} in the ranks {INTERVAL[0]:.0%} to "
-        f"{INTERVAL[1]:.0%}, {everywhere:.2f} over all ranks"
+        f"{name}: gap {inside:.2f} in the ranks {INTERVAL[0]:g} to "
+        f"{INTERVAL[1]:g}, {everywhere:.2f} over all ranks"
     )
 plt.show()
 

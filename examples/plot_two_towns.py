@@ -39,7 +39,16 @@ fair = fair.fit_predict(X, sensitive_features=groups)
 figure, axes = plt.subplots(
     1, 2, figsize=(8.6, 4.6), sharex=True, sharey=True, layout="constrained"
 )
-panels = {"Ordinary: along the groups": ordinary, "Fair: a town each": fair}
+halves = {"by the river": north, "by town": np.repeat(towns[:, 0] > 0, 200)}
+
+
+def agreement(labels, half):
+    """Return the share of people whose cluster is that of their half."""
+    share = np.mean(labels == half)
+    return max(share, 1 - share)
+
+
+panels = {"Ordinary": ordinary, "Fair": fair}
 for ax, (name, labels) in zip(axes, panels.items(), strict=True):
     for cluster, color in enumerate(("#0072B2", "#E69F00")):
         for group, marker in (("A", "o"), ("B", "x")):
@@ -55,9 +64,18 @@ for ax, (name, labels) in zip(axes, panels.items(), strict=True):
             )
     balance = balance_score(labels, sensitive_features=groups)
     ax.axhspan(1.4, 1.6, color="0.85", zorder=0)  # the river
-    ax.set(title=f"{name}\nbalance {balance:.2f}", xlabel="east (km)", aspect="equal")
+    agreements = {how: agreement(labels, half) for how, half in halves.items()}
+    how = max(agreements, key=agreements.get)
+    ax.set(
+        title=f"{name}: {100 * agreements[how]:.1f} % are split {how},\n"
+        f"balance {balance:.2f}",
+        xlabel="east (km)",
+        aspect="equal",
+    )
 axes[0].set_ylabel("north (km)")
-figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+figure.legend(
+    *axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False
+)
 plt.show()
 
 # %%

@@ -63,6 +63,18 @@ def ends_in_figure(tree):
     return shown and any(calls(tree, "subplots|subplot_mosaic|figure"))
 
 
+def constant_titles(tree):
+    """Return the titles that are written down, not computed from what is found."""
+    titles = [call.args[0] for call in calls(tree, "set_title|suptitle")]
+    titles += [
+        keyword.value
+        for call in calls(tree, "set")
+        for keyword in call.keywords
+        if keyword.arg == "title"
+    ]
+    return [title.value for title in titles if isinstance(title, ast.Constant)]
+
+
 def test_gallery_has_its_title_and_at_least_twelve_scripts():
     header = (FOLDER / "GALLERY_HEADER.rst").read_text(encoding="utf-8").splitlines()
     assert header[1] == "=" * len(header[0])
@@ -91,6 +103,23 @@ def test_example_imports_public_names_only(script):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("scalefair"):
             names = [*node.module.split("."), *(alias.name for alias in node.names)]
             assert not any(name.startswith("_") for name in names)
+
+
+@every_script
+def test_titles_of_figures_are_computed(script):
+    assert not constant_titles(ast.parse(script.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('ax.set_title("Fair is best")', ["Fair is best"]),
+        ('ax.set(xlabel="x", title="Best")', ["Best"]),
+        ('ax.set_title(f"Fair: {gap:.2f}")', []),
+    ],
+)
+def test_the_check_of_computed_titles_can_fail(source, found):
+    assert constant_titles(ast.parse(source)) == found
 
 
 def test_titles_differ():

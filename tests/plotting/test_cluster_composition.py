@@ -89,6 +89,17 @@ def overlapping(texts):
     return any(a.x1 > b.x0 for a, b in pairwise(boxes))
 
 
+def test_long_cluster_names_do_not_overlap(ax):
+    regions = ["north-western region", "southern region", "central business district"]
+    rng = np.random.default_rng(0)
+    ClusterCompositionDisplay.from_predictions(
+        rng.choice(regions, 90), sensitive_features=rng.choice(["a", "b"], 90), ax=ax
+    )
+    names = ax.get_xticklabels()
+    assert {name.get_text() for name in names} == set(regions)
+    assert all(name.get_rotation() > 0 for name in names)
+
+
 @pytest.mark.parametrize("n_clusters", [2, 16, 17, 50, 200])
 def test_cluster_names_never_overlap(ax, n_clusters):
     labels = 100 + np.arange(40 * n_clusters) % n_clusters
@@ -161,6 +172,55 @@ def test_missing_matplotlib_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r'pip install "scalefair\[plot\]"'):
         ClusterCompositionDisplay.from_predictions(LABELS, sensitive_features=GROUPS)
+
+
+def test_clusters_may_have_names_of_any_type(ax):
+    for labels in (["x", "x", "y"], [True, True, False], [0.5, 0.5, 2.0]):
+        display = ClusterCompositionDisplay.from_predictions(
+            labels, sensitive_features=["a", "b", "a"], ax=ax
+        )
+        assert display.clusters.tolist() == sorted(set(labels))
+        np.testing.assert_allclose(display.population, [2 / 3, 1 / 3])
+
+
+def test_balance_of_the_clusters_drawn_is_the_default(ax):
+    display = ClusterCompositionDisplay(
+        [[0.5, 0.5], [0.2, 0.8]],
+        population=[0.3, 0.7],
+        clusters=[0, 1],
+        groups=["a", "b"],
+    )
+    display.plot(ax)
+    assert ax.get_title() == "average balance 0.62"  # of 1 and 1/4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": ["a"]}, "two groups or more .* got 1 groups"),
+        ({"clusters": []}, "got 2 groups and 0 clusters"),
+        ({"population": [1.0]}, r"proportions must have shape \(2, 2\)"),
+        ({"proportions": [[0.5, 0.5]]}, r"got \(1, 2\) and \(2,\)"),
+    ],
+)
+def test_bad_arguments(change, message):
+    arguments = {
+        "proportions": [[0.5, 0.5], [0.2, 0.8]],
+        "population": [0.3, 0.7],
+        "clusters": [0, 1],
+        "groups": ["a", "b"],
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        ClusterCompositionDisplay(arguments.pop("proportions"), **arguments)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_groups_are_not_a_group(ax, missing):
+    with pytest.raises(ValueError, match="sensitive_features has 1 missing value"):
+        ClusterCompositionDisplay.from_predictions(
+            [0, 0, 1], sensitive_features=["a", "b", missing], ax=ax
+        )
 
 
 def test_bad_input(ax):

@@ -38,6 +38,11 @@ def pyplot():
     plt.close("all")
 
 
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
+
+
 def data_of(line):
     return np.column_stack(line.get_data())
 
@@ -64,7 +69,7 @@ def test_lines_join_the_settings_in_order(ax):
 
 def test_bars_span_the_deviations(ax):
     display = FairnessAccuracyDisplay(ERROR, unfairness=UNFAIRNESS).plot(ax)
-    assert ax.get_title() == "means and standard deviations of 5 splits"
+    assert title_of(ax).endswith("(means and standard deviations of 5 splits)")
     means, deviations = display.means["direct"], display.deviations["direct"]
     for column, bars in enumerate(display.bars_["direct"]):
         ends = np.array(bars.get_segments())[:, :, column]
@@ -81,9 +86,52 @@ def test_without_repeats(ax):
     assert display.bars_["a"] == []
     assert not display.deviations["a"].any()
     assert len(display.bars_["b"]) == 2
-    assert ax.get_title() == "means and standard deviations of 1-3 splits"
+    assert title_of(ax).endswith("(means and standard deviations of 1-3 splits)")
     FairnessAccuracyDisplay({"a": [0.1]}, unfairness={"a": [0.3]}).plot(ax)
-    assert ax.get_title() == ""
+    assert title_of(ax) == "fairest and most accurate at distance 0.3, error 0.1"
+
+
+@pytest.mark.parametrize(
+    ("error", "unfairness", "title"),
+    [
+        (
+            {"plain": [0.2], "fair": [0.3, 0.25]},
+            {"plain": [0.5], "fair": [0.1, 0.2]},
+            "fairest: fair (distance 0.1, error 0.3); "
+            "most accurate: plain (error 0.2, distance 0.5)",
+        ),
+        (  # the corrected model is worse in both
+            {"plain": [0.2], "fair": [0.3]},
+            {"plain": [0.1], "fair": [0.4]},
+            "plain: fairest and most accurate at distance 0.1, error 0.2",
+        ),
+        (  # no difference
+            {"plain": [0.2], "fair": [0.2]},
+            {"plain": [0.1], "fair": [0.1]},
+            "plain and fair: fairest and most accurate at distance 0.1, error 0.2",
+        ),
+        (
+            {"a": [0.2], "b": [0.2], "c": [0.2]},
+            {"a": [0.1], "b": [0.1], "c": [0.1]},
+            "3 methods: fairest and most accurate at distance 0.1, error 0.2",
+        ),
+        (  # of equally fair points the more accurate one
+            {"a": [0.3, 0.2], "b": [0.1]},
+            {"a": [0.1, 0.1], "b": [0.5]},
+            "fairest: a (distance 0.1, error 0.2); "
+            "most accurate: b (error 0.1, distance 0.5)",
+        ),
+        (  # one method alone needs no name
+            {"a": [3e-9, 1e-9]},
+            {"a": [1e-9, 2e-9]},
+            "fairest at distance 1e-09, error 3e-09; "
+            "most accurate at error 1e-09, distance 2e-09",
+        ),
+    ],
+)
+def test_title_names_the_ends(ax, error, unfairness, title):
+    FairnessAccuracyDisplay(error, unfairness=unfairness).plot(ax)
+    assert title_of(ax) == title
 
 
 def test_methods_are_told_apart_without_colour(ax):
@@ -213,8 +261,10 @@ def test_bad_arguments(change, message):
 
 def test_bad_results(ax):
     draw = FairnessAccuracyDisplay.from_results
-    with pytest.raises(ValueError, match="no column 'gap'"):
+    with pytest.raises(ValueError, match=r"row 0 .* no column 'gap'.*'unfairness'"):
         draw(records(), unfairness="gap", ax=ax)
+    with pytest.raises(ValueError, match=r"row 2 .* no column 'mse'.*'error'"):
+        draw([*records()[:2], {"method": "a", "setting": 1, "ks": 1}], ax=ax)
     with pytest.raises(ValueError, match="no rows"):
         draw([], ax=ax)
     with pytest.raises(ValueError, match=r"number of repeats: 5\.0 has 4"):

@@ -45,6 +45,8 @@ def test_losses_of_a_fitted_fair_pca(figure):
     for name in ("PCA", "FairPCA"):
         np.testing.assert_allclose(found.losses[name], expected.losses[name])
     np.testing.assert_allclose(found.losses["FairPCA"][2], pca.group_losses_)
+    with pytest.raises(ValueError, match="n_components is empty"):
+        GroupLossDisplay.from_estimator(pca, n_components=[], axes=axes)
 
 
 def test_a_fair_pca_without_moments(figure):
@@ -92,3 +94,38 @@ def test_points_of_regressors(figure):
         np.testing.assert_allclose(display.means[name], [expected])
     assert display.ax_ is ax
     assert set(display.lines_) == set(models)
+    single = FairnessAccuracyDisplay.from_estimator(
+        models["all"], X, y, sensitive_features=groups, ax=ax
+    )
+    np.testing.assert_array_equal(
+        single.means["LinearRegression"], display.means["all"]
+    )
+    with pytest.raises(NotFittedError):
+        FairnessAccuracyDisplay.from_estimator(
+            LinearRegression(), X, y, sensitive_features=groups, ax=ax
+        )
+
+
+class GroupAware(LinearRegression):
+    def predict(self, X, *, sensitive_features):
+        return super().predict(X) + 3 * np.asarray(sensitive_features)
+
+
+def test_regressors_are_given_the_groups_if_they_take_them(figure):
+    rng = np.random.default_rng(0)
+    groups, X = np.arange(60) % 2, rng.standard_normal((60, 2))
+    model = GroupAware().fit(X, X[:, 0])
+    display = FairnessAccuracyDisplay.from_estimator(
+        model, X, X[:, 0], sensitive_features=groups, ax=figure.subplots()
+    )
+    expected = mean_squared_error(X[:, 0], X[:, 0] + 3 * groups)
+    np.testing.assert_allclose(display.means["GroupAware"][0, 1], expected)
+
+
+def test_the_error_has_the_name_of_the_target(figure):
+    y = pytest.importorskip("pandas").Series([1.0, 2.0, 3.0, 4.0], name="wage")
+    ax = figure.subplots()
+    FairnessAccuracyDisplay.from_predictions(
+        y, y + 1, sensitive_features=[0, 0, 1, 1], ax=ax
+    )
+    assert ax.get_ylabel() == "mean squared error of wage"

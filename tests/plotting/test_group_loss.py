@@ -41,6 +41,11 @@ def pyplot():
     plt.close("all")
 
 
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
+
+
 def given(**change):
     arguments = {
         "n_components": [1, 2, 4],
@@ -133,10 +138,28 @@ def test_lines_are_the_numbers(axes):
         np.testing.assert_array_equal(line.get_ydata(), display.total_errors[name])
         assert line.axes is axes[1]
         assert display.loss_lines_[name][0].axes is axes[0]
-    assert axes[0].get_title() == "largest loss: PCA 3, fair 1"
-    assert axes[1].get_title() == "fair adds at most 25.0 % (at 1)"
-    assert axes[0].get_ylabel() == "loss per sample"
-    assert axes[1].get_ylabel() == "reconstruction error per sample"
+    assert title_of(axes[0]) == "largest loss: PCA 3, fair 1"
+    assert title_of(axes[1]) == "fair adds at most 25.0 % (with 1 component)"
+    for ax, name in zip(axes, ("loss", "reconstruction error"), strict=True):
+        label = " ".join(ax.get_ylabel().split())
+        assert label == f"{name} per sample (squared units of the features)"
+
+
+@pytest.mark.parametrize(
+    ("errors", "title"),
+    [
+        ([4.0, 3.0, 0.0], "fair adds at most 50.0 % (with 2 components)"),
+        ([4.0, 2.0, 0.0], "fair adds nothing"),
+        ([3.0, 1.0, 0.0], "fair takes off at least 25.0 % (with 1 component)"),
+        ([4.0, 2.0002, 0.0], "fair adds at most 0.01 % (with 2 components)"),
+        ([4.0, 2.0, 0.1], "fair adds to an error of nothing (with 4 components)"),
+    ],
+)
+def test_the_price_is_true_for_better_methods_too(axes, errors, title):
+    display = given()
+    total_errors = {"PCA": display.total_errors["PCA"], "fair": np.array(errors)}
+    given(total_errors=total_errors).plot(axes)
+    assert title_of(axes[1]) == title
 
 
 def test_equal_losses_all_show(axes):
@@ -174,7 +197,10 @@ def test_legend_lies_outside_and_lists_groups_and_methods(axes):
     axes[0].figure.draw_without_rendering()
     legend = axes[1].get_legend()
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["group a", "group b", "PCA", "fair"]
+    # The entry without text is the heading "method".
+    assert names == ["a", "b", "", "PCA", "fair"]
+    assert legend.get_title().get_text() == "group"
+    assert legend.legend_handles[2].get_text() == "method"
     assert legend.get_window_extent().x0 > axes[1].get_window_extent().x1
     assert axes[0].get_legend() is None
     legend.remove()
@@ -196,7 +222,7 @@ def test_one_method_and_one_number_of_components(axes):
     ).plot(axes)
     axes[0].figure.draw_without_rendering()
     assert axes[0].get_title() == "largest loss: only 2"
-    assert axes[1].get_title() == ""
+    assert axes[1].get_title() == "largest error: only 0"
     assert list(display.error_lines_) == ["only"]
 
 
@@ -207,7 +233,9 @@ def test_all_components_lose_nothing(axes, seed):
         rows, sensitive_features=groups, n_components=[5], axes=axes
     )
     assert display.total_errors["PCA"] == display.total_errors["FairPCA"] == 0
-    assert axes[1].get_title() == ""
+    assert not display.losses["PCA"].any()
+    assert axes[0].get_title() == "largest loss: PCA 0, FairPCA 0"
+    assert axes[1].get_title() == "largest error: PCA 0, FairPCA 0"
 
 
 def test_makes_a_figure_with_pyplot(pyplot):
@@ -243,6 +271,10 @@ def test_missing_matplotlib_is_named(monkeypatch):
         ({"total_errors": {"PCA": [1, 2, 3]}}, "same methods"),
         ({"groups": ["a", "b", "c"]}, r"losses must have shape \(3, 3\)"),
         ({"n_components": [1, 2]}, "With 2 numbers of components"),
+        (
+            {"total_errors": {"PCA": [4, 2, np.nan], "fair": [5, 2, 0]}},
+            "total_errors of 'PCA' are NaN or infinite with n_components=4",
+        ),
     ],
 )
 def test_shapes_must_fit(change, message):
@@ -256,6 +288,8 @@ def test_bad_input(axes):
     draw = GroupLossDisplay.from_data
     with pytest.raises(ValueError, match="n_components is empty"):
         draw(X, sensitive_features=GROUPS, n_components=[], axes=axes)
+    with pytest.raises(ValueError, match="whole numbers"):
+        draw(X, sensitive_features=GROUPS, n_components=[1.5], axes=axes)
     with pytest.raises(ValueError, match="n_components=6 must be at most"):
         draw(X, sensitive_features=GROUPS, n_components=[6], axes=axes)
     with pytest.raises(ValueError, match="only one group"):

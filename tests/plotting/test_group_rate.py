@@ -37,6 +37,11 @@ def pyplot():
     plt.close("all")
 
 
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
+
+
 def data_of(line):
     return np.column_stack(line.get_data())
 
@@ -86,6 +91,31 @@ def test_gap_is_that_of_the_metric(interval, digits):
         scores, sensitive_features=GROUPS, interval=interval
     )
     assert display.gaps == {"a": pytest.approx(expected)}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=40),
+    st.sampled_from([(0.0, 1.0), (0.2, 0.4), (0.5, 1.0)]),
+)
+@settings(max_examples=60, deadline=None)
+def test_gap_of_ties_is_that_of_the_metric(rows, interval):
+    scores = np.array([float(score) for score, _ in rows])
+    groups = np.array([group for _, group in rows])
+    if len(np.unique(groups)) < 2:
+        return
+    [gap] = draw(scores, groups, interval=interval).gaps.values()
+    expected = partial_demographic_parity_gap(
+        scores, sensitive_features=groups, interval=interval
+    )
+    assert gap == pytest.approx(expected)
+
+
+def test_gap_in_the_middle_of_a_sloping_piece():
+    # Ten ties of one row each: the rates rise to (1, 1/2) along a line.
+    scores = np.concatenate([np.arange(10.0), np.arange(-10.0, 10.0)])
+    groups = np.repeat(["a", "b"], [10, 20])
+    display = draw(scores, groups, interval=(0.2, 0.4))
+    assert display.gaps == {"scores": pytest.approx(1)}
 
 
 def test_straight_pieces_have_no_vertices():
@@ -150,6 +180,29 @@ def test_artists(ax):
     assert ax.get_legend().get_window_extent().x0 > ax.get_window_extent().x1
 
 
+def test_title_has_the_gaps(ax):
+    def title(names, **options):
+        GroupRateDisplay.from_predictions(
+            {name: SCORES if name == "a" else np.zeros(300) for name in names},
+            sensitive_features=GROUPS,
+            ax=ax,
+            **options,
+        )
+        return title_of(ax)
+
+    gap = partial_demographic_parity_gap(SCORES, sensitive_features=GROUPS)
+    inside = partial_demographic_parity_gap(
+        SCORES, sensitive_features=GROUPS, interval=(0.1, 0.3)
+    )
+    assert title("a") == f"a: largest gap {gap:.3f}"
+    assert title("a", interval=(0.1, 0.3)) == (
+        f"a: largest gap {inside:.3f} in ranks 0.1 to 0.3"
+    )
+    assert title("b") == "b: largest gap 0.000"
+    assert title("abc") == f"largest gap: a {gap:.3f}, b 0.000, c 0.000"
+    assert title("abcd") == f"largest gaps: from 0.000 (b) to {gap:.3f} (a)"
+
+
 def test_nothing_is_marked_that_is_not_given(ax):
     display = GroupRateDisplay.from_predictions(
         SCORES, sensitive_features=GROUPS, ax=ax, legend=False, linewidth=7
@@ -190,6 +243,10 @@ class GroupAware(LogisticRegression):
         return super().decision_function(X) + 3 * (sensitive_features == "f")
 
 
+class ArraySettings(GroupAware):
+    interval = np.array([0.1, 0.6])
+
+
 class OtherSettings(GroupAware):
     interval = (0.1, 0.6)
 
@@ -218,6 +275,10 @@ def test_from_estimator(ax):
         {"a": aware, "b": other}, X, sensitive_features=GROUPS, ax=ax
     )
     assert (display.interval, display.kappa) == ((0.0, 1.0), 0.2)
+    display = GroupRateDisplay.from_estimator(
+        ArraySettings().fit(X, y), X, sensitive_features=GROUPS, ax=ax
+    )
+    assert display.interval == (0.1, 0.6)
     display = GroupRateDisplay.from_estimator(
         aware, X, sensitive_features=GROUPS, interval=(0, 0.5), kappa=0.3, ax=ax
     )

@@ -57,6 +57,11 @@ def pyplot():
     plt.close("all")
 
 
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
+
+
 def data_of(line):
     return np.column_stack(line.get_data())
 
@@ -111,7 +116,14 @@ def test_rounding_at_the_end_of_the_arc():
 def test_identical_groups_lose_nothing(ax):
     display = JointNumericalRangeDisplay.from_covariances(C_A, C_A, 2, ax=ax)
     np.testing.assert_allclose(display.fair_point, display.best)
-    assert ax.get_title() == "largest loss: fair PCA 0"
+    assert title_of(ax) == "of each group's best, fair PCA loses 0 % (A) and 0 % (B)"
+    display.plot(ax, view="optimum")
+    assert title_of(ax) == "largest loss: fair PCA 0"
+
+
+def test_a_group_without_variance_loses_nothing(ax):
+    JointNumericalRangeDisplay.from_covariances(0 * C_A, C_B, 2, ax=ax)
+    assert title_of(ax) == "of each group's best, fair PCA loses 0 % (A) and 0 % (B)"
 
 
 def test_artists_have_the_data(ax):
@@ -134,9 +146,16 @@ def test_artists_have_the_data(ax):
     np.testing.assert_allclose(drawn["best"], [top(C_A, 2), top(C_B, 2)])
     fair = float((display.best - display.fair_point)[0])
     loss = float((display.best - plain).max())
-    assert ax.get_title() == f"largest loss: fair PCA {fair:.3g}, plain PCA {loss:.3g}"
-    assert ax.get_xlabel() == "captured variance of group u per sample"
-    assert ax.get_ylabel() == "captured variance of group v per sample"
+    shares = fair / display.best
+    assert title_of(ax) == (
+        f"of each group's best, fair PCA loses {shares[0]:.1%} (u) and "
+        f"{shares[1]:.1%} (v)"
+    ).replace("%", " %")
+    units = "(squared units of the features)"
+    assert " ".join(ax.get_xlabel().split()) == f"captured variance of group u {units}"
+    assert " ".join(ax.get_ylabel().split()) == f"captured variance of group v {units}"
+    display.plot(ax, view="optimum")
+    assert title_of(ax) == f"largest loss: fair PCA {fair:.3g}, plain PCA {loss:.3g}"
 
 
 def largest_losses(display, points):
@@ -164,8 +183,8 @@ def test_axes_of_losses(ax):
     )
     ax.figure.draw_without_rendering()
     above, right = ax.child_axes
-    assert above.get_xlabel() == "loss of group u per sample"
-    assert right.get_ylabel() == "loss of group v per sample"
+    assert above.get_xlabel() == "loss of group u (same units)"
+    assert right.get_ylabel() == "loss of group v (same units)"
     for loss in (0.0, 0.5):  # at the captured variance that is missing it
         x, y = ax.transData.transform(display.best - loss)
         np.testing.assert_allclose(above.transData.transform([loss, 0])[0], x)
@@ -256,7 +275,7 @@ def test_from_estimator(ax, centering):
     np.testing.assert_allclose(
         display.best - display.plain_point, plain.group_losses_, atol=1e-9
     )
-    assert ax.get_title().startswith("largest loss: FairPCA ")
+    assert "FairPCA loses" in title_of(ax)
     assert "group few" in ax.get_xlabel()
     assert "group many" in ax.get_ylabel()
 
@@ -335,6 +354,27 @@ def test_bad_covariances(pyplot, change, message):
     with pytest.raises(ValueError, match=message):
         JointNumericalRangeDisplay.from_covariances(**arguments)
     assert pyplot.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"boundary": np.zeros((4, 3))}, r"boundary must have shape \(k, 2\)"),
+        ({"best": [1.0]}, r"best must have shape \(2,\), got \(1,\)"),
+        ({"fair_point": [1.0, np.nan]}, "fair_point is NaN"),
+        ({"plain_point": [1.0, np.inf]}, "plain_point is NaN or infinite"),
+        ({"groups": ["a", "b", "c"]}, "groups must be two names, got 3"),
+    ],
+)
+def test_bad_arguments(change, message):
+    arguments = {
+        "boundary": np.array([[0.0, 1.0], [1.0, 0.0]]),
+        "best": [1.0, 1.0],
+        "fair_point": [0.5, 0.5],
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        JointNumericalRangeDisplay(arguments.pop("boundary"), **arguments)
 
 
 def test_bad_estimators(ax):

@@ -35,8 +35,22 @@ def pyplot():
     plt.close("all")
 
 
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
+
+
 def data_of(line):
     return np.column_stack(line.get_data())
+
+
+def headings(legend):
+    from matplotlib.text import Text
+
+    return [
+        legend.get_title().get_text(),
+        *(text.get_text() for text in legend.legend_handles if isinstance(text, Text)),
+    ]
 
 
 def draw(ax, y_pred=MODELS, groups=GROUPS, **options):
@@ -101,6 +115,8 @@ def test_side_by_side(figure):
     legend = axes[1].get_legend()
     assert axes[0].get_legend() is None
     assert [text.get_text() for text in legend.get_texts()] == ["f", "m"]
+    assert headings(legend) == ["group"]
+    assert (axes[0].get_ylabel(), axes[1].get_ylabel()) == ("density", "")
     figure.draw_without_rendering()
     assert legend.get_window_extent().x0 > axes[1].get_window_extent().x1
 
@@ -121,12 +137,11 @@ def test_overlaid(figure):
     assert lines[0][0].get_marker() != lines[0][1].get_marker()
     assert display.areas_ == [[], []]
     first, second = (f"{distance:.3f}" for distance in display.distances)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        f"f: before, KS = {first}",
-        f"m: before, KS = {first}",
-        f"f: after, KS = {second}",
-        f"m: after, KS = {second}",
-    ]
+    assert title_of(ax) == f"KS distance: before {first}, after {second}"
+    # The entry without text is the heading "regressor".
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["f", "m", "", "before", "after"]
+    assert headings(ax.get_legend()) == ["group", "regressor"]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +170,32 @@ def test_many_groups_and_equal_outputs(figure):
     display = draw(ax, np.zeros(400), groups, kind="histogram")
     assert display.distances.tolist() == [0]
     assert np.isfinite(display.densities).all()
+
+
+def test_the_axis_has_the_name_of_what_is_predicted(figure):
+    ax = figure.subplots()
+    draw(ax, BEFORE, output_name="grade (points)")
+    assert ax.get_xlabel() == "grade (points)"
+    X = BEFORE[:, None]
+    model = LinearRegression().fit(X, AFTER)
+    OutputDensityDisplay.from_estimator(
+        model, X, sensitive_features=GROUPS, ax=ax, output_name="wage"
+    )
+    assert ax.get_xlabel() == "wage"
+    series = pytest.importorskip("pandas").Series(BEFORE, name="wage in dollars")
+    draw(ax, series)
+    assert ax.get_xlabel() == "wage in dollars"
+    draw(ax, {"before": BEFORE, "after": series})
+    assert ax.get_xlabel() == "wage in dollars"
+    draw(ax, series.rename(3))
+    assert ax.get_xlabel() == "output"
+
+
+def test_outputs_too_narrow_for_a_kernel(figure):
+    tiny = BEFORE * 1e-170  # the variance underflows
+    with pytest.raises(ValueError, match=r"Group 'f' .* outputs are all the same, or"):
+        draw(figure.subplots(), tiny)
+    draw(figure.subplots(), tiny, kind="histogram")
 
 
 class GroupAware(LinearRegression):
@@ -221,7 +262,7 @@ def test_missing_matplotlib_is_named(monkeypatch):
         ({"kind": "violin"}, "kind must be one of"),
         ({"groups": ["a"] * 400}, "only one group"),
         ({"groups": GROUPS[1:]}, "399 groups for 400 samples"),
-        ({"y_pred": np.full(400, np.nan)}, "y_pred has a score that is NaN"),
+        ({"y_pred": np.full(400, np.nan)}, "y_pred has a value that is NaN"),
         ({"y_pred": {"a": np.full(400, np.inf)}}, "y_pred of 'a' has .* infinite"),
         ({"y_pred": {"a": BEFORE, "b": BEFORE[1:]}}, "'b' has 399 for 400 rows"),
         ({"y_pred": np.zeros((400, 2))}, "one-dimensional"),

@@ -1,4 +1,5 @@
 import builtins
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -39,6 +40,11 @@ def pyplot():
     plt.close("all")
 
 
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
+
+
 def data_of(line):
     return np.column_stack(line.get_data())
 
@@ -61,7 +67,7 @@ def test_means_and_intervals():
 
 def test_bars_span_the_intervals(ax):
     display = ParetoFrontDisplay(ACCURACY, fairness=FAIRNESS).plot(ax)
-    assert ax.get_title() == "means of 5 splits, 95 % confidence"
+    assert title_of(ax).endswith("(means of 5 splits, 95 % confidence)")
     horizontal, vertical = display.bars_["DC"]
     means, half = display.means["DC"], display.half_widths["DC"]
     for column, bars in ((0, horizontal), (1, vertical)):
@@ -108,7 +114,53 @@ def test_methods_are_told_apart_without_colour(ax):
     styles = {line.get_linestyle() for line in list(display.lines_.values())[:4]}
     assert len(styles) >= 3
     assert not any(display.bars_.values())  # no repeats, nothing to span
-    assert ax.get_title() == ""
+    assert title_of(ax) == (
+        "8 methods: fairest at fairness 0.9, accuracy 0.8; "
+        "most accurate at accuracy 0.9, fairness 0.8"
+    )
+
+
+def test_title_names_the_ends(ax):
+    ParetoFrontDisplay(
+        {"DC": [0.8, 0.85], "plain": [0.9]}, fairness={"DC": [0.9, 0.7], "plain": [0.1]}
+    ).plot(ax)
+    assert title_of(ax) == (
+        "fairest: DC (fairness 0.9, accuracy 0.8); "
+        "most accurate: plain (accuracy 0.9, fairness 0.1)"
+    )
+    # The fair method is worse in both.
+    ParetoFrontDisplay(
+        {"DC": [0.8], "plain": [0.9]}, fairness={"DC": [0.1], "plain": [0.2]}
+    ).plot(ax)
+    assert (
+        title_of(ax) == "plain: fairest and most accurate at fairness 0.2, accuracy 0.9"
+    )
+
+
+def texts_overlap(ax):
+    ax.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    return any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.1, 0.01, 0.0])
+def test_labels_of_points_do_not_overlap(ax, spread):
+    n = 30
+    ParetoFrontDisplay(
+        {"a": 0.8 + spread * 0.1 * RNG.random(n), "b": [0.7]},
+        fairness={"a": 0.9 - spread * 0.5 * RNG.random(n), "b": [0.2]},
+        point_labels={"a": np.linspace(0, 1, n).round(2)},
+    ).plot(ax)
+    assert 1 <= len(ax.texts) <= n
+    assert not texts_overlap(ax)
+
+
+def test_labels_are_numbers_in_short_or_names_as_they_are(ax):
+    labels = {"a": [0.1 + 0.2, "$x$ and $y$"]}
+    ParetoFrontDisplay(
+        {"a": [0.1, 0.9]}, fairness={"a": [0.9, 0.1]}, point_labels=labels
+    ).plot(ax)
+    assert [text.get_text() for text in ax.texts] == ["0.3", r"\$x\$ and \$y\$"]
 
 
 def test_axes_and_legend(ax):
@@ -178,6 +230,19 @@ def test_from_results_without_settings(ax):
     np.testing.assert_allclose(found.means["a"], [[0.9, 0.8], [0.0, 0.9]])
 
 
+@pytest.mark.parametrize("form", ["records", "frame"])
+def test_nan_is_a_setting_of_methods_without_parameter(ax, form):
+    results = [
+        {"method": "plain", "kappa": float("nan"), "accuracy": a, "fairness": 0.5}
+        for a in (0.8, 0.9)
+    ]
+    if form == "frame":
+        results = pytest.importorskip("pandas").DataFrame(results)
+    found = ParetoFrontDisplay.from_results(results, ax=ax, label_points=True)
+    np.testing.assert_allclose(found.means["plain"], [[0.5, 0.85]])
+    assert not ax.texts
+
+
 def test_makes_a_figure_and_changes_no_setting(ax, pyplot):
     before = dict(pyplot.rcParams)
     display = ParetoFrontDisplay(ACCURACY, fairness=FAIRNESS)
@@ -207,7 +272,10 @@ def test_missing_matplotlib_is_named(monkeypatch):
         ({"fairness": {"DC": [0.1, 0.2, 0.3]}}, "same methods"),
         ({"accuracy": {}, "fairness": {}}, "same methods"),
         ({"accuracy": {"a": [0.1]}, "fairness": {"a": [0.1, 0.2]}}, "differ in shape"),
-        ({"accuracy": {"a": [np.nan]}, "fairness": {"a": [0.1]}}, "NaN or infinite"),
+        (
+            {"accuracy": {"a": [0.1, np.nan]}, "fairness": {"a": [0.1, 0.1]}},
+            "accuracy of 'a' is NaN or infinite, the first at point 1 and split 0",
+        ),
         ({"accuracy": {"a": []}, "fairness": {"a": []}}, "must have shape"),
         ({"confidence": 95}, "between 0 and 1, got 95"),
         ({"point_labels": {"x": [1, 2, 3]}}, "unknown method, 'x'"),
@@ -222,14 +290,17 @@ def test_bad_arguments(change, message):
 
 def test_bad_results(ax):
     draw = ParetoFrontDisplay.from_results
-    with pytest.raises(ValueError, match="no column 'gap'"):
+    with pytest.raises(ValueError, match=r"row 0 .* no column 'gap'.*'fairness'"):
         draw(records(), fairness="gap", ax=ax)
-    with pytest.raises(ValueError, match="no column 'gap'"):
+    with pytest.raises(ValueError, match=r"results has no column 'gap'.*'method'"):
         draw({"method": []}, method="gap", ax=ax)
     with pytest.raises(ValueError, match="no rows"):
         draw([], ax=ax)
     with pytest.raises(ValueError, match=r"number of repeats: 0\.3 has 4"):
         draw(records()[:-4] + records()[-3:-1], ax=ax)
+    words = {"method": "a", "kappa": 1, "accuracy": "good", "fairness": 1}
+    with pytest.raises(ValueError, match=r"measures of 'a' must be numbers.*good"):
+        draw([words], ax=ax)
     columns = {"method": ["a"], "kappa": [1], "accuracy": [1], "fairness": [1, 2]}
-    with pytest.raises(ValueError, match="differ in length"):
+    with pytest.raises(ValueError, match=r"differ in length: .*'fairness': 2"):
         draw(columns, ax=ax)

@@ -2,16 +2,18 @@ import builtins
 
 import numpy as np
 import pytest
-from scipy.stats import gaussian_kde
+from scipy.stats import gaussian_kde, ks_2samp
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
+from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import ScoreDensityDisplay
 
 pytest.importorskip("matplotlib")
 
 RNG = np.random.default_rng(0)
 GROUPS = np.where(RNG.random(400) < 0.3, "f", "m")
+F = GROUPS == "f"
 SCORES = RNG.standard_normal(400) + 0.7 * (GROUPS == "m")
 
 
@@ -31,6 +33,11 @@ def pyplot():
 
     yield plt
     plt.close("all")
+
+
+def title_of(ax):
+    """Title in one line: where it breaks depends on the width."""
+    return " ".join(ax.get_title().split())
 
 
 def data_of(line):
@@ -93,6 +100,7 @@ def test_kernel_densities(ax):
         (10, (0.05, 0.3), (0, 2)),
         (10, (0.51, 0.52), (5, 5)),
         (1, (0.2, 0.4), (0, 0)),
+        (10, (1 - 1e-12, 1.0), (9, 9)),  # rounds to all ranks
     ],
 )
 def test_score_ranges(ax, n, interval, ranks):
@@ -120,7 +128,10 @@ def test_artists(ax):
     styles = {line.get_linestyle() for line in display.lines_}
     assert len(styles) == 2
     assert display.threshold_line_.get_xdata()[0] == 0.25
-    assert ax.get_title() == "plain, marked: ranks 0.1 to 0.4"
+    gap = partial_demographic_parity_gap(
+        SCORES, sensitive_features=GROUPS, interval=(0.1, 0.4)
+    )
+    assert title_of(ax) == f"plain: gap {gap:.3f} in ranks 0.1 to 0.4 (hatched)"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("score", "density")
     assert min(ax.get_yticks()) >= 0  # the bars lie below, where no density is
     legend = ax.get_legend()
@@ -151,13 +162,38 @@ def test_options(ax):
     assert ax.get_legend() is None
     assert display.threshold_line_ is None
     assert display.lines_[0].get_linewidth() == 6
-    assert ax.get_title() == ""
+    assert ax.get_title() == f"gap {ks_2samp(SCORES[F], SCORES[~F]).statistic:.3f}"
+
+
+def test_title_without_a_gap(ax):
+    made = draw(ax, interval=(0.1, 0.4))
+    for name, interval, title in [
+        (None, (0.1, 0.4), "hatched: ranks 0.1 to 0.4"),
+        ("plain", (0.1, 0.4), "plain: hatched: ranks 0.1 to 0.4"),
+        ("plain", (0.0, 1.0), "plain"),
+        (None, (0.0, 1.0), ""),
+    ]:
+        ScoreDensityDisplay(
+            made.grid,
+            densities=made.densities,
+            groups=made.groups,
+            score_ranges=made.score_ranges,
+            interval=interval,
+            name=name,
+        ).plot(ax)
+        assert title_of(ax) == title
+
+
+def test_equal_groups_have_no_gap(ax):
+    draw(ax, np.tile(SCORES, 2), np.repeat(["f", "m"], 400), interval=(0.1, 0.4))
+    assert title_of(ax) == "gap 0.000 in ranks 0.1 to 0.4 (hatched)"
 
 
 def test_many_groups_and_equal_scores(ax):
     groups = np.arange(400) % 6
     display = draw(ax, np.where(groups == 3, 1.0, SCORES), groups)
     assert len(display.lines_) == 6
+    assert title_of(ax).startswith("largest gap ")
     with pytest.raises(
         ValueError, match=r"Group .*3.* has no kernel density.*histogram"
     ):
@@ -182,7 +218,8 @@ def test_from_estimator(ax):
     display = ScoreDensityDisplay.from_estimator(
         model, X, sensitive_features=GROUPS, ax=ax
     )
-    assert ax.get_title() == "GroupAware, marked: ranks 0.1 to 0.5"
+    assert title_of(ax).startswith("GroupAware: gap 0.")
+    assert title_of(ax).endswith(" in ranks 0.1 to 0.5 (hatched)")
     scores = model.decision_function(X, sensitive_features=GROUPS)
     expected = draw(ax, scores, interval=(0.1, 0.5))
     np.testing.assert_array_equal(display.densities, expected.densities)
@@ -191,7 +228,7 @@ def test_from_estimator(ax):
     display = ScoreDensityDisplay.from_estimator(
         plain, X, sensitive_features=GROUPS, ax=ax, name="x"
     )
-    assert ax.get_title() == "x"
+    assert title_of(ax).startswith("x: gap 0.")
     assert display.interval == (0.0, 1.0)
 
 
@@ -237,6 +274,7 @@ def test_bad_scores(ax, options, message):
     [
         ({"densities": [[1, 1], [1, 1]]}, r"densities must have shape \(2, 4\)"),
         ({"densities": [1, 1, 1]}, "densities must have shape"),
+        ({"densities": np.ones((2, 5))}, r"got \(2, 5\)"),
         ({"groups": ["a"]}, "With 1 groups"),
         ({"score_ranges": [[0, 1]]}, r"score_ranges must have shape \(2, 2\)"),
     ],

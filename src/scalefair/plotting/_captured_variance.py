@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scalefair.streaming import GroupMoments
 __all__ = [
     "captured",
     "check_orthonormal",
+    "check_plane",
     "find_fair_point",
     "moments_of_two",
     "plain_basis",
@@ -55,11 +57,14 @@ def find_fair_point(
         excess[-1] = max(excess[-1], 0.0)  # up to rounding it is
         j = int(np.argmax(excess >= 0))
         if j == 0:
-            return arc.points[0]
+            first: NDArray[np.float64] = arc.points[0]
+            return first
         before, after = arc.angles[j - 1], arc.angles[j]
         if after - before <= _CHORD_TURN:
             share = excess[j - 1] / (excess[j - 1] - excess[j])
-            return arc.points[j - 1] + share * (arc.points[j] - arc.points[j - 1])
+            start, end = arc.points[j - 1], arc.points[j]
+            between: NDArray[np.float64] = start + share * (end - start)
+            return between
         closer = np.linspace(before, after, 5)
         arc = joint_numerical_range(C[0], C[1], r, angles=closer)
 
@@ -96,6 +101,25 @@ def plain_basis(C: NDArray[Any], group_sizes: ArrayLike, r: int) -> NDArray[np.f
 def captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:
     """Variance that the columns of U capture from each group."""
     return np.array([np.vdot(U, C_g @ U) for C_g in C])
+
+
+def check_plane(
+    boundary: NDArray[Any],
+    points: Mapping[str, NDArray[Any] | None],
+    groups: Sequence[Any] | NDArray[Any],
+) -> None:
+    """Raise unless everything is of two groups and finite."""
+    if boundary.ndim != 2 or boundary.shape[1] != 2 or not len(boundary):
+        raise ValueError(f"boundary must have shape (k, 2), got {boundary.shape}.")
+    for name, point in {"boundary": boundary, **points}.items():
+        if point is None:
+            continue
+        if name != "boundary" and point.shape != (2,):
+            raise ValueError(f"{name} must have shape (2,), got {point.shape}.")
+        if not np.isfinite(point).all():
+            raise ValueError(f"{name} is NaN or infinite somewhere.")
+    if len(groups) != 2:
+        raise ValueError(f"groups must be two names, got {len(groups)}.")
 
 
 def check_orthonormal(U: NDArray[Any]) -> None:

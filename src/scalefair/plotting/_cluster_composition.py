@@ -8,26 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._groups import check_values
 from scalefair.metrics import balance_score, group_proportions
+from scalefair.plotting._labels import (
+    draw_legend,
+    draw_title,
+    fit_names,
+    label_axes,
+    literal,
+)
 from scalefair.plotting._matplotlib import import_pyplot
+from scalefair.plotting._styles import PALETTE
 
 __all__ = ["ClusterCompositionDisplay"]
 
-# Okabe and Ito's palette, without its black, which is for the lines.
-_PALETTE = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-    "#F0E442",
-)
 _HATCHES = ("", "///", "...", "xxx")
 # With more clusters than this their names would overlap.
 _MOST_NAMES = 16
-# With more than this the gaps between the bars would be thinner than a pixel.
-_MOST_GAPS = 100
+# With more than this the gaps between the bars would be as thin as a pixel.
+_MOST_GAPS = 40
 
 
 class ClusterCompositionDisplay:
@@ -41,13 +40,14 @@ class ClusterCompositionDisplay:
     proportions : ndarray of shape (n_clusters, n_groups)
         Share of each group in each cluster; rows sum to one.
     population : ndarray of shape (n_groups,)
-        Share of each group among the clustered samples.
+        Share of each group among the clustered samples; two groups or more.
     clusters : ndarray of shape (n_clusters,)
         Names of the clusters.
     groups : ndarray of shape (n_groups,)
         Names of the groups.
     average_balance : float or None, default=None
-        Average balance of the clusters, for the title.
+        Average balance of the clusters, for the title; None takes that of the clusters
+        drawn.
     name : str or None, default=None
         Name of the clustering, for the title.
 
@@ -61,6 +61,11 @@ class ClusterCompositionDisplay:
         The bars of each group, in the order of `groups`.
     lines_ : list of matplotlib Line2D
         The dashed lines between the shares in the population.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together or there are fewer than two groups.
 
     See Also
     --------
@@ -105,12 +110,31 @@ class ClusterCompositionDisplay:
         average_balance: float | None = None,
         name: str | None = None,
     ) -> None:
-        self.proportions = proportions
-        self.population = population
-        self.clusters = clusters
-        self.groups = groups
+        self.proportions = np.asarray(proportions, dtype=np.float64)
+        self.population = np.asarray(population, dtype=np.float64)
+        self.clusters = np.asarray(clusters)
+        self.groups = np.asarray(groups)
+        self._check()
+        if average_balance is None:
+            balances = self.proportions.min(axis=1) / self.proportions.max(axis=1)
+            average_balance = float(balances.mean())
         self.average_balance = average_balance
         self.name = name
+
+    def _check(self) -> None:
+        n_clusters, n_groups = self.clusters.size, self.groups.size
+        if n_groups < 2 or n_clusters < 1:
+            raise ValueError(
+                "The figure is for two groups or more and one cluster or more, got "
+                f"{n_groups} groups and {n_clusters} clusters."
+            )
+        shapes = self.proportions.shape, self.population.shape
+        if shapes != ((n_clusters, n_groups), (n_groups,)):
+            raise ValueError(
+                f"With {n_clusters} clusters and {n_groups} groups, proportions must "
+                f"have shape {(n_clusters, n_groups)} and population {(n_groups,)}, "
+                f"got {shapes[0]} and {shapes[1]}."
+            )
 
     @classmethod
     def from_predictions(
@@ -153,8 +177,10 @@ class ClusterCompositionDisplay:
             If the lengths differ, a value is missing, no sample is assigned, or
             there are fewer than two groups.
         """
-        labels = np.asarray(labels)
-        groups = np.asarray(sensitive_features)
+        labels = check_values(labels, name="labels", what="cluster label")
+        groups = check_values(
+            sensitive_features, name="sensitive_features", what="group"
+        )
         proportions = group_proportions(labels, sensitive_features=groups)
         balance = balance_score(labels, sensitive_features=groups)
         assigned = labels != -1
@@ -258,7 +284,7 @@ class ClusterCompositionDisplay:
                 positions,
                 shares[:, g],
                 bottom=tops[:, g] - shares[:, g],
-                label=str(group),
+                label=literal(group),
                 **{**_appearance(g), **style},
             )
             for g, group in enumerate(self.groups)
@@ -268,20 +294,11 @@ class ClusterCompositionDisplay:
             for height in self.population.cumsum()[:-1]
         ]
         self.lines_[0].set_label("share in the population")
-        self._label(ax, order)
         if legend:
             # As high as the stack, in its order: the last group lies on top.
-            handles, names = ax.get_legend_handles_labels()
-            ax.legend(
-                handles[::-1],
-                names[::-1],
-                title="group",
-                alignment="left",
-                loc="upper left",
-                bbox_to_anchor=(1.01, 1.0),
-                borderaxespad=0.0,
-                frameon=False,
-            )
+            handles = ax.get_legend_handles_labels()[0][::-1]
+            draw_legend(ax, "group", handles, handlelength=2.0)
+        self._label(ax, order)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -293,26 +310,24 @@ class ClusterCompositionDisplay:
 
     def _label(self, ax: Any, order: NDArray[np.intp]) -> None:
         n_clusters = len(order)
-        ax.set(xlim=(-0.5, n_clusters - 0.5), ylim=(0, 1), ylabel="share of each group")
+        ax.set(xlim=(-0.5, n_clusters - 0.5), ylim=(0, 1))
         if n_clusters <= _MOST_NAMES:
-            ax.set_xticks(range(n_clusters), [str(self.clusters[i]) for i in order])
-            ax.set_xlabel("cluster")
+            names = [literal(self.clusters[i]) for i in order]
+            ax.set_xticks(range(n_clusters), names, **fit_names(ax, names))
+            horizontal = "cluster"
         else:
             ax.set_xticks([])
-            ax.set_xlabel(f"{n_clusters} clusters")
-        finding = (
-            None
-            if self.average_balance is None
-            else f"average balance {self.average_balance:.2f}"
-        )
-        ax.set_title(": ".join(part for part in (self.name, finding) if part))
+            horizontal = f"{n_clusters} clusters"
+        label_axes(ax, horizontal, "share of each group")
+        found = f"average balance {self.average_balance:.2f}"
+        draw_title(ax, [f"{literal(self.name)}:", found] if self.name else [found])
 
 
 def _appearance(g: int) -> dict[str, Any]:
-    repeat, color = divmod(g, len(_PALETTE))
+    repeat, color = divmod(g, len(PALETTE))
     hatch = _HATCHES[repeat % len(_HATCHES)]
     return {
-        "color": _PALETTE[color],
+        "color": PALETTE[color],
         "hatch": hatch,
         "edgecolor": "white",
         # Hatching takes the colour of an edge that is not drawn.

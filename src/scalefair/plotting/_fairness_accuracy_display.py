@@ -11,16 +11,23 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import mean_squared_error
 
 from scalefair.metrics import statistical_parity_ks
+from scalefair.plotting._labels import draw_title, label_axes, literal
 from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._results import rows_of, stack_repeats
+from scalefair.plotting._results import rows_of, setting_of, stack_repeats
+from scalefair.plotting._scores import (
+    as_mapping,
+    models_by_name,
+    name_of,
+    predict_rows,
+)
 from scalefair.plotting._trade_off import (
     as_table,
     check_labels,
     check_tables,
     count_of_splits,
+    describe_ends,
     draw_bars,
     finish,
-    label_points_at,
     style_of,
 )
 
@@ -33,7 +40,8 @@ class FairnessAccuracyDisplay:
     A point is a setting of a method, such as one `mean_reduction`, averaged over
     repeated splits; bars in both directions are standard deviations over the splits.
     A line joins the points in the order of the settings. Low and to the left is
-    good. Use `from_results` to draw a table of runs.
+    good; the title names the fairest and the most accurate point. Use `from_results`
+    to draw a table of runs.
 
     Parameters
     ----------
@@ -45,7 +53,7 @@ class FairnessAccuracyDisplay:
         The distance between the groups.
     point_labels : mapping of str to sequence, or None, default=None
         For methods that it names, what to write beside each point, such as the
-        value of the parameter.
+        value of the parameter. Labels for which there is no room are left out.
     error_name, unfairness_name : str
         What is measured, for the axes.
 
@@ -188,11 +196,13 @@ class FairnessAccuracyDisplay:
             If a column is missing, there are no rows, the settings of a method have
             different numbers of repeats, or a measure is not finite.
         """
-        names = [method, error, unfairness, *([] if setting is None else [setting])]
+        names = {"method": method, "error": error, "unfairness": unfairness}
+        if setting is not None:
+            names["setting"] = setting
         runs: dict[str, dict[Any, list[tuple[float, float]]]] = {}
         for row in rows_of(results, names):
             points = runs.setdefault(str(row[method]), {})
-            point = None if setting is None else _known(row[setting])
+            point = None if setting is None else setting_of(row, setting)
             points.setdefault(point, []).append((row[error], row[unfairness]))
         if not runs:
             raise ValueError("results has no rows.")
@@ -203,7 +213,7 @@ class FairnessAccuracyDisplay:
             {name: table[..., 0] for name, table in tables.items()},
             unfairness={name: table[..., 1] for name, table in tables.items()},
             point_labels={
-                name: [_text(point) for point in points]
+                name: list(points)
                 for name, points in runs.items()
                 if label_points and len(points) > 1
             },
@@ -215,7 +225,7 @@ class FairnessAccuracyDisplay:
     def from_predictions(
         cls,
         y_true: ArrayLike,
-        predictions: Mapping[str, ArrayLike],
+        predictions: ArrayLike | Mapping[str, ArrayLike],
         *,
         sensitive_features: ArrayLike,
         ax: Any = None,
@@ -227,9 +237,9 @@ class FairnessAccuracyDisplay:
         Parameters
         ----------
         y_true : array-like of shape (m,)
-            True targets.
-        predictions : mapping of str to array-like of shape (m,)
-            Predictions, by the name of the model.
+            True targets. The name of a Series is shown beside the error.
+        predictions : array-like of shape (m,), or mapping of str to such
+            Predictions for each row; or those of several models, by their names.
         sensitive_features : array-like of shape (m,)
             Group of each row.
         ax : matplotlib Axes or None, default=None
@@ -252,21 +262,26 @@ class FairnessAccuracyDisplay:
         ValueError
             If lengths differ, a number is not finite, or there is only one group.
         """
+        single = None if isinstance(predictions, Mapping) else "predictions"
+        given = as_mapping(predictions, single)
         unfairness = {
             name: [statistical_parity_ks(y, sensitive_features=sensitive_features)]
-            for name, y in predictions.items()
+            for name, y in given.items()
         }
         error = {
-            name: [float(mean_squared_error(y_true, y))]
-            for name, y in predictions.items()
+            name: [float(mean_squared_error(y_true, y))] for name, y in given.items()
         }
-        display = cls(error, unfairness=unfairness)
+        target = name_of(y_true)
+        of_target = f" of {literal(target)}" if target else ""
+        display = cls(
+            error, unfairness=unfairness, error_name=f"mean squared error{of_target}"
+        )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
 
     @classmethod
     def from_estimator(
         cls,
-        estimators: Mapping[str, Any],
+        estimators: Any,
         X: Any,
         y: ArrayLike,
         *,
@@ -279,8 +294,9 @@ class FairnessAccuracyDisplay:
 
         Parameters
         ----------
-        estimators : mapping of str to estimator
-            Fitted regressors, by the name that is shown.
+        estimators : regressor, or mapping of str to regressors
+            Fitted, with `predict`; or several, by their names. Each is given the
+            groups if it takes them.
         X : {array-like, sparse matrix} of shape (m, n_features)
             Rows that they predict.
         y, sensitive_features, ax, legend, **line_kwargs
@@ -290,8 +306,20 @@ class FairnessAccuracyDisplay:
         -------
         FairnessAccuracyDisplay
             The display, drawn.
+
+        Raises
+        ------
+        NotFittedError
+            If a regressor is not fitted.
+        ImportError
+            If matplotlib is missing.
+        ValueError
+            As for `from_predictions`.
         """
-        predictions = {name: model.predict(X) for name, model in estimators.items()}
+        predictions = {
+            name: predict_rows(model, X, sensitive_features)
+            for name, model in models_by_name(estimators).items()
+        }
         return cls.from_predictions(
             y,
             predictions,
@@ -330,40 +358,35 @@ class FairnessAccuracyDisplay:
         self.lines_, self.bars_ = {}, {}
         for i, name in enumerate(self.means):
             self._draw(ax, i, name, line_kwargs)
-        ax.set(xlabel=self.unfairness_name, ylabel=self.error_name, title=self._title())
-        finish(ax, legend)
+        finish(ax, self.means, self.point_labels, legend=legend)
+        label_axes(ax, self.unfairness_name, self.error_name)
+        draw_title(ax, self._findings())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw(self, ax: Any, i: int, name: str, line_kwargs: dict[str, Any]) -> None:
         means, deviations = self.means[name], self.deviations[name]
-        style = {**style_of(i), **line_kwargs}
+        style = {**style_of(i), "label": literal(name), **line_kwargs}
         if len(means) == 1:
             style["linestyle"] = ""
-        (self.lines_[name],) = ax.plot(*means.T, label=name, **style)
+        (self.lines_[name],) = ax.plot(*means.T, **style)
         color = self.lines_[name].get_color()
         self.bars_[name] = []
         if self.error[name].shape[1] > 1:
             self.bars_[name] += draw_bars(ax, means, deviations, color)
-        label_points_at(ax, self.point_labels.get(name, ()), means)
 
-    def _title(self) -> str:
+    def _findings(self) -> list[str]:
         count = count_of_splits(self.error)
-        if not count:
-            return ""
-        return f"means and standard deviations of {count} splits"
+        bars = f"(means and standard deviations of {count} splits)" if count else ""
+        return [*describe_ends(self.means, ("distance", "error"), sign=-1), bars]
 
 
-def _deviations(table: NDArray[Any]) -> NDArray[np.float64]:
+def _deviations(table: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return standard deviations over axis 1; zero for a single repeat."""
     if table.shape[1] == 1:
         return np.zeros((len(table), table.shape[2]))
-    return table.std(axis=1, ddof=1)
-
-
-def _known(setting: Any) -> Any:
-    """Return None for NaN, with which a table fills what a method does not have."""
-    return None if isinstance(setting, Real) and setting != setting else setting
+    deviations: NDArray[np.float64] = table.std(axis=1, ddof=1)
+    return deviations
 
 
 def _in_order(points: dict[Any, Any]) -> dict[Any, Any]:
@@ -371,7 +394,3 @@ def _in_order(points: dict[Any, Any]) -> dict[Any, Any]:
     if all(isinstance(point, Real) for point in points):
         return dict(sorted(points.items()))
     return points
-
-
-def _text(point: Any) -> str:
-    return f"{point:g}" if isinstance(point, Real) else str(point)

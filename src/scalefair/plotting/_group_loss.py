@@ -10,28 +10,35 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair.decomposition import FairPCA, GroupPCA
-from scalefair.plotting._cluster_composition import _PALETTE
+from scalefair.plotting._labels import (
+    draw_legend,
+    draw_title,
+    label_axes,
+    listed,
+    literal,
+    percent,
+)
+from scalefair.plotting._loss_fits import ROUNDING, as_sizes, fit_losses
 from scalefair.plotting._matplotlib import import_pyplot
+from scalefair.plotting._styles import MARKERS, PALETTE
 from scalefair.streaming import GroupMoments
 
 __all__ = ["GroupLossDisplay"]
 
-_MARKERS = "os^Dv<>p"
 # The first method is the one that the others are compared with.
 _METHOD_STYLES = ((0, (4, 2)), "-", ":", "-.")
 _METHOD_GREYS = ("black", "0.6", "0.35", "0.75")
 # Equal losses lie on top of each other: a wide line shows below a narrow one.
 _WIDEST, _NARROWEST = 5.0, 1.6
-# Errors this small beside the variance, or beside the largest, are rounding.
-_ROUNDING = 1e-12
 
 
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
     Two panels: to the left, what each group loses, per sample, against its own best
-    basis; to the right, the mean reconstruction error of all rows, the price of
-    equal losses. Use `from_data` to compare plain with fair PCA.
+    basis, with the largest loss of each method in the title; to the right, the mean
+    reconstruction error of all rows, the price of equal losses. Use `from_data` to
+    compare plain with fair PCA.
 
     Parameters
     ----------
@@ -59,7 +66,7 @@ class GroupLossDisplay:
     Raises
     ------
     ValueError
-        If shapes or methods do not fit together.
+        If shapes or methods do not fit together, or a number is not finite.
 
     See Also
     --------
@@ -132,6 +139,16 @@ class GroupLossDisplay:
                     f"must have shape {(k, n_groups)} and total_errors {(k,)}, got "
                     f"{shapes[0]} and {shapes[1]} for {name!r}."
                 )
+            for what, values in (
+                ("losses", self.losses[name]),
+                ("total_errors", self.total_errors[name]),
+            ):
+                if not np.isfinite(values).all():
+                    first = np.argwhere(~np.isfinite(values))[0][0]
+                    raise ValueError(
+                        f"{what} of {name!r} are NaN or infinite with n_components="
+                        f"{self.n_components[first]}. Leave that out, or the method."
+                    )
 
     @classmethod
     def from_data(
@@ -192,11 +209,10 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        sizes = sorted({int(r) for r in n_components})
-        if not sizes:
-            raise ValueError("n_components is empty: give at least one number.")
+        sizes = as_sizes(n_components)
         moments = GroupMoments.from_data(X, sensitive_features)
-        display = cls._of_moments(moments, sizes, centering, methods)
+        losses, errors = fit_losses(moments, sizes, centering, methods)
+        display = cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
         return display.plot(axes=axes, legend=legend, **line_kwargs)
 
     @classmethod
@@ -239,7 +255,7 @@ class GroupLossDisplay:
         NotFittedError
             If the estimator is not fitted.
         ValueError
-            If it kept no moments.
+            If it kept no moments, or `n_components` is empty or does not fit them.
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "moments_"):
@@ -249,31 +265,12 @@ class GroupLossDisplay:
             )
         if n_components is None:
             n_components = range(1, estimator.n_components + 1)
-        sizes = sorted({int(r) for r in n_components})
+        sizes = as_sizes(n_components)
         methods = {"PCA": GroupPCA(), "FairPCA": estimator}
-        display = cls._of_moments(
-            estimator.moments_, sizes, estimator.centering, methods
-        )
+        moments, centering = estimator.moments_, estimator.centering
+        losses, errors = fit_losses(moments, sizes, centering, methods)
+        display = cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
         return display.plot(axes=axes, legend=legend, **line_kwargs)
-
-    @classmethod
-    def _of_moments(
-        cls,
-        moments: GroupMoments,
-        sizes: list[int],
-        centering: str,
-        methods: Mapping[str, Any],
-    ) -> GroupLossDisplay:
-        """Fit every method for every number of components; nothing is drawn."""
-        shares = moments.counts / moments.counts.sum()
-        losses, total_errors = {}, {}
-        for name, method in methods.items():
-            fits = [_fit(method, moments, r, centering) for r in sizes]
-            losses[name] = np.array([fit.group_losses_ for fit in fits])
-            total_errors[name] = np.array([_total_error(fit, shares) for fit in fits])
-        return cls(
-            sizes, losses=losses, total_errors=total_errors, groups=moments.groups
-        )
 
     def plot(
         self, axes: Any = None, *, legend: bool = True, **line_kwargs: Any
@@ -319,9 +316,9 @@ class GroupLossDisplay:
             name: self._draw_errors(axes[1], i, name, line_kwargs)
             for i, name in enumerate(self.losses)
         }
-        self._label(axes)
         if legend:
-            self._draw_legend(axes)
+            self._draw_legend(axes[1])
+        self._label(axes)
         self.axes_, self.figure_ = axes, axes[0].figure
         return self
 
@@ -349,9 +346,12 @@ class GroupLossDisplay:
             **_method_style(i),
             "color": _grey(i),
             "linewidth": _WIDEST if i else _NARROWEST,
+            "marker": "o",
+            "markersize": 8 if i else 5,
+            "markerfacecolor": _grey(i) if i else "white",
             # The line that the others are compared with lies on top of them.
             "zorder": 2.5 if i == 0 else 2,
-            "label": name,
+            "label": literal(name),
             **line_kwargs,
         }
         return ax.plot(self.n_components, self.total_errors[name], **style)[0]
@@ -360,78 +360,72 @@ class GroupLossDisplay:
         from matplotlib.ticker import MaxNLocator
 
         for ax, name in zip(axes, ("loss", "reconstruction error"), strict=True):
-            ax.set(xlabel="number of components", ylabel=f"{name} per sample")
-            ax.set_ylim(bottom=-0.02 * ax.get_ylim()[1])  # whole markers at zero
+            top = ax.dataLim.ymax
+            if top > 0:
+                ax.set_ylim(-0.03 * top, 1.05 * top)  # whole markers at zero
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes[0].set_title(
-            "largest loss: "
-            + ", ".join(f"{n} {v.max():.3g}" for n, v in self.losses.items())
-        )
-        axes[1].set_title(self._price())
+            measure = f"{name} per sample (squared units of the features)"
+            label_axes(ax, "number of components", measure)
+        draw_title(axes[0], _largest("loss", self.losses))
+        draw_title(axes[1], self._price())
 
-    def _price(self) -> str:
+    def _price(self) -> list[str]:
         """Say what the methods add to the error of the first, at the most."""
         first, *others = self.total_errors
         base = self.total_errors[first]
-        counted = base > _ROUNDING * base.max(initial=0.0)
-        if not counted.any():
-            return ""
-        sizes = self.n_components[counted]
-        parts = []
-        for name in others:
-            added = self.total_errors[name][counted] / base[counted] - 1
-            worst = int(added.argmax())
-            parts.append(
-                f"{name} adds at most {_percent(added[worst])} (at {sizes[worst]})"
-            )
-        return ", ".join(parts)
+        counted = base > ROUNDING * base.max(initial=0.0)
+        if not others or not counted.any():
+            return _largest("error", self.total_errors)
+        return listed([self._change(name, base, counted) for name in others])
 
-    def _draw_legend(self, axes: Any) -> None:
+    def _change(self, name: str, base: NDArray[Any], counted: NDArray[np.bool_]) -> str:
+        """Say what a method adds to an error, at the most, or takes off."""
+        errors, sizes = self.total_errors[name], self.n_components
+        beside_nothing = ~counted & (errors > ROUNDING * base.max())
+        if beside_nothing.any():
+            r, change = sizes[beside_nothing][0], "adds to an error of nothing"
+        else:
+            added = errors[counted] / base[counted] - 1
+            most, r = added.max(), sizes[counted][added.argmax()]
+            if abs(most) <= ROUNDING:
+                return f"{literal(name)} adds nothing"
+            does = "adds at most" if most > 0 else "takes off at least"
+            change = f"{does} {percent(abs(most))}"
+        return f"{literal(name)} {change} (with {r} component{'' if r == 1 else 's'})"
+
+    def _draw_legend(self, ax: Any) -> None:
         from matplotlib.lines import Line2D
 
-        handles = [
-            Line2D([], [], label=f"group {group}", linewidth=2, **_group_style(g))
+        groups = [
+            Line2D([], [], label=literal(group), linewidth=2, **_group_style(g))
             for g, group in enumerate(self.groups)
         ]
-        for i, name in enumerate(self.losses):
-            grey = _grey(i)
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    label=name,
-                    color=grey,
-                    marker="o",
-                    markerfacecolor=grey if i else "white",
-                    linewidth=3 if i else _NARROWEST,
-                    **_method_style(i),
-                )
+        methods = [
+            Line2D(
+                [],
+                [],
+                label=literal(name),
+                color=_grey(i),
+                marker="o",
+                markerfacecolor=_grey(i) if i else "white",
+                linewidth=3 if i else _NARROWEST,
+                **_method_style(i),
             )
-        axes[1].legend(
-            handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(1.01, 1.0),
-            borderaxespad=0.0,
-            frameon=False,
-            handlelength=3.5,
-        )
+            for i, name in enumerate(self.losses)
+        ]
+        draw_legend(ax, "group", [*groups, "method", *methods])
 
 
-def _fit(method: Any, moments: GroupMoments, r: int, centering: str) -> Any:
-    parameters = {**method.get_params(), "n_components": r, "centering": centering}
-    return type(method).from_moments(moments, **parameters)
-
-
-def _total_error(fit: Any, shares: NDArray[Any]) -> float:
-    """Mean squared distance of all rows, zero if it is rounding of their variance."""
-    error = float(fit.group_reconstruction_errors_ @ shares)
-    return error if error > _ROUNDING * fit.explained_variance_.sum() else 0.0
+def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Say how large a measure is at the most, for each method."""
+    found = [f"{literal(name)} {those.max():.3g}" for name, those in values.items()]
+    return [f"largest {what}:", *listed(found)]
 
 
 def _group_style(g: int) -> dict[str, Any]:
     return {
-        "color": _PALETTE[g % len(_PALETTE)],
-        "marker": _MARKERS[g % len(_MARKERS)],
+        "color": PALETTE[g % len(PALETTE)],
+        "marker": MARKERS[g % len(MARKERS)],
     }
 
 
@@ -441,7 +435,3 @@ def _method_style(i: int) -> dict[str, Any]:
 
 def _grey(i: int) -> str:
     return _METHOD_GREYS[i % len(_METHOD_GREYS)]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.01 else f"{100 * share:.2g} %"

@@ -9,8 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._intervals import check_interval
-from scalefair.plotting._cluster_composition import _PALETTE
-from scalefair.plotting._lines import LINES
+from scalefair.plotting._labels import (
+    draw_legend,
+    draw_title,
+    label_axes,
+    listed,
+    literal,
+)
 from scalefair.plotting._matplotlib import import_pyplot
 from scalefair.plotting._rates import allowed_region, rate_curve
 from scalefair.plotting._scores import (
@@ -18,12 +23,16 @@ from scalefair.plotting._scores import (
     check_scores,
     common_setting,
     groups_of,
+    models_by_name,
     score_rows,
 )
+from scalefair.plotting._styles import LINES, PALETTE
 
 __all__ = ["GroupRateDisplay"]
 
 _ALLOWED = "#009E73"
+# The title has the gaps of this many models, or the smallest and the largest one.
+_MOST_GAPS = 3
 
 
 class GroupRateDisplay:
@@ -32,7 +41,8 @@ class GroupRateDisplay:
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
     the diagonal both groups are selected at the same rate. Grey bands mark the
     interval of ranks in which parity is asked for, and a green region the rates
-    whose gap within it is at most `kappa`. Use `from_predictions` or `from_estimator`.
+    whose gap within it is at most `kappa`. The title has the largest gap of each model.
+    Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -77,8 +87,9 @@ class GroupRateDisplay:
     -----
     With :math:`A_k = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)`
     for a rate :math:`P_k` and the interval :math:`[\alpha, \beta)`, the gap of two
-    groups is the largest :math:`|A_1 - A_2|` on the curve. Vertices of a curve on
-    a straight piece are left out: a picture of a million rows stays small.
+    groups is the largest :math:`|A_1 - A_2|` at the points given. Points on a
+    horizontal or vertical piece of a curve are left out, which does not change the
+    gap: a picture of a million rows stays small.
 
     References
     ----------
@@ -262,18 +273,16 @@ class GroupRateDisplay:
         ValueError
             As for `from_predictions`.
         """
-        if name is None and not isinstance(estimator, Mapping):
-            name = type(estimator).__name__
-        estimators = as_mapping(estimator, name)
+        estimators = models_by_name(estimator, name)
         if interval is None:
-            interval = common_setting(estimators, "interval") or (0.0, 1.0)
+            interval = common_setting(estimators, "interval")
         return cls.from_predictions(
             {
                 key: score_rows(model, X, sensitive_features)
                 for key, model in estimators.items()
             },
             sensitive_features=sensitive_features,
-            interval=interval,
+            interval=(0.0, 1.0) if interval is None else interval,
             kappa=common_setting(estimators, "kappa") if kappa is None else kappa,
             pair=pair,
             ax=ax,
@@ -320,25 +329,41 @@ class GroupRateDisplay:
         self.lines_ = {}
         for i, (name, curve) in enumerate(self.rates.items()):
             style = {
-                "color": _PALETTE[i % len(_PALETTE)],
+                "color": PALETTE[i % len(PALETTE)],
                 "linestyle": LINES[i % len(LINES)],
                 "linewidth": 1.8,
-                "label": f"{name} (gap {self.gaps[name]:.3f})",
+                "label": f"{literal(name)} (gap {self.gaps[name]:.3f})",
                 **line_kwargs,
             }
             (self.lines_[name],) = ax.plot(*curve.T, **style)
-        x, y = (f"rate of group {group} above the threshold" for group in self.groups)
-        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=x, ylabel=y)
+        x, y = (
+            f"rate of group {literal(group)} above the threshold"
+            for group in self.groups
+        )
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         if legend:
-            ax.legend(
-                loc="upper left",
-                bbox_to_anchor=(1.01, 1.0),
-                borderaxespad=0.0,
-                frameon=False,
-                handlelength=3.5,
-            )
+            draw_legend(ax)
+            ax.set_anchor("E")  # a layout then knows where the legend is
+        label_axes(ax, x, y)
+        draw_title(ax, self._findings())
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _findings(self) -> list[str]:
+        low, high = self.interval
+        where = "" if (low, high) == (0.0, 1.0) else f" in ranks {low:g} to {high:g}"
+        ranked = sorted(self.gaps.items(), key=lambda item: item[1])
+        found = [f"{literal(name)} {gap:.3f}" for name, gap in self.gaps.items()]
+        if len(found) == 1:
+            [(name, gap)] = ranked
+            return [f"{literal(name)}:", f"largest gap {gap:.3f}{where}"]
+        if len(found) > _MOST_GAPS:
+            least, most = (
+                f"{gap:.3f} ({literal(name)})"
+                for name, gap in ranked[:: len(ranked) - 1]
+            )
+            return [f"largest gaps{where}:", f"from {least}", f"to {most}"]
+        return [f"largest gap{where}:", *listed(found)]
 
     def _draw_interval(self, ax: Any) -> None:
         low, high = self.interval

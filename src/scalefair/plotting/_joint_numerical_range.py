@@ -12,17 +12,24 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair.plotting._captured_variance import (
     captured,
     check_orthonormal,
+    check_plane,
     find_fair_point,
     moments_of_two,
     plain_basis,
     region,
 )
+from scalefair.plotting._labels import (
+    draw_title,
+    label_axes,
+    literal,
+    percent,
+)
 from scalefair.plotting._loss_corners import (
-    ROUNDING,
     choose_levels,
     draw_corner,
-    draw_legend,
+    draw_legend_beside_losses,
     draw_loss_axis,
+    losses_at,
     spread_ticks,
     window,
 )
@@ -42,7 +49,9 @@ class JointNumericalRangeDisplay:
     to the right measure losses, what is missing to the group's own best basis.
     Along a dotted corner the larger of the two losses is the same; the solid corner
     touches the region in one point only, fair PCA, where it meets the line of equal
-    losses. Use `from_covariances` or `from_estimator` to create one.
+    losses. The title has the losses of fair PCA: of the whole region as shares of each
+    group's best, near the optimum the larger one, beside that of plain PCA. Use
+    `from_covariances` or `from_estimator` to create one.
 
     Parameters
     ----------
@@ -80,6 +89,11 @@ class JointNumericalRangeDisplay:
         The line of equal losses.
     markers_ : dict of str to matplotlib Line2D
         The markers ``"fair"``, ``"plain"`` (if it is given) and ``"best"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes are not those of two groups, or a number is not finite.
 
     See Also
     --------
@@ -129,11 +143,13 @@ class JointNumericalRangeDisplay:
         filled: bool = True,
         name: str = "fair PCA",
     ) -> None:
-        self.boundary = boundary
+        self.boundary = boundary = np.asarray(boundary)
         self.best = np.asarray(best)
         self.fair_point = np.asarray(fair_point)
         self.plain_point = None if plain_point is None else np.asarray(plain_point)
         self.groups = groups
+        names = ("best", "fair_point", "plain_point")
+        check_plane(boundary, {name: getattr(self, name) for name in names}, groups)
         self.filled = filled
         self.name = name
 
@@ -321,9 +337,9 @@ class JointNumericalRangeDisplay:
         self._draw_region(ax, fill_kwargs)
         self._draw_levels(ax, low, high)
         self._draw_points(ax)
-        self._label(ax)
         if legend:
-            draw_legend(ax)
+            draw_legend_beside_losses(ax)
+        self._label(ax, view)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -364,7 +380,7 @@ class JointNumericalRangeDisplay:
             self._largest_loss(self.fair_point),
             color=_FAIR,
             linewidth=1.4,
-            label=f"largest loss of {self.name}",
+            label=f"largest loss of {literal(self.name)}",
         )
         start = self.best - (self.best - low).max()
         (self.equal_line_,) = ax.plot(
@@ -381,14 +397,14 @@ class JointNumericalRangeDisplay:
                 place,
                 best=float(self.best[g]),
                 ticks=spread_ticks(self.levels_, float(high[g] - low[g])),
-                label=f"loss of group {self.groups[g]} per sample",
+                label=f"loss of group {literal(self.groups[g])} (same units)",
             )
 
     def _draw_points(self, ax: Any) -> None:
         looks = {
             "best": (self.best, "P", "white", 10, "each group's own best"),
             "plain": (self.plain_point, "o", _PLAIN, 9, "plain PCA"),
-            "fair": (self.fair_point, "*", _FAIR, 17, self.name),
+            "fair": (self.fair_point, "*", _FAIR, 17, literal(self.name)),
         }
         self.markers_ = {}
         for key, (point, marker, color, size, label) in looks.items():
@@ -404,14 +420,31 @@ class JointNumericalRangeDisplay:
                     zorder=3,
                 )
 
-    def _label(self, ax: Any) -> None:
-        ax.set_xlabel(f"captured variance of group {self.groups[0]} per sample")
-        ax.set_ylabel(f"captured variance of group {self.groups[1]} per sample")
-        finding = f"largest loss: {self.name} {self._largest_loss(self.fair_point):.3g}"
-        if self.plain_point is not None:
-            finding += f", plain PCA {self._largest_loss(self.plain_point):.3g}"
-        ax.set_title(finding)
+    def _label(self, ax: Any, view: str) -> None:
+        x, y = (
+            f"captured variance of group {literal(group)} "
+            "(squared units of the features)"
+            for group in self.groups
+        )
+        label_axes(ax, x, y)
+        draw_title(ax, self._shares() if view == "all" else self._largest_losses())
+
+    def _shares(self) -> list[str]:
+        """Say how much of what its own best basis captures each group loses."""
+        losses = losses_at(self.fair_point, self.best)
+        found = [
+            f"{percent(loss / best if loss else 0.0)} ({literal(group)})"
+            for loss, best, group in zip(losses, self.best, self.groups, strict=True)
+        ]
+        who = f"of each group's best, {literal(self.name)} loses"
+        return [who, found[0], f"and {found[1]}"]
+
+    def _largest_losses(self) -> list[str]:
+        fair = f"{literal(self.name)} {self._largest_loss(self.fair_point):.3g}"
+        if self.plain_point is None:
+            return ["largest loss:", fair]
+        plain = f"plain PCA {self._largest_loss(self.plain_point):.3g}"
+        return ["largest loss:", f"{fair},", plain]
 
     def _largest_loss(self, point: NDArray[Any]) -> float:
-        loss = float((self.best - point).max())
-        return loss if loss > ROUNDING * float(np.abs(self.best).max()) else 0.0
+        return float(losses_at(point, self.best).max())

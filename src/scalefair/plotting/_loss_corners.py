@@ -8,22 +8,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.plotting._labels import draw_legend, label_secondary
+
 __all__ = [
-    "ROUNDING",
     "choose_levels",
     "draw_corner",
-    "draw_legend",
+    "draw_legend_beside_losses",
     "draw_loss_axis",
+    "losses_at",
     "spread_ticks",
     "window",
 ]
 
 # What is this small beside the captured variances is rounding.
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 _MOST_LEVELS = 6
 # As shares of the window.
 _MARGIN = 0.06
 _TICK_DISTANCE = 0.12
+# Width of the numbers and label of the loss axis to the right, in points.
+_LOSS_AXIS = 62
+
+
+def losses_at(point: NDArray[Any], best: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what is missing to each group's own best, rounding taken off."""
+    losses = best - point
+    return np.where(losses > _ROUNDING * np.abs(best).max(), losses, 0.0)
 
 
 def window(points: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -33,7 +43,7 @@ def window(points: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     longest = float(size.max())
     # A single point, or a line along an axis, gets a window of some size.
     scale = float(np.abs(points).max()) or 1.0
-    least = 0.05 * longest if longest > ROUNDING * scale else 0.1 * scale
+    least = 0.05 * longest if longest > _ROUNDING * scale else 0.1 * scale
     margin = np.maximum(least - size, 0.0) / 2 + _MARGIN * np.maximum(size, least)
     return low - margin, high + margin
 
@@ -43,10 +53,11 @@ def choose_levels(best: NDArray[Any], low: NDArray[Any]) -> NDArray[np.float64]:
     from matplotlib.ticker import MaxNLocator
 
     reach = best - low
-    middle = float(np.sqrt(reach.prod()))  # between the ranges of both groups
+    middle = float(np.sqrt(reach).prod())  # between the ranges of both groups
     locator = MaxNLocator(_MOST_LEVELS, steps=[1, 2, 5, 10])
     levels = np.asarray(locator.tick_values(0.0, middle), dtype=np.float64)
-    return levels[(levels > 0) & (levels < reach.max())]
+    shown: NDArray[np.float64] = levels[(levels > 0) & (levels < reach.max())]
+    return shown
 
 
 def spread_ticks(levels: NDArray[Any], size: float) -> NDArray[np.float64]:
@@ -76,17 +87,12 @@ def draw_loss_axis(
     axis = draw(place, functions=(convert, convert))
     part = axis.xaxis if place == "top" else axis.yaxis
     part.set_ticks(ticks)
-    part.set_label_text(label)
+    label_secondary(ax, part, label)
 
 
-def draw_legend(ax: Any) -> None:
+def draw_legend_beside_losses(ax: Any) -> None:
     """Add a legend to the right, beyond the numbers and label of the loss axis."""
     from matplotlib.transforms import offset_copy
 
-    ax.legend(
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),
-        bbox_transform=offset_copy(ax.transAxes, ax.figure, x=62, units="points"),
-        borderaxespad=0.0,
-        frameon=False,
-    )
+    beyond = offset_copy(ax.transAxes, ax.figure, x=_LOSS_AXIS, units="points")
+    draw_legend(ax, bbox_to_anchor=(1.0, 1.0), bbox_transform=beyond, handlelength=2.0)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from scalefair.metrics import statistical_parity_ks
-from scalefair.plotting._cluster_composition import _PALETTE
-from scalefair.plotting._densities import histograms, kernel_densities
-from scalefair.plotting._lines import LINES
+from scalefair.plotting._densities import histograms, kernel_densities, outline
+from scalefair.plotting._labels import (
+    draw_legend,
+    draw_title,
+    label_axes,
+    listed,
+    literal,
+)
 from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._scores import as_mapping, check_scores, groups_of
+from scalefair.plotting._scores import (
+    as_mapping,
+    check_scores,
+    groups_of,
+    models_by_name,
+    name_of,
+    predict_rows,
+)
+from scalefair.plotting._styles import LINES, MARKERS, PALETTE
 
 __all__ = ["OutputDensityDisplay"]
 
-_MARKERS = "os^Dv<>p"
 # Parts of the width of the axes between two markers of a line.
 _EVERY = 0.08
 # Opacity of the area below a density.
@@ -30,11 +40,10 @@ _KINDS = ("kde", "histogram")
 class OutputDensityDisplay:
     """Density of the outputs for each group, of one regressor or of several.
 
-    Where the densities of the groups agree the regressor treats them alike; beside
-    the name of each regressor stands KS, the largest Kolmogorov-Smirnov distance
-    between two groups. Regressors, such as one before and after its correction, are
-    drawn side by side, or overlaid when they are given a single axes. Use
-    `from_predictions` or `from_estimator`.
+    Where the densities of the groups agree the regressor treats them alike; titles
+    have KS, the largest Kolmogorov-Smirnov distance between two groups. Regressors,
+    such as one before and after its correction, are drawn side by side, or overlaid
+    when they are given a single axes. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -48,6 +57,8 @@ class OutputDensityDisplay:
         Kolmogorov-Smirnov distance between the groups for each regressor.
     names : sequence of str or None, default=None
         Names of the regressors. None leaves a single one without name.
+    output_name : str, default="output"
+        What is predicted, with its unit, for the horizontal axis.
 
     Attributes
     ----------
@@ -107,12 +118,14 @@ class OutputDensityDisplay:
         groups: ArrayLike,
         distances: ArrayLike,
         names: Any = None,
+        output_name: str = "output",
     ) -> None:
         self.grid = np.asarray(grid, dtype=np.float64)
         self.densities = np.asarray(densities, dtype=np.float64)
         self.groups = np.asarray(groups)
         self.distances = np.asarray(distances, dtype=np.float64)
         self.names = [""] if names is None else [str(name) for name in names]
+        self.output_name = output_name
         self._check()
 
     def _check(self) -> None:
@@ -138,6 +151,7 @@ class OutputDensityDisplay:
         kind: str = "kde",
         bins: int | ArrayLike = 50,
         name: str | None = None,
+        output_name: str | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -159,6 +173,9 @@ class OutputDensityDisplay:
             Bins of the histogram, the same for all groups and regressors.
         name : str or None, default=None
             Name of a single regressor.
+        output_name : str or None, default=None
+            What is predicted, with its unit, for the horizontal axis; None takes the
+            name of the outputs that are a Series, or "output".
         ax : matplotlib Axes, sequence of them or None, default=None
             Where to draw: one axes for each regressor, or a single one for all;
             None makes a figure with one for each, side by side.
@@ -196,7 +213,10 @@ class OutputDensityDisplay:
         if kind == "histogram":
             grid, densities = histograms(parts, np.concatenate(outputs), bins)
         else:
-            grid, densities = kernel_densities(parts, np.tile(groups, len(outputs)))
+            owners = np.tile(groups, len(outputs))
+            grid, densities = kernel_densities(parts, owners, "outputs")
+        if output_name is None:
+            output_name = next(filter(None, map(name_of, given.values())), "output")
         display = cls(
             grid,
             densities=densities.reshape(len(outputs), groups.size, -1),
@@ -206,6 +226,7 @@ class OutputDensityDisplay:
                 for values in outputs
             ],
             names=list(given),
+            output_name=output_name,
         )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
 
@@ -219,6 +240,7 @@ class OutputDensityDisplay:
         kind: str = "kde",
         bins: int | ArrayLike = 50,
         name: str | None = None,
+        output_name: str | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -240,6 +262,8 @@ class OutputDensityDisplay:
             As for `from_predictions`.
         name : str or None, default=None
             Name of a single regressor; None takes its class.
+        output_name : str or None, default=None
+            As for `from_predictions`.
         ax : matplotlib Axes, sequence of them or None, default=None
             As for `from_predictions`.
         legend : bool, default=True
@@ -261,17 +285,15 @@ class OutputDensityDisplay:
         ValueError
             As for `from_predictions`.
         """
-        if name is None and not isinstance(estimator, Mapping):
-            name = type(estimator).__name__
-        estimators = as_mapping(estimator, name)
         return cls.from_predictions(
             {
-                key: _predict(each, X, sensitive_features)
-                for key, each in estimators.items()
+                key: predict_rows(each, X, sensitive_features)
+                for key, each in models_by_name(estimator, name).items()
             },
             sensitive_features=sensitive_features,
             kind=kind,
             bins=bins,
+            output_name=output_name,
             ax=ax,
             legend=legend,
             **line_kwargs,
@@ -321,35 +343,33 @@ class OutputDensityDisplay:
                 f"got {self.axes_.size}."
             )
         self.figure_, self.lines_, self.areas_ = self.axes_[0].figure, [], []
-        if self.axes_.size == n_models:
+        side_by_side = self.axes_.size == n_models
+        if side_by_side:
             for i, one in enumerate(self.axes_):
                 self._draw_alone(one, i, line_kwargs)
         else:
             self._draw_overlaid(self.axes_[0], line_kwargs)
         top = float(self.densities.max(initial=0.0)) or 1.0
         for one in self.axes_:
-            one.set_xlabel("output")
             one.set_ylim(0.0, 1.05 * top)  # the same for all, to be compared
-        self.axes_[0].set_ylabel("density")
-        if legend:
-            self.axes_[-1].legend(
-                loc="upper left",
-                bbox_to_anchor=(1.01, 1.0),
-                borderaxespad=0.0,
-                frameon=False,
-                handlelength=3.5,
-            )
+        if legend and side_by_side:
+            draw_legend(self.axes_[-1], "group")
+        elif legend:
+            self._explain_overlaid(self.axes_[0])
+        for i, one in enumerate(self.axes_):
+            label_axes(one, self.output_name, "density" if i == 0 else "")
+            draw_title(one, self._caption(i) if side_by_side else self._captions())
         return self
 
     def _draw_alone(self, ax: Any, i: int, line_kwargs: dict[str, Any]) -> None:
         """One regressor: groups differ in colour and line."""
         lines, areas = [], []
         for g, group in enumerate(self.groups):
-            x, y = self._outline(i, g)
+            x, y = outline(self.grid, self.densities[i, g])
             style = {
-                "color": _PALETTE[g % len(_PALETTE)],
+                "color": PALETTE[g % len(PALETTE)],
                 "linestyle": LINES[g % len(LINES)],
-                "label": str(group),
+                "label": literal(group),
                 **line_kwargs,
             }
             lines += ax.plot(x, y, **style)
@@ -357,7 +377,6 @@ class OutputDensityDisplay:
             areas.append(ax.fill_between(x, y, color=color, alpha=_AREA, linewidth=0))
         self.lines_.append(lines)
         self.areas_.append(areas)
-        ax.set_title(self._caption(i))
 
     def _draw_overlaid(self, ax: Any, line_kwargs: dict[str, Any]) -> None:
         """All regressors: groups differ in colour and marker, regressors in line."""
@@ -365,28 +384,49 @@ class OutputDensityDisplay:
             lines = []
             for g, group in enumerate(self.groups):
                 style = {
-                    "color": _PALETTE[g % len(_PALETTE)],
+                    "color": PALETTE[g % len(PALETTE)],
                     "linestyle": LINES[i % len(LINES)],
-                    "marker": _MARKERS[g % len(_MARKERS)],
+                    "marker": MARKERS[g % len(MARKERS)],
                     # Not at the same place for all lines, which may coincide.
                     "markevery": (_EVERY * ((i / 2 + g / 4) % 1), _EVERY),
                     "markersize": 4,
-                    "label": f"{group}: {self._caption(i)}",
+                    "label": literal(f"{group}, {self.names[i]}"),
                     **line_kwargs,
                 }
-                lines += ax.plot(*self._outline(i, g), **style)
+                curve = outline(self.grid, self.densities[i, g])
+                lines += ax.plot(*curve, **style)
             self.lines_.append(lines)
             self.areas_.append([])
 
-    def _outline(self, i: int, g: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        density = self.densities[i, g]
-        if density.size == self.grid.size:
-            return self.grid, density
-        return np.repeat(self.grid, 2), np.pad(np.repeat(density, 2), 1)
+    def _explain_overlaid(self, ax: Any) -> None:
+        """Add a legend of groups and of regressors, not of every pair."""
+        from matplotlib.lines import Line2D
 
-    def _caption(self, i: int) -> str:
+        groups = [
+            Line2D([], [], color=line.get_color(), marker=line.get_marker(), label=name)
+            for line, name in zip(
+                self.lines_[0], map(literal, self.groups), strict=True
+            )
+        ]
+        regressors = [
+            Line2D(
+                [], [], color="black", linestyle=lines[0].get_linestyle(), label=name
+            )
+            for lines, name in zip(self.lines_, map(literal, self.names), strict=True)
+        ]
+        draw_legend(ax, "group", [*groups, "regressor", *regressors])
+
+    def _caption(self, i: int) -> list[str]:
         distance = f"KS = {self.distances[i]:.3f}"
-        return f"{self.names[i]}, {distance}" if self.names[i] else distance
+        name = self.names[i]
+        return [f"{literal(name)},", distance] if name else [distance]
+
+    def _captions(self) -> list[str]:
+        found = [
+            f"{literal(name)} {distance:.3f}"
+            for name, distance in zip(self.names, self.distances, strict=True)
+        ]
+        return ["KS distance:", *listed(found)]
 
 
 def _check_outputs(values: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -394,12 +434,5 @@ def _check_outputs(values: ArrayLike, name: str) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # as some regressors return a single output
-    return check_scores(array, f"y_pred of {name!r}" if name else "y_pred")
-
-
-def _predict(estimator: Any, X: Any, sensitive_features: ArrayLike) -> Any:
-    """Return the outputs of a fitted regressor, which may need the groups."""
-    check_is_fitted(estimator)
-    if "sensitive_features" in inspect.signature(estimator.predict).parameters:
-        return estimator.predict(X, sensitive_features=sensitive_features)
-    return estimator.predict(X)
+    given = f"y_pred of {name!r}" if name else "y_pred"
+    return check_scores(array, given, "value")

@@ -10,16 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair.plotting._labels import draw_title, label_axes, literal
 from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._results import rows_of, stack_repeats
+from scalefair.plotting._results import rows_of, setting_of, stack_repeats
 from scalefair.plotting._trade_off import (
     as_table,
     check_labels,
     check_tables,
     count_of_splits,
+    describe_ends,
     draw_bars,
     finish,
-    label_points_at,
     style_of,
 )
 
@@ -36,7 +37,8 @@ class ParetoFrontDisplay:
     splits; bars in both directions are confidence intervals of the two means. A
     line joins the points of a method that none of its other points beats in both
     accuracy and fairness; the others are drawn lighter and without line. Use
-    `from_results` to draw a table of runs.
+    `from_results` to draw a table of runs. The title names the fairest and the most
+    accurate point.
 
     Parameters
     ----------
@@ -48,6 +50,7 @@ class ParetoFrontDisplay:
         One minus the gap between the groups.
     point_labels : mapping of str to sequence, or None, default=None
         For methods that it names, what to write beside each point, such as kappa.
+        Labels for which there is no room are left out.
     confidence : float, default=0.95
         Level of the confidence intervals, between 0 and 1.
 
@@ -173,7 +176,7 @@ class ParetoFrontDisplay:
             Column with the name of the method.
         setting : str or None, default="kappa"
             Column that tells the points of a method apart; None makes every row a
-            point.
+            point. NaN is a setting too, of methods without parameter.
         accuracy : str, default="accuracy"
             Column with the accuracy.
         fairness : str, default="fairness"
@@ -181,7 +184,7 @@ class ParetoFrontDisplay:
         confidence : float, default=0.95
             Level of the confidence intervals.
         label_points : bool, default=False
-            Whether to write the setting beside each point.
+            Whether to write the setting beside each point, for methods with several.
         ax : matplotlib Axes or None, default=None
             Where to draw; None makes a figure.
         legend : bool, default=True
@@ -202,24 +205,25 @@ class ParetoFrontDisplay:
             If a column is missing, there are no rows, the settings of a method have
             different numbers of repeats, or a measure is not finite.
         """
-        names = [method, accuracy, fairness, *([] if setting is None else [setting])]
+        names = {"method": method, "accuracy": accuracy, "fairness": fairness}
+        if setting is not None:
+            names["setting"] = setting
         runs: dict[str, dict[Any, list[tuple[float, float]]]] = {}
         for i, row in enumerate(rows_of(results, names)):
-            point = i if setting is None else row[setting]
+            point = i if setting is None else setting_of(row, setting)
             points = runs.setdefault(str(row[method]), {})
             points.setdefault(point, []).append((row[accuracy], row[fairness]))
         if not runs:
             raise ValueError("results has no rows.")
         tables = {name: stack_repeats(name, points) for name, points in runs.items()}
-        labelled = label_points and setting is not None
         display = cls(
             {name: table[..., 0] for name, table in tables.items()},
             fairness={name: table[..., 1] for name, table in tables.items()},
-            point_labels=(
-                {name: list(points) for name, points in runs.items()}
-                if labelled
-                else None
-            ),
+            point_labels={
+                name: list(points)
+                for name, points in runs.items()
+                if label_points and setting is not None and len(points) > 1
+            },
             confidence=confidence,
         )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
@@ -269,11 +273,10 @@ class ParetoFrontDisplay:
         """
         check_is_fitted(estimator, "cv_results_")
         found = estimator.cv_results_
-        labels = [f"{kappa:g}" for kappa in found["kappa"]]
         display = cls(
             {name: found["accuracy"]},
             fairness={name: found["fairness"]},
-            point_labels={name: labels} if label_points else None,
+            point_labels={name: list(found["kappa"])} if label_points else None,
             confidence=confidence,
         )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
@@ -307,8 +310,9 @@ class ParetoFrontDisplay:
         self.lines_, self.dominated_, self.bars_ = {}, {}, {}
         for i, name in enumerate(self.means):
             self._draw(ax, i, name, line_kwargs)
-        ax.set(xlabel="fairness (1 - gap)", ylabel="accuracy", title=self._title())
-        finish(ax, legend)
+        finish(ax, self.means, self.point_labels, legend=legend)
+        label_axes(ax, "fairness (1 - gap)", "accuracy")
+        draw_title(ax, self._findings())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -316,37 +320,37 @@ class ParetoFrontDisplay:
         means, beaten = self.means[name], self.dominated[name]
         front = means[~beaten]
         front = front[np.lexsort((-front[:, 1], front[:, 0]))]
-        style = {**style_of(i), **line_kwargs}
-        (self.lines_[name],) = ax.plot(*front.T, label=name, **style)
-        (self.dominated_[name],) = ax.plot(
-            *means[beaten].T, **{**style, "linestyle": "", "alpha": _DOMINATED}
-        )
+        style = {**style_of(i), "label": literal(name), **line_kwargs}
+        (self.lines_[name],) = ax.plot(*front.T, **style)
+        lighter = {"linestyle": "", "alpha": _DOMINATED, "label": None}
+        (self.dominated_[name],) = ax.plot(*means[beaten].T, **{**style, **lighter})
         self.bars_[name] = []
         color = self.lines_[name].get_color()
         for which, alpha in ((~beaten, 1.0), (beaten, _DOMINATED)):
             widths = self.half_widths[name][which]
             if widths.any():
                 self.bars_[name] += draw_bars(ax, means[which], widths, color, alpha)
-        label_points_at(ax, self.point_labels.get(name, ()), means)
 
-    def _title(self) -> str:
+    def _findings(self) -> list[str]:
         count = count_of_splits(self.accuracy)
-        if not count:
-            return ""
-        return f"means of {count} splits, {100 * self.confidence:g} % confidence"
+        level = f"{100 * self.confidence:g} % confidence"
+        bars = f"(means of {count} splits, {level})" if count else ""
+        return [*describe_ends(self.means, ("fairness", "accuracy"), sign=1), bars]
 
 
-def _half_widths(table: NDArray[Any], confidence: float) -> NDArray[np.float64]:
+def _half_widths(table: NDArray[np.float64], confidence: float) -> NDArray[np.float64]:
     """Half widths of confidence intervals of means over axis 1."""
     n = table.shape[1]
     if n == 1:
         return np.zeros((len(table), table.shape[2]))
     quantile = special.stdtrit(n - 1, (1 + confidence) / 2)
-    return quantile * table.std(axis=1, ddof=1) / np.sqrt(n)
+    widths: NDArray[np.float64] = quantile * table.std(axis=1, ddof=1) / np.sqrt(n)
+    return widths
 
 
-def _dominated(points: NDArray[Any]) -> NDArray[Any]:
+def _dominated(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Points that another one equals in one coordinate, at least, and beats in one."""
     as_good = (points[None] >= points[:, None]).all(axis=2)
     better = (points[None] > points[:, None]).any(axis=2)
-    return np.any(as_good & better, axis=1)
+    beaten: NDArray[np.bool_] = np.any(as_good & better, axis=1)
+    return beaten

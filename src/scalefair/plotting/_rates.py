@@ -34,7 +34,8 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
 def rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """Rates of scores `a` and `b` above all thresholds, from the highest down.
 
-    Only a change of direction is a vertex.
+    Those in the middle of a horizontal or vertical piece are left out. On a sloping
+    one, which ties make, the gap within an interval may be largest in the middle.
     """
     scores = np.concatenate([a, b])
     order = np.argsort(-scores, kind="stable")
@@ -43,6 +44,7 @@ def rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     from_b = np.flatnonzero(is_last) + 1 - from_a
     counts = np.vstack([np.zeros((1, 2), np.int64), np.column_stack([from_a, from_b])])
     steps = np.diff(counts, axis=0)
-    turns = steps[:-1, 0] * steps[1:, 1] != steps[:-1, 1] * steps[1:, 0]
-    vertices = counts[np.concatenate([[True], turns, [True]])]
-    return vertices / [len(a), len(b)]
+    straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
+    vertices = counts[np.concatenate([[True], ~straight, [True]])]
+    rates: NDArray[np.float64] = vertices / [len(a), len(b)]
+    return rates

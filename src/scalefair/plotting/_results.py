@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["rows_of", "stack_repeats"]
+__all__ = ["rows_of", "setting_of", "stack_repeats"]
 
 
-def rows_of(results: Any, names: list[str]) -> Iterable[Mapping[str, Any]]:
-    """Rows of a DataFrame, of a mapping of columns, or of a list of mappings."""
+def rows_of(results: Any, names: Mapping[str, str]) -> Iterable[Mapping[str, Any]]:
+    """Rows of a DataFrame, of a mapping of columns, or of a list of mappings.
+
+    Parameters
+    ----------
+    results : DataFrame, mapping of str to columns, or iterable of mappings
+        The table.
+    names : mapping of str to str
+        Names of the columns that are needed, by the parameter that tells each.
+    """
     if hasattr(results, "columns") or isinstance(results, Mapping):
-        missing = [name for name in names if name not in results]
-        if missing:
-            raise _no_column(missing[0])
-        columns = [list(results[name]) for name in names]
-        if len({len(column) for column in columns}) > 1:
-            raise ValueError("The columns of results differ in length.")
-        for values in zip(*columns, strict=True):
-            yield dict(zip(names, values, strict=True))
+        _check_columns(results, names, "results")
+        columns = {name: list(results[name]) for name in names.values()}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"The columns of results differ in length: {lengths}.")
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
         return
-    for row in results:
-        missing = [name for name in names if name not in row]
-        if missing:
-            raise _no_column(missing[0])
+    for i, row in enumerate(results):
+        _check_columns(row, names, f"row {i} of results")
         yield row
 
 
-def _no_column(name: str) -> ValueError:
-    return ValueError(
-        f"results has no column {name!r}. Name the columns with method, setting, "
-        "accuracy and fairness."
-    )
+def _check_columns(table: Any, names: Mapping[str, str], what: str) -> None:
+    for parameter, name in names.items():
+        if name not in table:
+            raise ValueError(
+                f"{what} has no column {name!r}. Say with the parameter {parameter!r} "
+                "which column to take."
+            )
+
+
+def setting_of(row: Mapping[str, Any], column: str) -> Any:
+    """Return the setting of a run, None for the NaN of methods that have none."""
+    setting = row[column]
+    return None if isinstance(setting, Real) and setting != setting else setting
 
 
 def stack_repeats(
@@ -49,4 +63,9 @@ def stack_repeats(
             f"{counts[few]}, another has {max(counts.values())}. Run what is missing "
             "or leave the setting out."
         )
-    return np.array(list(points.values()), dtype=np.float64)
+    try:
+        return np.array(list(points.values()), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The measures of {name!r} must be numbers, but {error}."
+        ) from error

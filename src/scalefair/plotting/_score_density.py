@@ -5,22 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from scalefair._intervals import check_interval
-from scalefair.plotting._cluster_composition import _PALETTE
+from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting._densities import (
     histograms,
     kernel_densities,
+    outline,
     score_range,
 )
-from scalefair.plotting._lines import LINES
+from scalefair.plotting._labels import draw_legend, draw_title, label_axes, literal
 from scalefair.plotting._matplotlib import import_pyplot
 from scalefair.plotting._scores import (
     check_scores,
     groups_of,
     score_rows,
 )
+from scalefair.plotting._styles import LINES, PALETTE
 
 __all__ = ["ScoreDensityDisplay"]
 
@@ -33,8 +35,8 @@ class ScoreDensityDisplay:
 
     The hatched part of a density, and the bar below it, is the range of the scores
     of the rows that are ranked in the interval within their own group. Where the
-    densities agree there, the groups are treated alike there. Use `from_predictions` or
-    `from_estimator`.
+    densities agree there, the groups are treated alike there; the title has the largest
+    gap between two of them. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -53,6 +55,9 @@ class ScoreDensityDisplay:
         Score above which rows are selected, drawn as a vertical line.
     name : str or None, default=None
         Name of the model, for the title.
+    gap : float or None, default=None
+        Largest gap of partial demographic parity in the interval, for the title; None
+        leaves it out.
 
     Attributes
     ----------
@@ -121,6 +126,7 @@ class ScoreDensityDisplay:
         interval: tuple[float, float] = (0.0, 1.0),
         threshold: float | None = None,
         name: str | None = None,
+        gap: float | None = None,
     ) -> None:
         self.grid = np.asarray(grid, dtype=np.float64)
         self.densities = np.asarray(densities, dtype=np.float64)
@@ -129,16 +135,17 @@ class ScoreDensityDisplay:
         self.interval = check_interval(interval)
         self.threshold = threshold
         self.name = name
+        self.gap = gap
         self._check()
 
     def _check(self) -> None:
-        n_groups = self.groups.size
+        n_groups, n = self.groups.size, self.grid.size
         shape = self.densities.shape
-        if len(shape) != 2 or shape[0] != n_groups or self.grid.size - shape[1] > 1:
+        if shape not in {(n_groups, n), (n_groups, n - 1)}:
             raise ValueError(
-                f"With {n_groups} groups and {self.grid.size} points of the grid, "
-                f"densities must have shape ({n_groups}, {self.grid.size}) or, for "
-                f"histograms, ({n_groups}, {self.grid.size - 1}), got {shape}."
+                f"With {n_groups} groups and {n} points of the grid, densities must "
+                f"have shape ({n_groups}, {n}) or, for histograms, ({n_groups}, "
+                f"{n - 1}), got {shape}."
             )
         if self.score_ranges.shape != (n_groups, 2):
             raise ValueError(
@@ -210,7 +217,7 @@ class ScoreDensityDisplay:
         if kind == "histogram":
             grid, densities = histograms(parts, values, bins)
         else:
-            grid, densities = kernel_densities(parts, groups)
+            grid, densities = kernel_densities(parts, groups, "scores")
         display = cls(
             grid,
             densities=densities,
@@ -219,6 +226,9 @@ class ScoreDensityDisplay:
             interval=(alpha, beta),
             threshold=threshold,
             name=name,
+            gap=partial_demographic_parity_gap(
+                values, sensitive_features=codes, interval=(alpha, beta)
+            ),
         )
         return display.plot(ax=ax, legend=legend, **line_kwargs)
 
@@ -332,30 +342,23 @@ class ScoreDensityDisplay:
             )
         ax.axhline(0.0, color="0.3", linewidth=0.8, zorder=1.5)
         ax.set_ylim(-0.05 * top * (self.groups.size + 0.5), 1.05 * top)
-        ax.set(xlabel="score", ylabel="density", title=self._title())
         ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 1.05 * top])
         if legend:
-            ax.legend(
-                title="group",
-                alignment="left",
-                loc="upper left",
-                bbox_to_anchor=(1.01, 1.0),
-                borderaxespad=0.0,
-                frameon=False,
-                handlelength=3.5,
-            )
+            draw_legend(ax, "group")
+        label_axes(ax, "score", "density")
+        draw_title(ax, self._findings())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_group(
         self, ax: Any, g: int, top: float, line_kwargs: dict[str, Any]
     ) -> None:
-        x, y = self._outline(g)
+        x, y = outline(self.grid, self.densities[g])
         style = {
-            "color": _PALETTE[g % len(_PALETTE)],
+            "color": PALETTE[g % len(PALETTE)],
             "linestyle": LINES[g % len(LINES)],
             "linewidth": 1.6,
-            "label": str(self.groups[g]),
+            "label": literal(self.groups[g]),
             **line_kwargs,
         }
         (line,) = ax.plot(x, y, **style)
@@ -380,15 +383,15 @@ class ScoreDensityDisplay:
         )
         self.lines_.append(line)
 
-    def _outline(self, g: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        density = self.densities[g]
-        if density.size == self.grid.size:
-            return self.grid, density
-        return np.repeat(self.grid, 2), np.pad(np.repeat(density, 2), 1)
-
-    def _title(self) -> str:
+    def _findings(self) -> list[str]:
         low, high = self.interval
-        marked = (
-            "" if (low, high) == (0.0, 1.0) else f"marked: ranks {low:g} to {high:g}"
-        )
-        return ", ".join(part for part in (self.name, marked) if part)
+        ranks = "" if (low, high) == (0.0, 1.0) else f"ranks {low:g} to {high:g}"
+        if self.gap is None:
+            found = f"hatched: {ranks}" if ranks else ""
+        else:
+            found = "largest gap" if self.groups.size > 2 else "gap"
+            found += f" {self.gap:.3f}"
+            found += f" in {ranks} (hatched)" if ranks else ""
+        if self.name is None:
+            return [found]
+        return [f"{literal(self.name)}{':' if found else ''}", found]

@@ -1,4 +1,4 @@
-"""Scores of rows, from arrays or from fitted classifiers, and their groups."""
+"""Scores and outputs of rows, from arrays or from fitted models, and groups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ __all__ = [
     "check_scores",
     "common_setting",
     "groups_of",
+    "models_by_name",
+    "name_of",
+    "predict_rows",
     "score_rows",
 ]
 
 
 def as_mapping(given: Any, name: str | None = None) -> dict[str, Any]:
-    """Return several things by name; a single one gets a name."""
+    """Return several things by name; a single one gets `name`, or "scores"."""
     if isinstance(given, Mapping):
         if not given:
             raise ValueError("There is nothing to draw: give at least one model.")
@@ -32,18 +35,33 @@ def as_mapping(given: Any, name: str | None = None) -> dict[str, Any]:
     return {"scores" if name is None else name: given}
 
 
-def check_scores(scores: ArrayLike, name: str) -> NDArray[np.float64]:
+def models_by_name(given: Any, name: str | None = None) -> dict[str, Any]:
+    """Return several models by name; a single one has that of its class, or `name`."""
+    if name is None and not isinstance(given, Mapping):
+        name = type(given).__name__
+    return as_mapping(given, name)
+
+
+def name_of(values: Any) -> str:
+    """Return the name of a pandas Series, nothing if there is none."""
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def check_scores(
+    scores: ArrayLike, name: str, what: str = "score"
+) -> NDArray[np.float64]:
     """Return the scores as float64, or say what is wrong."""
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not values.size:
         raise ValueError(
-            f"{name} must be one-dimensional with one score per row, got shape "
+            f"{name} must be one-dimensional with one {what} per row, got shape "
             f"{values.shape}."
         )
     if not np.isfinite(values).all():
         first = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(
-            f"{name} has a score that is NaN or infinite, the first at position "
+            f"{name} has a {what} that is NaN or infinite, the first at position "
             f"{first}. Leave such rows out."
         )
     return values
@@ -78,8 +96,18 @@ def score_rows(estimator: Any, X: Any, sensitive_features: ArrayLike) -> NDArray
             f"{type(estimator).__name__} has no decision_function. Compute scores and "
             "use from_predictions."
         )
-    if "sensitive_features" in inspect.signature(score).parameters:
-        scores = score(X, sensitive_features=sensitive_features)
-    else:
-        scores = score(X)
+    scores = _call(score, X, sensitive_features)
     return check_scores(scores, f"decision_function of {type(estimator).__name__}")
+
+
+def predict_rows(estimator: Any, X: Any, sensitive_features: ArrayLike) -> Any:
+    """Return the outputs of a fitted regressor, which may need the groups."""
+    check_is_fitted(estimator)
+    return _call(estimator.predict, X, sensitive_features)
+
+
+def _call(method: Any, X: Any, sensitive_features: ArrayLike) -> Any:
+    """Call a method, with the groups if it takes them."""
+    if "sensitive_features" in inspect.signature(method).parameters:
+        return method(X, sensitive_features=sensitive_features)
+    return method(X)

@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair.plotting._cluster_composition import _PALETTE
-from scalefair.plotting._lines import LINES
+from scalefair.plotting._labels import draw_legend, literal
+from scalefair.plotting._point_labels import draw_point_labels
+from scalefair.plotting._styles import LINES, MARKERS, PALETTE
 
 __all__ = [
     "as_table",
     "check_labels",
     "check_tables",
     "count_of_splits",
+    "describe_ends",
     "draw_bars",
     "finish",
-    "label_points_at",
     "style_of",
 ]
 
-_MARKERS = "os^Dv<>p"
-
 
 def as_table(values: ArrayLike, name: str, what: str) -> NDArray[np.float64]:
+    """Return a measure of a method with a row for each point, or say what is wrong."""
     table = np.asarray(values, dtype=np.float64)
     if table.ndim == 1:
         table = table[:, None]
@@ -35,9 +35,10 @@ def as_table(values: ArrayLike, name: str, what: str) -> NDArray[np.float64]:
             f"got {table.shape}."
         )
     if not np.isfinite(table).all():
+        point, split = np.argwhere(~np.isfinite(table))[0]
         raise ValueError(
-            f"{what} of {name!r} is NaN or infinite somewhere. Leave the setting out, "
-            "or the split."
+            f"{what} of {name!r} is NaN or infinite, the first at point {point} and "
+            f"split {split}. Leave the point out, or the split."
         )
     return table
 
@@ -94,40 +95,76 @@ def draw_bars(
     return list(drawn.lines[2])
 
 
-def label_points_at(ax: Any, labels: Any, means: NDArray[Any]) -> None:
-    """Write the labels beside the points."""
-    for label, mean in zip(labels, means, strict=False):
-        ax.annotate(
-            str(label),
-            mean,
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize="small",
-            color="0.25",
-        )
-    ax.margins(x=0.08, y=0.1)  # room for the label of the topmost point
-
-
-def finish(ax: Any, legend: bool) -> None:
-    """Draw the grid and, to the right of the axes, the legend."""
+def finish(
+    ax: Any,
+    means: Mapping[str, NDArray[Any]],
+    labels: Mapping[str, Any],
+    *,
+    legend: bool,
+) -> None:
+    """Draw the grid, the labels of points and, to the right of the axes, the legend."""
     ax.grid(visible=True, color="0.9", linewidth=0.7)
     ax.set_axisbelow(True)
-    if legend:
-        ax.legend(
-            loc="upper left",
-            bbox_to_anchor=(1.01, 1.0),
-            borderaxespad=0.0,
-            frameon=False,
-            handlelength=3.5,
+    ax.margins(x=0.08, y=0.1)  # room for the labels of the outermost points
+    if labels:
+        ax.autoscale_view()
+        draw_point_labels(
+            ax,
+            [label for texts in labels.values() for label in texts],
+            np.vstack([means[name] for name in labels]),
+            np.vstack(list(means.values())),
         )
+    if legend:
+        draw_legend(ax)
+
+
+def describe_ends(
+    means: Mapping[str, NDArray[Any]], measures: tuple[str, str], sign: int
+) -> list[str]:
+    """Say which point is the fairest and which is the most accurate.
+
+    Parameters
+    ----------
+    means : mapping of str to ndarray of shape (n_points, 2)
+        A measure of fairness and one of accuracy for the points of each method.
+    measures : tuple of str
+        What the two are called.
+    sign : {1, -1}
+        1 if large values are good, -1 if small ones are.
+    """
+    ends = [_best(means, column, sign) for column in (0, 1)]
+    words = ["fairest", "most accurate"]
+    if (ends[0][1] == ends[1][1]).all():
+        ends, words = ends[:1], [" and ".join(words)]
+    owners = {names for names, _ in ends}
+    parts = [f"{ends[0][0]}:"] if len(owners) == 1 < len(means) else []
+    for first, (word, (names, point)) in enumerate(zip(words, ends, strict=True)):
+        one, other = (f"{measures[i]} {point[i]:.3g}" for i in (first, 1 - first))
+        if len(owners) == 1:
+            parts += [f"{word} at {one},", f"{other};"]
+        else:
+            parts.append(f"{word}: {names} ({one}, {other});")
+    return [*parts[:-1], parts[-1].removesuffix(";")]
+
+
+def _best(
+    means: Mapping[str, NDArray[Any]], column: int, sign: int
+) -> tuple[str, NDArray[Any]]:
+    """Return the best point in a column and who has it; the other breaks ties."""
+    points = np.vstack(list(means.values()))
+    best = points[np.lexsort(-sign * points[:, [1 - column, column]].T)[0]]
+    names = [name for name, those in means.items() if (those == best).all(axis=1).any()]
+    if len(names) > 2:
+        return f"{len(names)} methods", best
+    return " and ".join(literal(name) for name in names), best
 
 
 def style_of(i: int) -> dict[str, Any]:
     """Return colour, marker and line of the i-th method."""
-    color = _PALETTE[i % len(_PALETTE)]
+    color = PALETTE[i % len(PALETTE)]
     return {
         "color": color,
-        "marker": _MARKERS[i % len(_MARKERS)],
+        "marker": MARKERS[i % len(MARKERS)],
         "linestyle": LINES[i % len(LINES)],
         "markersize": 6,
         "linewidth": 1.5,

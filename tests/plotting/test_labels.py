@@ -1,0 +1,283 @@
+"""What is written in figures: names as they are, lines that fit, nothing clipped."""
+
+import numpy as np
+import pytest
+
+from scalefair.plotting import (
+    ClusterCompositionDisplay,
+    FairnessAccuracyDisplay,
+    GroupLossDisplay,
+    GroupRateDisplay,
+    JointNumericalRangeDisplay,
+    OutputDensityDisplay,
+    ParetoFrontDisplay,
+    ScoreDensityDisplay,
+)
+from scalefair.plotting._labels import draw_legend, literal, percent, wrap
+
+pytest.importorskip("matplotlib")
+
+RNG = np.random.default_rng(0)
+LONG = [
+    "has completed graduate school",
+    "income <$50k and >$50k",
+    "_prefers not to say",
+    "high school, not completed",
+    "bachelor or equivalent degree",
+]
+CODES = np.arange(600) % 5
+SCORES = RNG.standard_normal(600) + 0.3 * CODES
+
+
+def figure_of(width, height, columns=1, **options):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure.subplots(1, columns, **options)
+
+
+def cluster(names, scale):
+    return ClusterCompositionDisplay.from_predictions(
+        RNG.integers(0, 6, 600),
+        sensitive_features=np.array(names)[CODES % len(names)],
+        name="A clustering with a long name",
+        ax=figure_of(6.4, 4.8),
+    )
+
+
+def outputs(names, scale):
+    return OutputDensityDisplay.from_predictions(
+        {"before": scale * SCORES, "with one layer changed": 0.5 * scale * SCORES},
+        sensitive_features=np.array(names)[CODES % len(names)],
+        kind="histogram",
+        ax=figure_of(9.5, 3.5, 2, sharey=True),
+    )
+
+
+def scores(names, scale):
+    return ScoreDensityDisplay.from_predictions(
+        scale * SCORES,
+        sensitive_features=np.array(names)[CODES % len(names)],
+        interval=(0.1, 0.4),
+        name="PartiallyFairClassifier",
+        ax=figure_of(8, 4.5),
+    )
+
+
+def clusters(names, scale):
+    axes = figure_of(12, 4, 3, sharey=True)
+    for ax in axes:
+        display = ClusterCompositionDisplay.from_predictions(
+            RNG.integers(0, 20, 600),
+            sensitive_features=np.array(names)[CODES % len(names)],
+            name="Fair, k-means",
+            ax=ax,
+            legend=ax is axes[-1],
+        )
+    return display
+
+
+def rates(names, scale):
+    return GroupRateDisplay.from_predictions(
+        {"logistic regression": SCORES, "partially fair": -SCORES},
+        sensitive_features=np.array(names)[CODES % len(names)],
+        interval=(0.05, 0.3),
+        kappa=0.1,
+        pair=names[:2],
+        ax=figure_of(8, 5),
+    )
+
+
+def pareto(names, scale):
+    values = scale * np.linspace(0.5, 1, 5)
+    return ParetoFrontDisplay(
+        {name: values[::-1] - 0.1 * scale * i for i, name in enumerate(names)},
+        fairness={name: values - 0.05 * scale * i for i, name in enumerate(names)},
+        point_labels={name: [1, 2, 3, 4, 5] for name in names},
+    ).plot(figure_of(8, 5))
+
+
+def trade_off(names, scale):
+    runs = scale * RNG.random((4, 3))
+    return FairnessAccuracyDisplay(
+        dict.fromkeys(names, runs), unfairness=dict.fromkeys(names, runs[::-1])
+    ).plot(figure_of(8, 5))
+
+
+def losses(names, scale):
+    values = scale * RNG.random((4, len(names)))
+    return GroupLossDisplay(
+        [1, 2, 3, 4],
+        losses={"PCA": values, "FairPCA": values},
+        total_errors={"PCA": values[:, 0], "FairPCA": values[:, 1]},
+        groups=names,
+    ).plot(figure_of(10, 4, 2))
+
+
+def plane(names, scale, view="all"):
+    parts = RNG.standard_normal((2, 5, 5))
+    first, second = scale * parts @ parts.transpose(0, 2, 1)
+    return JointNumericalRangeDisplay.from_covariances(
+        first,
+        second,
+        2,
+        group_sizes=(1, 3),
+        groups=names[:2],
+        view=view,
+        n_angles=40,
+        ax=figure_of(8, 5),
+    )
+
+
+def near_optimum(names, scale):
+    return plane(names, scale, "optimum")
+
+
+EVERY = [
+    cluster, clusters, outputs, scores, rates,
+    pareto, trade_off, losses, plane, near_optimum,
+]  # fmt: skip
+
+
+def written(figure):
+    """Boxes of titles, labels of axes, numbers and entries of legends, by text."""
+    for ax in figure.axes:
+        parts = [ax, *ax.child_axes]
+        texts = [ax.title]
+        for part in parts:
+            for axis in (part.xaxis, part.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                numbers = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False)
+                texts += [axis.label, axis.offsetText]
+                texts += [text for at, text in numbers if low <= at <= high]
+        legend = ax.get_legend()
+        if legend is not None:
+            texts += [legend.get_title(), *legend.get_texts()]
+        for text in texts:
+            if text.get_visible() and text.get_text().strip():
+                yield text.get_text(), text.get_window_extent()
+
+
+@pytest.mark.parametrize(
+    ("names", "scale"),
+    [(["f", "m"], 1.0), (LONG, 1.0), (LONG, 1e-9), (["f", "m"], 1e7)],
+    ids=["short", "long", "tiny", "large"],
+)
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_nothing_overlaps_and_nothing_is_clipped(make, scale, names):
+    display = make(names, scale)
+    figure = display.figure_
+    figure.draw_without_rendering()
+    figure.draw_without_rendering()  # the layout settles
+    texts = list(written(figure))
+    edge = figure.bbox
+    for text, box in texts:
+        assert box.x0 >= edge.x0 - 1, text
+        assert box.x1 <= edge.x1 + 1, text
+        assert box.y0 >= edge.y0 - 1, text
+        assert box.y1 <= edge.y1 + 1, text
+    for i, (one, box) in enumerate(texts):
+        for other, second in texts[:i]:
+            across = min(box.x1, second.x1) - max(box.x0, second.x0)
+            up = min(box.y1, second.y1) - max(box.y0, second.y0)
+            assert across < 2 or up < 2, (one, other)
+
+
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_every_figure_says_what_it_finds(make):
+    display = make(["f", "m"], 1.0)
+    titles = [ax.get_title() for ax in display.figure_.axes]
+    assert all(any(c.isdigit() for c in title) for title in titles)
+    for ax in display.figure_.axes:
+        assert ax.get_xlabel()
+
+
+def test_names_are_shown_as_they_are():
+    display = scores(LONG, 1.0)
+    entries = [t.get_text() for t in display.ax_.get_legend().get_texts()]
+    assert len(entries) == len(LONG)  # the one with an underscore too
+    assert r"income <\$50k and >\$50k" in entries
+    assert literal("a\n b") == "a b"
+    assert literal(r"5 \$") == r"5 \$"  # escaped already
+    assert literal(3) == "3"
+
+
+def test_the_power_of_ten_is_in_the_label():
+    ax = scores(["f", "m"], 1e-9).ax_
+    assert ax.get_xlabel() == "score (in 1e-9)"
+    assert ax.get_ylabel() == "density (in 1e8)"
+    ax.figure.draw_without_rendering()
+    numbers = [float(t.get_text().replace("−", "-")) for t in ax.get_xticklabels()]
+    np.testing.assert_allclose(np.array(numbers) * 1e-9, ax.get_xticks())
+    # The same axes, drawn on again.
+    ScoreDensityDisplay.from_predictions(
+        SCORES, sensitive_features=np.array(["f", "m"])[CODES % 2], ax=ax
+    )
+    assert ax.get_xlabel() == "score"
+    ax.figure.draw_without_rendering()
+    numbers = [float(t.get_text().replace("−", "-")) for t in ax.get_xticklabels()]
+    np.testing.assert_allclose(numbers, ax.get_xticks())
+
+
+@pytest.mark.parametrize(("sharey", "labels"), [(True, [1, 0, 0]), (False, [1, 1, 1])])
+def test_a_shared_axis_is_labelled_once(sharey, labels):
+    axes = figure_of(12, 4, 3, sharey=sharey)
+    for ax in axes:
+        ClusterCompositionDisplay.from_predictions(
+            CODES % 3, sensitive_features=CODES, ax=ax, legend=False
+        )
+    assert [bool(ax.get_ylabel()) for ax in axes] == labels
+
+
+def test_the_lower_of_two_axes_keeps_its_label():
+    from matplotlib.figure import Figure
+
+    for ax in Figure().subplots(2, 1, sharey=True):
+        ClusterCompositionDisplay.from_predictions(
+            CODES % 3, sensitive_features=CODES, ax=ax, legend=False
+        )
+        assert ax.get_ylabel() == "share of each group"
+
+
+def test_lines_break_between_parts():
+    assert wrap(["a long part", "another"], 20) == "a long part another"
+    assert wrap(["a long part", "another"], 14) == "a long part\nanother"
+    assert wrap(["much too long a part", "b"], 8) == "much too\nlong a\npart b"
+    assert wrap(["adds at most 9.5 % to it"], 16) == "adds at most\n9.5 % to it"
+    assert wrap(["a part (which explains)"], 16) == "a part\n(which explains)"
+    assert wrap([], 10) == ""
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.25, "25.0 %"), (0.0, "0 %"), (0.00012, "0.012 %"), (12.0, "1200.0 %")],
+)
+def test_percent(share, text):
+    assert percent(share) == text
+
+
+def test_legends_take_headings_and_break_long_entries():
+    ax = figure_of(6, 4)
+    (line,) = ax.plot([0, 1], label="a name that is longer than a line (gap 0.123)")
+    draw_legend(ax, "first", [line, "second", line])
+    entries = [text.get_text() for text in ax.get_legend().get_texts()]
+    broken = "a name that is longer than a line\n(gap 0.123)"
+    assert entries == [broken, "", broken]
+    assert ax.get_legend().legend_handles[1].get_text() == "second"
+
+
+def test_figures_within_figures_and_without_layout():
+    from matplotlib.figure import Figure
+
+    groups = np.array(["f", "m"])[CODES % 2]
+    left, right = Figure(figsize=(12, 4), layout="constrained").subfigures(1, 2)
+    plain, loose = Figure(figsize=(12, 4)), Figure(layout="tight")
+    inset = plain.add_axes((0.1, 0.1, 0.3, 0.3))
+    for ax in (left.subplots(), right.subplots(), loose.subplots(), inset):
+        display = ScoreDensityDisplay.from_predictions(
+            SCORES, sensitive_features=groups, ax=ax
+        )
+        assert display.figure_ is ax.figure
+        assert ax.get_title().startswith("gap ")
+    for figure in (left.figure, plain, loose):
+        figure.draw_without_rendering()
