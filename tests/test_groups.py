@@ -101,6 +101,14 @@ def test_missing_values(values):
         check_values(values, name="values", what="group")
 
 
+def test_masked_values():
+    masked = np.ma.array([1, 2, 1], mask=[False, True, False])
+    with pytest.raises(ValueError, match="values has masked entries"):
+        check_values(masked, name="values", what="group")
+    whole = np.ma.array([1, 2], mask=False)
+    assert check_values(whole, name="values", what="group").tolist() == [1, 2]
+
+
 def test_integers_miss_nothing():
     values = np.array([1, 2])
     assert check_values(values, name="values", what="group") is values

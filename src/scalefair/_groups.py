@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["check_values", "encode_groups", "encode_values"]
+__all__ = [
+    "check_two_groups",
+    "check_values",
+    "encode_groups",
+    "encode_values",
+    "known_codes",
+    "listed",
+]
 
 # Integers are counted if their range is at most this, or four times their number.
 _COUNTED_RANGE = 4096
@@ -36,8 +43,55 @@ def encode_groups(
     return encode_values(values, name="sensitive_features")
 
 
+def check_two_groups(groups: NDArray[Any], instead: str) -> None:
+    """Raise a ValueError if the distinct groups are fewer than two.
+
+    `instead` says what to use for one group.
+    """
+    if len(groups) < 2:
+        raise ValueError(
+            f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
+            f"fairness compares groups. For one group use {instead}."
+        )
+
+
+def known_codes(
+    groups: NDArray[Any],
+    known: NDArray[Any],
+    *,
+    given: str = "sensitive_features has",
+) -> NDArray[np.int64]:
+    """Return distinct groups as indices into those that `fit` saw.
+
+    Raises
+    ------
+    ValueError
+        If one is not among them; the message begins with `given`.
+    """
+    codes = {group: code for code, group in enumerate(known.tolist())}
+    unseen = [group for group in groups.tolist() if group not in codes]
+    if unseen:
+        raise ValueError(
+            f"{given} {len(unseen)} group(s) that fit did not see: {listed(unseen)}. "
+            f"It saw {listed(list(codes))}. Leave such rows out, or fit with some."
+        )
+    return np.array([codes[group] for group in groups.tolist()], np.int64)
+
+
+def listed(values: list[Any], most: int = 10) -> str:
+    """Values for a message, the first ones if there are many."""
+    shown = ", ".join(map(repr, values[:most]))
+    rest = len(values) - most
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
 def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     """Return the values as a one-dimensional array, or say what is wrong."""
+    # NumPy takes what is under a mask.
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked entries. Give each sample a {what}, or drop it."
+        )
     array = np.asarray(values)
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
         # NumPy turns None, NaN and numbers in a list of strings into strings.

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import click
 import joblib
@@ -634,8 +633,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_summary_on_a_terminal(people, monkeypatch):
-    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("scalefair.cli._classify.sys", terminal)
+    monkeypatch.setattr("scalefair.cli._classify.on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "200")
     result = people.classify(people.csv, "--test", people.csv)
     assert (result.exit_code, result.stderr) == (0, "")

@@ -186,7 +186,16 @@ def test_labels_are_two(older):
     older.fails(result, "column height of", "7 different labels (0, 1, 2")
     same = older.write("same.txt", ["yes"] * 60)
     result = older.classify_array(older.npy, target=same)
-    older.fails(result, f"{same}: has 1 different labels ('yes')")
+    older.fails(result, f"{same}: all rows have the label 'yes'")
+
+
+@pytest.mark.parametrize("name", ["fractions.npy", "fractions.txt"])
+def test_labels_are_no_fractions(older, name):
+    labels = older.folder / name
+    values = np.tile([0.0, 1.5], 30)
+    np.save(labels, values) if name.endswith("npy") else np.savetxt(labels, values)
+    result = older.classify_array(older.npy, target=labels)
+    older.fails(result, f"{labels}: the labels 0.0, 1.5 are fractions")
 
 
 def test_groups_are_two(older):
@@ -306,12 +315,28 @@ def test_features_of_svmlight(older):
     older.fails(result, "feature 4 of", "all rows are in one group, 1")
 
 
+@pytest.mark.parametrize("options", [(), ("--memory-limit", "1B")])
+def test_svmlight_without_features(older, options):
+    path = older.write("labels.svm", ["1", "0"] * 30)
+    result = older.classify_svmlight(path, *options)
+    older.fails(result, path, "no features" if not options else "0 features")
+
+
 def test_not_finite_in_an_array(older):
     older.X[7, 1] = np.nan
     np.save(older.npy, older.X)
     sparse.save_npz(older.npz, sparse.csr_array(older.X))
     for data in (older.npy, older.npz):
         older.fails(older.classify_array(data), f"{data}: ", "row 7, column 1")
+
+
+def test_numbers_too_large_to_compute_with(older, monkeypatch):
+    def overflow(*args, **kwargs):
+        raise FloatingPointError("plus returned a value that is not finite.")
+
+    monkeypatch.setattr(PartiallyFairClassifier, "fit", overflow)
+    result = older.classify_array(older.npy)
+    older.fails(result, older.npy, "the numbers are too large", "--standardize")
 
 
 def test_columns_too_large_to_standardize(older):

@@ -292,6 +292,7 @@ def test_debug_shows_where_the_estimator_refused(older):
         ("--assign-labels", "fair", "--balance-tolerance", "nan"),
         ("--solver", "magic"),
         ("--components", "some"),
+        ("--max-iter", str(2**31)),
         ("--unknown",),
     ],
 )
@@ -305,3 +306,20 @@ def test_one_file_for_both_outputs(older):
     result = older.cluster(older.npz, "--report", older.output)
     assert result.exit_code == 2
     assert "same file" in result.stderr
+
+
+def test_larger_numbers_than_compiled_code_takes(older):
+    options = ("--solver", "lanczos", "--max-iter", 10**20)
+    result = older.cluster(older.npz, *options)
+    assert result.exit_code == 2
+    assert "is too large: at most 2147483647" in result.stderr
+    options = ("--solver", "lanczos", "--max-iter", 2**31 - 1)
+    assert older.cluster(older.npz, *options).exit_code == 0
+
+
+def test_no_permission_names_a_remedy(older, monkeypatch):
+    def refuse(source, target):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    monkeypatch.setattr(_output.os, "replace", refuse)
+    older.fails(older.cluster(older.npz), f"{older.output}: ", "Check the access")

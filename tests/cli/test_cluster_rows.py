@@ -291,7 +291,7 @@ def test_tolerance_without_fair_labels(older):
 
 def test_no_condition_is_misspelt(workspace):
     options = options_of(workspace)
-    for name, (other, values) in _cluster_options._CONDITIONS.items():
+    for name, (other, values) in _cluster_options.CONDITIONS.items():
         assert name in options
         assert set(values) < set(options[other].type.choices)
 

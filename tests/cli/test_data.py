@@ -102,7 +102,7 @@ def test_rows_in_files(home, made, form):
 )
 def test_on_a_terminal_it_says_what_to_do_next(home, made, monkeypatch, entries, words):
     made(sensitive_features=np.zeros(4), feature_names=["x", "y"], **entries)
-    monkeypatch.setattr(_data, "_is_terminal", lambda: True)
+    monkeypatch.setattr(_data, "on_terminal", lambda: True)
     text = invoke("law-school").stdout
     for word in (*words, "1 groups", "wrote law-school/about.txt", "next: scalefair"):
         assert word in text

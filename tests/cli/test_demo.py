@@ -136,9 +136,14 @@ def test_few_groups_beside_many_clusters_are_explained():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--nodes", 5, "-k", 4), "--nodes must be an integer >= -k * --groups-count"),
-        (("--nodes", 100, "-k", 2, "--average-degree", 99), "--average-degree"),
+        (("--nodes", 5, "-k", 4), "-k * --groups-count"),
+        (
+            ("--nodes", 100, "-k", 2, "--average-degree", 99),
+            "--average-degree 99 is too large",
+        ),
         (("-k", 1), "-k"),
+        (("--average-degree", "nan"), "nan is not a finite number"),
+        (("--average-degree", "inf"), "inf is not a finite number"),
     ],
 )
 def test_wrong_usage(tmp_path, options, message):

@@ -76,6 +76,19 @@ def test_ids_beyond_int64_are_strings(tmp_path):
     assert graph.node_ids.tolist() == ["99999999999999999999", "1", "2"]
 
 
+@pytest.mark.parametrize("comment", ["", "# by lines\n"])
+def test_ids_of_19_digits_are_integers(tmp_path, comment):
+    """The other ids stay what they are, whatever parser reads them."""
+    text = f"1234567890123456789 007\n{comment}7 {2**63 - 1}\n"
+    graph = read_edge_list(write(tmp_path, text))
+    assert graph.node_ids.tolist() == [1234567890123456789, 7, 2**63 - 1]
+
+
+def test_lines_of_old_macs(tmp_path):
+    with pytest.raises(Failure, match=r"carriage returns alone.*line feeds"):
+        read_edge_list(write(tmp_path, "1,2\r3,4"))
+
+
 def test_weights_loops_and_zeros(tmp_path):
     text = "1 2 0.5\n2 1 0.5\n2 2 3\n1 3 0\n3 2 2e-3\n"
     graph = read_edge_list(write(tmp_path, text))

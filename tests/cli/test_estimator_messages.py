@@ -1,12 +1,14 @@
 """Messages of the estimator in the words of the command."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
 
+from scalefair.cli import _classify_fit
 from scalefair.cli._errors import Failure
-from scalefair.cli._estimator import _translate, fit_model
+from scalefair.cli._estimator import WORDS, fit_model, translate
 from scalefair.cluster import FairSpectralClustering
 
 NAMES = set(FairSpectralClustering().get_params()) - {"affinity", "solver", "dtype"}
@@ -129,5 +131,28 @@ def test_no_convergence(capsys, parameters, words):
     ],
 )
 def test_other_messages(message, expected):
-    assert check_words(_translate(message)) == expected
-    assert _translate(expected) == expected
+    assert check_words(translate(message, WORDS)) == expected
+    assert translate(expected, WORDS) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("no better point; raise tol or mu.", "no better point; raise --tol."),
+        ("the limit; raise max_iter or max_calls.", "the limit; raise --max-iter."),
+    ],
+)
+def test_messages_of_the_classifier(message, expected):
+    assert translate(message, _classify_fit._WORDS) == expected
+
+
+def test_warnings_for_developers_are_not_shown(capsys):
+    class Model:
+        def fit(self, X, sensitive_features):
+            warnings.warn("old-fashioned", DeprecationWarning, stacklevel=2)
+            warnings.warn("soon otherwise", FutureWarning, stacklevel=2)
+            for _ in range(2):
+                warnings.warn("raise tol, if you can", UserWarning, stacklevel=2)
+
+    fit_model(Model(), None, None, path="rows")
+    assert capsys.readouterr().err == "warning: raise --tol, if you can\n"

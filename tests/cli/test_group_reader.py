@@ -115,7 +115,9 @@ def test_only_the_first_five_missing_ids_are_listed(tmp_path):
     ("values", "message"),
     [
         (np.array([1.0, np.nan, 2.0]), "1 group.* NaN, the first at position 1"),
-        (np.ones((3, 2)), "one group per node"),
+        (np.ones((3, 2)), r"one group per node, found shape \(3, 2\)"),
+        (np.ones(3, dtype=[("a", int)]), "numbers or strings, found dtype"),
+        (np.ones(3) * 1j, "numbers or strings, found dtype complex128"),
         (np.arange(2), "has 2 groups for the 3 nodes"),
         (np.array([{}, {}, {}]), "not an array of numbers or strings"),
     ],
@@ -127,9 +129,19 @@ def test_bad_npy(tmp_path, values, message):
         read_groups(path, ROWS)
 
 
-def test_damaged_npy(tmp_path):
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUM",
+        b"PK\x03\x04 damaged",
+        b"\x93NUMPY\x01\x00\x08\x00{'a': ((",  # Python that does not end
+        b"\x93NUMPY\x01\x00\x0a\x00 \n  x\n y\n ",
+    ],
+)
+def test_damaged_npy(tmp_path, content):
     path = tmp_path / "groups.npy"
-    path.write_bytes(b"\x93NUM")
+    path.write_bytes(content)
     with pytest.raises(Failure, match="not an array"):
         read_groups(path, ROWS)
 
@@ -145,3 +157,11 @@ def test_missing_file(tmp_path):
     for name in ("groups.csv", "groups.npy"):
         with pytest.raises(Failure, match="no such file"):
             read_groups(tmp_path / name, ROWS)
+
+
+def test_archive_under_the_name_of_an_array(tmp_path):
+    path = tmp_path / "groups.npy"
+    with open(path, "wb") as file:
+        np.savez(file, a=np.arange(3))
+    with pytest.raises(Failure, match="not an array"):
+        read_groups(path, ROWS)

@@ -8,10 +8,16 @@ import subprocess
 import sys
 
 import click
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import scalefair
 from scalefair.cli import main
+from scalefair.cli._errors import Commands, Failure, warn
+from scalefair.cli._passes import watch_passes
+from scalefair.cli._summary_tables import on_terminal
+from scalefair.streaming import NpyReader
 
 COMMAND = [sys.executable, "-m", "scalefair.cli"]
 
@@ -64,6 +70,66 @@ def test_help_imports_nothing_heavy():
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_types_of_older_versions_of_click():
+    """They take no parameters."""
+    code = (
+        "import click\n"
+        "def refuse(cls, _): raise TypeError('type is not subscriptable')\n"
+        "click.ParamType.__class_getitem__ = classmethod(refuse)\n"
+        "import scalefair.cli"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_exit_within_a_command_is_no_error():
+    """Rich exits when nobody reads what it prints."""
+    group = Commands("group")
+
+    @group.command()
+    def stop():
+        raise SystemExit(1)
+
+    result = CliRunner().invoke(group, ["stop"])
+    assert (result.exit_code, result.output) == (1, "")
+
+
+def test_a_closed_stdout_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert not on_terminal()
+
+
+def test_what_a_terminal_would_obey_is_escaped(capsys):
+    """Names of groups and columns are those of a file from anywhere."""
+    warn("a\x1b[31m b\u202e \udcff\n\u00e9\u4e2d")
+    shown = "a\\x1b[31m b\\u202e \\udcff \u00e9\u4e2d"
+    assert capsys.readouterr().err == f"warning: {shown}\n"
+    assert Failure("a\x1b[31m").message == "a\\x1b[31m"
+
+
+def test_file_names_that_are_no_text_on_a_terminal(workspace, on_a_terminal):
+    workspace.output = workspace.folder / os.fsdecode(b"\xff.csv")
+    try:
+        workspace.output.touch()
+    except OSError:
+        pytest.skip("the file system takes no such name")
+    command = arguments(workspace)[len(COMMAND) :]
+    code, shown = on_a_terminal(*command)
+    assert code == 0, shown
+    assert "\\udcff.csv" in shown
+    assert len(workspace.labels()) == 90
+
+
+def test_file_names_are_no_markup(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "[red]x.npy"
+    np.save(path, np.ones((4, 2)))
+    reader = NpyReader(path, max_bytes=16)
+    with watch_passes({path.name: reader}, show=True):
+        reader.progress(1, 4)
+    assert "[red]x.npy, pass 1" in capsys.readouterr().out
 
 
 def test_silence_in_a_pipe(workspace):

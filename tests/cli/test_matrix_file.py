@@ -1,4 +1,5 @@
 import gzip
+import zipfile
 
 import numpy as np
 import pytest
@@ -154,4 +155,49 @@ def test_unknown_extension(tmp_path):
     path = tmp_path / "graph.parquet"
     path.write_bytes(b"x")
     with pytest.raises(Failure, match=r"unknown extension. Use \.npz"):
+        read_graph(path)
+
+
+def test_npz_with_a_damaged_head(tmp_path):
+    path = tmp_path / "graph.npz"
+    arrays = {"data": np.ones(3), "indices": np.arange(3), "indptr": np.arange(4)}
+    np.savez(path, format=b"csr", shape=(3, 3), **arrays)
+    with zipfile.ZipFile(path) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    members["data.npy"] = members["data.npy"].replace(b"(3,)", b"(3, ")
+    with zipfile.ZipFile(path, "w") as new:
+        for name, content in members.items():
+            new.writestr(name, content)
+    with pytest.raises(Failure, match="or damaged"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array])
+@pytest.mark.parametrize(
+    ("name", "at", "value"),
+    [("indices", 3, 3), ("indices", 3, -1), ("indices", 3, 10**6), ("indptr", 1, 9)],
+)
+def test_npz_with_indices_beyond_the_matrix(tmp_path, kind, name, at, value):
+    """Compiled code would read or write there."""
+    matrix = kind(TRIANGLE)
+    arrays = {part: getattr(matrix, part).copy() for part in ("indices", "indptr")}
+    arrays[name][at] = value
+    path = tmp_path / "graph.npz"
+    np.savez(
+        path,
+        format=matrix.format.encode(),
+        data=matrix.data,
+        shape=matrix.shape,
+        _is_array=True,
+        **arrays,
+    )
+    with pytest.raises(Failure, match="or damaged"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3)])
+def test_no_nodes(tmp_path, shape):
+    path = tmp_path / "graph.npz"
+    sparse.save_npz(path, sparse.csr_array(shape))
+    with pytest.raises(Failure, match=r"is empty: its shape is \(0, "):
         read_graph(path)

@@ -48,6 +48,12 @@ def test_no_bytes(text):
         Size().convert(text, None, None)
 
 
+@pytest.mark.parametrize("text", ["9" * 400, "9000000000TB"])
+def test_more_than_there_can_be(text):
+    with pytest.raises(click.BadParameter, match="is more than any machine has"):
+        Size().convert(text, None, None)
+
+
 def test_bad_sizes_are_wrong_usage(components):
     for command in (["pca", "-r", 1], ["classify", "--target", "height"]):
         result = components.invoke(
@@ -211,6 +217,10 @@ def test_files_that_cannot_be_read_in_blocks(older_components):
     path = save(older, ".npz")
     path.write_bytes(b"PK" + path.read_bytes()[:3000])
     older.fails(older.pca(path, *limited, groups=older.column), path, "damaged")
+    path = save(older, ".npy")
+    path.write_bytes(path.read_bytes().replace(b"(120, 5)", b"(120, 5 "))
+    result = older.pca(path, *limited, groups=older.column)
+    older.fails(result, path, "saved by numpy.save, or damaged")
     absent = older.folder / "absent.npy"
     older.fails(older.pca(absent, *limited, groups=older.column), "no such file")
 

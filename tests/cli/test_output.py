@@ -5,7 +5,7 @@ import pytest
 
 from scalefair.cli import _output
 from scalefair.cli._errors import Failure
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._output import check_destination, write_files, write_folder
 
 
 def test_writes_and_replaces(tmp_path):
@@ -99,3 +99,48 @@ def test_refuses_a_folder_without_permission(tmp_path, monkeypatch):
     monkeypatch.setattr(_output.os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
         check_destination(tmp_path / "labels.csv")
+
+
+def test_names_may_be_as_long_as_can_be(tmp_path):
+    path = tmp_path / ("x" * os.pathconf(tmp_path, "PC_NAME_MAX"))
+    write_files({path: lambda f: f.write(b"a")})
+    assert path.read_bytes() == b"a"
+
+
+def test_a_file_that_cannot_be_replaced_is_named(tmp_path, monkeypatch):
+    """Such as that of another user in a folder for all."""
+
+    def refuse(source, target):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source, 0, target)
+
+    monkeypatch.setattr(_output.os, "replace", refuse)
+    path = tmp_path / "result"
+    with pytest.raises(PermissionError) as caught:
+        write_files({path: lambda f: f.write(b"a")})
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_folder_is_made_with_its_files_or_not_at_all(tmp_path, error):
+    folder = tmp_path / "out"
+    path = folder / "result"
+
+    def fail(file):
+        raise error
+
+    with pytest.raises(error):
+        write_folder(folder, {path: fail})
+    assert not folder.exists()
+    write_folder(folder, {path: lambda f: f.write(b"a")})
+    with pytest.raises(error):
+        write_folder(folder, {path: fail})
+    assert path.read_bytes() == b"a"
+
+
+def test_an_input_that_vanishes_is_named(tmp_path):
+    path, source = tmp_path / "result", tmp_path / "rows"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_files({path: lambda f: f.write(source.read_bytes())})
+    assert caught.value.filename == str(source)
+    assert list(tmp_path.iterdir()) == []

@@ -145,6 +145,20 @@ def test_not_finite_in_an_array(older_components, value, options, solver):
     older.fails(result, f"{older.npz}: ", "row 7, column 1")
 
 
+def test_columns_too_large_to_standardize(older_components):
+    older = older_components
+    lines = ["a,b,sex", *(f"{i},{(-1) ** i}e308,{'fm'[i % 2]}" for i in range(10))]
+    path = older.write("large.csv", lines)
+    result = older.pca(path, "--standardize", r=1)
+    older.fails(result, path, "cannot be standardized", "column b are too large")
+    older.X[:, 1] = np.where(older.sexes == "f", 1e308, -1e308)
+    np.save(older.npy, older.X)
+    for limit in ("1GB", "1kB"):
+        options = ("--standardize", "--memory-limit", limit)
+        result = older.pca(older.npy, *options, groups=older.column)
+        older.fails(result, older.npy, "cannot be standardized", "column x1 are")
+
+
 def test_more_components_than_features(older_components):
     older = older_components
     line = older.fails(older.pca(r=6), f"{older.csv}: -r 6 must be at most", "5.")

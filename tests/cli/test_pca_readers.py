@@ -326,8 +326,35 @@ def test_bad_parquet_values(tmp_path, pandas, monkeypatch, column, value, messag
         )
 
 
+@pytest.mark.parametrize("error", [KeyError, TypeError])
+def test_parquet_with_damaged_notes_of_pandas(tmp_path, pandas, monkeypatch, error):
+    def fail(batch):
+        raise error("numpy_type")
+
+    monkeypatch.setattr(FrozenBatch, "to_pandas", fail)
+    path = save_frame(tmp_path, make_frame(pandas))
+    with pytest.raises(Failure, match=r"not a parquet file, or damaged .*numpy_type"):
+        read_features(path, "sex", folder=tmp_path)
+
+
+def test_parquet_without_columns(tmp_path, pandas):
+    path = save_frame(tmp_path, pandas.DataFrame())
+    groups = write(tmp_path, "f\nm\n", "groups.txt")
+    with pytest.raises(Failure, match="no column is left as a feature"):
+        read_features(path, str(groups), folder=tmp_path)
+
+
+def test_parquet_columns_of_one_name(tmp_path, pandas):
+    frame = make_frame(pandas).rename(columns={"b": "a"})
+    path = save_frame(tmp_path, frame)
+    with pytest.raises(Failure, match=r"several columns are named 'a'\. Rename them"):
+        read_features(path, "sex", folder=tmp_path)
+
+
 def test_parquet_columns_of_words(tmp_path, pandas):
     path = save_frame(tmp_path, make_frame(pandas))
+    with pytest.raises(Failure, match=r"column born does not hold numbers\. Leave"):
+        read_features(path, "sex", folder=tmp_path)
     with pytest.raises(Failure, match="2 columns are not numbers: sex, born"):
         read_features(path, "a", folder=tmp_path)
 

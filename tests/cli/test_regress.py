@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import warnings
-from types import SimpleNamespace
 
 import click
 import joblib
@@ -229,6 +228,18 @@ def test_features_that_svmlight_leaves_out_are_zero(wages, train_network):
         X[:, 3] = last
         mse = ((model.predict(X) - wages.y) ** 2).mean()
         assert report[name]["mse_before"] == pytest.approx(mse)
+
+
+def test_targets_beyond_64_bits(wages, train_network):
+    model = wages.save(train_network(wages.X, wages.y))
+    path = wages.folder / "large.svm"
+    dump_svmlight_file(wages.X, 1e20 * wages.y, str(path), zero_based=False)
+    result = wages.regress(
+        model, path, "--report", wages.report, target=None, groups=wages.sexes
+    )
+    assert (result.exit_code, result.output) == (0, "")
+    found = wages.read_report()["train"]["groups"][0]["mean_target"]
+    assert found == pytest.approx(1e20 * wages.y[wages.sex == "f"].mean())
 
 
 def split(wages, n=80):
@@ -511,8 +522,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_summary_on_a_terminal(wages, monkeypatch):
-    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("scalefair.cli._regress.sys", terminal)
+    monkeypatch.setattr("scalefair.cli._regress.on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "200")
     result = wages.regress(wages.named, wages.csv, "--test", wages.csv)
     assert (result.exit_code, result.stderr) == (0, "")

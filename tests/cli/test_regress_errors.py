@@ -146,6 +146,14 @@ def test_predictions_that_are_not_finite(older, monkeypatch):
     older.fails(older.regress_array(path), f"{path} predicts inf for row 7")
 
 
+def test_models_that_are_not_whole(older):
+    model = LinearRegression().fit(older.X, older.y)
+    del model.intercept_
+    path = older.save(model)
+    result = older.regress_array(path)
+    older.fails(result, f"{path} cannot predict these rows (AttributeError", "versions")
+
+
 def test_unknown_layers(older):
     for layer in ("7", "-9", "hidden"):
         line = older.fails(older.regress(older.named, None, "--layer", layer), layer)

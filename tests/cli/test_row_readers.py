@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.cli import _row_readers
+from scalefair.cli import _block_files
 from scalefair.cli._errors import Failure
 from scalefair.cli._row_readers import read_rows
 
@@ -63,7 +63,7 @@ def test_tables(tmp_path, name):
         (np.array(3.0), r"found shape \(\)"),
         (X * 1j, "real numbers, found dtype complex128"),
         (np.array([["a", "b"]]), "real numbers, found dtype <U1"),
-        (np.array([[{}, {}]]), "not an array of numbers saved by numpy.save"),
+        (np.array([[{}, {}]]), "not an array of numbers or strings saved"),
         (np.zeros(3, dtype=[("a", float)]), "two-dimensional"),
         (np.ones((0, 3)), "is empty: 0 rows and 3 features"),
         (np.ones((3, 0)), "is empty: 3 rows and 0 features"),
@@ -77,7 +77,7 @@ def test_bad_npy(tmp_path, array, message):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("chunk", [1, 4, 2**22])
 def test_values_that_are_not_finite_are_located(tmp_path, monkeypatch, value, chunk):
-    monkeypatch.setattr(_row_readers, "_CHUNK", chunk)
+    monkeypatch.setattr(_block_files, "_CHUNK", chunk)
     array = np.ones((7, 2))
     array[4, 1] = array[6, 0] = value
     with pytest.raises(Failure, match="NaN or infinite, at row 4, column 1"):
@@ -85,7 +85,15 @@ def test_values_that_are_not_finite_are_located(tmp_path, monkeypatch, value, ch
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x93NUM", b"neither", b"PK\x03\x04 damaged"]
+    "content",
+    [
+        b"",
+        b"\x93NUM",
+        b"neither",
+        b"PK\x03\x04 damaged",
+        b"\x93NUMPY\x01\x00\x08\x00{'a': ((",  # Python that does not end
+        b"\x93NUMPY\x01\x00\x0e\x00{b'a':1,'b':2}\n",
+    ],
 )
 def test_damaged_npy(tmp_path, content):
     path = tmp_path / "rows.npy"

@@ -8,7 +8,11 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster import (
+    CoordinateDescentFairClustering,
+    FairSpectralClustering,
+    UnifiedFairSpectralClustering,
+)
 from scalefair.datasets import make_fair_sbm
 from scalefair.operators import NystroemKernel, RBFKernel
 
@@ -157,11 +161,20 @@ def test_lobpcg_needs_a_stored_graph(blobs):
         fit(X, groups, affinity="rbf", solver="lobpcg")
 
 
-def test_disconnected_nearest_neighbors_name_the_remedy():
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FairSpectralClustering,
+        CoordinateDescentFairClustering,
+        UnifiedFairSpectralClustering,
+    ],
+)
+def test_disconnected_nearest_neighbors_name_the_remedy(estimator):
     X = np.r_[np.zeros((20, 2)), np.full((20, 2), 100.0)]
     X += np.random.default_rng(0).standard_normal(X.shape)
+    model = estimator(2, affinity="nearest_neighbors", n_neighbors=5)
     with pytest.raises(ValueError, match=r"2 connected components.*raise n_neighbors"):
-        fit(X, np.arange(40) % 2, k=2, affinity="nearest_neighbors", n_neighbors=5)
+        model.fit(X, sensitive_features=np.arange(40) % 2)
 
 
 def test_nystroem_too_coarse_names_the_remedy(blobs):

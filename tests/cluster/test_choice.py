@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._choice import choose_solver
+from scalefair.cluster._choice import DENSE_LIMIT, choose_solver
 from scalefair.cluster._fairness import FairProblem
 from scalefair.datasets import make_fair_sbm
 from scalefair.operators import NormalizedAffinity, NormalizedOperator
@@ -28,6 +28,9 @@ def test_dense_for_small_graphs_and_many_clusters(graphs):
     assert choice(graphs.cycle(101)) != "nullspace"
     assert choice(block_model(1000), k=250) == "chebyshev"
     assert choice(block_model(1000), k=251) == "nullspace"
+    # No dense matrices of a size that the solver refuses, and no multigrid either.
+    assert choice(graphs.path(DENSE_LIMIT), k=6689) == "nullspace"
+    assert choice(graphs.path(DENSE_LIMIT + 1), k=6689) == "chebyshev"
 
 
 def test_lobpcg_on_meshes(graphs):

@@ -360,6 +360,20 @@ def test_same_random_state_same_result(planted, with_threads):
     assert not np.array_equal(first.labels_, fit(1).labels_)
 
 
+def test_start_that_is_a_local_minimum():
+    # One sweep shows that no node moves: no further one, and no warning.
+    start = np.repeat([0, 1], 10)
+    W = _block_diagonal([10, 10]).tolil()
+    W[0, 10] = W[10, 0] = 1
+    model = CoordinateDescentFairClustering(2, init=start, max_iter=1, random_state=0)
+    model.fit(W, sensitive_features=np.arange(20) % 2)
+    assert model.converged_
+    assert model.n_iter_ == 1
+    np.testing.assert_array_equal(model.labels_, start)
+    again = model.set_params(max_iter=100).fit(W, sensitive_features=np.arange(20) % 2)
+    assert again.n_iter_ == 1
+
+
 def test_no_convergence_is_said():
     W, groups = _random_graph(60, seed=9), np.arange(60) % 2
     model = CoordinateDescentFairClustering(6, max_iter=1, random_state=0)

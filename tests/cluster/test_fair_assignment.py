@@ -1,14 +1,22 @@
 import functools
 import itertools
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
+from scalefair.cluster import (
+    _assignment_counts,
+    _assignment_prices,
+    _assignment_table,
+    _fair_assignment,
+)
 from scalefair.cluster._assignment_counts import CountSearch
-from scalefair.cluster._assignment_prices import optimal_prices
+from scalefair.cluster._assignment_prices import _merge_ties, optimal_prices
 from scalefair.cluster._assignment_problem import AssignmentProblem
 from scalefair.cluster._assignment_table import any_table, smallest_cluster
 from scalefair.cluster._fair_assignment import fair_assignment
@@ -134,7 +142,7 @@ def test_many_rows_small_gap(tolerance):
 
 
 def test_tighter_costs_more():
-    X, centers, groups = problem(1, 600, 4, 3)
+    X, centers, groups = problem(1, 150, 4, 3)
     costs = [
         fair_assignment(X, centers, sensitive_features=groups, tolerance=t)
         for t in (0.05, 0.2, 0.6, 10.0)
@@ -209,6 +217,24 @@ class TestTies:
         assert result.n_moved == 0
         assert result.cost == pytest.approx((X**2).sum())
 
+    @pytest.mark.parametrize(("seed", "noise"), [(0, 0.0), (1, 1e-13)])
+    def test_few_distinct_rows(self, seed, noise):
+        # Thousands of rows change their centre at the same prices.
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 3, (2600, 1)) + noise * rng.standard_normal((2600, 1))
+        groups = rng.integers(0, 4, 2600)
+        centers = X[rng.choice(2600, 8, replace=False)]
+        centers += seed * rng.standard_normal(centers.shape)
+        result = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.05)
+        check(result, X, centers, groups, 0.05)
+        assert "solved in" in result.message
+
+    def test_many_equal_rows_and_centres(self):
+        X, centers, groups = np.ones((8000, 2)), np.ones((3, 2)), np.arange(8000) % 2
+        result = fair_assignment(X, centers, sensitive_features=groups)
+        check(result, X, centers, groups, 0.1)
+        assert result.cost == result.gap == 0.0
+
     def test_all_rows_and_centres_equal(self):
         X, centers, groups = np.ones((60, 3)), np.ones((3, 3)), np.arange(60) % 2
         result = fair_assignment(X, centers, sensitive_features=groups)
@@ -256,6 +282,25 @@ class TestDegenerate:
         assert result.cost == pytest.approx(forced)
         assert result.gap < 1e-6
 
+    @pytest.mark.parametrize("tolerance", [1e6, 1e16, 1e308])
+    def test_tolerance_that_bounds_nothing(self, tolerance):
+        X, centers, groups = problem(5, 100, 2, 2)
+        centers = np.vstack([centers, [[100.0, 100.0]]])
+        results = [
+            fair_assignment(X, centers, sensitive_features=groups, tolerance=t)
+            for t in (100.0, tolerance)
+        ]
+        np.testing.assert_array_equal(results[0].labels, results[1].labels)
+        check(results[1], X, centers, groups, 100.0)
+
+    def test_nothing_to_gain_after_the_fallback(self, monkeypatch):
+        # No gap is left between cost and bound, by which programs could be scaled.
+        monkeypatch.setattr(_assignment_counts, "nearest_table", lambda *_: None)
+        X, centers, groups = np.ones((60, 3)), np.ones((3, 3)), np.arange(60) % 2
+        result = fair_assignment(X, centers, sensitive_features=groups)
+        check(result, X, centers, groups, 0.1)
+        assert result.cost == 0.0
+
 
 @pytest.mark.parametrize(
     ("sizes", "k", "tolerance"),
@@ -287,8 +332,18 @@ def test_nearest_tolerance_of_pairs():
         fair_assignment(X, X[:25], sensitive_features=groups, tolerance=0.1)
 
 
+def test_named_tolerance_keeps_its_digits(monkeypatch):
+    monkeypatch.setattr(
+        _fair_assignment, "nearest_feasible_tolerance", lambda *_: 12345.6667
+    )
+    message = _fair_assignment._infeasible(np.array([3, 37037]), 40, 0.1)
+    assert "tolerance=12345.6667," in message
+
+
+@pytest.mark.parametrize("block", [3, 4096])
 @pytest.mark.parametrize("tolerance", [0.0, 0.1, 0.25, 0.5])
-def test_smallest_cluster(tolerance):
+def test_smallest_cluster(monkeypatch, tolerance, block):
+    monkeypatch.setattr(_assignment_table, "_SIZES", block)
     sizes = np.array([30, 50, 20])
     n = sizes.sum()
 
@@ -367,6 +422,44 @@ def test_relaxation_against_the_whole_linear_program(n):
     assert result.lower_bound == pytest.approx(whole.fun, rel=1e-7)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-12])
+def test_relaxation_of_merged_rows(noise):
+    # The same as of the rows one by one.
+    rng = np.random.default_rng(2)
+    relaxation = _relaxation(0, 5000, 6, 3, 0.1)
+    some = relaxation.costs[rng.integers(0, 5000, 40)]
+    costs = np.ascontiguousarray(some[rng.integers(0, 40, 5000)])
+    costs *= 1 + noise * rng.random(costs.shape)
+    tied = replace(relaxation, costs=costs)
+    merged, times = _merge_ties(tied)
+    assert merged.costs.shape[0] <= 120
+    assert times.sum() == 5000
+    sizes = np.add.reduceat(times, merged.offsets[:-1])
+    np.testing.assert_array_equal(sizes, np.diff(tied.offsets))
+    result = optimal_prices(tied)
+    assert result.optimal
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_assignment_prices, "_WHOLE", 10**6)
+        whole = optimal_prices(tied)
+    assert result.lower_bound == pytest.approx(whole.lower_bound, rel=1e-8)
+
+
+def test_distinct_rows_are_not_merged():
+    relaxation = _relaxation(0, 5000, 6, 3, 0.1)
+    merged, times = _merge_ties(relaxation)
+    assert merged is relaxation
+    assert (times == 1).all()
+
+
+def test_linear_program_that_highs_cannot_solve(monkeypatch):
+    failed = SimpleNamespace(status=4)
+    monkeypatch.setattr(_assignment_prices, "linprog", lambda *_, **__: failed)
+    X, centers, groups = problem(0, 300, 4, 2)
+    result = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.3)
+    check(result, X, centers, groups, 0.3)
+    assert "not solved to the end" in result.message
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_any_prices_give_a_lower_bound(seed):
     relaxation = _relaxation(seed, 400, 4, 3, 0.2)
@@ -414,9 +507,9 @@ def test_bounds_of_integer_programs_hold(seed):
 class TestBadInput:
     X, centers, groups = problem(0, 30, 3, 2)
 
-    @pytest.mark.parametrize("tolerance", [-0.1, np.nan, np.inf])
+    @pytest.mark.parametrize("tolerance", [-0.1, np.nan, np.inf, "0.1", None])
     def test_tolerance(self, tolerance):
-        with pytest.raises(ValueError, match="tolerance must be finite and >= 0"):
+        with pytest.raises(ValueError, match="tolerance must be a finite number >= 0"):
             fair_assignment(
                 self.X,
                 self.centers,
@@ -438,6 +531,12 @@ class TestBadInput:
                 np.full((30, 2), np.nan),
                 self.centers,
                 sensitive_features=self.groups,
+            )
+
+    def test_overflow(self):
+        with pytest.raises(ValueError, match="distances of X to centers overflow"):
+            fair_assignment(
+                1e160 * self.X, 1e160 * self.centers, sensitive_features=self.groups
             )
 
     def test_lengths(self):

@@ -87,9 +87,10 @@ def test_feature_names(tmp_path):
     [
         ("-1 3:1\n", "one of the features 72 and 73"),
         ("-1 72:1 73:1\n", "one of the features 72 and 73"),
-        ("2 72:1\n", r"labels -1 and \+1"),
-        ("+1 72:1 124:1\n", "not the expected table"),
-        ("+1 72=1\n", "not the expected table"),
+        ("2 72:1\n", r"labels -1 and \+1; row 1 has 2"),
+        ("+1 72:1 124:1\n", "not the expected file"),
+        ("+1 72=1\n", "not the expected file"),
+        ("", "it has no rows"),
     ],
 )
 @pytest.mark.parametrize("which", ["train", "test"])

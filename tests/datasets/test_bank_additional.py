@@ -103,11 +103,23 @@ def test_constant_numbers_become_zero(tmp_path):
     [
         ({"header": HEADER.replace("loan", "loans")}, "header must be"),
         ({"rows": []}, "no rows"),
-        ({"rows": [ROWS[0], ROWS[1] + ";no"]}, "line 3 has not 21 entries"),
-        ({"rows": [ROWS[0].replace("housemaid", "maid")]}, "'maid' in column job"),
-        ({"rows": [ROWS[0].replace("56", "old")]}, "column age must hold numbers"),
-        ({"rows": [ROWS[0].replace("56", "nan")]}, "missing or infinite.*age"),
-        ({"rows": [ROWS[0][:-2] + "maybe"]}, "'maybe' in column y"),
+        ({"rows": [ROWS[0], ROWS[1] + ";no"]}, "line 3 has 22 entries instead of 21"),
+        (
+            {"rows": [ROWS[0].replace("housemaid", "maid")]},
+            r"job must hold one of \['admin\.'.*got 'maid' in line 2",
+        ),
+        (
+            {"rows": [ROWS[0].replace("56", "old")]},
+            "column age must hold finite numbers, got 'old' in line 2",
+        ),
+        (
+            {"rows": [ROWS[0].replace("56", "nan")]},
+            "column age must hold finite numbers, got 'nan' in line 2",
+        ),
+        (
+            {"rows": [ROWS[0][:-2] + "maybe"]},
+            "column y must hold one of .*got 'maybe' in line 2",
+        ),
     ],
 )
 def test_other_files_are_refused(tmp_path, change, message):

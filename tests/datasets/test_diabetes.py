@@ -164,8 +164,12 @@ def test_chapter(code, chapter):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"insulin": ["No"] * 5 + ["Much"]}, "insulin .* unknown value 'Much'"),
+        (
+            {"insulin": ["No"] * 5 + ["Much"]},
+            "insulin must hold one of .*got 'Much' in line 7",
+        ),
         ({"diag_1": ["flu"] * 6}, "diag_1 .* 'flu', not an ICD-9 code"),
+        ({"num_procedures": ["x"] * 6}, "num_procedures must hold .*got 'x' in line 2"),
     ],
 )
 def test_unknown_value(tmp_path, changes, message):
@@ -188,7 +192,7 @@ def test_wrong_archive(home, content):
         name = "diabetic_data.csv" if content == "missing column" else "other.csv"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(name, "encounter_id\n1\n")
-    with pytest.raises(ValueError, match=r"diabetes\.zip is not the archive"):
+    with pytest.raises(ValueError, match=r"diabetes\.zip is not the expected file"):
         fetch_diabetes(data_home=home)
 
 

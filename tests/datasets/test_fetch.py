@@ -87,7 +87,8 @@ def test_wrong_checksum_leaves_nothing(source, home, server):
 
 def test_failed_download_leaves_nothing(source, home, server):
     (server[0] / "edges.csv").unlink()
-    with pytest.raises(OSError, match="404"):
+    remedy = rf"404.*or save {source.url} as {home}\S*edges\.csv yourself"
+    with pytest.raises(OSError, match=remedy):
         local_file(source, home, True)
     assert [p for p in home.rglob("*") if p.is_file()] == []
 
@@ -126,19 +127,13 @@ def test_without_pooch(monkeypatch, source, home):
 
 
 def test_sources_are_pinned_and_distinct():
-    tables = (
-        _sources.LASTFM,
-        _sources.FACEBOOKNET,
-        _sources.DEEZER,
-        _sources.POKEC,
-        _sources.DIABETES,
-        _sources.BANK,
-        _sources.CREDIT,
-        _sources.A9A,
-        _sources.BANK_ADDITIONAL,
-        _sources.LAW_SCHOOL,
-    )
+    tables = [
+        table
+        for name, table in vars(_sources).items()
+        if name.isupper() and isinstance(table, dict)
+    ]
     files = [file for table in tables for file in table.values()]
+    assert len(files) == 18
     assert len({file.path for file in files}) == len(files)
     for file in files:
         parts = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")

@@ -110,7 +110,9 @@ def test_friend_without_gender(home):
 
 def test_wrong_number_of_columns(home):
     (home / "lastfm-asia/lastfm_clean_edges.csv").write_text("0,1,1\n")
-    with pytest.raises(ValueError, match=r"lastfm_clean_edges.csv must have 2"):
+    with pytest.raises(
+        ValueError, match=r"edges\.csv is not .*must have 2 column\(s\), but has 3"
+    ):
         fetch_lastfm_asia(data_home=home)
 
 
@@ -118,6 +120,40 @@ def test_unreadable_table(home):
     (home / "lastfm-asia/lastfm_clean_edges.csv").write_text("0,one\n")
     with pytest.raises(ValueError, match=r"lastfm_clean_edges.csv is not the expected"):
         fetch_lastfm_asia(data_home=home)
+
+
+def test_file_without_rows(home):
+    (home / "lastfm-asia/lastfm_clean_edges.csv").write_text("")
+    with pytest.raises(
+        ValueError, match=r"edges\.csv is not .*: it has no rows\. Delete"
+    ):
+        fetch_lastfm_asia(data_home=home)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda _: b"an error page"])
+def test_damaged_compressed_file(home, damage):
+    path = home / "deezer-europe/deezer_gendered_edges.csv.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"edges\.csv\.gz is not the expected file"):
+        fetch_deezer_europe(data_home=home)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:99], lambda _: b"page", lambda _: b""])
+def test_damaged_graph(home, damage):
+    path = home / "pokec-region1/sparse_Pokec_graph_reg_1.npz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(
+        ValueError, match=r"reg_1\.npz is not the expected file: it is no"
+    ):
+        fetch_pokec(data_home=home)
+
+
+def test_user_listed_twice(home):
+    # Some other user then has no gender.
+    path = home / "deezer-europe/deezer_gendered_target.csv"
+    path.write_text("id,target\n1,1\n0,0\n1,1\n")
+    with pytest.raises(ValueError, match="node 2 has no entry"):
+        fetch_deezer_europe(data_home=home)
 
 
 def test_unknown_user_in_an_edge(home):

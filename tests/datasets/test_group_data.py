@@ -133,6 +133,7 @@ def test_bad_input(make, change, message):
         ({"density": 1e-5}, "density"),
         ({"density": np.nan}, "density"),
         ({"n_topics": 1}, "n_topics"),
+        ({"dtype": np.int64}, "dtype must be float64 or float32"),
     ],
 )
 def test_bad_topics(change, message):
@@ -238,6 +239,22 @@ def test_credit_default_more_groups(home, n_groups):
 def test_credit_default_bad_groups(home):
     with pytest.raises(ValueError, match="n_groups must be one of"):
         fetch_credit_default(n_groups=5, data_home=home)
+
+
+def test_constant_columns_become_zero_or_stay(home):
+    bank = np.loadtxt(home / "bank_marketing/bank.csv", delimiter=",", dtype=int)
+    bank[:, 5] = 7
+    write(home, "bank_marketing/bank.csv", bank)
+    data = fetch_bank_marketing(data_home=home)
+    np.testing.assert_array_equal(data.data[:, 4], 0)
+    path = home / "credit_default/default_degree.csv"
+    credit = np.loadtxt(path, delimiter=",", dtype=int, skiprows=2)
+    credit[:, 3] = 5  # LIMIT_BAL
+    write(home, "credit_default/default_degree.csv", credit, "first\nsecond\n")
+    data = fetch_credit_default(data_home=home)
+    np.testing.assert_array_equal(data.data[:, 1], 0)
+    data = fetch_credit_default(n_groups=3, data_home=home)
+    np.testing.assert_array_equal(data.data[:, 2], 5)
 
 
 def test_other_tables_are_refused(home):

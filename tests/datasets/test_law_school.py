@@ -57,15 +57,33 @@ def test_constant_features_become_zero(tmp_path):
         ({"header": HEADER.replace("race", "colour")}, "header must be"),
         ({"header": HEADER[7:]}, "header must be"),
         ({"rows": []}, "no rows"),
-        ({"rows": [ROWS[0], "1.0,2.0"]}, "line 3 has not 12 entries"),
-        ({"rows": [ROWS[0].replace("White", "Black")]}, "'Black' in column race"),
-        ({"rows": [ROWS[0].replace("44.0", "")]}, "column lsat must hold numbers"),
-        ({"rows": [ROWS[0][:-3] + "2.0"]}, "0 or 1 in column pass_bar"),
+        ({"rows": [ROWS[0], "1.0,2.0"]}, "line 3 has 2 entries instead of 12"),
+        (
+            {"rows": [ROWS[0].replace("White", "Black")]},
+            "race must hold one of .*got 'Black' in line 2",
+        ),
+        (
+            {"rows": [ROWS[0].replace("44.0", "")]},
+            "column lsat must hold finite numbers, got '' in line 2",
+        ),
+        (
+            {"rows": [ROWS[0][:-3] + "2.0"]},
+            "pass_bar must hold 0 or 1, got '2.0' in line 2",
+        ),
     ],
 )
 def test_other_files_are_refused(tmp_path, change, message):
     write(tmp_path, **change)
     with pytest.raises(ValueError, match=message):
+        fetch_law_school(data_home=tmp_path)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda _: b"an error page"])
+def test_damaged_file(tmp_path, damage):
+    write(tmp_path)
+    path = tmp_path / "lsac-law-school" / "law_school_clean.csv.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"clean\.csv\.gz is not the expected file"):
         fetch_law_school(data_home=tmp_path)
 
 

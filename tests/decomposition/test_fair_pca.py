@@ -202,6 +202,10 @@ def test_transform_and_back():
     np.testing.assert_allclose(pca.group_reconstruction_errors_, errors, rtol=1e-9)
     with pytest.raises(ValueError, match="3 coordinates"):
         pca.inverse_transform(X)
+    with pytest.raises(ValueError, match="X contains NaN"):
+        pca.inverse_transform([[0.0, np.nan, 0.0]])
+    assert pca.inverse_transform(np.float32([[1, 2, 3]])).dtype == np.float32
+    assert pca.inverse_transform([[1, 2, 3]]).dtype == np.float64
 
 
 def test_partial_fit_solves_on_demand(monkeypatch):
@@ -234,6 +238,30 @@ def test_partial_fit_after_matrix_free_is_refused():
     pca = FairPCA(2, solver="matrix_free").fit(X, sensitive_features=codes)
     with pytest.raises(ValueError, match="kept no moments"):
         pca.partial_fit(X, sensitive_features=codes)
+
+
+def test_partial_fit_after_rows_that_were_refused():
+    X, codes = _rows()
+    pca = FairPCA(2)
+    with pytest.raises(ValueError, match="one group per sample"):
+        pca.partial_fit(X, sensitive_features=codes[1:])
+    pca.partial_fit(X[:, :5], sensitive_features=codes)
+    assert pca.components_.shape == (2, 5)
+    with pytest.raises(ValueError, match="8 features"):
+        pca.partial_fit(X, sensitive_features=codes)
+    assert pca.moments_.counts.sum() == 300
+
+
+def test_partial_fit_leaves_given_moments_alone():
+    X, codes = _rows()
+    moments = GroupMoments.from_data(X[:200], codes[:200])
+    before = moments.counts.copy(), moments.scatters.copy()
+    pca = FairPCA.from_moments(moments, n_components=2)
+    pca.partial_fit(X[200:], sensitive_features=codes[200:])
+    whole = FairPCA(2).fit(X, sensitive_features=codes)
+    np.testing.assert_allclose(pca.group_losses_, whole.group_losses_, rtol=1e-9)
+    np.testing.assert_array_equal(moments.counts, before[0])
+    np.testing.assert_array_equal(moments.scatters, before[1])
 
 
 def test_from_moments():
@@ -275,10 +303,20 @@ def test_a_gap_is_reported():
 
 def test_too_few_steps_are_reported():
     X, codes = _rows()
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
+    with pytest.warns(ConvergenceWarning, match="max_iter") as caught:
         pca = FairPCA(2, max_iter=1).fit(X, sensitive_features=codes)
+    assert caught[0].filename == __file__
     assert not pca.converged_
     assert pca.duality_gap_ > 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_tolerance_below_rounding_is_reported(solver):
+    X, codes = _rows(m=400, n=320)
+    pca = FairPCA(3, solver=solver, tol=1e-17, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"to a residual of .*: raise tol\.$"):
+        pca.fit(X, sensitive_features=codes)
+    assert not pca.converged_
 
 
 def test_plain_pca_is_the_baseline():
@@ -333,8 +371,8 @@ def test_bad_parameters(change, message):
 def test_bad_rows(solver):
     X, codes = _rows()
     pca = FairPCA(2, solver=solver)
-    with pytest.raises(ValueError, match="only one group"):
-        pca.fit(X, sensitive_features=np.zeros(300))
+    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
+        pca.fit(X, sensitive_features=np.full(300, "a"))
     with pytest.raises(ValueError, match="one group per sample"):
         pca.fit(X, sensitive_features=codes[1:])
     X[7, 3] = np.nan
@@ -346,7 +384,8 @@ def test_bad_rows(solver):
     X[7, 3] = 0
     pca.fit(X, sensitive_features=codes)
     X[5, 1] = np.nan
-    with pytest.raises(ValueError, match="position 5"):
+    X[8, 1] = np.inf
+    with pytest.raises(ValueError, match=r"2 row\(s\), the first at position 5\. Rep"):
         pca.transform(X)
 
 

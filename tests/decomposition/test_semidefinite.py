@@ -13,8 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
 
 from scalefair.decomposition import SemidefiniteFairPCA
+from scalefair.decomposition._pencil import captured
 from scalefair.decomposition._semidefinite import (
-    captured,
     leading_basis,
     multiplicative_weights,
     square_root_spectrum,

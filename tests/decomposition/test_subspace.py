@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalefair.decomposition._pencil import FormedPencil, top_sum
+from scalefair.decomposition._pencil import FormedPencil, top_sums
 from scalefair.decomposition._solvers import _solve_small
 from scalefair.decomposition._subspace import solve_by_subspaces
 
@@ -23,15 +23,14 @@ def _both(C, r, tol=1e-8, max_iter=30):
     found = solve_by_subspaces(
         FormedPencil(C), r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
     )
-    best = np.array([top_sum(C_g, r) for C_g in C])
+    best = top_sums(C, r)
     direct = _solve_small(C, r, best=best, tol=1e-10)
     return found, direct
 
 
 def _losses(C, found):
     captured = [np.trace(found.basis.T @ C_g @ found.basis) for C_g in C]
-    best = [top_sum(C_g, found.basis.shape[1]) for C_g in C]
-    return np.array(best) - captured
+    return top_sums(C, found.basis.shape[1]) - captured
 
 
 @pytest.mark.parametrize("decay", [5.0, 40.0])

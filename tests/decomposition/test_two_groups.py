@@ -128,7 +128,7 @@ def test_known_answer_with_a_kink():
 @pytest.mark.parametrize("multiplicity", [2, 3, 5])
 def test_tie_of_a_given_multiplicity(multiplicity):
     # At t = 1/2 the weighted sum is the identity on `multiplicity` axes, 9 and 8 on
-    # two leading ones; the group differ on the tied axes only.
+    # two leading ones; the groups differ on the tied axes only.
     rng = np.random.default_rng(multiplicity)
     shift = rng.uniform(-0.4, 0.4, multiplicity)
     shift[:2] = [0.4, -0.4]
@@ -142,6 +142,15 @@ def test_tie_of_a_given_multiplicity(multiplicity):
         assert found.converged
         assert abs(found.losses[0] - found.losses[1]) < 1e-12
         assert abs(found.gap) < 1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e160])
+def test_squares_of_covariances_may_leave_the_range(scale):
+    C = _pair("generic", np.random.default_rng(4), 6)
+    found, scaled = _solve(C, 2), _solve(scale * C, 2)
+    assert scaled.converged
+    assert scaled.n_iter == found.n_iter
+    np.testing.assert_allclose(scaled.weights, found.weights, rtol=1e-9)
 
 
 def test_renaming_the_groups():

@@ -1,5 +1,8 @@
 """Limits of threads that several threads set and leave."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import numba
@@ -60,3 +63,40 @@ def test_an_error_sets_the_threads_back():
         raise ZeroDivisionError
     assert blas_threads() == {2}
     assert numba.get_num_threads() == 2
+
+
+TURNS = """
+import threading
+import numba
+import numpy as np
+from scalefair.kernels import add_scaled, one_thread
+
+x = np.zeros(100_000)
+
+def work():
+    y = x.copy()
+    for _ in range(100):
+        with one_thread():
+            add_scaled(y, 1.0, x)
+
+work()  # compiled by one thread
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(numba.threading_layer())
+"""
+
+
+def test_threads_take_turns_where_numba_cannot_have_several():
+    # This layer aborts the process if two threads call kernels at once.
+    done = subprocess.run(
+        [sys.executable, "-c", TURNS],
+        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "workqueue"

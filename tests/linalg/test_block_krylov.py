@@ -202,6 +202,7 @@ def test_same_for_the_same_seed_and_any_number_of_threads(with_threads):
         ({"k": 0}, "k must be between"),
         ({"k": N + 1}, "k must be between"),
         ({"k": 2, "block_size": 0}, "block_size"),
+        ({"k": 2, "block_size": 2.5}, "block_size must be an integer"),
         ({"k": 2, "max_products": 0}, "max_products"),
         ({"k": 9, "block_size": 2, "max_products": 4}, "at least 5"),
         ({"k": 2, "X0": np.ones((3, 1))}, "X0"),
@@ -210,6 +211,16 @@ def test_same_for_the_same_seed_and_any_number_of_threads(with_threads):
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         block_krylov(np.eye(N), **arguments)
+
+
+def test_products_that_are_their_argument():
+    identity = LinearOperator(
+        (N, N), matvec=lambda x: x, matmat=lambda X: X[:, :], dtype=float
+    )
+    result = block_krylov(identity, 2, random_state=0)
+    assert result.converged
+    np.testing.assert_allclose(result.values, 1, rtol=1e-14)
+    np.testing.assert_allclose(result.vectors.T @ result.vectors, np.eye(2), atol=1e-14)
 
 
 def test_refuses_products_that_are_not_finite():

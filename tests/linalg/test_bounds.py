@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 from scalefair.linalg import spectral_bounds
 from scalefair.operators import NormalizedAffinity, Projected
@@ -103,6 +104,22 @@ def test_refuses_entries_that_are_not_finite(bad):
     A[3, 3] = bad
     with pytest.raises(FloatingPointError, match="not finite"):
         spectral_bounds(A, random_state=0)
+
+
+@pytest.mark.parametrize("n_steps", [0, -1, 2.5])
+def test_refuses_a_number_of_steps(n_steps):
+    with pytest.raises(ValueError, match="n_steps must be an integer, at least 1"):
+        spectral_bounds(np.eye(3), n_steps=n_steps)
+
+
+def test_products_that_cannot_be_written():
+    def product(x):
+        y = np.linspace(-1, 2, 30) * x
+        y.flags.writeable = False
+        return y
+
+    A = LinearOperator((30, 30), matvec=product, dtype=float)
+    check_ends(spectral_bounds(A, random_state=0), np.linspace(-1, 2, 30))
 
 
 def test_refuses_what_is_not_square_or_real():

@@ -108,8 +108,13 @@ class TestLimits:
             A, 4, tol=1e-7, max_degree=max_degree, max_iter=1000, random_state=0
         )
         check_pairs(result, dense, 4, 1.1e-7)
-        if max_degree >= 8:  # the first filter is of degree 8
-            assert result.n_products <= 12 + result.n_iter * (max_degree + 1)
+        assert result.n_products <= 12 + result.n_iter * (max_degree + 1)
+
+    @pytest.mark.parametrize("name", ["max_iter", "max_degree"])
+    @pytest.mark.parametrize("bad", [0, -2, 1.5])
+    def test_refuses_limits(self, problem, name, bad):
+        with pytest.raises(ValueError, match=f"{name} must be an integer, at least 1"):
+            chebyshev(problem[0], 4, **{name: bad})
 
     @pytest.mark.parametrize("n_buffer", [0, 1, 20])
     def test_any_buffer_converges(self, problem, check_pairs, n_buffer):

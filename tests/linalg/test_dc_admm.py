@@ -139,6 +139,37 @@ def test_counts_products(problem, counting):
     found = dc_admm(counted, 3, F, shift=SHIFT, random_state=0)
     assert found.n_products == counted.n_products
     assert found.n_columns == counted.n_columns
+    counted = counting(M)
+    found = dc_admm(counted, 3, F[:, :0], shift=SHIFT, random_state=0)
+    assert found.n_products == counted.n_products
+    assert found.n_columns == counted.n_columns
+
+
+def test_more_constraints_than_room_if_they_are_dependent(problem):
+    M, F, _ = problem
+    found = dc_admm(M, 2, np.tile(F, 50), shift=SHIFT, random_state=0)
+    assert found.history["constraint_product"][-1] < 1
+    with pytest.raises(ValueError, match=r"5 vectors of order 120.*118 others"):
+        dc_admm(M, 5, np.eye(120)[:, :118])
+
+
+@pytest.mark.parametrize(
+    "F", [np.ones(120), np.ones((119, 2)), np.full((120, 1), np.inf)]
+)
+def test_constraints_that_do_not_fit(problem, F):
+    with pytest.raises(ValueError, match=r"^F (must have shape|has entries)"):
+        dc_admm(problem[0], 2, F)
+
+
+def test_no_iterations(problem):
+    with pytest.raises(ValueError, match="max_iter must be an integer, at least 1"):
+        dc_admm(problem[0], 2, problem[1], max_iter=0)
+
+
+def test_no_tolerance_is_not_met(problem):
+    found = dc_admm(problem[0], 2, problem[1], tol=np.nan, max_iter=2)
+    assert not found.converged
+    assert "raise max_iter" in found.message
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, np.nan])

@@ -85,6 +85,21 @@ def test_start_is_used(graphs):
     assert again.n_iter < 3 < exact.n_iter
 
 
+@pytest.mark.parametrize("kind", ["zero", "equal columns", "one", "too many"])
+def test_a_bad_start_does_no_harm(graphs, check_pairs, kind):
+    W = graphs.block_model(200)
+    X0 = {
+        "zero": np.zeros((200, 3)),
+        "equal columns": np.ones((200, 3)),
+        "one": np.ones((200, 1)),
+        "too many": np.random.default_rng(0).standard_normal((200, 9)),
+    }[kind]
+    before = X0.copy()
+    result = dual(NormalizedAffinity(W), 3, tol=TOL, X0=X0, random_state=0)
+    check_pairs(result, graphs.normalized(W), 3, TOL)
+    assert np.array_equal(X0, before)
+
+
 def test_counts_and_callback(graphs, counting):
     counted = counting(NormalizedAffinity(graphs.block_model(200)))
     seen = []

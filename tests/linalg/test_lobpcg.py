@@ -232,6 +232,11 @@ class TestLimits:
         W, dense, _, _ = problem
         check_pairs(solve(W, 4, n_buffer=n_buffer), dense, 4, 1e-9)
 
+    @pytest.mark.parametrize("bad", [-1, 2.5])
+    def test_refuses_a_buffer(self, problem, bad):
+        with pytest.raises(ValueError, match="n_buffer must be an integer, at least 0"):
+            lobpcg(problem[1], 3, n_buffer=bad)
+
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_preconditioner_that_is_not_finite(self, problem, bad):
         T = sparse.diags_array(np.r_[bad, np.ones(599)])

@@ -134,6 +134,14 @@ def test_refuses_entries_that_are_not_finite(bad, dtype):
         orthonormalize(X, rng=np.random.RandomState(0))
 
 
+def test_refuses_more_columns_than_can_be_orthonormal():
+    rng = np.random.RandomState(0)
+    with pytest.raises(ValueError, match="3 columns of length 2 cannot be orthonormal"):
+        orthonormalize(np.ones((2, 3)), rng=rng)
+    with pytest.raises(ValueError, match=r"2 columns of length 4.*3 others"):
+        orthonormalize(np.ones((4, 2)), against=np.eye(4)[:, :3].copy(), rng=rng)
+
+
 def test_leaves_the_global_random_state_alone():
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     orthonormalize(np.ones((20, 3)), rng=np.random.RandomState(0))

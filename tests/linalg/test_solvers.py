@@ -8,7 +8,14 @@ from scipy import sparse
 from scipy.linalg import subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.linalg import chebyshev, dense_eigh, lanczos, lobpcg
+from scalefair.linalg import (
+    block_krylov,
+    chebyshev,
+    dense_eigh,
+    dual,
+    lanczos,
+    lobpcg,
+)
 from scalefair.operators import NormalizedAffinity, Projected
 
 TOL = 1e-9
@@ -109,6 +116,14 @@ def test_every_spectrum(solver, spectrum, check_pairs, k):
 def test_tolerance_is_relative_to_the_norm(iterative, spectrum, check_pairs, factor):
     A = factor * diagonal(SPECTRA[spectrum])
     check_pairs(iterative(A, 4, tol=TOL, random_state=0), A.toarray(), 4, TOL)
+
+
+@pytest.mark.parametrize("name", ["lanczos", "chebyshev", "lobpcg", "dual", "krylov"])
+@pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e160, 1e200])
+def test_squares_out_of_range_are_no_residuals_of_zero(name, factor):
+    solve = {"dual": dual, "krylov": block_krylov}.get(name) or SOLVERS[name]
+    with pytest.raises(ValueError, match=r"norm of about .*Scale the operator"):
+        solve(factor * diagonal(SPECTRA["even"]), 4, tol=TOL, random_state=0)
 
 
 def test_known_eigenvalues(solver, graphs):
@@ -308,6 +323,19 @@ class TestBadInput:
     def test_basis_to_avoid_that_does_not_fit(self, solver, Q):
         with pytest.raises(ValueError, match="orthogonal_to"):
             solver(np.eye(60), 2, orthogonal_to=Q)
+
+    @pytest.mark.parametrize("n", [6, 60])
+    def test_basis_to_avoid_that_is_not_orthonormal(self, solver, n):
+        with pytest.raises(ValueError, match=r"orthogonal_to are not orthonormal.*qr"):
+            solver(np.eye(n), 2, orthogonal_to=np.ones((n, 1)))
+
+    def test_basis_to_avoid_in_single_precision(self, solver):
+        Q = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 2)))[0]
+        A = np.eye(60) - Q @ Q.T + np.diag(np.linspace(0, 1e-3, 60))
+        result = solver(
+            A, 2, tol=1e-2, orthogonal_to=Q.astype(np.float32), random_state=0
+        )
+        np.testing.assert_allclose(Q.T @ result.vectors, 0, atol=1e-6)
 
     def test_basis_to_avoid_that_leaves_no_room(self, solver):
         with pytest.raises(ValueError, match=r"4 vectors of order 60.*57 others"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.linear_model._block_rows import BlockRows
@@ -113,7 +114,75 @@ def test_exhausted_reader(rows):
         classifier().fit_blocks(lambda: blocks)
 
 
-def test_labels_must_fit_the_rows(rows):
+def test_bad_blocks_are_placed(rows):
     X, y, group = rows
-    with pytest.raises(ValueError, match="10 rows and 9 labels"):
-        classifier().fit_blocks(lambda: [(X[:10], y[:9], group[:10])])
+    good, bad = (X[:10], y[:10], group[:10]), X[10:20].copy()
+    bad[3, 1] = np.nan
+    for block, message in [
+        ((X[10:20], y[10:19], group[10:20]), "10 rows and 9 labels"),
+        ((X[10:20], y[10:20], group[10:19]), "9 groups for 10 samples"),
+        ((bad, y[10:20], group[10:20]), "X contains NaN"),
+        ((X[10:20, :2], y[10:20], group[10:20]), "2 features"),
+    ]:
+        with pytest.raises(ValueError, match=rf"Block 1 of .* from 10 on: .*{message}"):
+            classifier().fit_blocks(lambda block=block: [good, block])
+
+
+@pytest.mark.parametrize("name", ["y", "sensitive_features"])
+def test_blocks_of_different_types(rows, name):
+    X, y, group = rows
+    columns = {"y": y[:10], "sensitive_features": group[:10]}
+    blocks = [(X[:10], *columns.values())]
+    columns[name] = np.arange(10) % 2
+    blocks.append((X[10:20], *columns.values()))
+    with pytest.raises(ValueError, match=f"^{name} holds numbers in some blocks"):
+        classifier().fit_blocks(lambda: blocks)
+
+
+def test_blocks_without_rows_are_left_out(rows):
+    X, y, group = rows
+    parts = [slice(0, 0), slice(0, 2500), slice(2500, 2500), slice(2500, 4000)]
+    blocks = BlockRows(
+        lambda: [(X[part], y[part], group[part]) for part in parts],
+        lambda X, reset: X,
+    )
+    assert (blocks.n_rows, blocks.n_blocks) == (4000, 2)
+    assert [len(block.signs) for block in blocks.read()] == [2500, 1500]
+    assert (
+        blocks.group_sizes.tolist() == np.unique(group, return_counts=True)[1].tolist()
+    )
+
+
+@pytest.mark.parametrize("what", ["label", "group"])
+def test_other_values_the_second_time(rows, what):
+    X, y, group = rows
+    calls = []
+
+    def read_blocks():
+        calls.append(1)
+        last = np.full(4000, "new")
+        if len(calls) == 1:
+            return [(X, y, group)]
+        return [(X, last, group) if what == "label" else (X, y, last)]
+
+    with pytest.raises(ValueError, match=f"a {what} that was not there .* same blocks"):
+        classifier().fit_blocks(read_blocks)
+
+
+def test_weak_criterion_where_the_sample_lacks_a_class():
+    # Four positives of 20,000: from a sample without them all is one class.
+    rng = np.random.RandomState(0)
+    X, group = rng.randn(20_000, 2), np.arange(20_000) % 2
+    y = np.zeros(20_000, int)
+    y[[100, 5001, 12_000, 19_001]] = 1
+    model = PartiallyFairClassifier((0, 0.25), criterion="weak", random_state=0)
+    model.fit_blocks(reader((X, y, group), step=5000), sample_size=1000)
+    rate = 4 / 20_000
+    best = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)  # of a constant score
+    assert model.objective_ <= best * (1 + 1e-9)
+
+
+def test_warning_names_the_caller(rows):
+    with pytest.warns(ConvergenceWarning, match="stopped after 1 it") as caught:
+        classifier(max_iter=1, start="zero").fit_blocks(reader(rows))
+    assert {warning.filename for warning in caught} == {__file__}

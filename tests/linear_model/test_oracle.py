@@ -331,6 +331,19 @@ def test_bad_options(options, message):
         ScoreOracle(X, signs, codes, 3, **options)
 
 
+def test_rounding_adds_no_rank():
+    # 0.07 * 100 and 0.14 * 100 are above 7 and 14 in double precision.
+    signs = np.repeat([-1.0, 1.0], [100, 10])
+    X = np.concatenate([np.arange(100.0, 0.0, -1.0), np.full(10, 93.0)])[:, None]
+    oracle = ScoreOracle(
+        X, signs, np.zeros(110, int), 1, loss="partial_auc", auc_interval=(0.07, 0.14)
+    )
+    value = oracle.evaluate(np.array([1.0, 0.0]), np.empty(0))
+    # Negatives 7 to 13 from the top have the scores 93 to 87.
+    hinges = np.maximum(0, 1 - 93 + np.arange(93, 86, -1))
+    assert value.loss - value.concave_loss == pytest.approx(hinges.mean())
+
+
 def test_one_class_has_no_pairs():
     X, _, codes = rows()
     with pytest.raises(ValueError, match="both classes"):

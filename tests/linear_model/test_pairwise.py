@@ -345,8 +345,9 @@ def test_a_group_of_one_row():
 def test_too_few_iterations_warn():
     X, y, groups = _data()
     model = PairwiseFairClassifier(kappa=0.05, max_iter=1)
-    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter") as caught:
         model.fit(X, y, sensitive_features=groups)
+    assert caught[0].filename == __file__
     assert not model.converged_
     assert model.n_iter_ == 1
     assert model.kkt_residual_ > 1e-4

@@ -203,11 +203,25 @@ def test_warm_start_for_another_interval_is_feasible(rows):
     assert model.thresholds_.shape == (10,)
 
 
+def test_no_warm_start_from_another_shape(rows):
+    # As many weights: 2 groups and 5 features, 3 groups and 3 features.
+    X, y, group = rows
+    model = classifier(warm_start=True, n_thresholds=4)
+    model.fit(np.column_stack([X, X[:, :1] ** 2]), y, sensitive_features=group)
+    assert model.coef_.shape == (2, 5)
+    X, y, group = make_rows(n_groups=3)
+    model.fit(X[:, :3], y, sensitive_features=group)
+    cold = classifier(n_thresholds=4).fit(X[:, :3], y, sensitive_features=group)
+    assert np.array_equal(model.coef_, cold.coef_)
+
+
 def test_unfinished_says_so(rows):
     X, y, group = rows
     model = classifier(start="zero", max_iter=2)
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
+    remedy = r"after 2 iterations .* Raise max_iter or tol, or scale the features\.$"
+    with pytest.warns(ConvergenceWarning, match=remedy) as caught:
         model.fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
     assert not model.converged_
     assert np.isfinite(model.coef_).all()
 
@@ -216,7 +230,7 @@ def test_unfinished_says_so(rows):
 def test_subgradient_solvers(rows, solver):
     X, y, group = rows
     model = classifier(inner_solver=solver, start="zero", max_iter=10, n_thresholds=6)
-    with pytest.warns(ConvergenceWarning):
+    with pytest.warns(ConvergenceWarning, match='inner_solver="bundle"'):
         model.fit(X, y, sensitive_features=group)
     assert model.objective_ < np.log(2)
     assert model.infeasibility_ < 0.02

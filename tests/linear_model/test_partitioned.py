@@ -313,7 +313,7 @@ def test_prediction_errors(rows, fitted):
     X, _y, group = rows
     with pytest.raises(ValueError, match="interactions=False"):
         fitted.predict(as_reader(X))
-    with pytest.raises(ValueError, match=r"'z'.* trained on 'a', 'b', 'c'"):
+    with pytest.raises(ValueError, match=r"'z'.* It saw 'a', 'b', 'c'"):
         fitted.predict(as_reader(X), sensitive_features=["z"] * 1500)
     with pytest.raises(ValueError, match=r"2 features.* expecting 3"):
         fitted.predict(as_reader(X[:, :2]), sensitive_features=group)

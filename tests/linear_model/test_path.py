@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
 from scalefair.linear_model import (
     PartiallyFairClassifier,
@@ -66,6 +66,15 @@ def test_bad_kappas(rows, kappas):
         partial_fairness_path(X, y, sensitive_features=group, kappas=kappas)
 
 
+def test_warnings_name_the_caller(rows):
+    X, y, group = rows
+    with pytest.warns(ConvergenceWarning, match="stopped after 1 it") as caught:
+        partial_fairness_path(
+            X, y, sensitive_features=group, kappas=[0.1], start="zero", max_iter=1
+        )
+    assert caught[0].filename == __file__
+
+
 class TestCV:
     def search(self, floor, **params):
         estimator = PartiallyFairClassifier((0.1, 0.5), n_thresholds=8, tol=5e-3)
@@ -86,9 +95,22 @@ class TestCV:
 
     def test_no_gap_is_fair_enough(self, rows):
         X, y, group = rows
-        with pytest.warns(ConvergenceWarning, match="fairness_floor"):
+        with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:
             search = self.search(1.0).fit(X, y, sensitive_features=group)
         assert search.kappa_ == 0.02
+        assert caught[0].filename == __file__
+
+    def test_labels_and_groups_as_columns(self, rows):
+        X, y, group = rows
+        flat = self.search(0.2).fit(X, y, sensitive_features=group)
+        with pytest.warns(DataConversionWarning):
+            search = self.search(0.2).fit(
+                X, y[:, None], sensitive_features=group[:, None]
+            )
+        np.testing.assert_array_equal(
+            search.cv_results_["accuracy"], flat.cv_results_["accuracy"]
+        )
+        assert search.kappa_ == flat.kappa_
 
     def test_predicts_as_the_best(self, rows):
         X, y, group = rows
@@ -102,6 +124,14 @@ class TestCV:
         assert search.score(X, y, sensitive_features=group) == best.score(
             X, y, sensitive_features=group
         )
+
+    def test_no_folds(self, rows):
+        X, y, group = rows
+        splits = iter([(np.arange(750), np.arange(750, 1500))])
+        search = self.search(0.2).set_params(cv=splits)
+        search.fit(X, y, sensitive_features=group)
+        with pytest.raises(ValueError, match="no folds"):
+            search.fit(X, y, sensitive_features=group)
 
     def test_too_few_rows_for_the_folds(self, rows):
         X, y, _ = rows

@@ -199,10 +199,11 @@ def test_tolerance_stops():
         penalty=0.0, learning_rate=0.3, alpha=0.1, tol=1e-6
     ).fit(X, y, sensitive_features=groups)
     assert model.n_iter_ < 5000
-    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter") as caught:
         model.set_params(learning_rate=1e-3, max_iter=100).fit(
             X, y, sensitive_features=groups
         )
+    assert caught[0].filename == __file__
 
 
 def test_steps_too_long_to_improve_warn():
@@ -210,8 +211,9 @@ def test_steps_too_long_to_improve_warn():
     model = PenalizedPartialParityClassifier(
         penalty=10.0, learning_rate=1.0, max_iter=20
     )
-    with pytest.warns(ConvergenceWarning, match="No step of 20 improved"):
+    with pytest.warns(ConvergenceWarning, match="No step of 20 improved") as caught:
         model.fit(X, y, sensitive_features=groups)
+    assert caught[0].filename == __file__
     assert not model.coef_.any()
 
 

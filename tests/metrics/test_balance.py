@@ -140,7 +140,7 @@ def test_one_group_has_proportions_but_no_balance():
     np.testing.assert_array_equal(
         group_proportions([0, 1], sensitive_features=["a", "a"]), [[1], [1]]
     )
-    with pytest.raises(ValueError, match="only one among the assigned"):
+    with pytest.raises(ValueError, match="only one among the assigned samples: 'a'"):
         balance_score([0, 1, -1], sensitive_features=["a", "a", "b"])
 
 

@@ -99,10 +99,18 @@ def test_zero_volume_names_the_cluster(convert):
     [
         (np.ones((2, 3)), [0, 1], "square"),
         (np.ones((3, 3)), [0, 1], "3 nodes, labels has length 2"),
-        ([[0, -1.0], [-1.0, 0]], [0, 1], "negative"),
-        ([[0, np.nan], [np.nan, 0]], [0, 1], "NaN"),
+        (
+            [[0, -1.0], [-1.0, 0]],
+            [0, 1],
+            "negative weights, the first at row 0, column 1",
+        ),
+        ([[0, np.nan], [np.nan, 0]], [0, 1], "NaN.*at row 0, column 1"),
         ([[0, np.inf], [np.inf, 0]], [0, 1], "infinite"),
-        ([[0, 1.0], [0.5, 0]], [0, 1], "symmetric"),
+        (
+            [[1, 1.0], [0.5, 0]],
+            [0, 1],
+            r"symmetric, but entry \(0, 1\) is 1 and entry \(1, 0\) is 0.5",
+        ),
         ([[0, 1], [0, 0]], [0, 1], "symmetric"),
         ([[0, 1j], [1j, 0]], [0, 1], "real"),
         (np.ones((2, 2)), [-1, -1], "no sample"),
@@ -111,6 +119,34 @@ def test_zero_volume_names_the_cluster(convert):
 def test_bad_input(convert, W, labels, message):
     with pytest.raises(ValueError, match=message):
         normalized_cut_score(convert(np.array(W)), labels)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_rounding_is_no_asymmetry(convert):
+    W = random_graph()
+    expected = normalized_cut_score(W, np.arange(30) % 3)
+    noise = 1e-10 * np.triu(np.random.default_rng(6).random((30, 30)))
+    found = normalized_cut_score(convert(W * (1 + noise)), np.arange(30) % 3)
+    assert found == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, aslinearoperator])
+def test_weights_too_large_to_add_up(convert):
+    W = convert(np.full((4, 4), 1e308))
+    with pytest.raises(ValueError, match=r"\[5, 7\] have no finite volume.*overflows"):
+        normalized_cut_score(W, [5, 5, 7, 7])
+
+
+def test_entries_stored_more_than_once_are_added():
+    index = np.array([1, 1, 0, 0])
+    W = sparse.csr_array((np.array([3.0, -2, 3, -2]), index, [0, 2, 4]), shape=(2, 2))
+    assert normalized_cut_score(W, [0, 1]) == 2
+    assert W.nnz == 4  # the input is not modified
+
+
+def test_no_nodes():
+    with pytest.raises(ValueError, match="no sample"):
+        normalized_cut_score(np.zeros((0, 0)), [])
 
 
 @pytest.mark.parametrize("block", [1, 90, 2**25])

@@ -272,10 +272,13 @@ def test_bad_input(gap, change, message):
         gap(arguments.pop("y_score"), **arguments)
 
 
-def test_threshold_is_a_number():
-    with pytest.raises(ValueError, match="threshold"):
+@pytest.mark.parametrize("threshold", [np.nan, None, "0.5"])
+def test_threshold_is_a_number(threshold):
+    with pytest.raises(
+        ValueError, match=f"threshold must be a number, got {threshold!r}"
+    ):
         weak_partial_demographic_parity_gap(
-            [1.0, 2.0], sensitive_features=[0, 1], threshold=np.nan
+            [1.0, 2.0], sensitive_features=[0, 1], threshold=threshold
         )
 
 

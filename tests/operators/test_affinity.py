@@ -57,6 +57,15 @@ def test_degrees_are_summed_in_float64():
     assert M.degrees[0] == 2.0**25 + 2  # in float32, 2**25
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e-50, 1e50, 1e100])
+def test_weights_out_of_the_range_of_single_precision(unit):
+    W = np.array([[0.0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    expected = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
+    M = NormalizedAffinity(sparse.csr_array(unit * W), dtype=np.float32)
+    assert M.matrix.dtype == np.float32
+    np.testing.assert_allclose(M.matrix.toarray(), expected, rtol=1e-6)
+
+
 def test_duplicate_entries_are_added(graphs):
     W = graphs.cycle(20)
     twice = sparse.coo_array(
@@ -119,7 +128,7 @@ def test_names_a_negative_degree():
 def test_refuses_entries_that_are_not_finite(bad):
     W = np.ones((4, 4))
     W[2, 1] = bad
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match=r"1 row\(s\).*not finite.*first: 2"):
         NormalizedAffinity(sparse.csr_array(W))
 
 

@@ -85,6 +85,14 @@ def test_no_step_overshoots(pair):
     assert values.min() > -1e-7
 
 
+def test_a_laplacian_of_rounding_errors():
+    # Nodes with nothing but a loop of weight 3: errors below zero.
+    L, b = laplacian(sparse.csr_array(3.0 * sparse.eye_array(600)))
+    assert L.diagonal().max() < 0
+    T = AMGPreconditioner(L, candidate=b)
+    assert (T @ np.ones(600) > 0).all()
+
+
 @pytest.mark.parametrize(
     ("name", "least"),
     [("grid", 0.3), ("path", 0.3), ("k-NN", 0.15), ("weak tie", 0.3), ("small", 0.99)],
@@ -299,14 +307,27 @@ class TestBadInput:
         with pytest.raises(ValueError, match=r"square.*\(3, 4\)"):
             AMGPreconditioner(np.ones((3, 4)))
 
+    def test_empty(self):
+        with pytest.raises(ValueError, match="no rows"):
+            AMGPreconditioner(sparse.csr_array((0, 0)))
+
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_not_finite(self, bad):
-        with pytest.raises(ValueError, match="not finite"):
+        message = rf"not finite \(first: row 1, column 1, {bad}\)"
+        with pytest.raises(ValueError, match=message):
             AMGPreconditioner(np.diag([1.0, bad]))
 
     def test_complex(self):
         with pytest.raises(TypeError, match="real"):
             AMGPreconditioner(1j * np.eye(3))
+
+    @pytest.mark.parametrize("unit", [1e-50, 1e50])
+    def test_inverse_out_of_range(self, unit):
+        A = unit * (2 * np.eye(3) - np.ones((3, 3)) / 3)
+        with pytest.raises(ValueError, match=r"out of the range of float32\. Scale"):
+            AMGPreconditioner(A, dtype=np.float32)
+        product = AMGPreconditioner(A) @ np.ones(3)
+        np.testing.assert_allclose(product, 1 / unit, rtol=1e-9)
 
     def test_type(self):
         with pytest.raises(TypeError, match="float32 or float64"):
@@ -321,3 +342,7 @@ class TestBadInput:
             ValueError, match="candidate must be a vector of 3 positive"
         ):
             AMGPreconditioner(np.eye(3), candidate=candidate)
+
+    def test_entry_of_the_candidate(self):
+        with pytest.raises(ValueError, match=r"got -1\.0 at entry 1"):
+            AMGPreconditioner(np.eye(3), candidate=[1, -1, 1])

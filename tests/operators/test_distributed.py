@@ -118,9 +118,18 @@ def test_a_group_without_rows(rows, codes):
 def test_bad_values_are_placed(value, codes):
     X = np.ones((M, N))
     X[150, 2] = value
-    message = "Partition 2 of X, rows 101 to 199.*NaN, infinity, or values too large"
+    message = "Partition 2 of X, rows 101 to 199.*" + (
+        "squares .* overflow" if value == 1e200 else "row 49, column 2"
+    )
     with (
         pytest.raises(ValueError, match=message),
         np.errstate(over="ignore", invalid="ignore"),
     ):
         GroupCovariance(PartitionedRows.of(delayed(X)), codes, np.ones(G))
+
+
+def test_values_that_overflow_between_partitions(codes):
+    X = np.zeros((M, N))
+    X[:, 0] = np.where(np.arange(M) < 100, 1e154, -1e154)
+    with pytest.raises(ValueError, match="between the partitions of X overflow"):
+        GroupCovariance(PartitionedRows.of(delayed(X)), 0 * codes, np.ones(1))

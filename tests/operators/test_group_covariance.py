@@ -187,6 +187,24 @@ def test_with_weights_shares_the_data(stored, centering):
     np.testing.assert_array_equal(nothing @ np.eye(N), 0)
 
 
+def test_weights_are_copied():
+    weights = np.ones(3)
+    operator = GroupCovariance(rows(), random_codes(), weights)
+    other = operator.with_weights(weights)
+    before = operator @ np.eye(N)
+    weights[:] = 7
+    np.testing.assert_array_equal(operator @ np.eye(N), before)
+    np.testing.assert_array_equal(other @ np.eye(N), before)
+
+
+def test_bad_entry_far_down_is_placed(stored, monkeypatch):
+    monkeypatch.setattr(coded_rows, "_TILE_ROWS", 100)
+    X = rows()
+    X[211, 4] = np.nan
+    with pytest.raises(ValueError, match="the first at row 211, column 4"):
+        GroupCovariance(stored(X), random_codes(), WEIGHTS)
+
+
 def test_rows_of_zero_weight_are_not_read(stored):
     X, codes = rows(), random_codes()
     stored_rows = stored(X)
@@ -347,17 +365,17 @@ def test_no_columns(stored):
         ({"codes": [0.0, 1.0, 1.0]}, "integers"),
         ({"codes": [0, 1, 2]}, "between 0 and 1"),
         ({"codes": [0, -1, 1]}, "between 0 and 1"),
-        ({"codes": [1, 1, 1]}, "Group 0 has no row"),
-        ({"weights": []}, "weights"),
+        ({"codes": [1, 1, 1]}, "Group 0 has no row: number the groups from 0"),
+        ({"weights": []}, "at least one"),
         ({"weights": [[1.0, 2.0]]}, "weights"),
-        ({"weights": [1.0, np.nan]}, "finite"),
+        ({"weights": [1.0, np.nan]}, "finite, got nan for group 1"),
         ({"centering": "none"}, "centering"),
         ({"X": [1.0, 2.0, 3.0]}, "table"),
         ({"X": np.empty((0, 2))}, "rows and columns"),
-        ({"X": [[0.0], [np.nan], [1.0]]}, "NaN"),
-        ({"X": [[0.0], [np.inf], [1.0]]}, "infinity"),
-        ({"X": sparse.csr_array([[0.0], [np.nan], [1.0]])}, "NaN"),
-        ({"X": [[0.0], [1e200], [-1e200]]}, "too large"),
+        ({"X": [[0.0], [np.nan], [1.0]]}, r"NaN.*row 1, column 0 \(nan\)"),
+        ({"X": [[0.0], [np.inf], [1.0]]}, r"infinite.*row 1, column 0 \(inf\)"),
+        ({"X": sparse.csr_array([[0.0, 7], [0, np.nan], [1, 0]])}, "row 1, column 1"),
+        ({"X": [[0.0], [1e200], [-1e200]]}, "squares .* overflow: rescale"),
     ],
 )
 def test_bad_input(change, message):
@@ -373,6 +391,8 @@ def test_bad_blocks_and_weights():
         operator.compress(np.ones((4, 2)))
     with pytest.raises(ValueError, match="length 3"):
         operator.compress(np.ones(3))
+    with pytest.raises(TypeError, match="real blocks"):
+        operator.compress(1j * np.ones((3, 2)))
     with pytest.raises(ValueError, match="2 groups"):
         operator.with_weights([1.0, 1.0, 1.0])
     with pytest.raises(TypeError, match="real"):

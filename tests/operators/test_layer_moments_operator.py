@@ -161,6 +161,7 @@ def test_empty_batches_and_one_column():
 
     def batches():
         yield A[:0], codes[:0]
+        yield np.empty((0, 0)), codes[:0]
         yield A, codes
 
     C = StreamedCovariance(batches, 2, [-1, 1])
@@ -178,8 +179,12 @@ def test_empty_batches_and_one_column():
         (rows(6), [0, 1, 0, 1, 0.0, 0], "integer codes"),
         (rows(6), [0, 1], "6 rows"),
         (rows(6)[0], [0, 1], "must be a table"),
-        (np.full((2, 3), np.nan), [0, 1], "NaN"),
-        (np.full((2, 3), 1e200), [0, 0], "no row|too large"),
+        (
+            np.diag([1.0, np.nan]),
+            [0, 1],
+            r"not finite \(nan\), in row 1 of all, column 1",
+        ),
+        (np.diag([1e200, 2e200]), [0, 0], "rows 0 to 1 of the batches are too large"),
     ],
 )
 def test_refuses_batches(A, codes, message):
@@ -192,6 +197,21 @@ def test_refuses_batches_of_other_widths():
     two = [(np.ones((2, 3)), np.array([0, 1])), (np.ones((2, 4)), np.array([0, 1]))]
     with pytest.raises(ValueError, match="4 entries"):
         StreamedCovariance(lambda: two, 2, [-1, 1])
+
+
+def test_rows_are_counted_over_the_batches():
+    bad = np.diag([1.0, np.inf])
+    batches = [(np.ones((5, 2)), np.zeros(5, int)), (bad, np.array([0, 1]))]
+    with pytest.raises(ValueError, match=r"\(inf\), in row 6 of all, column 1"):
+        StreamedCovariance(lambda: batches, 2, [-1, 1])
+
+
+def test_weights_are_copied():
+    weights = np.array([-1.0, 1.0])
+    C = StreamedCovariance(in_batches(rows(), random_codes(n_groups=2)), 2, weights)
+    before = C @ np.eye(N)
+    weights[:] = 7
+    np.testing.assert_array_equal(C @ np.eye(N), before)
 
 
 def test_refuses_rows_that_are_gone_in_the_second_pass():

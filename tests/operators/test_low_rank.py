@@ -161,9 +161,9 @@ def test_astype():
     assert NormalizedOperator(W, dtype=np.float32).W.dtype == np.float32
 
 
-@pytest.mark.parametrize("bad", [0, -3])
+@pytest.mark.parametrize("bad", [0, -3, 2.5])
 def test_refuses_a_number_of_landmarks(bad):
-    with pytest.raises(ValueError, match="n_landmarks must be positive"):
+    with pytest.raises(ValueError, match="n_landmarks must be a positive integer"):
         NystroemKernel(features(), n_landmarks=bad)
 
 

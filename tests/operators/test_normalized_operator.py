@@ -147,6 +147,16 @@ def test_refuses_entries_that_are_not_finite(bad):
         NormalizedOperator(W)
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_refuses_degrees_out_of_the_range_of_single_precision(unit):
+    W = unit * np.ones((3, 3))
+    M = NormalizedOperator(W)
+    np.testing.assert_allclose(matrix(M), 1 / 3, rtol=1e-14)
+    for make in (M.astype, lambda dtype: NormalizedOperator(W, dtype=dtype)):
+        with pytest.raises(ValueError, match="out of the range of float32: scale"):
+            make(np.float32)
+
+
 def test_refuses_what_is_not_square():
     with pytest.raises(ValueError, match=r"square.*\(3, 4\)"):
         NormalizedOperator(np.ones((3, 4)))

@@ -62,6 +62,8 @@ def test_products(exchange, index, W):
     W.indices, W.indptr = W.indices.astype(index), W.indptr.astype(index)
     A = PartitionedMatrix(blocks(W), exchange=exchange)
     assert A.nnz == W.nnz
+    kept = [getattr(part, "matrix", part) for part in A._parts.gather()]
+    assert {part.indices.dtype for part in kept} == {np.dtype(np.int32)}
     X = np.random.default_rng(1).standard_normal((N, 3))
     np.testing.assert_allclose(A @ X, W @ X, atol=1e-13)
     np.testing.assert_allclose(A @ X[:, 0], W @ X[:, 0], atol=1e-13)
@@ -135,6 +137,16 @@ def with_entry(W, value):
 def test_bad_matrices(make, message, W):
     with pytest.raises(ValueError, match=message):
         PartitionedMatrix(make(W)) @ np.ones(N)
+
+
+def test_bad_entry_is_named_by_its_own_column(W):
+    column = W.indices[W.indptr[60]]
+    message = rf"at row 9, column {column} \(inf\)"
+    for exchange in ("all", "needed"):
+        with pytest.raises(ValueError, match=message):
+            PartitionedMatrix(
+                blocks(with_entry(W, np.inf)), exchange=exchange
+            ) @ np.ones(N)
 
 
 def test_unknown_exchange(W):

@@ -137,3 +137,11 @@ def test_refuses_shapes_that_disagree():
 def test_refuses_a_complex_matrix():
     with pytest.raises(TypeError, match="float32 or float64"):
         Projected(1j * np.eye(6), np.eye(6)[:, :1], constrained_value=0.0)
+    with pytest.raises(TypeError, match="Q must be real"):
+        NullspaceProjector((1 + 0j) * np.eye(6)[:, :1])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_refuses_a_value_that_is_not_finite(value):
+    with pytest.raises(ValueError, match="constrained_value must be a finite"):
+        Projected(np.eye(6), np.eye(6)[:, :1], constrained_value=value)

@@ -115,6 +115,53 @@ def test_start_and_multipliers_are_used():
     assert warm.n_calls < cold.n_calls
 
 
+def half_plane(x, **changes):
+    parts = {
+        "objective": float(x @ x),
+        "gradient": 2 * x,
+        "constraints": np.array([1 - x.sum()]),
+        **changes,
+    }
+    return ConstrainedValue(**parts, pull_back=lambda w: -w[0] * np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("objective", np.nan),
+        ("gradient", np.array([np.inf, 0.0])),
+        ("constraints", np.array([np.nan])),
+    ],
+)
+def test_numbers_that_are_not_finite(name, bad):
+    with pytest.raises(FloatingPointError, match=rf"not finite \({name}\), at x0"):
+        augmented_lagrangian(lambda x: half_plane(x, **{name: bad}), np.zeros(2))
+    # An objective that is lost on the way must not count as converged.
+    calls = []
+
+    def evaluate(x):
+        calls.append(x)
+        return half_plane(x, **({name: bad} if len(calls) > 1 else {}))
+
+    with pytest.raises(FloatingPointError, match="the end of round 1"):
+        augmented_lagrangian(evaluate, np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("x0", "options", "message"),
+    [
+        ([np.nan, 0.0], {}, "x0 must be a vector of finite numbers"),
+        ([0.0, 0.0], {"max_iter": 0}, "max_iter must be a positive number"),
+        ([0.0, 0.0], {"penalty": -1.0}, "penalty must be a positive number"),
+        ([0.0, 0.0], {"multipliers": [1.0, 2.0]}, "multipliers must be 1 nonnegative"),
+        ([0.0, 0.0], {"multipliers": [-1.0]}, "multipliers must be 1 nonnegative"),
+    ],
+)
+def test_refuses(x0, options, message):
+    with pytest.raises(ValueError, match=message):
+        augmented_lagrangian(half_plane, x0, **options)
+
+
 def test_history_counts_calls():
     constraints, pull_back = linear_constraints(np.array([[1.0]]), np.array([1.0]))
     result = augmented_lagrangian(

@@ -65,8 +65,14 @@ def test_wrong_shapes(solver):
         solver(Short(), [1.0, 1.0])
     with pytest.raises(ValueError, match=r"plus must return .* shape \(2, 2\)"):
         solver(Flat(), [1.0, 1.0])
-    for x0 in ([1.0], [np.nan, 1.0], [[1.0, 1.0]]):
-        with pytest.raises(ValueError, match="2 finite numbers"):
+    name = "x0" if solver is idca else "center"
+    for x0, got in (
+        ([1.0], r"shape \(1,\)"),
+        ([[1.0, 1.0]], r"shape \(1, 2\)"),
+        ([1.0, np.nan], "nan at entry 1"),
+    ):
+        message = f"{name} must hold 2 finite numbers, one per variable, got {got}"
+        with pytest.raises(ValueError, match=message):
             solver(Bowl(), x0)
 
 
@@ -79,7 +85,11 @@ def test_not_finite(solver, bad):
             jacobian[1, 1] = bad
             return values, jacobian
 
-    with pytest.raises(FloatingPointError, match="plus returned"):
+    message = "plus returned .* for constraint 1, at call 1"
+    with pytest.raises(FloatingPointError, match=message):
+        solver(Broken(), [1.0, 1.0])
+    Broken.plus = lambda self, v: (np.array([bad, 0.0]), np.zeros((2, 2)))
+    with pytest.raises(FloatingPointError, match="for the objective, at call 1"):
         solver(Broken(), [1.0, 1.0])
 
 
@@ -87,6 +97,22 @@ def test_start_is_not_changed():
     x0 = np.array([3.0, 1.0])
     idca(Bowl(), x0)
     np.testing.assert_array_equal(x0, [3, 1])
+
+
+@pytest.mark.parametrize("solver", [idca, proximal_bundle])
+def test_arrays_that_are_written_again(solver):
+    class Frugal(Bowl):
+        def __init__(self):
+            super().__init__()
+            self.values, self.jacobian = np.empty(2), np.empty((2, 2))
+
+        def plus(self, v):
+            self.values[:], self.jacobian[:] = super().plus(v)
+            return self.values, self.jacobian
+
+    frugal, plain = (solver(problem(), [3.0, 1.0]) for problem in (Frugal, Bowl))
+    np.testing.assert_array_equal(frugal.x, plain.x)
+    assert frugal.n_calls == plain.n_calls
 
 
 def test_history_is_of_records():

@@ -122,9 +122,12 @@ def test_says_so_when_rounding_stops_it():
 
 def test_refuses_what_is_no_problem():
     A, b = random_problem(0, 3, 4, 2)
-    with pytest.raises(ValueError, match=r"k=4 must be from 1 to n - 1 = 3"):
-        minimax_on_fantope(A, b, 4)
+    for k in (0, 4, 1.5):
+        with pytest.raises(ValueError, match=rf"k={k} must be an integer from 1 to n"):
+            minimax_on_fantope(A, b, k)
     with pytest.raises(ValueError, match=r"one number in b per matrix"):
         minimax_on_fantope(A, b[:2], 2)
-    with pytest.raises(ValueError, match="finite"):
-        minimax_on_fantope(A, [np.nan, 1, 1], 2)
+    with pytest.raises(ValueError, match="G at least 1"):
+        minimax_on_fantope(A[:0], b[:0], 2)
+    with pytest.raises(ValueError, match="finite, got NaN or infinity in matrix 1"):
+        minimax_on_fantope(A, [1, np.nan, 1], 2)

@@ -305,6 +305,6 @@ def test_callback_sees_every_record():
 def test_refuses_what_it_does_not_know():
     with pytest.raises(ValueError, match='inner must be "bundle"'):
         idca(Random(0), np.zeros(6), inner="simplex")
-    for name in ("mu", "tol", "eps"):
+    for name in ("mu", "tol", "eps", "max_iter", "max_calls", "inner_calls"):
         with pytest.raises(ValueError, match=f"{name} must be a positive"):
             idca(Random(0), np.zeros(6), **{name: -1.0})

@@ -287,10 +287,17 @@ def test_metric_is_a_change_of_variables(kind):
 
 def test_refuses_bad_numbers():
     problem = Quadratics(0, 2, 1)
-    for name in ("mu", "eps"):
+    for name in ("mu", "eps", "max_calls"):
         for number in (0.0, -1.0, np.nan):
             with pytest.raises(ValueError, match=f"{name} must be a positive"):
                 proximal_bundle(problem, np.zeros(2), **{name: number})
-    for metric in ([1.0], [1.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], [1.0, np.nan]):
-        with pytest.raises(ValueError, match="metric must be 2 positive numbers"):
+    for metric, got in (
+        ([1.0], r"shape \(1,\)"),
+        ([1.0, 0.0], "0.0 among the numbers"),
+        ([1.0, np.nan], "not finite"),
+        ([[1.0, 2.0], [2.0, 1.0]], "indefinite"),
+        ([[1.0, 0.5], [0.0, 1.0]], "not symmetric"),
+    ):
+        message = f"metric must be 2 positive numbers .*{got}"
+        with pytest.raises(ValueError, match=message):
             proximal_bundle(problem, np.zeros(2), metric=metric)

@@ -80,3 +80,8 @@ def test_errors():
         ConcaveSearch(1.0, 1.0)
     with pytest.raises(ValueError, match="must lie between"):
         ConcaveSearch(start=1.5)
+    search = ConcaveSearch()
+    for value, slope in ((np.nan, 1.0), (1.0, np.nan)):
+        with pytest.raises(FloatingPointError, match=r"NaN at 0\.5"):
+            search.update(value, slope, 0.0)
+    assert (search.lower, search.upper) == (0.0, 1.0)

@@ -168,3 +168,28 @@ def test_start():
 def test_refuses_values_that_are_not_finite():
     with pytest.raises(FloatingPointError, match="not finite"):
         maximize_on_simplex(lambda x: (np.nan, x, None), 3)
+    bad = np.full((3, 3), np.inf)
+    with pytest.raises(FloatingPointError, match="Hessian that is not finite"):
+        maximize_on_simplex(lambda x: (0.0, x, bad), 3)
+
+
+def test_refuses_arrays_of_other_shapes():
+    for slope, hessian in ((np.ones(2), None), (np.ones(3), np.eye(2))):
+        with pytest.raises(ValueError, match=r"shape \(3,\) and a Hessian of shape"):
+            maximize_on_simplex(lambda x, s=slope, h=hessian: (0.0, s, h), 3)
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        maximize_on_simplex(lambda x: (0.0, x, None), 0)
+
+
+def test_arrays_that_are_written_again():
+    c, Q = random_quadratic(2, 4)
+    slope = np.empty(4)
+
+    def frugal(x):
+        slope[:] = c - Q @ x
+        return c @ x - x @ Q @ x / 2, slope, None
+
+    found = maximize_on_simplex(frugal, 4, tol=1e-6)
+    plain = maximize_on_simplex(quadratic(c, Q, False), 4, tol=1e-6)
+    np.testing.assert_array_equal(found.x, plain.x)
+    assert found.converged

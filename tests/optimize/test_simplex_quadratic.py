@@ -126,3 +126,27 @@ def test_refuses_what_is_no_subset():
     for subset in ([False] * 3, [True] * 2, [1, 0, 0]):
         with pytest.raises(ValueError, match="subset must be 3 booleans"):
             maximize_quadratic_on_simplex(c, Q, subset=subset)
+
+
+@pytest.mark.parametrize(
+    ("c", "Q", "x0", "message"),
+    [
+        ([1.0, np.nan], np.eye(2), None, "c and Q must be finite"),
+        ([1.0, 1.0], np.full((2, 2), np.inf), None, "c and Q must be finite"),
+        ([1.0, 1.0], np.eye(3), None, r"Q of shape \(n, n\)"),
+        ([], np.empty((0, 0)), None, "n at least 1"),
+        ([1.0, 1.0], np.eye(2), [1.0], "x0 must hold 2 finite"),
+        ([1.0, 1.0], np.eye(2), [1.0, np.nan], "x0 must hold 2 finite"),
+    ],
+)
+def test_refuses_what_is_no_program(c, Q, x0, message):
+    with pytest.raises(ValueError, match=message):
+        maximize_quadratic_on_simplex(c, Q, x0=x0)
+
+
+def test_the_start_is_not_changed():
+    c, Q, _ = random_program(0, 3, 3, 1)
+    x0 = np.array([-1.0, 2.0, 3.0])
+    x = maximize_quadratic_on_simplex(c, Q, x0=x0)
+    np.testing.assert_array_equal(x0, [-1, 2, 3])
+    np.testing.assert_allclose(x, maximize_quadratic_on_simplex(c, Q), atol=1e-12)

@@ -153,3 +153,19 @@ def test_refuses_bad_numbers():
     for method in (switching_subgradient, direct_switching_subgradient):
         with pytest.raises(ValueError, match="eps must be a positive"):
             method(Tent(), [2.0, 2.0], eps=0.0)
+
+
+def test_stops_where_no_step_leads_on():
+    class Flat(DCProblem):
+        n_variables, n_constraints = 1, 0
+
+        def plus(self, v):
+            return np.maximum(v - 1, 0), (v > 1).astype(float)[None]
+
+        def minus(self, v):
+            return np.zeros(1), np.zeros((1, 1))
+
+    found = switching_subgradient(Flat(), [0.5])
+    assert found.n_calls == 0
+    assert "Zero subgradient after 0 steps" in found.message
+    assert direct_switching_subgradient(Flat(), [0.5]).converged

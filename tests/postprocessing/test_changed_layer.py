@@ -8,6 +8,7 @@ from scalefair.postprocessing._changed_layer import (
     reduced,
     svd_changed,
     worthwhile,
+    worthwhile_beside,
 )
 from scalefair.postprocessing._explainable_svd import explainable_svd
 from scalefair.postprocessing._first_moment import svd_first_moment
@@ -103,6 +104,18 @@ def test_reductions_of_one_change_nothing(change, n_groups):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("reduction", [1e6, 1e9, 1e12, np.inf])
+def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
+    """It goes down to 1e-4 of the gap; so does the bound, not further."""
+    X, codes, _, W = layer(seed=seed)
+    X[codes == 1] *= 10.0
+    moments = LayerMoments(GroupMoments.from_data(X, codes))
+    found = directly(W, moments, 1.0, reduction)
+    assert found.converged
+    assert 0 < found.lower_bound <= found.change
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_exact_parity_keeps_what_it_can(seed):
     """Of five inputs one is the difference of means; the others may stay."""
     _, _, moments, W = layer(seed=seed)
@@ -140,6 +153,9 @@ def test_gaps_that_are_rounding_are_left():
     turned[200:, 0] *= 2
     centred = LayerMoments(GroupMoments.from_data(turned, halves))
     assert worthwhile(W, centred, 15.0, 150.0) == (1.0, 150.0)
+    # Equal rows have covariances of rounding.
+    assert worthwhile_beside(1.0, -1e-45, (0.0, 1e-43), 1.5, np.inf) == (1.0, 1.0)
+    assert worthwhile_beside(1.0, -1e-45, (0.0, 1e-25), 1.5, np.inf) == (1.0, np.inf)
     # A weight of zeros has no gap to reduce.
     assert worthwhile(0 * W, moments, 15.0, 150.0) == (1.0, 1.0)
     np.testing.assert_array_equal(directly(0 * W, moments).weight, 0)
@@ -185,3 +201,16 @@ def test_many_outputs_of_few_inputs():
     assert found.change == pytest.approx(
         layer.output_change(basis @ few, found.weight), rel=1e-9
     )
+
+
+@pytest.mark.parametrize("change", [directly, published])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_inputs_that_are_all_zero(n_groups, change):
+    """As after hidden units that no row reaches."""
+    codes = np.arange(9) % n_groups
+    moments = LayerMoments(GroupMoments.from_data(np.zeros((9, 4)), codes))
+    weight = np.ones((2, 4))
+    found = change(weight, moments)
+    np.testing.assert_array_equal(found.weight, weight)
+    assert found.converged
+    assert found.change == 0

@@ -1,7 +1,10 @@
 """A wide layer, changed in its leading directions, against its whole gaps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.postprocessing._changed_wide_layer import (
     directly_changed_wide,
@@ -72,3 +75,64 @@ def test_published_method(problem, first_moment):
     before, after = moments.gaps(weight), moments.gaps(found.weight)
     assert after[0] < before[0] / 2
     assert after[1] < before[1]
+
+
+@pytest.mark.parametrize("change", [directly_changed_wide, svd_changed_wide])
+def test_gaps_that_are_rounding_are_left(change):
+    """To take away what is not there would cost a large part of the outputs."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 8)) @ rng.standard_normal((8, 8)) + 1.0
+    halves = np.repeat([0, 1], 200)
+    same = np.vstack([X, X[rng.permutation(200)]])
+    turned = np.vstack([X, (X - X.mean(axis=0)) @ np.diag(np.arange(1.0, 9.0))])
+    turned[200:] += X.mean(axis=0)
+    weight = rng.standard_normal((3, 8))
+    options = {"mean_reduction": 15.0, "covariance_reduction": 9.0}
+    if change is svd_changed_wide:
+        options |= {"epsilon": 1e-5, "first_moment": "exact"}
+
+    def changed(rows, **other):
+        layer = wide_layer(lambda: [(rows, halves)], weight, 2, 8, random_state=0)
+        return change(layer, **(options | other))
+
+    found = changed(same)
+    assert found.converged
+    np.testing.assert_array_equal(found.weight, weight)
+    # The means alone are equal: what is asked for them plays no part.
+    assert np.abs(changed(turned).weight - weight).max() > 0.1
+    np.testing.assert_array_equal(
+        changed(turned).weight, changed(turned, mean_reduction=1.0).weight
+    )
+
+
+def test_equal_covariances_as_far_as_promised():
+    rng = np.random.default_rng(2)
+    codes = np.arange(400) % 2
+    X = rng.standard_normal((400, 6)) * (1 + codes[:, None] * np.arange(6))
+    weight = rng.standard_normal((3, 6))
+    layer = wide_layer(lambda: [(X, codes)], weight, 2, 6, random_state=0)
+    found = directly_changed_wide(
+        layer, mean_reduction=1.0, covariance_reduction=np.inf
+    )
+    assert found.converged
+    moments = LayerMoments(GroupMoments.from_data(X, codes))
+    assert moments.gaps(found.weight)[1] <= 1.05e-4 * layer.covariance_gap
+
+
+def test_means_out_of_reach_are_told():
+    """No change of the outputs moves what no row has."""
+    rng = np.random.default_rng(3)
+    codes = np.arange(300) % 2
+    X = rng.standard_normal((300, 6)) + codes[:, None]
+    X[:, -1] = 0.0
+    weight = rng.standard_normal((3, 6))
+    layer = wide_layer(lambda: [(X, codes)], weight, 2, 2, random_state=0)
+    options = {"mean_reduction": 15.0, "covariance_reduction": 1.0}
+    assert directly_changed_wide(layer, **options).converged
+    outside = np.eye(6)[:, -1:]
+    gap = float(np.linalg.norm(weight @ outside))
+    layer = replace(layer, differences=outside, mean_gap=gap)
+    with pytest.warns(ConvergenceWarning, match="directions are still out of reach"):
+        found = directly_changed_wide(layer, **options)
+    assert not found.converged
+    np.testing.assert_allclose(found.weight[:, -1], weight[:, -1])

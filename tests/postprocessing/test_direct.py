@@ -156,13 +156,28 @@ def test_nothing_to_do():
     assert (found.change, found.n_evaluations, found.converged) == (0.0, 0, True)
 
 
-def test_equal_covariances_as_far_as_promised():
+@pytest.mark.parametrize("mean_bound", [0.0, np.inf])
+def test_equal_covariances_as_far_as_promised(mean_bound):
+    """Down to a share of the gap that the weight came with."""
     moments = layer(4)
     weight = np.random.default_rng(4).normal(size=(4, 6))
     before = moments.gaps(weight)[1]
-    found = solve(weight, moments, np.inf, 0.0)
+    found = solve(weight, moments, mean_bound, 0.0)
     assert found.converged
+    assert found.covariance_bound == pytest.approx((1e-4 * before) ** 2)
     assert moments.gaps(found.weight)[1] <= 1.0001e-4 * before
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_means_that_are_equal_already(n_groups):
+    """Without a bound on them they play no part, differences of zero included."""
+    moments = layer(4, n_groups=n_groups)
+    weight = np.random.default_rng(4).normal(size=(4, 6))
+    bound = moments.gaps(weight)[1] ** 2 / 50
+    expected = solve(weight, moments, np.inf, bound)
+    moments.differences = 0 * moments.differences
+    found = solve(weight, moments, np.inf, bound)
+    np.testing.assert_array_equal(found.weight, expected.weight)
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1e6])

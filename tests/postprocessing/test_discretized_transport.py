@@ -291,7 +291,7 @@ def test_given_bounds():
     model = _map(scores, groups, bounds=(-1, 3), n_bins=4)
     np.testing.assert_allclose(model.bin_edges_, [-1, 0, 1, 2, 3])
     assert model.distributions_[0, 0] == (scores[groups == 0] < 0).mean()
-    for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2)]:
+    for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
         with pytest.raises(ValueError, match="bounds must be two finite numbers"):
             _map(scores, groups, bounds=bounds)
 
@@ -301,6 +301,15 @@ def test_constant_scores_and_groups_of_one_row():
     moved = _moved(np.array([0.0, 1.0]), np.array([0, 1]), n_bins=3)
     np.testing.assert_allclose(moved, 0.5)
     assert np.ptp(_moved(np.array([0.0, 1.0]), np.array([0, 1]), n_bins=1)) == 0
+
+
+@pytest.mark.parametrize("assignment", ["ordered", "random", "mean"])
+def test_scores_far_from_constant_values_of_the_fit(assignment):
+    groups = np.arange(6) % 2
+    model = _map(np.full(6, 2.0), groups, assignment=assignment)
+    scores = np.array([-1e3, 0.0, 2.0, 1e3, 3.0, 1e308])
+    moved = model.predict(scores[:, None], sensitive_features=groups)
+    np.testing.assert_array_equal(moved, 2.0)
 
 
 def test_bad_parameters():

@@ -3,6 +3,7 @@
 import io
 import pickle
 import warnings
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
@@ -33,9 +34,11 @@ from sklearn.tree import DecisionTreeRegressor
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
     _explainable_svd_regressor,
+    _last_layer,
     _layer_change,
 )
 from scalefair.postprocessing._changed_layer import ChangedLayer
+from scalefair.postprocessing._wide import wide_layer
 from scalefair.streaming import GroupMoments
 
 ACTIVATIONS = {
@@ -658,7 +661,8 @@ def test_errors_in_the_data():
     with pytest.raises(ValueError, match="missing value"):
         fair(net, codes=np.where(CODES == 0, np.nan, 1.0))
     for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="y has entries that are NaN or infinite"):
+        message = r"y has entries that are NaN or infinite in 1 row\(s\), .* position 4"
+        with pytest.raises(ValueError, match=message):
             fair(net, targets=np.where(np.arange(300) == 4, bad, Y))
         broken = X.copy()
         broken[250, 1] = bad
@@ -666,6 +670,8 @@ def test_errors_in_the_data():
             fair(net, broken)
         with pytest.raises(ValueError, match=r"NaN|infinity"):
             fair(net).predict(broken)
+    with pytest.raises(ValueError, match=r"y must be numbers.*'high'"):
+        fair(net, targets=["high"] * 300)
     for narrow in (X[:, :3], X[0]):
         with pytest.raises(ValueError, match=r"features|two dimensions|2D"):
             fair(net, narrow, codes=CODES[: len(narrow)], targets=Y[: len(narrow)])
@@ -686,6 +692,60 @@ def test_estimators_that_are_refused():
         fair(DecisionTreeRegressor(max_depth=2))
     with pytest.raises(TypeError, match="Supported are"):
         fair("network")
+
+
+@pytest.mark.parametrize("options", [{}, {"layer": 0}, {"layer": -1}, {"rank": 2}])
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_failed_training_is_told(layer, options):
+    net = mlp()
+    net.coefs_[layer][0, 0] = np.nan
+    message = rf"weight of layer 'coefs_\[{layer}\]' of this MLPRegressor has .*NaN"
+    with pytest.raises(ValueError, match=message):
+        fair(net, **options)
+    net = mlp()
+    net.intercepts_[layer][0] = np.inf
+    with pytest.raises(ValueError, match=message.replace("weight", "bias")):
+        fair(net, **options)
+
+
+def test_last_layers_too_wide_to_refit(monkeypatch):
+    monkeypatch.setattr(_last_layer, "_WIDEST", 5)
+    monkeypatch.setattr(_explainable_svd_regressor, "change_layer", None)  # before it
+    with pytest.raises(ValueError, match=r"'coefs_\[2\]', has 6 inputs.*refit_last="):
+        fair(network())
+    monkeypatch.undo()
+    monkeypatch.setattr(_last_layer, "_WIDEST", 5)
+    assert fair(network(), layer=-1).layer_ == 2  # only its bias is fitted
+    assert fair(network(), refit_last=None).layer_ == 1
+
+
+def test_regressors_that_are_not_of_scikit_learn():
+    class LeastSquares:
+        def fit(self, rows, targets):
+            self.coef_, self.intercept_ = np.linalg.lstsq(rows, targets)[0], 0.0
+            return self
+
+        def predict(self, rows):
+            return rows @ self.coef_ + self.intercept_
+
+    expected = LinearRegression(fit_intercept=False).fit(X, Y)
+    model = fair(LeastSquares().fit(X, Y))
+    np.testing.assert_allclose(model.predict(X), fair(expected).predict(X), rtol=1e-6)
+    with pytest.raises(NotFittedError, match="prefit=True, but this LeastSquares"):
+        fair(LeastSquares(), prefit=True)
+
+
+def test_a_layer_that_no_row_reaches():
+    """Hidden units that are off everywhere leave nothing to change."""
+    net = mlp()
+    net.coefs_[0][:] = 0.0
+    net.intercepts_[0][:] = -1.0
+    for options in ({}, {"method": "explainable_svd"}, {"rank": 2}, {"layer": "auto"}):
+        for refit_last in ("least_squares", "gradient"):
+            model = fair(net, refit_last=refit_last, **options)
+            assert model.converged_
+            assert model.output_change_ == 0
+            np.testing.assert_allclose(model.predict(X), Y.mean())
 
 
 def test_a_link_function_cannot_be_refitted():
@@ -791,3 +851,48 @@ def test_a_rank():
         rtol=1e-6,
     )
     assert direct.output_change_ < wide.output_change_
+
+
+def test_rough_eigenpairs_are_told(monkeypatch):
+    def rough(*arguments, **options):
+        return replace(wide_layer(*arguments, **options), converged=False)
+
+    monkeypatch.setattr(_layer_change, "wide_layer", rough)
+    with pytest.warns(ConvergenceWarning, match=r"eigenpairs .* Use rank=None"):
+        fair(network(), rank=8, random_state=0)
+
+
+def test_a_rank_beyond_the_inputs():
+    with pytest.raises(ValueError, match="rank=9 must be at most 8"):
+        fair(network(), rank=9)
+
+
+@pytest.mark.parametrize("method", ["direct", "explainable_svd"])
+def test_a_rank_where_groups_do_not_differ(method):
+    twice = np.concatenate([X, X[np.random.default_rng(0).permutation(len(X))]])
+    codes = np.repeat([0, 1], len(X))
+    options = {"method": method, "rank": 4, "random_state": 0}
+    model = fair(network(), twice, None, codes, refit_last=None, **options)
+    assert model.output_change_ == 0
+    np.testing.assert_array_equal(model.weight_, network().coefs_[1].T)
+
+
+def test_modules_with_methods_of_an_estimator():
+    """They come trained, and predictions are what they return when called."""
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Sequential):
+        def fit(self, rows, targets):
+            raise AssertionError("it is trained")
+
+        def predict(self, rows):
+            raise AssertionError("it may give something else")
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        parts = torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
+    plain, net = torch.nn.Sequential(*parts).double(), Net(*parts).double()
+    model, expected = fair(net), fair(plain)
+    np.testing.assert_array_equal(model.weight_, expected.weight_)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    assert ExplainableSVDRegressor(net).__sklearn_tags__().target_tags.required

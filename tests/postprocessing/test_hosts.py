@@ -13,6 +13,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     BayesianRidge,
     ElasticNet,
@@ -280,6 +281,24 @@ def test_pipeline_copies_deeply_and_changes_the_last_step(depth):
     assert inner.steps[-1][1] is not pipeline.steps[-1][1]
 
 
+@pytest.mark.parametrize("make", [mlp, lambda: Ridge().fit(X, y)], ids=["mlp", "ridge"])
+def test_a_frozen_last_step(make):
+    """The layers are those of the estimator inside; it stays frozen in the copy."""
+    model = make()
+    pipeline = make_pipeline(StandardScaler(), FrozenEstimator(model)).fit(X, y)
+    before = pickle.dumps(pipeline)
+    host = find_host(pipeline)
+    assert host.layer_names == find_host(model).layer_names
+    last = host.n_layers - 1
+    n_inputs = host.shape(last)[1]
+    changed = host.replaced({last: (np.zeros((1, n_inputs)), [4.0])})
+    np.testing.assert_array_equal(changed.estimator.predict(X), np.full(60, 4.0))
+    np.testing.assert_array_equal(changed.outputs(X), np.full(60, 4.0))
+    assert isinstance(changed.estimator[-1], FrozenEstimator)
+    assert pickle.dumps(pipeline) == before
+    assert find_host(FrozenEstimator(model)).estimator is model
+
+
 def test_pipeline_of_a_mixed_frame():
     frame = pd.DataFrame({"size": X[:, 0], "kind": np.where(X[:, 1] > 1, "a", "b")})
     encode = ColumnTransformer(
@@ -346,6 +365,18 @@ def test_a_weight_too_large_for_the_type_is_refused():
     model = mlp(y.astype(np.float32), X.astype(np.float32))
     with pytest.raises(ValueError, match="not finite in float32"):
         find_host(model).replaced({2: (np.full((1, 4), 1e300), None)})
+
+
+def test_weights_that_were_set_as_integers():
+    model = LinearRegression().fit(X, y)
+    model.coef_, model.intercept_ = np.array([3, 1, 0, 1, 2]), np.array([1])
+    changed = find_host(model).replaced({0: (np.full((1, 5), 0.75), [0.25])})
+    np.testing.assert_array_equal(changed.estimator.coef_, 0.75)
+    np.testing.assert_array_equal(changed.estimator.intercept_, [0.25])
+    net = mlp()
+    net.coefs_[2] = np.ones((4, 1), dtype=int)
+    changed = find_host(net).replaced({2: (np.full((1, 4), 0.75), None)})
+    np.testing.assert_array_equal(changed.weight(2), 0.75)
 
 
 # Which layer
@@ -418,6 +449,15 @@ class Squaring(RegressorMixin, BaseEstimator):
 
     def predict(self, rows):
         return (rows @ self.coef_ + self.intercept_) ** 2
+
+
+@pytest.mark.parametrize("what", ["coef_", "intercept_"])
+def test_coefficients_that_are_not_finite(what):
+    model = Ridge().fit(X, y)
+    setattr(model, what, np.nan * getattr(model, what))
+    word = {"coef_": "weight", "intercept_": "bias"}[what]
+    with pytest.raises(ValueError, match=rf"{word} of layer 'coef_' of this Ridge has"):
+        find_host(model)
 
 
 def test_models_that_only_look_linear():

@@ -87,6 +87,19 @@ def test_outputs_without_a_spread_within_groups():
     assert found == LayerUnfairness("coef_", found.mean_gap, 0.0, np.inf, 0.0)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_spreads_below_zero_by_rounding(seed):
+    """Outputs that the spread within groups does not reach."""
+    rng = np.random.default_rng(seed)
+    v, codes = rng.standard_normal(3), np.repeat([0, 1], 10)
+    X = rng.standard_normal((20, 1)) * v + codes[:, None] * rng.standard_normal(3)
+    model = LinearRegression().fit(X, X)
+    away = np.eye(3) - np.outer(v, v) / (v @ v)
+    model.coef_ = rng.standard_normal((3, 3)) @ away
+    (found,) = layer_unfairness(find_host(model), X, codes, np.arange(2))
+    assert found.relative_mean_gap > 1e6
+
+
 def test_layers_that_cannot_be_changed_are_none():
     torch = pytest.importorskip("torch")
 

@@ -253,6 +253,7 @@ def test_targets_and_groups_of_every_kind():
         (columns["y"], columns["g"]),
         (columns[["y"]], columns[["g"]]),
         (delayed_blocks(Y), delayed_blocks(CODES)),
+        (array_of(Y).to_delayed(), array_of(CODES).to_delayed()),
         (list(Y), list(CODES)),
     ]:
         assert_same(fair(network(), arrays, targets, codes), expected)
@@ -531,8 +532,10 @@ def test_the_estimator_must_come_fitted():
 
 
 def test_a_rank_needs_rows_in_memory():
+    reader = Blocks(X)
     with pytest.raises(ValueError, match="rank=None"):
-        fair(network(), Blocks(X), layer=1, rank=3)
+        fair(network(), reader, layer=1, rank=3)
+    assert reader.n_read == 0
 
 
 @pytest.mark.parametrize(

@@ -209,13 +209,12 @@ def test_predictions_must_be_those_of_the_last_layer():
             last_layer_moments(host, X, y, CODES, GROUPS)
 
 
-def test_batches_and_kept_inputs_are_the_same_rows():
+def test_batches_are_the_rows_in_their_order():
     host = find_host(mlp())
+    seen = list(layer_batches(host, 1, X, batch_size=32))
+    assert [rows.stop - rows.start for rows, _ in seen] == [32, 32, 26]
     A = host.inputs(X, 1)
-    for kept in (None, A):
-        seen = list(layer_batches(host, 1, X, batch_size=32, kept=kept))
-        assert [rows.stop - rows.start for rows, _ in seen] == [32, 32, 26]
-        np.testing.assert_allclose(np.vstack([B for _, B in seen]), A, rtol=1e-13)
+    np.testing.assert_allclose(np.vstack([B for _, B in seen]), A, rtol=1e-13)
     assert list(batches(X[:0], 5)) == []
     frame = pd.DataFrame(X, index=np.arange(N) + 7)
     parts = [part for _, part in batches(frame, 50)]
@@ -269,11 +268,17 @@ def test_what_does_not_fit():
         layer_moments(host, 0, X, CODES, GROUPS, batch_size=0)
 
 
-def test_activations_that_overflow_name_the_layer():
-    model = mlp()
-    model.coefs_[0] = np.full_like(model.coefs_[0], 1e308)
-    with (
-        np.errstate(over="ignore", invalid="ignore"),
-        pytest.raises(ValueError, match=r"layer 'coefs_\[1\]'.*NaN or infinite"),
-    ):
-        layer_moments(find_host(model), 1, X, CODES, GROUPS, batch_size=16)
+def test_activations_that_overflow_name_the_layer_and_the_rows():
+    model = mlp(activation="identity")
+    model.coefs_[0] = np.zeros_like(model.coefs_[0])
+    model.coefs_[0][1, 0] = 1e308
+    rows = X.copy()
+    rows[:, 1] = 0.0
+    rows[37, 1] = 100.0
+    place = r"layer 'coefs_\[1\]', over rows 32 to 47 .*NaN or infinite.*row 5"
+    host = find_host(model)
+    with np.errstate(over="ignore"):
+        with pytest.raises(ValueError, match=place):
+            layer_moments(host, 1, rows, CODES, GROUPS, batch_size=16)
+        with pytest.raises(ValueError, match=place):
+            unit_moments(host, rows, CODES, GROUPS, batch_size=16, without=[0, 2])

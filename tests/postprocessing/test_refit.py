@@ -188,3 +188,18 @@ def test_units_of_the_targets(kind):
     bound = refit(moments, old, kind, (15.0, 150.0))
     found = refit(scaled, 1000 * old, kind, (15.0, 150.0))
     np.testing.assert_allclose(found.weight, 1000 * bound.weight, rtol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
+def test_inputs_that_vary_by_rounding_only(kind):
+    """What they tell of the targets is rounding, too: the old weight stays."""
+    rng = np.random.default_rng(0)
+    A = np.full((300, 3), 0.1) * (1 + 1e-16 * rng.standard_normal((300, 3)))
+    A = np.maximum(A, 0.1 + 2e-17 * rng.integers(2, size=(300, 3)))
+    y = rng.standard_normal((300, 1))
+    moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(300) % 2)
+    assert 0 < moments.scatters[:, :3, :3].max() < 1e-28
+    old = np.array([[1.0, 2.0, 3.0]])
+    found = refit(moments, old, kind, (15.0, 150.0))
+    np.testing.assert_allclose(found.weight, old, rtol=1e-6)
+    assert (A @ found.weight.T + found.bias).mean() == pytest.approx(y.mean())

@@ -323,6 +323,17 @@ class Wrapper(RegressorMixin, BaseEstimator):
             return torch.cat([self.module_(part) for part in parts]).numpy()
 
 
+def test_lists_of_rows_for_a_wrapper():
+    host = find_host(Wrapper(trained(network())).fit(X))
+    checked = host.check_rows(X.tolist())
+    np.testing.assert_array_equal(
+        host.inputs(checked[5:20], 1), host.inputs(X, 1)[5:20]
+    )
+    frame = pd.DataFrame(X)
+    assert host.check_rows(frame) is frame
+    assert host.check_rows(X) is X
+
+
 def test_a_wrapped_module_in_a_pipeline():
     module = trained(network())
     pipeline = make_pipeline(StandardScaler(), Wrapper(module)).fit(X)

@@ -27,7 +27,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("max_bytes", [1, 60, 500, 3000, 2**25])
+@pytest.mark.parametrize("max_bytes", [1, 60, 500, 3000, 2**25, 2**40])
 def test_blocks_are_the_rows_in_order(form, max_bytes):
     X = FORMS[form](matrix())
     stop = 0
@@ -91,7 +91,8 @@ def test_long_indices():
 
 
 def test_what_is_no_matrix_is_refused():
-    with pytest.raises(ValueError, match="two dimensions"):
-        row_blocks(np.ones(3))
+    for vector in np.ones(3), sparse.coo_array(np.ones(3)).tocsr():
+        with pytest.raises(ValueError, match=r"two dimensions, got shape \(3,\)"):
+            row_blocks(vector)
     with pytest.raises(ValueError, match=r"'coo'.*tocsr"):
         row_blocks(sparse.coo_array(np.eye(3)))

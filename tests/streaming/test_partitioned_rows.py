@@ -124,6 +124,15 @@ def test_partitions_without_rows_are_left_out(X, groups):
     assert_same(found, GroupMoments.from_data(X, groups))
 
 
+def test_partitions_without_rows_count_in_messages(X, groups):
+    cuts = (0, 0, 90, 90, M, M)
+    with pytest.raises(ValueError, match="Partition 3 of X, rows 90 to 229"):
+        GroupMoments.from_data(blocks(with_entry(X, np.nan), cuts), groups)
+    missing = np.where(np.arange(M) == 95, None, groups)
+    with pytest.raises(ValueError, match=r"Partition 3: .* 1 missing value"):
+        GroupMoments.from_data(blocks(X, cuts), blocks(missing, cuts))
+
+
 def test_partial_fits_of_partitions(X, groups):
     moments = GroupMoments.from_data(X[:100], groups[:100])
     moments.update(da.from_array(X[100:], chunks=(50, N)), groups[100:])
@@ -236,3 +245,6 @@ def test_what_is_no_table_is_refused(groups):
 @pytest.mark.parametrize("X", [np.ones((2, 2)), [[1.0]], [], "abc", None])
 def test_matrices_are_in_one_part(X):
     assert not is_partitioned(X)
+    name = type(X).__name__
+    with pytest.raises(ValueError, match=f"A {name} is no collection of rows: use"):
+        PartitionedRows.of(X)

@@ -13,6 +13,7 @@ from scalefair.streaming import (
     NpzReader,
     ParquetReader,
     PartitionedRows,
+    RowReader,
     SvmlightReader,
     is_partitioned,
     open_rows,
@@ -167,6 +168,40 @@ def test_progress_is_told(reader):
     assert told == [(i + 1, len(reader)) for i in range(len(reader))]
 
 
+class Blocks(RowReader):
+    """Reader of given blocks that says whatever it is told to."""
+
+    def __init__(self, blocks, lengths, n_features=2, is_sparse=False):
+        self._blocks, self.lengths = blocks, np.array(lengths)
+        self.n_features, self.is_sparse = n_features, is_sparse
+        self.dtype, self.nnz = np.dtype(float), 10
+
+    def block(self, number):
+        return self._blocks[number]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "options", "message"),
+    [
+        ([np.ones((3, 2)), np.ones((1, 2))], {}, r"Block 1 .* \(1, 2\), .* \(2, 2\)"),
+        ([np.ones((3, 2)), np.ones((4, 2))], {}, r"Block 1 .* \(4, 2\), .* \(2, 2\)"),
+        ([np.ones((3, 3)), np.ones((2, 3))], {}, r"Block 0 .* \(3, 3\), .* \(3, 2\)"),
+        ([np.ones(3), np.ones(2)], {}, r"Block 0 .* shape \(3,\)"),
+        ([[[1.0, 2.0]] * 3] * 2, {}, "Block 0 of Blocks is a list: .* an ndarray"),
+        ([sparse.csr_array((3, 2))] * 2, {}, "Block 0 .* a csr_array: .* an ndarray"),
+        (
+            [sparse.csc_array((3, 2))] * 2,
+            {"is_sparse": True},
+            "Block 0 .* a csc_array: is_sparse is True, .* a CSR matrix",
+        ),
+    ],
+)
+def test_blocks_that_are_not_what_the_reader_says(blocks, options, message):
+    reader = Blocks(blocks, [3, 2], **options)
+    with pytest.raises(ValueError, match=message):
+        GroupMoments.from_data(reader, np.arange(5) % 2)
+
+
 def test_reader_goes_to_other_processes(reader):
     reader.progress = lambda done, n: None  # stays here
     copy = pickle.loads(pickle.dumps(reader))
@@ -262,8 +297,12 @@ def test_files_that_are_none(extension, tmp_path):
     path.write_bytes(b"\x93words that are no numbers\n" * 100)
     with pytest.raises(ValueError, match=rf"rows{extension}: not .*\. "):
         open_rows(path)
-    with pytest.raises(ValueError, match="max_bytes must be at least 1, got 0"):
-        open_rows(path, max_bytes=0)
+    for size in 0, -1.0, np.nan, np.inf:
+        with pytest.raises(ValueError, match=f"max_bytes must be at least 1, .*{size}"):
+            open_rows(path, max_bytes=size)
+    for size in "64MB", None, True:
+        with pytest.raises(ValueError, match=f"a number of bytes, got '?{size}"):
+            open_rows(path, max_bytes=size)
 
 
 @pytest.mark.parametrize("name", ["npy", "npz", "npz, compressed", "parquet"])

@@ -152,6 +152,24 @@ def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
         NpyReader(tmp_path / "rows.npy")
 
 
+def test_damaged_header_of_an_array(tmp_path):
+    path = tmp_path / "rows.npy"
+    np.save(path, rows())
+    path.write_bytes(path.read_bytes().replace(b"(40, 5)", b"(40, 5|"))
+    with pytest.raises(ValueError, match=r"rows\.npy: not an array .* or damaged"):
+        NpyReader(path)
+    path = tmp_path / "rows.npz"
+    sparse.save_npz(path, csr(), compressed=False)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["data.npy"] = members["data.npy"].replace(b",)", b",|")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match=r"rows\.npz: not a CSR .* or damaged"):
+        NpzReader(path)
+
+
 def csr():
     return sparse.csr_array(rows())
 
@@ -212,6 +230,22 @@ def test_damage_is_found_by_its_checksum(compressed, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"rows\.npz: not a CSR .* or damaged"):
         list(reader.blocks())
+
+
+def test_members_are_read_without_seeking(tmp_path, monkeypatch):
+    # After a seek forward, zipfile compares no checksum of members as they are.
+    path = tmp_path / "rows.npz"
+    X = sparse.random_array((2000, 20), density=0.5, rng=0, format="csr")
+    sparse.save_npz(path, X, compressed=False)
+    reader = NpzReader(path, max_bytes=2**16)
+    seek = zipfile.ZipExtFile.seek
+
+    def checked(self, offset, whence=0):
+        assert offset == self.tell()
+        return seek(self, offset, whence)
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "seek", checked)
+    assert sum(block.nnz for block in reader.blocks()) == X.nnz
 
 
 def test_arrays_that_end_early(tmp_path):

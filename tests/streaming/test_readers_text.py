@@ -141,6 +141,8 @@ def test_columns_in_their_order(save):
         ParquetReader(path)
     with pytest.raises(ValueError, match=r"has no column 'd'\. It has 'a', 'b', 'c'"):
         ParquetReader(path, columns=["a", "d"])
+    with pytest.raises(ValueError, match="columns must be a list of names, got 'a'"):
+        ParquetReader(path, columns="a")
     with pytest.raises(ValueError, match="no columns are chosen"):
         ParquetReader(path, columns=[])
 

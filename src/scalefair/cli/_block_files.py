@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from scalefair.cli._errors import Failure, blame_file
+from scalefair.cli._npy_file import BAD_HEADS
 
 if TYPE_CHECKING:
     from scalefair.streaming import RowReader
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 _BLOCK_BYTES = 2**26
+# Numbers that are checked at a time.
+_CHUNK = 2**22
 
 
 def open_blocks(path: Path, limit: int | None) -> RowReader | None:
@@ -55,6 +58,8 @@ def open_blocks(path: Path, limit: int | None) -> RowReader | None:
         return open_rows(path, max_bytes=block_bytes(limit))
     except ValueError as error:
         raise Failure(str(error)) from error
+    except BAD_HEADS:
+        return None
 
 
 def block_bytes(limit: int) -> int:
@@ -91,10 +96,23 @@ def finite_blocks(path: Path, reader: RowReader) -> Iterator[Any]:
             reader.progress(number + 1, len(reader))
 
 
-def refuse_not_finite(path: Path, reader: RowReader) -> None:
-    """Raise a Failure that names the first value that is NaN or infinite."""
-    for _ in finite_blocks(path, reader):
-        pass
+def refuse_not_finite(path: Path, X: Any) -> None:
+    """Raise a Failure that names the first value that is NaN or infinite.
+
+    Parameters
+    ----------
+    path : Path
+        Where the rows are from.
+    X : {ndarray, csr_array, RowReader} of shape (m, n)
+        The rows. Those of a csr_array were checked when they were read.
+    """
+    if is_reader(X):
+        for _ in finite_blocks(path, X):
+            pass
+    elif isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        size = max(1, _CHUNK // max(X.shape[1], 1))
+        for start in range(0, X.shape[0], size):
+            _refuse_not_finite(path, X[start : start + size], start)
 
 
 def _refuse_not_finite(path: Path, block: Any, start: int) -> None:

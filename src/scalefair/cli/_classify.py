@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,14 @@ from typing import Any
 import click
 
 from scalefair.cli._classify_options import classify_options
-from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option, note
+from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._options import SectionedCommand
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._output import name_outputs, write_files
+from scalefair.cli._summary_tables import on_terminal
 
-__all__ = ["classify"]
+__all__ = ["READING", "classify", "refuse_test_options"]
 
-_EPILOG = """\b
+_EPILOG = f"""\b
 TRAIN formats:
   .csv .tsv .txt     delimited by comma, tab or white space, with or without a
                      header; .gz may be added
@@ -61,8 +61,7 @@ Solvers:
   ssg     switching subgradient method, as in the paper
   direct  the same on the problem itself, without any guarantee
 \b
-Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
-3 not converged (results are written), 70 internal error, 130 interrupted.
+{EXIT_CODES}
 """
 
 
@@ -98,20 +97,20 @@ def classify(
     contested. On a terminal a summary is shown; in a pipe nothing is printed but
     errors, warnings and notes, on stderr.
     """
-    _refuse_test_options(test_file, test_target, test_groups)
-    written = _name_outputs(output, report_file)
+    refuse_test_options(test_file, test_target, test_groups)
     sources = (train, test_file, target, groups, test_target, test_groups)
-    inputs = tuple(Path(source) for source in sources if source is not None)
-    for path in written.values():
-        check_destination(path, inputs=inputs)
-    show = sys.stdout.isatty() and not quiet
+    written = name_outputs(
+        {"output": (output, ".joblib"), "report": (report_file, "")},
+        (Path(source) for source in sources if source is not None),
+    )
+    show = on_terminal() and not quiet
 
     start = time.perf_counter()
     from scalefair.cli._classify_reader import read_rows, read_test
     from scalefair.cli._classify_rows import Request
     from scalefair.cli._memory_limit import array_limit
 
-    reading = {name: options.pop(name) for name in _READING}
+    reading = {name: options.pop(name) for name in READING}
     folder = Path(os.path.realpath(output)).parent
     request = Request(
         target=target,
@@ -174,7 +173,7 @@ def classify(
 
 
 # Options about the files; the others are parameters of the estimator.
-_READING = (
+READING = (
     "header",
     "id_column",
     "drop",
@@ -185,25 +184,13 @@ _READING = (
 )
 
 
-def _refuse_test_options(
+def refuse_test_options(
     test_file: Path | None, test_target: str | None, test_groups: str | None
 ) -> None:
+    """Refuse options about the rows for a test if there are none."""
     for option, given in (
         ("--test-target", test_target),
         ("--test-groups", test_groups),
     ):
         if given is not None and test_file is None:
             raise click.UsageError(f"{option} applies with --test only.")
-
-
-def _name_outputs(output: Path, report_file: Path | None) -> dict[str, Path]:
-    """Files to be written; a click.UsageError if they cannot be told apart."""
-    if not output.name.lower().endswith(".joblib"):
-        raise click.UsageError(
-            f"--output {output}: the format is .joblib; give a name that ends in it."
-        )
-    if report_file is None:
-        return {"output": output}
-    if report_file.resolve() == output.resolve():
-        raise click.UsageError("--output and --report name the same file.")
-    return {"output": output, "report": report_file}

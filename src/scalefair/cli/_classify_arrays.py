@@ -8,18 +8,17 @@ from typing import Any
 import click
 from numpy.typing import NDArray
 
-from scalefair.cli._block_files import open_blocks
+from scalefair.cli._block_files import open_blocks, refuse_not_finite
 from scalefair.cli._classify_rows import (
     LabelledRows,
     Request,
     Schema,
-    as_values,
     read_column_file,
     require_target,
 )
 from scalefair.cli._errors import Failure
 from scalefair.cli._matrix_file import read_sparse
-from scalefair.cli._row_readers import as_rows, open_npy, refuse_not_finite
+from scalefair.cli._row_readers import as_rows, open_npy
 from scalefair.cli._rows import Rows
 
 __all__ = ["ARRAYS", "read_array"]
@@ -98,10 +97,7 @@ def _read(
             f"{given}: no such file. The columns of an array have no names: {option} "
             "must be a file with one value for each row."
         )
-    values, notes = read_column_file(Path(given), rows, option, header)
-    return as_values(
-        values.tolist(), kind
-    ) if values.dtype.kind == "O" else values, notes
+    return read_column_file(Path(given), rows, option, header, kind)
 
 
 def _refuse_options(request: Request) -> None:

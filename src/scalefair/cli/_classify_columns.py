@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import click
 
 from scalefair.cli._classify_rows import Request, Schema, require_target
 from scalefair.cli._errors import Failure
+from scalefair.cli._feature_columns import find_column_or_file
 from scalefair.cli._feature_table import Table, TextTable
 from scalefair.cli._feature_text import (
     Selection,
     find_column,
     has_ids,
+    list_names,
     nonnumeric_columns,
     row_lines,
-    split_line,
 )
+from scalefair.cli._text_table import split_line
 
 __all__ = [
     "Roles",
@@ -43,8 +44,9 @@ class Roles:
 
 
 def find_roles(table: Table, request: Request) -> Roles:
-    target = _find(table, require_target(request, table.path), "--target")
-    group = _find(table, request.groups, "--groups")
+    """Find the columns that the options name."""
+    target = find_column_or_file(table, require_target(request, table.path), "--target")
+    group = find_column_or_file(table, request.groups, "--groups")
     if target is not None and target == group:
         raise click.UsageError("--target and --groups name the same column.")
     if group is None and request.keep_groups:
@@ -60,26 +62,6 @@ def find_roles(table: Table, request: Request) -> Roles:
     elif has_ids(table.names) and 0 not in (target, group):
         ids = 0
     return Roles(target, group, ids)
-
-
-def _find(table: Table, given: str, option: str) -> int | None:
-    """Position of a column, None if it is not one but a file."""
-    names = table.names
-    if names is None:
-        is_column = given.isdecimal() and 1 <= int(given) <= table.n_columns
-        known = f"columns: 1 to {table.n_columns}, there is no header"
-    else:
-        is_column = given in names
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        known = f"columns: {shown}"
-    if is_column:
-        return find_column(table.path, names, table.n_columns, given, option)
-    if not Path(given).exists():
-        raise Failure(
-            f"{given}: neither a column of {table.path} ({known}) nor a file. Check "
-            f"the name that {option} gives."
-        )
-    return None
 
 
 def learn_columns(
@@ -149,7 +131,7 @@ def known_columns(table: Table, schema: Schema) -> tuple[list[int], list[int]]:
         missing = [name for name in schema.columns if name not in table.names]
         if missing:
             raise Failure(
-                f"{table.path}: has no column {', '.join(missing[:8])}, which is a "
+                f"{table.path}: has no column {list_names(missing)}, which is a "
                 "feature in TRAIN. Add it, or leave it out of both with --drop."
             )
         positions = [
@@ -160,4 +142,5 @@ def known_columns(table: Table, schema: Schema) -> tuple[list[int], list[int]]:
 
 
 def column_name(table: Table, column: int) -> str:
+    """Name of a column, its number from 1 if there is no header."""
     return table.names[column] if table.names is not None else str(column + 1)

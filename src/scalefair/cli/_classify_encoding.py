@@ -131,7 +131,7 @@ def learn_encoding(
         worst = schema.columns[int(np.flatnonzero(~np.isfinite(scaler.var_))[0])]
         raise Failure(
             f"{rows.path}: cannot be standardized: the numbers of column {worst} are "
-            "too large."
+            "too large. Divide them by a constant, or leave the column out."
         )
     return Encoding(schema, scaler)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ from scalefair.cli._classify_report import (
     score,
 )
 from scalefair.cli._classify_rows import LabelledRows, Schema
-from scalefair.cli._errors import Failure, warn
+from scalefair.cli._errors import Failure
+from scalefair.cli._estimator import Words, say_warnings, translate
 
 __all__ = ["Trained", "train_classifier", "write_model"]
 
-# The estimator names its parameters, the user knows the options. In order.
-_TRANSLATIONS = (
+# The estimator names its parameters, the user knows the options.
+_WORDS: Words = (
     (r"inner_solver=['\"](\w+)['\"]", r"--solver \1"),
     (r"(criterion|loss|start|surrogate)=['\"](\w+)['\"]", r"--\1 \2"),
     (r"\b(tol|kappa|alpha|interval)( = |=)", r"--\1 "),
@@ -34,6 +34,8 @@ _TRANSLATIONS = (
     (r"(?<!-)\b(max_iter|n_thresholds)\b", lambda m: f"--{m[1].replace('_', '-')}"),
     (r"\binner_solver\b", "--solver"),
     (r"over blocks or partitions: use", "over blocks: raise --memory-limit, or use"),
+    # The solver has parameters that the estimator has not.
+    (r"\b([Rr]aise [\w-]+) or (mu|max_calls)\b", r"\1"),
     (r"\b([Rr]aise|[Ll]ower|increase|decrease|or) (tol|kappa|alpha)\b", r"\1 --\2"),
 )
 
@@ -125,13 +127,17 @@ def _fit(
         start = time.perf_counter()
         try:
             model.fit(matrix, rows.labels, sensitive_features=rows.groups)
+        except FloatingPointError as error:
+            raise Failure(
+                f"{rows.path}: the numbers are too large to compute with. Pass "
+                "--standardize, or divide columns by constants."
+            ) from error
         except ValueError as error:
             if is_reader(rows.numbers):  # a file that is damaged, or a bad value?
                 refuse_not_finite(rows.path, rows.numbers)
-            raise Failure(f"{rows.path}: {_translate(str(error))}") from error
+            raise Failure(f"{rows.path}: {translate(str(error), _WORDS)}") from error
         seconds = time.perf_counter() - start
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        warn(_translate(message))
+    say_warnings(caught, _WORDS)
     return model, seconds
 
 
@@ -159,9 +165,3 @@ def write_model(file: BinaryIO, content: dict[str, Any]) -> None:
     import joblib
 
     joblib.dump(content, file)
-
-
-def _translate(message: str) -> str:
-    for pattern, replacement in _TRANSLATIONS:
-        message = re.sub(pattern, replacement, message)
-    return message

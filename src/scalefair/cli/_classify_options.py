@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 import click
 
 from scalefair.cli._memory_limit import memory_limit_option
-from scalefair.cli._options import PATH, Finite, add_options, option
+from scalefair.cli._options import (
+    PATH,
+    QUIET,
+    REPORT,
+    Count,
+    Finite,
+    ParamType,
+    add_options,
+    option,
+)
 
 __all__ = ["classify_options"]
 
@@ -35,7 +44,7 @@ class Score(click.types.FloatParamType):
         return number
 
 
-class Ranks(click.ParamType[Any]):
+class Ranks(ParamType):
     """Interval of ranks, ``alpha,beta`` with 0 <= alpha < beta <= 1."""
 
     name = "ranks"
@@ -128,7 +137,7 @@ _OPTIONS = (
     option(
         "Fairness",
         "--n-thresholds",
-        type=click.IntRange(min=1),
+        type=Count(),
         default=10,
         show_default=True,
         help="Ranks at which the strong criterion is enforced. 25 give smaller gaps.",
@@ -209,7 +218,7 @@ _OPTIONS = (
     option(
         "Training",
         "--max-iter",
-        type=click.IntRange(min=1),
+        type=Count(),
         default=500,
         show_default=True,
         help="Most iterations of the DC algorithm.",
@@ -291,22 +300,10 @@ _OPTIONS = (
         help="Whether the file of groups starts with a header.  [default: well-known "
         "headers are recognised]",
     ),
-    option(
-        "Files",
-        "--report",
-        "report_file",
-        type=PATH,
-        help="File to write a report to: a page with tables and figures if its name "
-        "ends in .html, else JSON.",
-    ),
+    REPORT,
     memory_limit_option(
         "So are files in svmlight format.  [default: half of the memory that is "
         "available]"
     ),
-    option(
-        "Other options",
-        "--quiet",
-        is_flag=True,
-        help="Nothing on stdout, even on a terminal.",
-    ),
+    QUIET,
 )

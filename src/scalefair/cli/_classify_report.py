@@ -11,6 +11,7 @@ from scalefair.cli._block_files import is_reader, refuse_not_finite
 from scalefair.cli._classify_rows import LabelledRows
 from scalefair.cli._errors import Failure
 from scalefair.cli._passes import describe_passes
+from scalefair.cli._report import count_values
 
 __all__ = ["describe_fit", "describe_rows", "measure", "score"]
 
@@ -26,8 +27,8 @@ def describe_rows(rows: LabelledRows) -> dict[str, Any]:
         "labels_from": rows.labels_from,
         "groups_from": rows.groups_from,
         "n_rows": rows.n_rows,
-        "labels": _count(rows.labels),
-        "groups": _count(rows.groups),
+        "labels": count_values(rows.labels),
+        "groups": count_values(rows.groups),
     }
 
 
@@ -62,13 +63,15 @@ def score(model: Any, matrix: Any, rows: LabelledRows) -> NDArray[np.float64]:
     Failure
         If rows that are read in blocks cannot be read, or are not finite.
     """
+    scores: NDArray[np.float64]
     try:
-        return model.decision_function(matrix, sensitive_features=rows.groups)
+        scores = model.decision_function(matrix, sensitive_features=rows.groups)
     except ValueError as error:
         if not is_reader(matrix):
             raise
         refuse_not_finite(rows.path, rows.numbers)  # says where, if that is it
         raise Failure(f"{rows.path}: {error}") from error
+    return scores
 
 
 def measure(
@@ -117,8 +120,3 @@ def measure(
         ),
         "groups": groups,
     }
-
-
-def _count(values: np.ndarray) -> dict[str, int]:
-    names, counts = np.unique(values, return_counts=True)
-    return {str(n): int(c) for n, c in zip(names, counts, strict=True)}

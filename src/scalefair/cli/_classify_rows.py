@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.cli._errors import Failure
-from scalefair.cli._group_reader import read_groups
+from scalefair.cli._group_reader import check_group_names, read_groups
 from scalefair.cli._rows import Rows
+from scalefair.cli._text_table import is_integer, is_number
 
 __all__ = [
     "LabelledRows",
@@ -27,10 +27,6 @@ __all__ = [
     "read_column_file",
     "require_target",
 ]
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-# More are hardly groups: a column of numbers was named by mistake.
-_MAX_GROUPS = 1000
 
 
 @dataclass(frozen=True)
@@ -137,20 +133,21 @@ def as_values(words: Sequence[Any], kind: str | None = None) -> NDArray[Any]:
         can be.
     """
     distinct = list(dict.fromkeys(words))
-    if kind in (None, "i", "u") and all(map(_INTEGER.fullmatch, distinct)):
+    if kind in (None, "i", "u") and all(map(is_integer, distinct)):
         return np.array([int(word) for word in words], dtype=np.int64)
     if kind in (None, "i", "u", "f"):
-        try:
-            known = {word: float(word) for word in distinct if "_" not in word}
-            if len(known) == len(distinct) and np.isfinite(list(known.values())).all():
-                return np.array([known[word] for word in words])
-        except ValueError:
-            pass
+        known = {word: float(word) for word in distinct if is_number(word)}
+        if len(known) == len(distinct) and np.isfinite(list(known.values())).all():
+            return np.array([known[word] for word in words])
     return np.array(words, dtype=np.str_)
 
 
 def read_column_file(
-    path: Path, rows: Rows, option: str, header: bool | None
+    path: Path,
+    rows: Rows,
+    option: str,
+    header: bool | None,
+    kind: str | None = None,
 ) -> tuple[NDArray[Any], list[str]]:
     """Read labels or groups from a file of their own.
 
@@ -164,11 +161,16 @@ def read_column_file(
         What is read.
     header : bool or None
         Whether the file starts with a header.
+    kind : str or None, default=None
+        Kind of the dtype that other rows had, see `as_values`.
 
     Returns
     -------
     values : ndarray of shape (m,)
+        Integers if all are, else numbers if all are, else strings; or what a
+        ``.npy`` file holds.
     notes : list of str
+        What the user should know.
     """
     try:
         values, n_unknown = read_groups(path, rows, header=header)
@@ -180,6 +182,8 @@ def read_column_file(
         kept = error.message[: len(error.message) - len(said)]
         said = said.replace("--groups-header", "--target-header")
         raise Failure(kept + said.replace("group", "label")) from error
+    if values.dtype.kind == "O":  # words of a text
+        values = as_values(values.tolist(), kind)
     notes = []
     if n_unknown:
         notes.append(
@@ -209,11 +213,22 @@ def check_roles(rows: LabelledRows, like: LabelledRows | None = None) -> None:
         _refuse_unknown(rows.labels_from, "label", labels, np.unique(like.labels))
         _refuse_unknown(rows.groups_from, "group", groups, np.unique(like.groups))
         return
-    if len(labels) != 2:
-        remedy = "Check the column that --target names." if rows.labels_from else ""
+    if len(labels) == 1:
+        raise Failure(
+            f"{rows.labels_from}: all rows have the label {listed(labels)}, but two "
+            "labels are to be told apart. Add rows of another, or choose other labels."
+        )
+    if len(labels) > 2:
         raise Failure(
             f"{rows.labels_from}: has {len(labels):,} different labels "
-            f"({listed(labels)}), but two are to be told apart. {remedy}"
+            f"({listed(labels)}), but two are to be told apart. Join labels, leave "
+            "rows out, or choose other labels."
+        )
+    # As scikit-learn has it.
+    if labels.dtype.kind == "f" and (labels % 1 != 0).any():
+        raise Failure(
+            f"{rows.labels_from}: the labels {listed(labels)} are fractions. Labels "
+            "are whole numbers or words, such as 0 and 1."
         )
 
 
@@ -225,18 +240,7 @@ def check_groups(rows: LabelledRows) -> None:
     Failure
         If there is one, or so many that they are hardly groups.
     """
-    groups = np.unique(rows.groups)
-    if len(groups) < 2:
-        raise Failure(
-            f"{rows.groups_from}: all rows are in one group, {groups[0].item()!r}. "
-            "Fairness compares two groups or more."
-        )
-    if len(groups) > _MAX_GROUPS:
-        raise Failure(
-            f"{rows.groups_from}: has {len(groups):,} different values, too many for "
-            f"groups (at most {_MAX_GROUPS:,}). Join values into groups, such as age "
-            "bands."
-        )
+    check_group_names(np.unique(rows.groups).tolist(), rows.groups_from)
 
 
 def listed(values: NDArray[Any], most: int = 8) -> str:

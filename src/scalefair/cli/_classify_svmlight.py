@@ -23,12 +23,11 @@ from scalefair.cli._classify_rows import (
     LabelledRows,
     Request,
     Schema,
-    as_values,
     read_column_file,
 )
 from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._rows import Rows
-from scalefair.cli._text_table import data_lines
+from scalefair.cli._text_table import data_lines, is_number
 
 __all__ = ["SVMLIGHT", "read_svmlight"]
 
@@ -65,10 +64,10 @@ def read_svmlight(
         groups_from = request.groups
         rows = Rows(path, X, np.arange(X.shape[0]), named=False)
         header = request.groups_header
-        groups, notes = read_column_file(Path(request.groups), rows, "--groups", header)
-        if groups.dtype.kind == "O":
-            kind = None if like is None else like[1].groups.dtype.kind
-            groups = as_values(groups.tolist(), kind)
+        kind = None if like is None else like[1].groups.dtype.kind
+        groups, notes = read_column_file(
+            Path(request.groups), rows, "--groups", header, kind
+        )
     else:
         groups = _as_integers(read_feature(path, X, group))
     if like is None:
@@ -120,6 +119,8 @@ def _load(
     else:
         X, y, zero_based = reader, reader.labels, reader.zero_based
         _check_zero(path, zero_based, known)
+    if not X.shape[1]:
+        raise Failure(f"{path}: has labels, but no features `number:value`.")
     labels = np.flatnonzero(~np.isfinite(y))
     if labels.size:
         raise Failure(f"{path}: the label of row {labels[0]} (from 0) is not finite.")
@@ -235,7 +236,8 @@ def _note_beyond(path: Path, X: Any, schema: Schema) -> list[str]:
 
 
 def _as_integers(values: NDArray[np.float64]) -> NDArray[Any]:
-    integers = values.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # what is too large is no integer
+        integers = values.astype(np.int64)
     return integers if np.array_equal(integers, values) else values
 
 
@@ -264,24 +266,16 @@ def _bad_line(path: Path) -> Failure | None:
 def _find_fault(fields: list[str]) -> str:
     if not fields:
         return ""
-    if not _is_number(fields[0]):
+    if not is_number(fields[0]):
         return f"the label {fields[0][:40]!r} is not a number"
     last = -1
     for field in fields[1:]:
         index, _, value = field.partition(":")
         if index == "qid":
             continue
-        if not index.isdecimal() or not _is_number(value):
+        if not index.isdecimal() or not is_number(value):
             return f"{field[:40]!r} is not number:value"
         if int(index) <= last:
             return f"feature {index} comes after feature {last}"
         last = int(index)
     return ""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text

@@ -27,7 +27,7 @@ from scalefair.cli._classify_rows import (
 )
 from scalefair.cli._classify_words import Vocabulary
 from scalefair.cli._errors import Failure
-from scalefair.cli._feature_reader import _open_table as open_table
+from scalefair.cli._feature_reader import open_table
 from scalefair.cli._feature_store import RowStore
 from scalefair.cli._feature_table import Block, Table
 from scalefair.cli._feature_text import Selection, as_ids
@@ -205,9 +205,7 @@ def _role(
         return values, f"column {given} of {table.path}", []
     is_target = option == "--target"
     header = request.target_header if is_target else request.groups_header
-    values, notes = read_column_file(Path(given), read.rows, option, header)
-    if values.dtype.kind == "O":
-        values = as_values(values.tolist(), kind)
+    values, notes = read_column_file(Path(given), read.rows, option, header, kind)
     return values, given, notes
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from scalefair.cli._cluster_options import cluster_options, parameters_in_force
-from scalefair.cli._errors import NOT_CONVERGED, debug_option, note
-from scalefair.cli._options import SectionedCommand
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._cluster_options import CONDITIONS, cluster_options
+from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, debug_option, note
+from scalefair.cli._options import SectionedCommand, parameters_in_force
+from scalefair.cli._output import name_outputs, write_files
+from scalefair.cli._summary_tables import on_terminal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster"]
 
-_EPILOG = """\b
+_EPILOG = f"""\b
 Affinities:
   precomputed        DATA is a graph with weights that grow with similarity
   nearest_neighbors  DATA are rows of features; their k-nearest-neighbour graph
@@ -67,8 +67,7 @@ Solvers:
   nullspace  dense and exact, up to a few thousand nodes, o-FSC
   admm       ADMM of Tonin et al. (2025), under another constraint: for comparison
 \b
-Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
-3 not converged (results are written), 70 internal error, 130 interrupted.
+{EXIT_CODES}
 """
 
 
@@ -100,9 +99,11 @@ def cluster(
     On a terminal a progress bar and a summary are shown; in a pipe nothing is
     printed but errors and warnings, on stderr.
     """
-    parameters = parameters_in_force(ctx, parameters)
-    _check_destinations(output, report_file, (data, groups_file))
-    show = sys.stdout.isatty() and not quiet
+    parameters = parameters_in_force(ctx, parameters, CONDITIONS)
+    name_outputs(
+        {"output": (output, ""), "report": (report_file, "")}, (data, groups_file)
+    )
+    show = on_terminal() and not quiet
 
     start = time.perf_counter()
     loaded, groups = _read(
@@ -155,16 +156,6 @@ def write_labels(
     writer.writerow(["id", "label"])
     writer.writerows(zip(node_ids.tolist(), labels.tolist(), strict=True))
     text.detach()  # flushes, and leaves the file open
-
-
-def _check_destinations(
-    output: Path, report_file: Path | None, inputs: tuple[Path, ...]
-) -> None:
-    check_destination(output, inputs=inputs)
-    if report_file is not None:
-        check_destination(report_file, inputs=inputs)
-        if report_file.resolve() == output.resolve():
-            raise click.UsageError("--output and --report name the same file.")
 
 
 def _read(

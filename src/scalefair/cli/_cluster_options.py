@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
-from scalefair.cli._options import PATH, Finite, add_options, option
+from scalefair.cli._options import (
+    PATH,
+    QUIET,
+    REPORT,
+    Count,
+    Finite,
+    add_options,
+    option,
+)
 
-__all__ = ["cluster_options", "parameters_in_force"]
+__all__ = ["CONDITIONS", "cluster_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,7 +37,7 @@ _GRAPHS = ("precomputed", "nearest_neighbors")
 _ROWS = ("nearest_neighbors", *_KERNELS)
 
 # Options that mean something only with some values of another one.
-_CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "id_column": ("affinity", _ROWS),
     "n_neighbors": ("affinity", ("nearest_neighbors",)),
     "gamma": ("affinity", _KERNELS),
@@ -43,41 +50,6 @@ _CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 def cluster_options(command: Command) -> Command:
     """Add all options, so that the help lists them in this order."""
     return add_options(command, _OPTIONS)
-
-
-def parameters_in_force(
-    ctx: click.Context,
-    parameters: dict[str, Any],
-    conditions: Mapping[str, tuple[str, tuple[str, ...]]] = _CONDITIONS,
-) -> dict[str, Any]:
-    """Drop the options that do not apply, after checking that none was given.
-
-    `conditions` has for an option another one, and the values of it with which the
-    option applies.
-
-    Raises
-    ------
-    click.UsageError
-        If an option was given that does not apply to the values of the others.
-    """
-    kept = dict(parameters)
-    names = {param.name: param.opts[-1] for param in ctx.command.params}
-    for name, (other, values) in conditions.items():
-        if ctx.params[other] in values:
-            continue
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(
-                f"{names[name]} applies to {names[other]} {_enumerate(values)} only, "
-                f"not to {names[other]} {ctx.params[other]}.",
-                ctx,
-            )
-        kept.pop(name, None)
-    return kept
-
-
-def _enumerate(values: tuple[str, ...]) -> str:
-    *others, last = values
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 _OPTIONS = (
@@ -94,7 +66,7 @@ _OPTIONS = (
         "-k",
         "--n-clusters",
         required=True,
-        type=click.IntRange(min=1),
+        type=Count(),
         help="Number of clusters.",
     ),
     option(
@@ -116,7 +88,7 @@ _OPTIONS = (
     option(
         "Affinity",
         "--n-neighbors",
-        type=click.IntRange(min=1),
+        type=Count(),
         default=10,
         show_default=True,
         help="Neighbours of a row (nearest_neighbors).",
@@ -131,7 +103,7 @@ _OPTIONS = (
     option(
         "Affinity",
         "--n-landmarks",
-        type=click.IntRange(min=1),
+        type=Count(),
         default=500,
         show_default=True,
         help="Rank of the approximation (rbf_nystroem).",
@@ -166,7 +138,7 @@ _OPTIONS = (
     option(
         "Eigenvectors",
         "--max-iter",
-        type=click.IntRange(min=1),
+        type=Count(),
         help="Most iterations of the solver.  [default: the solver's]",
     ),
     option(
@@ -198,7 +170,7 @@ _OPTIONS = (
     option(
         "Clusters",
         "--n-init",
-        type=click.IntRange(min=1),
+        type=Count(),
         default=10,
         show_default=True,
         help="Starts of k-means.",
@@ -211,14 +183,7 @@ _OPTIONS = (
         show_default=True,
         help="Seed; the same seed gives the same labels.",
     ),
-    option(
-        "Files",
-        "--report",
-        "report_file",
-        type=PATH,
-        help="File to write a report to: a page with tables and figures if its name "
-        "ends in .html, else JSON.",
-    ),
+    REPORT,
     option(
         "Files",
         "--header/--no-header",
@@ -241,10 +206,5 @@ _OPTIONS = (
         help="Whether the groups file starts with a header.  [default: well-known "
         "headers are recognised]",
     ),
-    option(
-        "Other options",
-        "--quiet",
-        is_flag=True,
-        help="Nothing on stdout, even on a terminal.",
-    ),
+    QUIET,
 )

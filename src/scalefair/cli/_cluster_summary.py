@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from scalefair.cli._errors import printable
+
 __all__ = ["print_summary", "summary_rows"]
 
 
@@ -21,7 +23,7 @@ def print_summary(
     if report_file is not None:
         rows.append(("report", str(report_file)))
     for name, value in rows:
-        table.add_row(name, Text(value))
+        table.add_row(name, Text(printable(value)))
     Console().print(table)
 
 

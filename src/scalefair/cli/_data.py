@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from scalefair.cli._errors import Failure, debug_option
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._errors import Failure, debug_option, printable
+from scalefair.cli._output import check_destination, write_folder
+from scalefair.cli._summary_tables import on_terminal
 
 __all__ = ["data"]
 
@@ -52,7 +52,8 @@ def data(
     Of a graph these are graph.npz and groups.csv, of rows rows.csv with columns
     target and group (and test.csv, if there are rows to test on); about.txt says what
     the data are, where they come from and under which licence. The other commands
-    read these files. Downloads are checked against their checksums.
+    read these files. Downloads are checked against their checksums. Exit codes are
+    those of `scalefair --help`.
     """
     fetchers = _fetchers()
     if name is None:
@@ -72,17 +73,12 @@ def data(
     writers = {folder / file: write for file, write in data_writers(bunch).items()}
     for path in writers:
         check_destination(path if folder.is_dir() else folder)
-    folder.mkdir(exist_ok=True)
-    write_files(writers)
-    if not quiet and _is_terminal():
+    write_folder(folder, writers)
+    if not quiet and on_terminal():
         click.echo(f"{name}: {summary(bunch)}")
         for path in writers:
-            click.echo(f"wrote {path}")
-        click.echo(f"next: {next_command(bunch, folder)}")
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
+            click.echo(printable(f"wrote {path}"))
+        click.echo(printable(f"next: {next_command(bunch, folder)}"))
 
 
 def _fetchers() -> dict[str, Callable[..., Any]]:

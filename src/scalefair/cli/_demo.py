@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ import click
 
 from scalefair.cli._demo_summary import FAIR, UNFAIR, print_summary
 from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._options import Count, Finite
+from scalefair.cli._output import check_destination, write_folder
+from scalefair.cli._summary_tables import on_terminal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ class Run:
 @click.option(
     "--nodes",
     "n_nodes",
-    type=click.IntRange(min=1),
+    type=Count(),
     default=100_000,
     show_default=True,
     help="Nodes of the graph.",
@@ -47,7 +48,7 @@ class Run:
 @click.option(
     "-k",
     "--n-clusters",
-    type=click.IntRange(min=2),
+    type=Count(min=2),
     default=50,
     show_default=True,
     help="Planted clusters, and clusters sought.",
@@ -55,14 +56,14 @@ class Run:
 @click.option(
     "--groups-count",
     "n_groups",
-    type=click.IntRange(min=2),
+    type=Count(min=2),
     default=5,
     show_default=True,
     help="Groups, of equal size in every planted cluster.",
 )
 @click.option(
     "--average-degree",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=30.0,
     show_default=True,
     help="Expected number of edges of a node.",
@@ -106,7 +107,7 @@ def demo(
 
     console = Console(quiet=quiet, highlight=False, soft_wrap=True)
     paths = _choose_paths(output_dir)
-    show_progress = sys.stdout.isatty() and not quiet
+    show_progress = on_terminal() and not quiet
 
     data = _generate(console, random_state, sizes)
     console.print("compiling kernels (first run only) ...")
@@ -132,8 +133,7 @@ def demo(
         groups = data.sensitive_features
         panels = {name: run.labels for name, run in reversed(runs.items())}
         writers[paths["figure"]] = lambda file: write_figure(file, panels, groups)
-    output_dir.mkdir(exist_ok=True)
-    write_files(writers)
+    write_folder(output_dir, writers)
     print_summary(console, report, list(writers), has_figure)
     if not runs[FAIR].details["converged"]:
         ctx.exit(NOT_CONVERGED)
@@ -200,7 +200,7 @@ def _generate(console: Any, random_state: int, sizes: dict[str, Any]) -> Any:
             ("n_groups", "--groups-count"),
             ("average_degree", "--average-degree"),
         ):
-            message = message.replace(name, option)
+            message = message.replace(f"{name}=", f"{option} ").replace(name, option)
         raise click.UsageError(message) from error
     console.print(f"  {data.graph.nnz:,} stored entries")
     return data

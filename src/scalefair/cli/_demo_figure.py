@@ -41,6 +41,4 @@ def write_figure(
             name=name,
             legend=i == last,
         )
-        if i > 0:
-            axes[i].set_ylabel("")
     figure.savefig(file, format="png", dpi=150)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from scalefair.cli._errors import printable
+
 __all__ = ["FAIR", "UNFAIR", "print_summary", "remarks"]
 
 FAIR, UNFAIR = "fair", "without fairness"
@@ -49,7 +51,7 @@ def print_summary(
     for line in remarks(report):
         console.print(line)
     for path in written:
-        console.print(Text(f"wrote {path}"))
+        console.print(Text(printable(f"wrote {path}")))
     if not has_figure:
         console.print(
             Text('For a figure as well: pip install "scalefair[plot]" (matplotlib).')

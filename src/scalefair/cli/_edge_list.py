@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 import zlib
 from array import array
@@ -21,7 +20,13 @@ from scalefair.cli._edges import (
 )
 from scalefair.cli._errors import Failure
 from scalefair.cli._graph import Graph
-from scalefair.cli._text_table import data_lines, sniff_delimiter, split_fields
+from scalefair.cli._text_table import (
+    data_lines,
+    is_integer,
+    quote,
+    sniff_delimiter,
+    split_line,
+)
 
 __all__ = ["is_edge_header", "read_edge_list"]
 
@@ -37,7 +42,6 @@ _HEADERS = {
     ("id1", "id2"),
 }
 _SHORT_HEADERS = {("u", "v"), ("i", "j")}
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def _find_layout(path: Path, header: bool | None) -> _Layout:
     if number == 0:
         raise Failure(f"{path}: has no edges, only blank lines and comments.")
     delimiter = sniff_delimiter(line)
-    fields = _split(path, number, line, delimiter)
+    fields = split_line(path, number, line, delimiter)
     is_header = _is_known_header(fields) if header is None else header
     if is_header:
         first = next(lines, None)
@@ -102,12 +106,12 @@ def _find_layout(path: Path, header: bool | None) -> _Layout:
             raise Failure(f"{path}: has no edges below the header on line {number}.")
         # Blank lines and comments below a header are skipped as well.
         number, line = first
-        fields = _split(path, number, line, delimiter)
+        fields = split_line(path, number, line, delimiter)
     lines.close()
     if len(fields) not in (2, 3):
         raise Failure(
             f"{path}:{number}: expected `source target [weight]` separated by tab, "
-            f"comma or white space, found {len(fields)} field(s): {_quote(line)}. For "
+            f"comma or white space, found {len(fields)} field(s): {quote(line)}. For "
             "rows of features choose an --affinity."
         )
     return _Layout(delimiter, len(fields), number - 1)
@@ -160,14 +164,14 @@ def _parse_lines(path: Path, layout: _Layout, header: bool | None) -> Mentions:
     for number, line in data_lines(path):
         if number <= layout.n_skipped:
             continue
-        fields = _split(path, number, line, layout.delimiter)
+        fields = split_line(path, number, line, layout.delimiter)
         if len(fields) != layout.n_columns:
             raise Failure(
                 f"{path}:{number}: expected {layout.n_columns} fields as on line "
-                f"{layout.n_skipped + 1}, found {len(fields)}: {_quote(line)}."
+                f"{layout.n_skipped + 1}, found {len(fields)}: {quote(line)}."
             )
         if not fields[0] or not fields[1]:
-            raise Failure(f"{path}:{number}: a node id is empty: {_quote(line)}.")
+            raise Failure(f"{path}:{number}: a node id is empty: {quote(line)}.")
         source.append(codes.setdefault(fields[0], len(codes)))
         target.append(codes.setdefault(fields[1], len(codes)))
         if layout.n_columns == 3:
@@ -178,7 +182,7 @@ def _parse_lines(path: Path, layout: _Layout, header: bool | None) -> Mentions:
         _refuse_doubtful_header(path, numbers, names)
     positions = np.array([source, target], dtype=np.int64)
     node_ids: NDArray[Any]
-    if all(_INTEGER.fullmatch(name) for name in names):
+    if all(map(is_integer, names)):
         # Several spellings of an integer are one node.
         node_ids, renumbered = number_by_appearance(np.array(names, dtype=np.int64))
         positions = renumbered[positions]
@@ -191,15 +195,6 @@ def _parse_lines(path: Path, layout: _Layout, header: bool | None) -> Mentions:
         np.array(weight) if layout.n_columns == 3 else np.ones(len(numbers)),
         np.array(numbers, dtype=np.int64),
     )
-
-
-def _split(path: Path, number: int, line: str, delimiter: str | None) -> list[str]:
-    try:
-        return split_fields(line, delimiter)
-    except ValueError as error:
-        raise Failure(
-            f"{path}:{number}: unreadable line ({error}): {_quote(line)}."
-        ) from None
 
 
 def _as_weight(field: str) -> float | None:
@@ -237,8 +232,8 @@ def _first_invalid(weight: NDArray[np.float64]) -> int | None:
 def _refuse_doubtful_header(path: Path, numbers: array[int], names: list[str]) -> None:
     """Refuse to guess whether the only line with ids that are words is a header."""
     first, others = names[:2], names[2:]
-    if others and not any(map(_INTEGER.fullmatch, first)):
-        if not all(map(_INTEGER.fullmatch, others)):
+    if others and not any(map(is_integer, first)):
+        if not all(map(is_integer, others)):
             return
         raise Failure(
             f"{path}:{numbers[0]}: is {first[0]!r}, {first[1]!r} a header? All other "
@@ -258,7 +253,3 @@ def _describe_conflict(path: Path, mentions: Mentions, i: int, j: int) -> str:
         f"{mentions.line[i]}. An undirected edge has one weight, in both directions: "
         "correct or add up the lines."
     )
-
-
-def _quote(line: str) -> str:
-    return repr(line if len(line) <= 60 else f"{line[:57]}...")

@@ -13,6 +13,7 @@ from typing import IO, Any, TypeVar
 import click
 
 __all__ = [
+    "EXIT_CODES",
     "EXIT_CODES_HELP",
     "NOT_CONVERGED",
     "Commands",
@@ -22,10 +23,16 @@ __all__ = [
     "mark_written",
     "messages",
     "note",
+    "printable",
     "warn",
 ]
 
 NOT_CONVERGED = 3
+
+# Of a command, in two lines.
+EXIT_CODES = """\
+Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
+3 not converged (results are written), 70 internal error, 130 interrupted."""
 
 # The \b keeps click from joining the lines into one paragraph.
 EXIT_CODES_HELP = """\b
@@ -41,6 +48,14 @@ Exit codes:
 _DEBUG = "scalefair.cli.debug"
 _WRITTEN = "scalefair.cli.written"
 _SAID = "scalefair.cli.said"
+
+_RIGHTS = " Check the access rights, or choose another name."
+_REMEDIES: dict[int | None, str] = {
+    errno.ENOSPC: " Free some space.",
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.ENAMETOOLONG: " Choose a shorter name.",
+}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,7 +88,13 @@ class Commands(click.Group):
         """Run the chosen command."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.UsageError, BrokenPipeError):
+        # Rich exits when nobody reads what it prints.
+        except (
+            click.exceptions.Exit,
+            click.UsageError,
+            BrokenPipeError,
+            SystemExit,
+        ):
             raise
         # BaseException: KeyboardInterrupt, and click's Abort, are among them.
         except BaseException as error:
@@ -160,7 +181,7 @@ def _as_failure(error: BaseException, written: bool) -> Failure:
         )
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
-        remedy = " Free some space." if error.errno == errno.ENOSPC else ""
+        remedy = _REMEDIES.get(error.errno, "")
         return Failure(f"{where}{_reason(error)}.{remedy}")
     return _InternalError(
         f"internal error, {type(error).__name__}: {error} (this is a bug: please "
@@ -175,4 +196,11 @@ def _reason(error: OSError) -> str:
 
 
 def _one_line(message: str) -> str:
-    return " ".join(message.split())
+    return printable(" ".join(message.split()))
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey, and bytes of file names that are no text."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import time
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from scalefair.cli._errors import Failure, warn
 
-__all__ = ["fit_model"]
+__all__ = ["WORDS", "Words", "fit_model", "say_warnings", "translate"]
 
-# The estimator names its parameters, the user knows the options. In order.
-_TRANSLATIONS = (
+# Patterns, and what takes their places, one after the other.
+Words = Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
+
+# The estimator names its parameters, the user knows the options.
+WORDS: Words = (
     (r"^A precomputed affinity must be", "the graph must be"),
     (r"\baffinity=\"(\w+)\"", r"--affinity \1"),
     (r"connected_components=\"(\w+)\"", r"--components \1"),
@@ -85,14 +89,26 @@ def fit_model(
         try:
             model.fit(matrix, sensitive_features=groups)
         except ValueError as error:
-            raise Failure(f"{path}: {_translate(str(error))}") from error
+            raise Failure(f"{path}: {translate(str(error), WORDS)}") from error
         seconds = time.perf_counter() - start
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        warn(_translate(message))
+    say_warnings(caught, WORDS)
     return seconds
 
 
-def _translate(message: str) -> str:
-    for pattern, replacement in _TRANSLATIONS:
+def say_warnings(caught: Iterable[warnings.WarningMessage], words: Words) -> None:
+    """Print each warning that is meant for users once, not those for developers."""
+    meant = (UserWarning, RuntimeWarning)
+    found = dict.fromkeys(
+        translate(str(warning.message), words)
+        for warning in caught
+        if issubclass(warning.category, meant)
+    )
+    for message in found:
+        warn(message)
+
+
+def translate(message: str, words: Words) -> str:
+    """Return a message of an estimator in the words of a command."""
+    for pattern, replacement in words:
         message = re.sub(pattern, replacement, message)
     return message

@@ -10,9 +10,14 @@ import click
 
 from scalefair.cli._errors import Failure
 from scalefair.cli._feature_table import Table
-from scalefair.cli._feature_text import Selection, find_column, has_ids
+from scalefair.cli._feature_text import (
+    Selection,
+    find_column,
+    has_ids,
+    list_names,
+)
 
-__all__ = ["Columns", "choose_columns"]
+__all__ = ["Columns", "choose_columns", "find_column_or_file"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def choose_columns(
         If `keep_groups` is set and the groups are no column.
     """
     path, names = table.path, table.names
-    group = _find_groups(table, groups)
+    group = find_column_or_file(table, groups, "--groups")
     if group is None and keep_groups:
         raise click.UsageError(
             f"--keep-groups applies to --groups COLUMN only; {groups} is a file."
@@ -99,20 +104,26 @@ def choose_columns(
     return Columns(features, group, ids)
 
 
-def _find_groups(table: Table, groups: str) -> int | None:
+def find_column_or_file(table: Table, given: str, option: str) -> int | None:
+    """Position of the column that an option names, None if it names a file.
+
+    Raises
+    ------
+    Failure
+        If it is neither.
+    """
     names = table.names
     if names is None:
-        is_column = groups.isdecimal() and 1 <= int(groups) <= table.n_columns
+        is_column = given.isdecimal() and 1 <= int(given) <= table.n_columns
         known = f"columns: 1 to {table.n_columns}, there is no header"
     else:
-        is_column = groups in names
-        listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        known = f"columns: {listed}"
+        is_column = given in names
+        known = f"columns: {list_names(names)}"
     if is_column:
-        return find_column(table.path, names, table.n_columns, groups, "--groups")
-    if not Path(groups).exists():
+        return find_column(table.path, names, table.n_columns, given, option)
+    if not Path(given).exists():
         raise Failure(
-            f"{groups}: neither a column of {table.path} ({known}) nor a file. Check "
-            "the name that --groups gives."
+            f"{given}: neither a column of {table.path} ({known}) nor a file. Check "
+            f"the name that {option} gives."
         )
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +50,8 @@ class ParquetTable:
             ) from error
         self.path = path
         self._parquet = parquet
-        self._damage = (pyarrow.ArrowException, ValueError)
+        # The last two if what pandas has added is damaged.
+        self._damage = (pyarrow.ArrowException, ValueError, KeyError, TypeError)
         with self._open() as file:
             frame = file.schema_arrow.empty_table().to_pandas()
         # The index that a frame was saved with is not among the columns.
@@ -59,8 +61,14 @@ class ParquetTable:
             for i, dtype in enumerate(frame.dtypes)
             if not is_numeric_dtype(dtype) or is_complex_dtype(dtype)
         ]
-        self.names: list[str] | None = [str(label) for label in self._labels]
-        self.n_columns = len(self._labels)
+        names = [str(label) for label in self._labels]
+        if twice := [name for name, n in Counter(names).items() if n > 1]:
+            raise Failure(
+                f"{path}: several columns are named {twice[0]!r}. Rename them, for "
+                "columns are read by name."
+            )
+        self.names: list[str] | None = names
+        self.n_columns = len(names)
 
     def place(self, number: int) -> str:
         """File and row."""
@@ -81,13 +89,14 @@ class ParquetTable:
         read = sorted({*selection.features, *selection.texts})
         size = max(1, _BLOCK // max(1, len(read)))
         start = 0
+        for frame in self._frames(size, [str(self._labels[i]) for i in read]):
+            yield self._as_block(frame, start, selection)
+            start += len(frame)
+
+    def _frames(self, size: int, columns: list[str]) -> Iterator[Any]:
         with self._open() as file:
-            for batch in file.iter_batches(
-                batch_size=size, columns=[str(self._labels[i]) for i in read]
-            ):
-                frame = batch.to_pandas()
-                yield self._as_block(frame, start, selection)
-                start += len(frame)
+            for batch in file.iter_batches(batch_size=size, columns=columns):
+                yield batch.to_pandas()
 
     def _as_block(self, frame: Any, start: int, selection: Selection) -> Block:
         X = np.empty((len(frame), len(selection.features)))

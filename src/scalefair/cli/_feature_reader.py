@@ -13,23 +13,20 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.cli._block_files import is_reader, open_blocks
-from scalefair.cli._block_files import refuse_not_finite as refuse_in_blocks
+from scalefair.cli._block_files import open_blocks
 from scalefair.cli._errors import Failure
 from scalefair.cli._feature_columns import Columns, choose_columns
 from scalefair.cli._feature_store import RowStore
 from scalefair.cli._feature_table import Block, Table, TextTable
 from scalefair.cli._feature_text import as_ids
-from scalefair.cli._group_reader import read_groups
+from scalefair.cli._group_reader import check_group_names, read_groups
 from scalefair.cli._matrix_file import read_sparse
-from scalefair.cli._row_readers import as_rows, open_npy, refuse_not_finite
+from scalefair.cli._row_readers import as_rows, open_npy
 from scalefair.cli._rows import Rows
 
-__all__ = ["TABLES", "FeatureRows", "read_features", "refuse_values"]
+__all__ = ["TABLES", "FeatureRows", "open_table", "read_features"]
 
 TABLES = (".csv", ".tsv", ".txt")
-# More are hardly groups: a column of numbers was named by mistake.
-_MAX_GROUPS = 1000
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ def read_features(
     """
     name = path.name.lower()
     if name.removesuffix(".gz").endswith(TABLES) or name.endswith(".parquet"):
-        table = _open_table(path, header)
+        table = open_table(path, header)
         columns = choose_columns(
             table, groups, id_column=id_column, drop=drop, keep_groups=keep_groups
         )
@@ -117,15 +114,8 @@ def read_features(
     return _with_groups(rows, feature_names, values, groups, n_unknown)
 
 
-def refuse_values(path: Path, X: Any) -> None:
-    """Raise a Failure that names the first value of an array that is not finite."""
-    if isinstance(X, np.ndarray):
-        refuse_not_finite(path, X)
-    elif is_reader(X):
-        refuse_in_blocks(path, X)
-
-
-def _open_table(path: Path, header: bool | None) -> Table:
+def open_table(path: Path, header: bool | None) -> Table:
+    """Open a table of text, or of parquet, by its extension."""
     if not path.name.lower().endswith(".parquet"):
         return TextTable(path, header)
     from scalefair.cli._feature_parquet import ParquetTable
@@ -223,16 +213,7 @@ def _with_groups(
     n_unknown: int = 0,
 ) -> FeatureRows:
     counts = Counter(groups.tolist())
-    if len(counts) < 2:
-        raise Failure(
-            f"{origin}: all rows are in one group, {next(iter(counts))!r}. Fair "
-            "components need two groups or more."
-        )
-    if len(counts) > _MAX_GROUPS:
-        raise Failure(
-            f"{origin}: has {len(counts):,} different values, too many for groups "
-            f"(at most {_MAX_GROUPS:,}). Join values into groups, such as age bands."
-        )
+    check_group_names(list(counts), origin)
     return FeatureRows(
         rows.path,
         rows.matrix,

@@ -18,7 +18,15 @@ from scalefair.cli._feature_store import RowStore
 if TYPE_CHECKING:
     from scalefair.streaming import RowReader
 
-__all__ = ["Scaled", "standardize", "standardize_blocks"]
+__all__ = ["Scaled", "TooLargeError", "standardize", "standardize_blocks"]
+
+
+class TooLargeError(ValueError):
+    """The squares of a column, counted from 0, overflow."""
+
+    def __init__(self, column: int) -> None:
+        super().__init__(f"the numbers of column {column} are too large")
+        self.column = column
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,11 @@ def standardize(X: Any, folder: Path, limit: int | None = None) -> Scaled:
         Where a temporary file is made, if one is needed.
     limit : int or None, default=None
         Bytes above which one is, see `RowStore`.
+
+    Raises
+    ------
+    TooLargeError
+        If the scale of a column overflows.
     """
     from scalefair.streaming import row_blocks
 
@@ -78,6 +91,8 @@ def standardize_blocks(path: Path, X: RowReader) -> Scaled:
     ------
     Failure
         If the file cannot be read, or a value is not finite.
+    TooLargeError
+        If the scale of a column overflows.
     """
     from scalefair.cli._mapped_reader import MappedReader
 
@@ -106,8 +121,12 @@ def _measure(
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler(with_mean=False)  # takes sparse rows as well
-    for block in blocks:
-        scaler.partial_fit(block)
+    with np.errstate(over="ignore", invalid="ignore"):  # which is looked at below
+        for block in blocks:
+            scaler.partial_fit(block)
+    overflows = np.flatnonzero(~np.isfinite(scaler.var_))
+    if overflows.size:
+        raise TooLargeError(int(overflows[0]))
     # The scaler gives one to constant columns, and divides by m elsewhere.
     varies = scaler.scale_ == np.sqrt(scaler.var_)
     factor = np.where(varies, np.sqrt(m / max(1, m - 1)), 1.0)

@@ -21,8 +21,8 @@ from scalefair.cli._feature_text import (
     nonnumeric_columns,
     parse_lines,
     row_lines,
-    split_line,
 )
+from scalefair.cli._text_table import split_line
 
 __all__ = ["Block", "Table", "TextTable", "refuse_words"]
 
@@ -124,10 +124,13 @@ def refuse_words(table: Table, columns: Sequence[int], where: str) -> Failure:
     labels = [names[i] if names else str(i + 1) for i in columns]
     quoted = [f"'{label}'" if " " in label else label for label in labels]
     header = "" if names else "; if the line is a header, pass --header"
+    what, them = f"{len(labels)} columns are not numbers: {', '.join(labels)}", "them"
+    if len(labels) == 1:
+        what, them = f"column {labels[0]} does not hold numbers", "it"
     return Failure(
-        f"{where}: {len(labels)} columns are not numbers: {', '.join(labels)}. Leave "
-        f"them out with {' '.join(f'--drop {label}' for label in quoted)}, or encode "
-        f"them as numbers{header}."
+        f"{where}: {what}. Leave {them} out with "
+        f"{' '.join(f'--drop {label}' for label in quoted)}, or encode {them} as "
+        f"numbers{header}."
     )
 
 

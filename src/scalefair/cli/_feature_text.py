@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,11 @@ from scalefair.cli._errors import Failure
 from scalefair.cli._text_table import (
     ID_NAMES,
     data_lines,
+    is_integer,
+    is_number,
+    quote,
     sniff_delimiter,
-    split_fields,
+    split_line,
 )
 
 __all__ = [
@@ -27,13 +29,12 @@ __all__ = [
     "find_column",
     "find_layout",
     "has_ids",
+    "list_names",
     "nonnumeric_columns",
     "parse_lines",
     "row_lines",
-    "split_line",
 ]
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
@@ -80,7 +81,7 @@ def find_layout(path: Path, header: bool | None = None) -> Layout:
     fields = split_line(path, number, line, delimiter)
     names, header_at = None, 0
     # Words beside numbers may be ids, or missing values: for the parser to judge.
-    if header or (header is None and not any(map(_is_number, fields))):
+    if header or (header is None and not any(map(is_number, fields))):
         names, header_at = fields, number
         number, line = next(lines, (0, ""))
         if number == 0:
@@ -91,7 +92,14 @@ def find_layout(path: Path, header: bool | None = None) -> Layout:
 
 def has_ids(names: Sequence[str] | None) -> bool:
     """Whether the first column is known to hold ids: by its name, or its lack."""
-    return names is not None and names[0].lower() in ID_NAMES | {""}
+    if not names:  # a parquet file may have no columns
+        return False
+    return names[0].lower() in ID_NAMES | {""}
+
+
+def list_names(names: Sequence[str], most: int = 8) -> str:
+    """Return the first names, for a message."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def find_column(
@@ -101,9 +109,11 @@ def find_column(
     if names is not None:
         at = [i for i, name in enumerate(names) if name == given]
         if len(at) != 1:
-            listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
             found = f"{len(at)} columns are" if at else "no column is"
-            raise Failure(f"{path}: {found} named {given!r} (columns: {listed}).")
+            raise Failure(
+                f"{path}: {found} named {given!r} (columns: {list_names(names)}). "
+                f"Check {option}."
+            )
         return at[0]
     if not (given.isdecimal() and 1 <= int(given) <= n_columns):
         raise Failure(
@@ -118,7 +128,7 @@ def nonnumeric_columns(fields: Sequence[str], features: Iterable[int]) -> list[i
     return [
         i
         for i in features
-        if not _is_number(fields[i]) and fields[i].lower() not in _MISSING
+        if not is_number(fields[i]) and fields[i].lower() not in _MISSING
     ]
 
 
@@ -151,7 +161,7 @@ def parse_lines(
             top = "the header" if layout.names is not None else f"line {layout.first}"
             raise Failure(
                 f"{path}:{number}: expected {layout.n_columns} fields as in {top}, "
-                f"found {len(fields)}: {_quote(line)}."
+                f"found {len(fields)}: {quote(line)}."
             )
         for column, at in zip(texts, selection.texts, strict=True):
             column.append(fields[at])
@@ -197,7 +207,7 @@ def as_ids(
     unit : str
         What is numbered, such as ``"on line"``.
     """
-    integers = all(map(_INTEGER.fullmatch, names))
+    integers = all(map(is_integer, names))
     ids: list[Any] = [int(name) for name in names] if integers else list(names)
     stated_at: dict[Any, int] = {}
     for number, node in zip(numbers, ids, strict=True):
@@ -210,16 +220,6 @@ def as_ids(
             )
         stated_at[node] = number
     return np.array(ids, dtype=np.int64 if integers else object)
-
-
-def split_line(path: Path, number: int, line: str, delimiter: str | None) -> list[str]:
-    """Split a line into fields, or say that it cannot be."""
-    try:
-        return split_fields(line, delimiter)
-    except ValueError as error:
-        raise Failure(
-            f"{path}:{number}: unreadable line ({error}): {_quote(line)}."
-        ) from None
 
 
 def _blame_field(
@@ -235,29 +235,15 @@ def _blame_field(
         remedy = "Fill in missing values or leave the row out"
         remedy += f", or the column with {drop}" if drop else ""
         return Failure(f"{where} has no value. {remedy}.")
-    if _is_number(field):
+    if is_number(field):
         return Failure(f"{where} is {field}; features must be finite.")
     remedy = f"Leave the column out{drop and f' with {drop}'} or encode it as numbers"
     if not selection.ids_known and column == 0:
         remedy += "; if it holds ids, pass --id-column"
     if layout.names is None and number == layout.first:
         remedy += "; if the line is a header, pass --header"
-    return Failure(f"{where} is {_quote(field)}, which is not a number. {remedy}.")
+    return Failure(f"{where} is {quote(field)}, which is not a number. {remedy}.")
 
 
 def _is_finite(field: str) -> bool:
-    return _is_number(field) and bool(np.isfinite(float(field)))
-
-
-def _is_number(field: str) -> bool:
-    if "_" in field:
-        return False
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
-
-
-def _quote(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+    return is_number(field) and bool(np.isfinite(float(field)))

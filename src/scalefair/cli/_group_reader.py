@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.cli._errors import Failure, blame_file
+from scalefair.cli._errors import Failure
 from scalefair.cli._nodes import Nodes
+from scalefair.cli._npy_file import open_array
 from scalefair.cli._text_table import (
     ID_NAMES,
     data_lines,
+    quote,
     sniff_delimiter,
-    split_fields,
+    split_line,
 )
 
-__all__ = ["read_groups"]
+__all__ = ["check_group_names", "read_groups"]
 
+# More are hardly groups: a column of numbers was named by mistake.
+_MAX_GROUPS = 1000
 _GROUP_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features"}
 
 
@@ -60,7 +65,7 @@ def read_groups(
         raise Failure(f"{path}: has no groups, only blank lines and comments.")
     first = lines[0][1]
     delimiter = sniff_delimiter(first)
-    n_columns = len(_split(path, *lines[0], delimiter))
+    n_columns = len(split_line(path, *lines[0], delimiter))
     if n_columns == 1:
         return _read_column(path, nodes, lines, header), 0
     if n_columns != 2:
@@ -71,18 +76,45 @@ def read_groups(
     return _read_pairs(path, nodes, lines, delimiter, header)
 
 
+def check_group_names(names: Sequence[Any], origin: str) -> None:
+    """Refuse groups that cannot be compared.
+
+    Parameters
+    ----------
+    names : sequence
+        The groups, each once.
+    origin : str
+        Where they are from.
+
+    Raises
+    ------
+    Failure
+        If there is one, or so many that they are hardly groups.
+    """
+    if len(names) < 2:
+        raise Failure(
+            f"{origin}: all rows are in one group, {names[0]!r}. Fairness compares two "
+            "groups or more."
+        )
+    if len(names) > _MAX_GROUPS:
+        raise Failure(
+            f"{origin}: has {len(names):,} different values, too many for groups (at "
+            f"most {_MAX_GROUPS:,}). Join values into groups, such as age bands."
+        )
+
+
 def _read_npy(path: Path, nodes: Nodes) -> NDArray[Any]:
     _refuse_unordered(path, nodes)
-    with blame_file(path):
-        try:
-            groups = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise Failure(
-                f"{path}: not an array of numbers or strings saved by numpy.save "
-                f"({error})."
-            ) from error
-    if not isinstance(groups, np.ndarray) or groups.ndim != 1:
-        raise Failure(f"{path}: expected an array with one group per {nodes.unit}.")
+    groups = np.array(open_array(path))
+    if groups.ndim != 1:
+        raise Failure(
+            f"{path}: expected an array with one group per {nodes.unit}, found shape "
+            f"{groups.shape}. Save one dimension."
+        )
+    if groups.dtype.kind not in "biufmMSU":
+        raise Failure(
+            f"{path}: groups must be numbers or strings, found dtype {groups.dtype}."
+        )
     _check_length(path, nodes, len(groups))
     missing = np.flatnonzero(groups != groups)
     if missing.size:
@@ -101,11 +133,11 @@ def _read_column(
         lines = lines[1:]
     groups = []
     for number, line in lines:
-        fields = _split(path, number, line, sniff_delimiter(line))
+        fields = split_line(path, number, line, sniff_delimiter(line))
         if len(fields) != 1:
             raise Failure(
                 f"{path}:{number}: expected one group as on the first line, found "
-                f"{len(fields)} fields: {line[:60]!r}."
+                f"{len(fields)} fields: {quote(line)}."
             )
         groups.append(fields[0])
     _check_length(path, nodes, len(groups))
@@ -122,17 +154,17 @@ def _read_pairs(
     position = {node: i for i, node in enumerate(nodes.node_ids.tolist())}
     as_key = _parse_integer if nodes.node_ids.dtype.kind == "i" else str
     if header is None:
-        name = _split(path, *lines[0], delimiter)[0]
+        name = split_line(path, *lines[0], delimiter)[0]
         header = name.lower() in ID_NAMES and as_key(name) not in position
     groups: list[str | None] = [None] * nodes.n_nodes
     stated_on: dict[Any, int] = {}
     unknown: dict[Any, str] = {}
     for number, line in lines[1:] if header else lines:
-        fields = _split(path, number, line, delimiter)
+        fields = split_line(path, number, line, delimiter)
         if len(fields) != 2:
             raise Failure(
                 f"{path}:{number}: expected `id,group`, found {len(fields)} field(s): "
-                f"{line[:60]!r}."
+                f"{quote(line)}."
             )
         node, group = fields
         if not group:
@@ -165,15 +197,6 @@ def _parse_integer(text: str) -> int | None:
         return None if "_" in text else int(text)
     except ValueError:
         return None
-
-
-def _split(path: Path, number: int, line: str, delimiter: str | None) -> list[str]:
-    try:
-        return split_fields(line, delimiter)
-    except ValueError as error:
-        raise Failure(
-            f"{path}:{number}: unreadable line ({error}): {line[:60]!r}."
-        ) from None
 
 
 def _describe_no_row(path: Path, number: int, node: str, nodes: Nodes) -> str:

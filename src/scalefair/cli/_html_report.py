@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol
 
 from scalefair.cli import (
     _html_report_classify,
@@ -42,7 +42,7 @@ class _Content(Protocol):
         """Return figures, and what is to be said about those there are not."""
 
 
-_CONTENTS = {
+_CONTENTS: dict[str, _Content] = {
     "classify": _html_report_classify,
     "cluster": _html_report_cluster,
     "demo": _html_report_demo,
@@ -76,7 +76,7 @@ def write_html(file: BinaryIO, report: dict[str, Any], evidence: Any = None) -> 
     evidence : object, default=None
         What the figures of the command are drawn from, beside the report.
     """
-    content = cast(_Content, _CONTENTS[report["command"]])
+    content = _CONTENTS[report["command"]]
     drawings, remarks = content.drawings(report, evidence)
     summary, *tables = content.tables(report)
     page = Page(

@@ -13,16 +13,16 @@ from scipy import io, sparse
 
 from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._graph import Graph
+from scalefair.cli._npy_file import BAD_HEADS
 
 __all__ = ["read_matrix_market", "read_npz", "read_sparse"]
 
 _DAMAGE = (
+    *BAD_HEADS,
     ValueError,
     KeyError,
     EOFError,
     IndexError,
-    TypeError,
-    OverflowError,
     NotImplementedError,
     zlib.error,
     zipfile.BadZipFile,
@@ -61,6 +61,9 @@ def read_sparse(path: Path, entry: str) -> sparse.csr_array:
     with blame_file(path), open(path, "rb") as file:
         try:
             matrix = sparse.load_npz(file)
+            if hasattr(matrix, "check_format"):
+                # Compiled code takes indices as they are, wherever they point.
+                matrix.check_format()
         except _DAMAGE as error:
             raise Failure(
                 f"{path}: not a sparse matrix saved by scipy.sparse.save_npz, or "
@@ -114,6 +117,8 @@ def _check(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
 
 
 def _as_graph(path: Path, matrix: sparse.csr_array) -> Graph:
+    if 0 in matrix.shape:
+        raise Failure(f"{path}: is empty: its shape is {matrix.shape}.")
     # Negative weights, shape and symmetry are for the estimator to judge.
     node_ids = np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, node_ids, named=False)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from scalefair.cli._memory import available_memory
-from scalefair.cli._options import option
+from scalefair.cli._options import ParamType, option
 
 __all__ = ["Size", "array_limit", "memory_limit_option"]
 
@@ -18,7 +18,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _DEFAULT = 2**31
 
 
-class Size(click.ParamType[Any]):
+class Size(ParamType):
     """Number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
 
     name = "size"
@@ -38,10 +38,12 @@ class Size(click.ParamType[Any]):
             )
         number, prefix, binary = found.groups()
         base = 1024 if binary else 1000
-        size = int(float(number) * base ** _POWERS[prefix.lower()])
+        size = float(number) * base ** _POWERS[prefix.lower()]
         if size < 1:
             self.fail(f"{value!r} is less than a byte.", param, ctx)
-        return size
+        if size >= 2**63:
+            self.fail(f"{value!r} is more than any machine has.", param, ctx)
+        return int(size)
 
 
 def memory_limit_option(kept: str) -> Any:

@@ -4,13 +4,56 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import click
+
 from scalefair.cli._errors import Failure, mark_written
 
-__all__ = ["check_destination", "write_files"]
+__all__ = ["check_destination", "name_outputs", "write_files", "write_folder"]
+
+
+def name_outputs(
+    given: Mapping[str, tuple[Path | None, str]], inputs: Iterable[Path]
+) -> dict[str, Path]:
+    """Return the files to be written, after a check that they can be.
+
+    Parameters
+    ----------
+    given : mapping of str to (Path or None, str)
+        For an option, without its hyphens, the file that it names, and how the name
+        must end.
+    inputs : iterable of Path
+        Files that are read and must not be replaced.
+
+    Raises
+    ------
+    click.UsageError
+        If a name ends otherwise, or two options name the same file.
+    Failure
+        If a file cannot be written, see `check_destination`.
+    """
+    written: dict[str, Path] = {}
+    taken: dict[Path, str] = {}
+    for name, (path, extension) in given.items():
+        if path is None:
+            continue
+        if not path.name.lower().endswith(extension):
+            raise click.UsageError(
+                f"--{name} {path}: the format is {extension}; give a name that ends "
+                "in it."
+            )
+        other = taken.setdefault(Path(os.path.realpath(path)), name)
+        if other != name:
+            raise click.UsageError(f"--{other} and --{name} name the same file.")
+        written[name] = path
+    sources = tuple(inputs)
+    for path in written.values():
+        check_destination(path, inputs=sources)
+    return written
 
 
 def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
@@ -62,23 +105,48 @@ def write_files(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
         for path, write in writers.items():
             # The target of a symbolic link is replaced, not the link.
             final = Path(os.path.realpath(path))
-            temporary = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
+            # With an ending of its own the name of the file might be too long.
+            temporary = final.with_name(f".scalefair.{secrets.token_hex(8)}.tmp")
             pending.append((temporary, final))
-            _write(temporary, write, path)
-        for temporary, final in pending:
-            os.replace(temporary, final)
+            with _blame(path, temporary):
+                _write(temporary, write)
+        for (temporary, final), path in zip(pending, writers, strict=True):
+            with _blame(path, temporary):
+                os.replace(temporary, final)
     finally:
         for temporary, _ in pending:
             temporary.unlink(missing_ok=True)
     mark_written()
 
 
-def _write(temporary: Path, write: Callable[[BinaryIO], object], path: Path) -> None:
+def write_folder(
+    folder: Path, writers: Mapping[Path, Callable[[BinaryIO], object]]
+) -> None:
+    """Write files to a folder, as `write_files` does; it is made if it is missing."""
+    missing = not folder.is_dir()
+    folder.mkdir(exist_ok=True)
     try:
-        with open(temporary, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_files(writers)
+    except BaseException:  # an interrupt as well
+        if missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    with open(path, "xb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _blame(path: Path, temporary: Path) -> Iterator[None]:
+    """Name the file that the user asked for, not the temporary one, nor none."""
+    try:
+        yield
     except OSError as error:
-        # Name the file the user asked for, not the temporary one.
+        if error.filename is not None and str(error.filename) != str(temporary):
+            raise  # an input that cannot be read again
         raise OSError(error.errno, error.strerror, str(path)) from error

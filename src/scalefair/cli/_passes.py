@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scalefair.cli._block_files import is_reader
+from scalefair.cli._errors import printable
 
 __all__ = ["Passes", "describe_passes", "watch_passes"]
 
@@ -34,7 +35,7 @@ class Passes:
             self.n_passes += 1
         if self._bar is None:
             return
-        said = f"{self._name}, pass {self.n_passes}"
+        said = printable(f"{self._name}, pass {self.n_passes}")
         if self._task is None:
             self._task = self._bar.add_task(said, total=n_blocks)
         elif n_done == 1:
@@ -62,7 +63,7 @@ def watch_passes(matrices: dict[str, Any], *, show: bool) -> Iterator[None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # it is the name of a file
         BarColumn(),
         TextColumn("{task.completed} of {task.total} blocks"),
         TimeElapsedColumn(),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option, note
+from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._options import SectionedCommand
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._output import name_outputs, write_files
 from scalefair.cli._pca_options import pca_options
+from scalefair.cli._summary_tables import on_terminal
 
 if TYPE_CHECKING:
     from scalefair.cli._feature_reader import FeatureRows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pca"]
 
-_EPILOG = """\b
+_EPILOG = f"""\b
 DATA formats:
   .csv .tsv .txt     numbers, delimited by comma, tab or white space, with or
                      without a header; .gz may be added
@@ -59,8 +59,7 @@ Solvers:
   gram         one pass sums up products of features; for few features
   matrix_free  products with the rows only; for many features, or sparse rows
 \b
-Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
-3 not converged (results are written), 70 internal error, 130 interrupted.
+{EXIT_CODES}
 """
 
 
@@ -96,10 +95,13 @@ def pca(
     On a terminal a progress bar and a summary are shown; in a pipe nothing is
     printed but errors and warnings, on stderr.
     """
-    written = _name_outputs(output, scores_file, report_file)
-    for path in written.values():
-        check_destination(path, inputs=(data, Path(groups)))
-    show = sys.stdout.isatty() and not quiet
+    outputs = {
+        "output": (output, ".npz"),
+        "scores": (scores_file, ".npy"),
+        "report": (report_file, ""),
+    }
+    written = name_outputs(outputs, (data, Path(groups)))
+    show = on_terminal() and not quiet
     folder = Path(os.path.realpath(output)).parent
 
     start = time.perf_counter()
@@ -188,32 +190,6 @@ def _write(written: dict[str, Path], fitted: Fitted, report: dict[str, Any]) -> 
         "report": lambda file: write_report(file, written["report"], report, fitted),
     }
     write_files({path: contents[name] for name, path in written.items()})
-
-
-def _name_outputs(
-    output: Path, scores_file: Path | None, report_file: Path | None
-) -> dict[str, Path]:
-    """Files to be written; a click.UsageError if they cannot be told apart."""
-    given = {
-        "output": ("--output", output, ".npz"),
-        "scores": ("--scores", scores_file, ".npy"),
-        "report": ("--report", report_file, ""),
-    }
-    written: dict[str, Path] = {}
-    taken: dict[Path, str] = {}
-    for name, (option, path, extension) in given.items():
-        if path is None:
-            continue
-        if not path.name.lower().endswith(extension):
-            raise click.UsageError(
-                f"{option} {path}: the format is {extension}; give a name that ends "
-                "in it."
-            )
-        other = taken.setdefault(path.resolve(), option)
-        if other != option:
-            raise click.UsageError(f"{other} and {option} name the same file.")
-        written[name] = path
-    return written
 
 
 def _note_unknown(rows: FeatureRows) -> None:

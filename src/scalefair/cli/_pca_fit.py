@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.cli._block_files import is_reader
+from scalefair.cli._block_files import is_reader, refuse_not_finite
 from scalefair.cli._errors import Failure
 from scalefair.cli._estimator import fit_model
-from scalefair.cli._feature_reader import FeatureRows, refuse_values
-from scalefair.cli._feature_scaling import standardize, standardize_blocks
+from scalefair.cli._feature_reader import FeatureRows
+from scalefair.cli._feature_scaling import (
+    TooLargeError,
+    standardize,
+    standardize_blocks,
+)
 from scalefair.cli._pca_output import collect_arrays
 
 __all__ = ["Fitted", "fit_components"]
@@ -92,7 +96,7 @@ def fit_components(
             model, matrix, rows.groups, path=rows.path, progress=progress
         )
     except Failure:
-        refuse_values(rows.path, rows.matrix)  # the place of a bad value, if any
+        refuse_not_finite(rows.path, rows.matrix)  # the place of a bad value, if any
         raise
     counts = np.array([rows.group_counts[name] for name in model.groups_.tolist()])
     plain = None
@@ -122,6 +126,12 @@ def _scale(
             scaled = standardize_blocks(rows.path, rows.matrix)
         else:
             scaled = standardize(rows.matrix, folder, limit)
+    except TooLargeError as error:
+        raise Failure(
+            f"{rows.path}: cannot be standardized: the numbers of column "
+            f"{rows.feature_names[error.column]} are too large. Divide them by a "
+            "constant, or leave the column out."
+        ) from error
     except ValueError as error:
         raise Failure(f"{rows.path}: cannot be standardized: {error}") from error
     return scaled.matrix, scaled.shift, scaled.scale, time.perf_counter() - start

@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 import click
 
 from scalefair.cli._memory_limit import memory_limit_option
-from scalefair.cli._options import PATH, Finite, add_options, option
+from scalefair.cli._options import (
+    PATH,
+    QUIET,
+    REPORT,
+    Count,
+    Finite,
+    add_options,
+    option,
+)
 
 __all__ = ["pca_options"]
 
@@ -39,7 +47,7 @@ _OPTIONS = (
         "--components",
         "n_components",
         required=True,
-        type=click.IntRange(min=1),
+        type=Count(),
         help="Number of components.",
     ),
     option(
@@ -85,7 +93,7 @@ _OPTIONS = (
     option(
         "Components",
         "--max-iter",
-        type=click.IntRange(min=1),
+        type=Count(),
         default=100,
         show_default=True,
         help="Most evaluations of the dual, an eigenproblem each.",
@@ -140,22 +148,10 @@ _OPTIONS = (
         type=PATH,
         help="File to write the rows' coordinates to (npy, rows x components).",
     ),
-    option(
-        "Files",
-        "--report",
-        "report_file",
-        type=PATH,
-        help="File to write a report to: a page with tables and figures if its name "
-        "ends in .html, else JSON.",
-    ),
+    REPORT,
     memory_limit_option(
         "Of tables not more than this is kept in memory.  [default: half of the memory "
         "that is available; 256 MiB of tables]"
     ),
-    option(
-        "Other options",
-        "--quiet",
-        is_flag=True,
-        help="Nothing on stdout, even on a terminal.",
-    ),
+    QUIET,
 )

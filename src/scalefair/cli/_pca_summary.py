@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scalefair.cli._summary_tables import print_tables
+from scalefair.cli._summary_tables import print_tables, shorten
 
 __all__ = ["group_rows", "print_summary", "summary_rows"]
-
-# Groups that are listed.
-_MAX_GROUPS = 20
 
 
 def print_summary(report: dict[str, Any], written: Mapping[str, Path]) -> None:
@@ -31,11 +28,9 @@ def group_rows(groups: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]
     known = {title: c for title, c in columns.items() if c[0] in groups[0]}
     rows = [
         [entry["group"], *(format(entry[key], spec) for key, spec in known.values())]
-        for entry in groups[:_MAX_GROUPS]
+        for entry in groups
     ]
-    if len(groups) > _MAX_GROUPS:
-        rows.append([f"... {len(groups) - _MAX_GROUPS} more"] + [""] * len(known))
-    return ["group", *known], rows
+    return ["group", *known], shorten(rows)
 
 
 def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from scalefair.cli._classify import _name_outputs as name_outputs
-from scalefair.cli._classify import _refuse_test_options as refuse_test_options
-from scalefair.cli._cluster_options import parameters_in_force
-from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option, note
-from scalefair.cli._options import SectionedCommand
-from scalefair.cli._output import check_destination, write_files
+from scalefair.cli._classify import READING, refuse_test_options
+from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
+from scalefair.cli._options import SectionedCommand, parameters_in_force
+from scalefair.cli._output import name_outputs, write_files
 from scalefair.cli._regress_options import CONDITIONS, regress_options
+from scalefair.cli._summary_tables import on_terminal
 
 __all__ = ["regress"]
 
-_EPILOG = """\b
+_EPILOG = f"""\b
 MODEL is a fitted regressor of scikit-learn, saved by joblib.dump: an
 MLPRegressor, a linear model, or a Pipeline that ends in one. Files of joblib
 run code when they are opened: only open models you trust. The file is not
@@ -62,8 +60,7 @@ Methods:
   direct           both gaps at once, by the smallest change of the outputs
   explainable_svd  one after the other, by singular values, as in the paper
 \b
-Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
-3 not converged (results are written), 70 internal error, 130 interrupted.
+{EXIT_CODES}
 """
 
 
@@ -102,13 +99,13 @@ def regress(
     shown; in a pipe nothing is printed but errors, warnings and notes, on stderr.
     """
     refuse_test_options(test_file, test_target, test_groups)
-    written = name_outputs(output, report_file)
     sources = (model_file, train, test_file, target, groups, test_target, test_groups)
-    inputs = tuple(Path(source) for source in sources if source is not None)
-    for path in written.values():
-        check_destination(path, inputs=inputs)
-    show = sys.stdout.isatty() and not quiet
-    reading = {name: options.pop(name) for name in _READING}
+    written = name_outputs(
+        {"output": (output, ".joblib"), "report": (report_file, "")},
+        (Path(source) for source in sources if source is not None),
+    )
+    show = on_terminal() and not quiet
+    reading = {name: options.pop(name) for name in READING}
     parameters = _as_parameters(parameters_in_force(ctx, options, CONDITIONS))
 
     start = time.perf_counter()
@@ -167,18 +164,6 @@ def regress(
         print_summary(report, written)
     if not changed.converged:
         ctx.exit(NOT_CONVERGED)
-
-
-# Options about the files; the others are parameters of the estimator.
-_READING = (
-    "header",
-    "id_column",
-    "drop",
-    "categorical",
-    "keep_groups",
-    "target_header",
-    "groups_header",
-)
 
 
 def _as_parameters(options: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from scalefair.cli._classify_rows import Request
 from scalefair.cli._classify_table import Chooser
 from scalefair.cli._errors import Failure
 from scalefair.cli._feature_table import Table
-from scalefair.cli._feature_text import find_column
+from scalefair.cli._feature_text import find_column, list_names
 from scalefair.cli._regress_model import Model
 
 __all__ = ["choose_named", "choose_numbers", "refuse_choices"]
@@ -39,13 +39,13 @@ def choose_named(model: Model, words: frozenset[str] | None = None) -> Chooser:
         if table.names is None:
             raise Failure(
                 f"{table.path}: has no header, but {model.path} takes columns by name "
-                f"({_first(names)}). If the first line is a header, pass --header."
+                f"({list_names(names)}). If the first line is a header, pass --header."
             )
         missing = [name for name in names if name not in table.names]
         if missing:
             raise Failure(
                 f"{table.path}: lacks {len(missing)} of the {len(names)} columns that "
-                f"{model.path} takes: {', '.join(missing)}."
+                f"{model.path} takes: {list_names(missing)}."
             )
 
         def find(name: str, option: str = "MODEL") -> int:
@@ -80,7 +80,7 @@ def choose_numbers(model: Model, notes: list[str]) -> Chooser:
         table: Table, roles: Roles, request: Request
     ) -> tuple[list[int], list[int]]:
         numbers, words = learn_columns(table, roles, request)
-        listed = _first([column_name(table, i) for i in numbers])
+        listed = list_names([column_name(table, i) for i in numbers])
         if model.n_features not in (None, len(numbers)):
             raise Failure(
                 f"{table.path}: has {len(numbers)} columns of numbers beside target, "
@@ -89,7 +89,7 @@ def choose_numbers(model: Model, notes: list[str]) -> Chooser:
                 "of words."
             )
         if words:
-            left = _first([column_name(table, i) for i in words])
+            left = list_names([column_name(table, i) for i in words])
             notes.append(f"{table.path}: columns of words were left out: {left}.")
         return numbers, []
 
@@ -106,7 +106,3 @@ def refuse_choices(model: Model, request: Request) -> None:
             raise click.UsageError(
                 f"{option} does not apply: {model.path} takes columns by name."
             )
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

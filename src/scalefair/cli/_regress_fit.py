@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
 from dataclasses import dataclass
@@ -11,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.cli._errors import Failure, warn
+from scalefair.cli._errors import Failure
+from scalefair.cli._estimator import Words, say_warnings, translate
 from scalefair.cli._regress_model import Model, predict
 from scalefair.cli._regress_reader import RegressionRows
 from scalefair.cli._regress_report import describe_fit, describe_rows, measure
 
 __all__ = ["Changed", "change_model"]
 
-# The estimator names its parameters, the user knows the options. In order.
-_TRANSLATIONS = (
+# The estimator names its parameters, the user knows the options.
+_WORDS: Words = (
     (r"refit_last=['\"]?(\w+)['\"]?", lambda m: f"--refit {m[1].lower()}"),
     (r"\brefit_last\b", "--refit"),
     (r"(?<!-)\bmethod=['\"](\w+)['\"]", r"--method \1"),
@@ -102,14 +102,14 @@ def change_model(
         try:
             fair.fit(rows.X, rows.y, sensitive_features=rows.read.groups)
         except (ValueError, TypeError) as error:
-            raise Failure(f"{model.path}: {_translate(str(error))}") from error
+            raise Failure(f"{model.path}: {translate(str(error), _WORDS)}") from error
         seconds = time.perf_counter() - start
         outputs = {
             name: {"before": before[name], "after": predict(fair, r.X)}
             for name, r in parts.items()
         }
         measured = {name: measure(r, **outputs[name]) for name, r in parts.items()}
-    _say(caught)
+    say_warnings(caught, _WORDS)
     report = {
         "input": {
             "model": str(model.path),
@@ -122,21 +122,3 @@ def change_model(
     gave_up = any(issubclass(w.category, ConvergenceWarning) for w in caught)
     evidence = {name: (outputs[name], r.read.groups) for name, r in parts.items()}
     return Changed(fair, report, seconds, evidence, not gave_up)
-
-
-def _say(caught: list[warnings.WarningMessage]) -> None:
-    """Print each warning that is meant for users once."""
-    meant = (UserWarning, RuntimeWarning)
-    found = dict.fromkeys(
-        _translate(str(warning.message))
-        for warning in caught
-        if issubclass(warning.category, meant)
-    )
-    for message in found:
-        warn(message)
-
-
-def _translate(message: str) -> str:
-    for pattern, replacement in _TRANSLATIONS:
-        message = re.sub(pattern, replacement, message)
-    return message

@@ -43,9 +43,14 @@ class Model:
         """Predictions of the rows of the file `rows`; a Failure if it cannot."""
         try:
             found = predict(self.estimator, X)
-        except (ValueError, TypeError, KeyError) as error:
+        except (OSError, MemoryError):
+            raise
+        # What can go wrong depends on what is in the file.
+        except Exception as error:
             raise Failure(
-                f"{rows}: {self.path} cannot predict these rows: {error}"
+                f"{rows}: {self.path} cannot predict these rows "
+                f"({type(error).__name__}: {error}). Check that they are such as it "
+                "was fitted to, and that it was saved by these versions."
             ) from error
         if found.ndim != 1:
             raise Failure(

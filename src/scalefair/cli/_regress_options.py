@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 
 import click
 
-from scalefair.cli._options import PATH, Finite, add_options, option
+from scalefair.cli._options import (
+    PATH,
+    QUIET,
+    REPORT,
+    Count,
+    Finite,
+    ParamType,
+    add_options,
+    option,
+)
 
 __all__ = ["CONDITIONS", "regress_options"]
 
@@ -21,7 +30,7 @@ _FIRST_MOMENTS = ("exact", "svd")
 _REFITS = ("least_squares", "gradient", "none")
 
 # Options that mean something only with some values of another one.
-CONDITIONS = {
+CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "epsilon": ("first_moment", ("svd",)),
     "first_moment": ("method", ("explainable_svd",)),
 }
@@ -46,7 +55,7 @@ class Reduction(click.FloatRange):
         return number
 
 
-class Layer(click.ParamType[Any]):
+class Layer(ParamType):
     """Position of a layer, an integer, or its name."""
 
     name = "layer"
@@ -141,7 +150,7 @@ _OPTIONS = (
     option(
         "Layer",
         "--rank",
-        type=click.IntRange(min=1),
+        type=Count(),
         help="Directions in which covariances are compared: the most different ones, "
         "for wide layers.  [default: all]",
     ),
@@ -239,18 +248,6 @@ _OPTIONS = (
         help="Whether the file of groups starts with a header.  [default: well-known "
         "headers are recognised]",
     ),
-    option(
-        "Files",
-        "--report",
-        "report_file",
-        type=PATH,
-        help="File to write a report to: a page with tables and figures if its name "
-        "ends in .html, else JSON.",
-    ),
-    option(
-        "Other options",
-        "--quiet",
-        is_flag=True,
-        help="Nothing on stdout, even on a terminal.",
-    ),
+    REPORT,
+    QUIET,
 )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.cli._regress_reader import RegressionRows
+from scalefair.cli._report import count_values
 
 __all__ = ["describe_fit", "describe_rows", "measure"]
 
@@ -17,15 +18,12 @@ _WHEN = ("before", "after")
 
 def describe_rows(rows: RegressionRows) -> dict[str, Any]:
     """Where rows are from, and how many there are of each group."""
-    names, counts = np.unique(rows.read.groups, return_counts=True)
     return {
         "rows": str(rows.read.path),
         "target_from": rows.read.labels_from,
         "groups_from": rows.read.groups_from,
         "n_rows": len(rows.y),
-        "groups": {
-            str(name): int(count) for name, count in zip(names, counts, strict=True)
-        },
+        "groups": count_values(rows.read.groups),
     }
 
 

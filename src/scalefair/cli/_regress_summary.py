@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scalefair.cli._summary_tables import print_tables
+from scalefair.cli._summary_tables import part_rows, print_tables
 
 __all__ = ["group_rows", "print_summary", "summary_rows"]
 
-# Groups that are listed.
-_MAX_GROUPS = 20
+_COLUMNS = {
+    "rows": ("n_rows", ",d"),
+    "mean before": ("mean_before", ".4g"),
+    "mean after": ("mean_after", ".4g"),
+}
 
 # Titles of the gaps, and where in the report they are.
 _GAPS = (
@@ -27,30 +30,7 @@ def print_summary(report: dict[str, Any], written: Mapping[str, Path]) -> None:
 
 def group_rows(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Titles and cells of the table of groups."""
-    titles = ["group"]
-    parts = [name for name in ("train", "test") if name in report]
-    for part in parts:
-        titles += [f"rows,\n{part}", f"mean before,\n{part}", f"mean after,\n{part}"]
-    found = [{g["group"]: g for g in report[part]["groups"]} for part in parts]
-    names = list(dict.fromkeys(name for groups in found for name in groups))
-    rows = []
-    for name in names[:_MAX_GROUPS]:
-        row = [name]
-        for groups in found:
-            if name in groups:
-                entry = groups[name]
-                row += [
-                    f"{entry['n_rows']:,d}",
-                    f"{entry['mean_before']:.4g}",
-                    f"{entry['mean_after']:.4g}",
-                ]
-            else:
-                row += ["0", "", ""]
-        rows.append(row)
-    if len(names) > _MAX_GROUPS:
-        more = f"... {len(names) - _MAX_GROUPS} more"
-        rows.append([more] + [""] * (len(titles) - 1))
-    return titles, rows
+    return part_rows(report, _COLUMNS)
 
 
 def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:

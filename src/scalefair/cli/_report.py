@@ -18,6 +18,7 @@ from scalefair.cli._nodes import Nodes
 from scalefair.cli._rows import Rows
 
 __all__ = [
+    "count_values",
     "describe_fit",
     "describe_input",
     "describe_run",
@@ -43,14 +44,17 @@ def describe_input(
     nodes: Nodes, groups: NDArray[Any], labels: NDArray[np.integer]
 ) -> dict[str, Any]:
     """Size of the graph, or of the table of rows, and of its groups."""
-    names, counts = np.unique(groups, return_counts=True)
     return {
         **_describe_size(nodes),
         f"n_{nodes.unit}s_left_out": int((labels < 0).sum()),
-        "groups": {
-            str(name): int(count) for name, count in zip(names, counts, strict=True)
-        },
+        "groups": count_values(groups),
     }
+
+
+def count_values(values: NDArray[Any]) -> dict[str, int]:
+    """How often each value occurs, in sorted order."""
+    names, counts = np.unique(values, return_counts=True)
+    return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 
 
 def _describe_size(nodes: Nodes) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from typing import Any
 import click
 import numpy as np
 
-from scalefair.cli._errors import Failure, blame_file
+from scalefair.cli._block_files import refuse_not_finite
+from scalefair.cli._errors import Failure
 from scalefair.cli._matrix_file import read_sparse
+from scalefair.cli._npy_file import open_array
 from scalefair.cli._rows import Rows
 
-__all__ = ["as_rows", "open_npy", "read_rows", "refuse_not_finite"]
+__all__ = ["as_rows", "open_npy", "read_rows"]
 
 _TABLES = (".csv", ".tsv", ".txt")
 _GRAPHS = (".mtx", ".edges")
-# Numbers that are checked at a time.
-_CHUNK = 2**22
 
 
 def read_rows(
@@ -97,15 +97,7 @@ def open_npy(path: Path) -> np.ndarray:
     Failure
         If the file cannot be read or holds another kind of array.
     """
-    with blame_file(path), open(path, "rb"):
-        pass  # NumPy's errors do not tell a missing file from a damaged one
-    try:
-        X = np.lib.format.open_memmap(path, mode="r")
-    except ValueError as error:
-        raise Failure(
-            f"{path}: not an array of numbers saved by numpy.save, or damaged "
-            f"({' '.join(str(error).split()).rstrip('.')})."
-        ) from error
+    X = open_array(path)
     if X.ndim != 2:
         remedy = " Reshape it to (-1, 1) for a single feature." if X.ndim == 1 else ""
         raise Failure(
@@ -115,21 +107,6 @@ def open_npy(path: Path) -> np.ndarray:
     if X.dtype.kind not in "buif":
         raise Failure(f"{path}: features must be real numbers, found dtype {X.dtype}.")
     return X
-
-
-def refuse_not_finite(path: Path, X: np.ndarray) -> None:
-    """Raise a Failure that names the first value that is NaN or infinite."""
-    if X.dtype.kind != "f":
-        return
-    size = max(1, _CHUNK // max(X.shape[1], 1))
-    for start in range(0, X.shape[0], size):
-        valid = np.isfinite(X[start : start + size])
-        if not valid.all():
-            row, column = np.argwhere(~valid)[0].tolist()
-            raise Failure(
-                f"{path}: a value is NaN or infinite, at row {start + row}, column "
-                f"{column} (counted from 0). Give it a value or leave the row out."
-            )
 
 
 def as_rows(path: Path, X: Any) -> Rows:

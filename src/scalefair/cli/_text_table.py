@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from scalefair.cli._errors import Failure, blame_file
 
-__all__ = ["ID_NAMES", "data_lines", "sniff_delimiter", "split_fields"]
+__all__ = [
+    "ID_NAMES",
+    "data_lines",
+    "is_integer",
+    "is_number",
+    "quote",
+    "sniff_delimiter",
+    "split_line",
+]
 
 # Names of a column that holds ids, in a header.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 
 _COMMENT = ("#", "%")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 
 
 def data_lines(path: Path) -> Generator[tuple[int, str], None, None]:
@@ -29,7 +39,7 @@ def data_lines(path: Path) -> Generator[tuple[int, str], None, None]:
     Raises
     ------
     Failure
-        If the file cannot be read, is damaged, or is not UTF-8.
+        If the file cannot be read, is damaged, is not UTF-8, or has no line feeds.
     """
     number = 0
     with blame_file(path), closing(_open(path)) as file:
@@ -37,6 +47,11 @@ def data_lines(path: Path) -> Generator[tuple[int, str], None, None]:
             for number, raw in enumerate(file, start=1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 content = line.strip()
+                if number == 1 and "\r" in content:
+                    raise Failure(
+                        f"{path}: its lines end in carriage returns alone, as on old "
+                        "Macs. Save it with line feeds."
+                    )
                 if content and not content.startswith(_COMMENT):
                     # A tab or comma at either end delimits an empty field.
                     yield number, line.strip(" \r\n")
@@ -56,15 +71,15 @@ def sniff_delimiter(line: str) -> str | None:
     return next((mark for mark in "\t,;" if mark in line), None)
 
 
-def split_fields(line: str, delimiter: str | None) -> list[str]:
+def split_line(path: Path, number: int, line: str, delimiter: str | None) -> list[str]:
     """Split a line into fields without the blanks around them.
 
     Fields between tabs or commas may be in double quotes.
 
     Raises
     ------
-    ValueError
-        If a quotation is not closed.
+    Failure
+        If a quotation is not closed; it names the file and the line.
     """
     if delimiter is None:
         return line.split()
@@ -76,10 +91,34 @@ def split_fields(line: str, delimiter: str | None) -> list[str]:
         )
         return [field.strip() for field in next(rows)]
     except csv.Error as error:
-        raise ValueError(str(error)) from error
+        raise Failure(
+            f"{path}:{number}: unreadable line ({error}): {quote(line)}. Close the "
+            "quotation, or leave the line out."
+        ) from None
 
 
-def _open(path: Path) -> BinaryIO:
+def is_integer(field: str) -> bool:
+    """Whether a field is an integer that fits 64 bits."""
+    return bool(_INTEGER.fullmatch(field)) and -(2**63) <= int(field) < 2**63
+
+
+def is_number(field: str) -> bool:
+    """Whether a field is a number; 1_000, which Python takes for one, is a name."""
+    if "_" in field:
+        return False
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def quote(text: str) -> str:
+    """Return a text, or its start, as it can stand in a message."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _open(path: Path) -> BinaryIO | gzip.GzipFile:
     if path.name.lower().endswith(".gz"):
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return gzip.open(path, "rb")
     return open(path, "rb")

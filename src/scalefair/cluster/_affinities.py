@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.cluster._graph import (
+    NEIGHBORS_REMEDY,
     check_affinity,
     choose_nodes,
     nearest_neighbors_affinity,
@@ -72,10 +73,7 @@ def _precomputed(W: Any, options: AffinityOptions) -> Affinity:
 
 def _nearest_neighbors(X: Any, options: AffinityOptions) -> Affinity:
     W = nearest_neighbors_affinity(X, options.n_neighbors)
-    try:
-        return _of_graph(W, options)
-    except ValueError as error:
-        raise ValueError(f"{error} Or raise n_neighbors.") from error
+    return _of_graph(W, options, remedy=NEIGHBORS_REMEDY)
 
 
 def _rbf(X: Any, options: AffinityOptions) -> Affinity:
@@ -98,8 +96,10 @@ def _rbf_nystroem(X: Any, options: AffinityOptions) -> Affinity:
         ) from error
 
 
-def _of_graph(W: sparse.csr_array, options: AffinityOptions) -> Affinity:
-    kept = choose_nodes(W, options.connected_components)
+def _of_graph(
+    W: sparse.csr_array, options: AffinityOptions, *, remedy: str = ""
+) -> Affinity:
+    kept = choose_nodes(W, options.connected_components, remedy=remedy)
     part = W if kept.all() else sparse.csr_array(W[kept][:, kept])
     return Affinity(W, kept, NormalizedAffinity(part))
 

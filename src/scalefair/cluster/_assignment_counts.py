@@ -51,8 +51,11 @@ class CountSearch:
         default_factory=list
     )
 
-    def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64] | None) -> None:
-        """Try tables near the relaxed counts, then those that the cuts suggest."""
+    def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
+        """Try tables near the relaxed counts, then those that the cuts suggest.
+
+        `fallback` is a table that meets the bounds: there is an assignment in the end.
+        """
         self._cut(relaxed.prices)
         for radius in (1.0, 4.0, np.inf):
             table = nearest_table(
@@ -67,21 +70,20 @@ class CountSearch:
                 self.evaluate(table, relaxed.prices)
             if self._done():
                 return
-        if fallback is not None and self.labels is None:
-            self.evaluate(fallback, relaxed.prices)
         if self.labels is None:
-            return
-        table = self._solve_few(relaxed)
-        if table is not None:
-            self.evaluate(table, relaxed.prices)
-            return
+            self.evaluate(fallback, relaxed.prices)
+        if not self._done():
+            table = self._solve_few(relaxed)
+            if table is not None:
+                self.evaluate(table, relaxed.prices)
+                return
         for _ in range(_MAX_ROUNDS):
+            if self._done():
+                return
             table = self._suggest()
             if table is None:
                 return
             self.evaluate(table, relaxed.prices)
-            if self._done():
-                return
 
     def _done(self) -> bool:
         found = self.labels is not None

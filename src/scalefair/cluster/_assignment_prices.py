@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ _RANK = 30
 _MAX_ROUNDS = 40
 # Rows of the sample on which the smoothed dual starts.
 _SAMPLE_ROWS = 20_000
+# Costs that differ by less than this part of the largest one are ties. Rows are merged
+# if fewer than this part of a sample of rows are distinct.
+_TIE = 1e-9
+_TIE_SAMPLE = 2000
+_DISTINCT = 0.9
 
 
 @dataclass(frozen=True)
@@ -50,23 +55,59 @@ def optimal_prices(problem: AssignmentProblem, rtol: float = 1e-9) -> OptimalPri
     Only rows whose cheapest column can change while every price stays in its box
     enter a linear program; leaving the box costs what its side says. When no price
     is at a side, the solution is optimal, which the bound over all pairs confirms.
+    Rows of equal costs enter as one: no small box would hold some of them only.
     """
     h, k = problem.shape
-    prices, _ = problem.certify(_start(problem), np.zeros(k))
+    prices, bound = problem.certify(_start(problem), np.zeros(k))
+    _, counts = problem.choices(prices)
+    merged, times = _merge_ties(problem)
     ranks = np.full((h, k), _RANK)
-    best: tuple[float, NDArray[np.float64]] = (-np.inf, prices)
+    best = bound, prices
     optimal, n_rounds = False, 0
     while not optimal and n_rounds < _MAX_ROUNDS:
         n_rounds += 1
-        box = _Box(problem, prices, ranks)
-        step, credits, counts, outside, value = box.solve()
-        prices, bound = problem.certify(prices + step, credits)
+        box = _Box(merged, times, prices, ranks)
+        widths = box.widths / ranks
+        found = box.solve()
+        if found is None:
+            break
+        counts = found.counts
+        prices, bound = problem.certify(prices + found.step, found.credits)
         if bound > best[0]:
             best = bound, prices
-        widths = box.widths / ranks
-        optimal = bool(outside.max() < 1e-6 and value - bound <= rtol * abs(value))
-        ranks = np.where(outside > 1e-6, ranks * 4, np.maximum(ranks // 2, _RANK))
+        inside = bool(found.outside.max() < 1e-6)
+        optimal = inside and found.value - bound <= rtol * abs(found.value)
+        ranks = np.where(found.outside > 1e-6, ranks * 4, np.maximum(ranks // 2, _RANK))
     return OptimalPrices(best[1], counts, widths, best[0], optimal, n_rounds)
+
+
+def _merge_ties(
+    problem: AssignmentProblem,
+) -> tuple[AssignmentProblem, NDArray[np.float64]]:
+    """Distinct rows at their mean costs, and how many rows each stands for.
+
+    Only where a sample shows that there are many ties.
+    """
+    costs, groups = problem.costs, problem.groups
+    n, k = costs.shape
+    unit = _TIE * float(costs.max()) or 1.0
+    sample = np.rint(costs[:: -(-n // _TIE_SAMPLE)] / unit)
+    most_differ = len(np.unique(sample, axis=0)) >= _DISTINCT * len(sample)
+    if most_differ or n * k <= _WHOLE:
+        return problem, np.ones(n)
+    keys = np.column_stack([groups, np.rint(costs / unit)])
+    distinct, inverse, times = np.unique(
+        keys, axis=0, return_inverse=True, return_counts=True
+    )
+    inverse = inverse.ravel()
+    sums = [np.bincount(inverse, column) for column in costs.T]
+    sizes = np.bincount(distinct[:, 0].astype(np.int64))
+    merged = replace(
+        problem,
+        costs=np.ascontiguousarray(np.stack(sums, axis=1) / times[:, None]),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+    )
+    return merged, times.astype(np.float64)
 
 
 def _start(problem: AssignmentProblem) -> NDArray[np.float64]:
@@ -123,7 +164,9 @@ class _SmoothedDual:
         self.temperature = temperature * unit
         self.n = float(np.diff(problem.offsets) @ problem.weights)
 
-    def _split(self, x: NDArray[np.float64]) -> Any:
+    def _split(
+        self, x: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         h, k = self.problem.shape
         shape = (h, k)
         return x[: h * k].reshape(shape), x[h * k : -k].reshape(shape), x[-k:]
@@ -131,7 +174,8 @@ class _SmoothedDual:
     def prices(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         above, below, credits = self._split(x)
         shared = self.problem.upper @ above - self.problem.lower @ below
-        return above - below - shared - credits
+        prices: NDArray[np.float64] = above - below - shared - credits
+        return prices
 
     def __call__(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         problem = self.problem
@@ -149,16 +193,28 @@ class _SmoothedDual:
         return -value / (self.n * self.unit), -gradient / self.n
 
 
+class _BoxSolution(NamedTuple):
+    """Of the linear program in a box: the change of the prices, and what it means."""
+
+    step: NDArray[np.float64]  # (h, k)
+    credits: NDArray[np.float64]  # (k,)
+    counts: NDArray[np.float64]  # (h, k)
+    outside: NDArray[np.float64]  # (h, k): rows bought at the sides of the box
+    value: float
+
+
 class _Box:
     """Linear program over the rows that can change column inside a box of prices."""
 
     def __init__(
         self,
         problem: AssignmentProblem,
+        times: NDArray[np.float64],
         prices: NDArray[np.float64],
         ranks: NDArray[np.int64],
     ) -> None:
         self.problem, self.prices = problem, prices
+        self.times = times  # rows that each one stands for
         costs, self.groups = problem.costs, problem.groups
         n, k = costs.shape
         self.best = np.empty(n, np.int64)
@@ -198,8 +254,8 @@ class _Box:
         self.excesses = np.empty(total)
         list_open(*state, self.widths, self.rows, self.columns, self.excesses)
 
-    def solve(self) -> tuple[Any, ...]:
-        """Return the step, credits, counts, rows outside the box and the value."""
+    def solve(self) -> _BoxSolution | None:
+        """Solve the linear program; None if HiGHS cannot."""
         problem = self.problem
         h, k = problem.shape
         hk = h * k
@@ -213,7 +269,7 @@ class _Box:
         fixed = np.ones(self.best.size, dtype=bool)
         fixed[inside] = False
         base = np.zeros((h, k))
-        np.add.at(base, (self.groups[fixed], self.best[fixed]), 1.0)
+        np.add.at(base, (self.groups[fixed], self.best[fixed]), self.times[fixed])
         base *= problem.weights[:, None]
 
         # Variables: pairs, counts, rows added and removed at the sides of the box.
@@ -241,20 +297,18 @@ class _Box:
             A_ub=shares,
             b_ub=least,
             A_eq=equal,
-            b_eq=np.concatenate([np.ones(m), base.ravel()]),
+            b_eq=np.concatenate([self.times[inside], base.ravel()]),
             bounds=(0, None),
             method="highs-ds",
         )
-        if result.status != 0:  # the box program always has a solution
-            raise RuntimeError(
-                f"HiGHS could not solve the linear program of fair_assignment: "
-                f"{result.message}"
-            )
+        if result.status != 0:  # there is a solution, but rounding can hide it
+            return None
         step = result.eqlin.marginals[m:].reshape(h, k) * unit
         credits = np.maximum(-result.ineqlin.marginals[-k:] * unit, 0)
         counts, added, removed = result.x[n_pairs:].reshape(3, h, k)
-        lows = float(self.low @ problem.weights[self.groups])
-        return step, credits, counts, added + removed, lows + result.fun * unit
+        lows = float((self.low * self.times) @ problem.weights[self.groups])
+        value = lows + float(result.fun) * unit
+        return _BoxSolution(step, credits, counts, added + removed, value)
 
 
 def share_constraints(

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from scalefair.kernels import soft_columns
+from scalefair.kernels import single_blas_thread, soft_columns
 
 __all__ = ["AssignmentProblem", "squared_distances"]
 
@@ -41,7 +40,7 @@ class AssignmentProblem:
         """Group of each row."""
         return np.repeat(np.arange(self.shape[0]), np.diff(self.offsets))
 
-    def chunks(self) -> NDArray[np.int64]:
+    def _chunks(self) -> NDArray[np.int64]:
         """Return runs of rows of one group: start, stop, group."""
         runs = [
             (start, min(start + _CHUNK, int(stop)), s)
@@ -54,23 +53,27 @@ class AssignmentProblem:
         self, prices: NDArray[np.float64], temperature: float = 0.0
     ) -> tuple[float, NDArray[np.float64]]:
         """Sum over rows of the (smoothed) cheapest priced cost, and the counts."""
-        chunks = self.chunks()
-        counts = np.empty((chunks.shape[0], self.shape[1]))
-        values = np.empty(chunks.shape[0])
-        soft_columns(self.costs, chunks, prices, temperature, counts, values)
+        groups, counts, values = self._by_chunk(prices, temperature)
         table = np.zeros(self.shape)
-        np.add.at(table, chunks[:, 2], counts)
-        value = float(np.sum(values * self.weights[chunks[:, 2]]))
+        np.add.at(table, groups, counts)
+        value = float(np.sum(values * self.weights[groups]))
         return value, table * self.weights[:, None]
 
     def group_values(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum over the rows of each group of the cheapest priced cost."""
-        chunks = self.chunks()
+        groups, _, values = self._by_chunk(prices, 0.0)
+        sums = np.bincount(groups, values, minlength=self.shape[0])
+        return sums.astype(np.float64, copy=False)
+
+    def _by_chunk(
+        self, prices: NDArray[np.float64], temperature: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Group, counts and sum of the (smoothed) cheapest priced costs of chunks."""
+        chunks = self._chunks()
         counts = np.empty((chunks.shape[0], self.shape[1]))
         values = np.empty(chunks.shape[0])
-        soft_columns(self.costs, chunks, prices, 0.0, counts, values)
-        sums = np.bincount(chunks[:, 2], values, minlength=self.shape[0])
-        return sums.astype(np.float64, copy=False)
+        soft_columns(self.costs, chunks, prices, temperature, counts, values)
+        return chunks[:, 2], counts, values
 
     def certify(
         self, prices: NDArray[np.float64], credits: NDArray[np.float64]
@@ -106,12 +109,22 @@ def squared_distances(
     """Squared distances of all rows to all centres, by one product.
 
     One BLAS thread: the last digits must not depend on the number of threads.
+
+    Raises
+    ------
+    ValueError
+        If they overflow.
     """
-    middle = centers.mean(axis=0)
-    X, centers = X - middle, centers - middle
-    with threadpool_limits(1, user_api="blas"):
-        costs = X @ centers.T
-    costs *= -2
-    costs += np.einsum("ij,ij->i", X, X)[:, None]
-    costs += np.einsum("ij,ij->i", centers, centers)
+    with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        middle = centers.mean(axis=0)
+        X, centers = X - middle, centers - middle
+        costs: NDArray[np.float64] = X @ centers.T
+        costs *= -2
+        costs += np.einsum("ij,ij->i", X, X)[:, None]
+        costs += np.einsum("ij,ij->i", centers, centers)
+        total = costs.sum()
+    if not np.isfinite(total):
+        raise ValueError(
+            "The squared distances of X to centers overflow: rescale both."
+        )
     return np.maximum(costs, 0, out=costs)

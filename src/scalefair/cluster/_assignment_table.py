@@ -26,6 +26,8 @@ _ROUNDING = 1e-9
 # on the speed of the machine.
 _NODES = 2000
 _NEAR_NODES = 20
+# Sizes of a cluster that are tried together.
+_SIZES = 4096
 
 
 def count_violation(
@@ -46,13 +48,17 @@ def smallest_cluster(
     With `n_clusters` clusters the smallest has at most ``n // n_clusters`` rows.
     """
     n = int(sizes.sum())
-    size = np.arange(1, n // n_clusters + 1)
-    expected = sizes[:, None] * (size / n)
-    low = np.ceil(np.maximum(1 - tolerance, 0) * expected - _ROUNDING)
-    high = np.floor((1 + tolerance) * expected + _ROUNDING)
-    possible = (low <= high).all(axis=0)
-    possible &= (low.sum(axis=0) <= size) & (size <= high.sum(axis=0))
-    return int(size[possible.argmax()]) if possible.any() else None
+    most = n // n_clusters
+    for start in range(1, most + 1, _SIZES):
+        size = np.arange(start, min(start + _SIZES, most + 1))
+        expected = sizes[:, None] * (size / n)
+        low = np.ceil(np.maximum(1 - tolerance, 0) * expected - _ROUNDING)
+        high = np.floor((1 + tolerance) * expected + _ROUNDING)
+        possible = (low <= high).all(axis=0)
+        possible &= (low.sum(axis=0) <= size) & (size <= high.sum(axis=0))
+        if possible.any():
+            return int(size[possible.argmax()])
+    return None
 
 
 def table_constraints(
@@ -67,7 +73,8 @@ def table_constraints(
     columns = sparse.hstack([sparse.eye_array(k)] * h)
     sums = sparse.vstack([columns] * h)
     table = sparse.eye_array(h * k)
-    high = sparse.diags_array(np.repeat((1 + tolerance) * shares, k)) @ sums
+    upper = np.minimum((1 + tolerance) * shares, 1.0)
+    high = sparse.diags_array(np.repeat(upper, k)) @ sums
     low = sparse.diags_array(np.repeat(max(1 - tolerance, 0.0) * shares, k)) @ sums
     A = sparse.vstack([table - high, low - table, -columns], format="csr")
     b = np.concatenate([np.zeros(2 * h * k), np.full(k, -float(smallest))])
@@ -179,7 +186,8 @@ def nearest_feasible_tolerance(
         return any_table(sizes, n_clusters, t) is not None
 
     low = tolerance
-    high = max(1.0, math.ceil(1e4 * (sizes.sum() / sizes.min() - 1)) / 1e4)
+    # At this one a cluster may hold a single group.
+    high = max(1.0, math.ceil(1e4 * (float(sizes.sum() / sizes.min()) - 1)) / 1e4)
     for guess in (0.1, 0.2, 0.5, 1.0):
         if low < guess < high:
             if found(guess):

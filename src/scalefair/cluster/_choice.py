@@ -8,7 +8,10 @@ from scipy import sparse
 from scalefair.cluster._fairness import FairProblem
 from scalefair.operators import NormalizedAffinity, coarse_degree
 
-__all__ = ["choose_solver"]
+__all__ = ["DENSE_LIMIT", "choose_solver"]
+
+# Most nodes of the dense solver: three matrices of their order take 16 GiB.
+DENSE_LIMIT = 26_754
 
 # Up to this order the dense decomposition is exact and takes milliseconds; beyond it
 # the iterations are faster (docs/performance.md).
@@ -25,15 +28,18 @@ _COARSE_DEGREE = 8.0
 def choose_solver(problem: FairProblem) -> str:
     """Pick the solver of ``solver="auto"``.
 
-    Dense for small graphs and for more clusters than a quarter of the nodes. LOBPCG
-    with multigrid on meshes of up to two dimensions (grids, road networks, k-NN
-    graphs of points near a surface), where gaps are tiny. Chebyshev iteration for
-    all others: it was the fastest on each of them (docs/performance.md).
+    Dense for small graphs and, as far as the memory goes, for more clusters than a
+    quarter of the nodes. LOBPCG with multigrid on meshes of up to two dimensions
+    (grids, road networks, k-NN graphs of points near a surface), where gaps are
+    tiny. Chebyshev iteration for all others: it was the fastest on each of them
+    (docs/performance.md).
     """
-    if problem.n <= _DENSE_ORDER or problem.k > problem.n // 4:
+    n, affinity = problem.n, problem.affinity
+    many_clusters = problem.k > n // 4
+    if n <= _DENSE_ORDER or (many_clusters and n <= DENSE_LIMIT):
         return "nullspace"
-    affinity = problem.affinity
-    if isinstance(affinity, NormalizedAffinity) and _is_mesh(affinity.matrix):
+    stored = isinstance(affinity, NormalizedAffinity)
+    if stored and not many_clusters and _is_mesh(affinity.matrix):
         return "lobpcg"
     return "chebyshev"
 
@@ -55,7 +61,7 @@ def _two_hop_growth(M: sparse.csr_array) -> float:
         return np.inf
     between = np.unique(near.indices)
     reached = near[:, between] @ _pattern(M[between])
-    return reached.nnz / max(near.nnz, 1)
+    return float(reached.nnz / max(near.nnz, 1))
 
 
 def _pattern(A: sparse.csr_array) -> sparse.csr_array:

@@ -13,7 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from scalefair._groups import encode_groups
+from scalefair.cluster._fairness import clustered_groups
 from scalefair.cluster._graph import (
+    NEIGHBORS_REMEDY,
     check_affinity,
     choose_nodes,
     nearest_neighbors_affinity,
@@ -86,29 +88,28 @@ class GraphInputMixin(BaseEstimator):
             self,
             W,
             accept_sparse="csr",
-            dtype=np.float64,
+            dtype=[np.float64, np.float32],
             ensure_min_samples=2,
             estimator=self,
         )
-        _, all_codes = encode_groups(sensitive_features, W.shape[0])
-        if self.affinity == "precomputed":
-            W = check_affinity(W)
+        names, all_codes = encode_groups(sensitive_features, W.shape[0])
+        precomputed = self.affinity == "precomputed"
+        if precomputed:
+            W = check_affinity(W).astype(np.float64, copy=False)
         else:
             W = nearest_neighbors_affinity(W, self.n_neighbors)
         given = W
         if not loops and W.diagonal().any():
             W = sparse.csr_array(W - sparse.diags_array(W.diagonal()))
             W.eliminate_zeros()
-        kept = choose_nodes(W, self.connected_components)
+        kept = choose_nodes(
+            W,
+            self.connected_components,
+            remedy="" if precomputed else NEIGHBORS_REMEDY,
+        )
         if not kept.all():
             W = sparse.csr_array(W[kept][:, kept])
-        groups = np.unique(np.asarray(sensitive_features)[kept])
-        if groups.shape[0] < 2:
-            raise ValueError(
-                "sensitive_features has fewer than two groups among the clustered "
-                f"nodes (only {groups[0]!r}): fairness compares groups."
-            )
-        _, codes = np.unique(all_codes[kept], return_inverse=True)
+        groups, codes = clustered_groups(names, all_codes, kept)
         if self.n_clusters > W.shape[0]:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must not exceed the number of "

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._fit_context import fit_context
 from scalefair._random import check_random_state
 from scalefair.cluster._comparators import (
     ClusteredGraph,
@@ -182,7 +183,7 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
         self.connected_components = connected_components
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, W: Any, y: Any = None, *, sensitive_features: ArrayLike
     ) -> CoordinateDescentFairClustering:
@@ -225,10 +226,11 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
             problem.descend(start, self.max_iter, _COARSE_GAIN, rng)
             for start in self._starts(graph, rng)
         ]
-        labels, coarse, _ = min(starts, key=lambda run: run[1][-1])
-        left = self.max_iter - (len(coarse) - 1)
-        labels, fine, converged = problem.descend(labels, left, 0.0, rng)
-        history = coarse + fine[1:]
+        labels, history, converged = min(starts, key=lambda run: run[1][-1])
+        if not converged:
+            left = self.max_iter - (len(history) - 1)
+            labels, fine, converged = problem.descend(labels, left, 0.0, rng)
+            history += fine[1:]
         if not converged:
             warnings.warn(
                 f"Nodes still moved in sweep max_iter={self.max_iter}: the clusters "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -102,16 +103,17 @@ def fair_assignment(
     Raises
     ------
     ValueError
-        If an argument does not fit; or if counts, being whole, cannot meet the
-        bounds. The message then names a tolerance at which they can.
+        If an argument does not fit, or the distances overflow; or if counts, being
+        whole, cannot meet the bounds. The message then names a tolerance at which
+        they can.
 
     Notes
     -----
     *Lower bound.* With prices :math:`p_{sl}` each row takes the centre that
     minimises distance plus price. If no fair mix of rows has a positive price in any
     cluster, the priced distances sum to a lower bound. Optimal prices solve a linear
-    program; it is solved by HiGHS for the rows near a change of centre only, and
-    confirmed over all n k pairs.
+    program; it is solved by HiGHS for the rows near a change of centre only (rows of
+    equal distances count as one), and confirmed over all n k pairs.
 
     *Whole rows.* A small integer program (one unknown per group and cluster) finds
     counts that meet all bounds, near those of the linear program. Given the counts,
@@ -147,6 +149,7 @@ def fair_assignment(
     means: Any = check_array(centers, dtype=np.float64, input_name="centers")
     n, k = rows.shape[0], means.shape[0]
     _check(rows, means, tolerance)
+    tolerance = min(float(tolerance), float(n))  # from there on no share is bounded
     _, codes = encode_groups(sensitive_features, n)
     sizes = np.bincount(codes)
     order = np.argsort(codes, kind="stable")
@@ -203,8 +206,9 @@ def _check(
             f"{centers.shape[0]} centers for {X.shape[0]} rows: every cluster needs a "
             "row, give fewer centers."
         )
-    if not (np.isfinite(tolerance) and tolerance >= 0):
-        raise ValueError(f"tolerance must be finite and >= 0, got {tolerance!r}.")
+    number = isinstance(tolerance, Real) and bool(np.isfinite(tolerance))
+    if not (number and tolerance >= 0):
+        raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
 
 
 def _problem(
@@ -249,7 +253,7 @@ def _infeasible(sizes: NDArray[np.int64], k: int, tolerance: float) -> str:
         f"No whole counts of {sizes.size} groups in {k} clusters were found with all "
         f"shares within tolerance={tolerance:g} of the population's (the smallest "
         f"group has {smallest} rows, {smallest / k:.3g} per cluster). Use fewer "
-        f"clusters or tolerance={feasible:g}, the nearest found to be possible."
+        f"clusters or tolerance={feasible:.10g}, the nearest found to be possible."
     )
 
 

@@ -7,14 +7,15 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
-from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import validate_data
 
+from scalefair._fit_context import fit_context
 from scalefair._groups import encode_groups
 from scalefair._random import check_random_state
 from scalefair.cluster._affinities import (
@@ -23,7 +24,7 @@ from scalefair.cluster._affinities import (
     build_affinity,
 )
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
-from scalefair.cluster._fairness import FairProblem
+from scalefair.cluster._fairness import FairProblem, clustered_groups
 from scalefair.cluster._graph import check_partitioned_affinity
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 from scalefair.cluster._progress import FitProgress
@@ -65,10 +66,10 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
           instead of :math:`F^T H = 0` (M shifted by 1.01): another problem, whose
           solution is not the fair optimum. For comparison.
         - ``"nullspace"``: dense, for up to a few thousand nodes (o-FSC of [1]_).
-        - ``"auto"``: ``"nullspace"`` up to 100 nodes or when `n_clusters` exceeds
-          a quarter of the nodes; ``"lobpcg"`` on graphs whose neighbourhoods grow
-          as on a line or in the plane (grids, road networks); else
-          ``"chebyshev"``. The fastest on every graph measured.
+        - ``"auto"``: ``"nullspace"`` up to 100 nodes, or up to 26,754 when
+          `n_clusters` exceeds a quarter of them; ``"lobpcg"`` on graphs whose
+          neighbourhoods grow as on a line or in the plane (grids, road networks);
+          else ``"chebyshev"``. The fastest on every graph measured.
     affinity : str, default="precomputed"
         - ``"precomputed"``: `fit` takes the affinity matrix itself, or a
           LinearOperator that multiplies by it.
@@ -94,9 +95,10 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         of ``"dual"`` (None: 1000), or iterations of ``"admm"`` (None: 10, as in
         [3]_, which is seldom enough for `tol`).
     dtype : {np.float64, np.float32}, default=np.float64
-        Type the iteration works in. With float32 it takes half the memory and
-        about half the time, and ``"chebyshev"`` finishes in float64, so that the
-        embedding is as accurate as `tol` says and exactly fair.
+        Type in which ``"chebyshev"`` and ``"lanczos"`` iterate; the other solvers
+        work in float64. With float32 it takes half the memory and about half the
+        time, and ``"chebyshev"`` finishes in float64, so that the embedding is as
+        accurate as `tol` says and exactly fair.
     n_init : int, default=10
         Starts of k-means; the first is deterministic (pivoted QR), the others are
         k-means++.
@@ -257,7 +259,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         return tags
 
     @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, W: Any, y: Any = None, *, sensitive_features: ArrayLike
     ) -> FairSpectralClustering:
@@ -273,7 +275,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
             reader, see `scalefair.operators.PartitionedMatrix`.
         y : None
             Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like or Dask collection of shape (n,)
+        sensitive_features : array-like, Dask array or Dask series of shape (n,)
             Group of each node: numbers, strings or booleans, none missing, at
             least two different ones.
 
@@ -298,7 +300,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         """
         progress = FitProgress(self, W)
         W = self._check_input(W)
-        _, all_codes = encode_groups(sensitive_features, W.shape[0])
+        groups, all_codes = encode_groups(sensitive_features, W.shape[0])
         rng = check_random_state(self.random_state)
         with progress.task("affinity"):
             affinity = build_affinity(
@@ -315,9 +317,8 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         kept = affinity.kept
         self.affinity_matrix_ = affinity.matrix
         self.affinity_error_ = affinity.error
-        self.groups_ = np.unique(np.asarray(sensitive_features)[kept])
-        _, codes = np.unique(all_codes[kept], return_inverse=True)
-        self._check_sizes(codes)
+        self.groups_, codes = clustered_groups(groups, all_codes, kept)
+        self._check_sizes(codes.size)
 
         problem = FairProblem(affinity.normalized, codes, self.n_clusters)
         with progress.task("eigenvectors", self.n_clusters) as callback:
@@ -353,7 +354,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
                     f'affinity="{self.affinity}" takes rows of features, got a '
                     'LinearOperator: use affinity="precomputed".'
                 )
-            self.n_features_in_ = W.shape[1]
+            self._set_n_features(W)
             return W
         if is_partitioned(W):
             if self.affinity != "precomputed":
@@ -362,7 +363,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
                     'graphs in parts go with affinity="precomputed".'
                 )
             graph = check_partitioned_affinity(W)
-            self.n_features_in_ = graph.shape[1]
+            self._set_n_features(graph)
             return graph
         return validate_data(
             self,
@@ -373,9 +374,15 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
             estimator=self,
         )
 
+    def _set_n_features(self, W: LinearOperator) -> None:
+        """Set what `validate_data` sets, for input without names."""
+        self.n_features_in_ = W.shape[1]
+        if hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
+
     def _round(
-        self, problem: FairProblem, H: np.ndarray, rng: np.random.RandomState
-    ) -> np.ndarray:
+        self, problem: FairProblem, H: NDArray[np.float64], rng: np.random.RandomState
+    ) -> NDArray[np.int32]:
         """Labels from the rows of D^{-1/2} H."""
         rows = H * problem.affinity.inv_sqrt_degrees[:, None]
         labels = embedding_kmeans(
@@ -383,23 +390,21 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         )
         self.assignment_: FairAssignment | None = None
         if self.assign_labels == "fair":
-            self.assignment_ = fair_assignment(
-                rows,
-                cluster_means(rows, labels),
-                sensitive_features=problem.group_codes,
-                tolerance=self.balance_tolerance,
-            )
+            try:
+                self.assignment_ = fair_assignment(
+                    rows,
+                    cluster_means(rows, labels),
+                    sensitive_features=problem.group_codes,
+                    tolerance=self.balance_tolerance,
+                )
+            except ValueError as error:  # it names its own parameter
+                message = str(error).replace(" tolerance=", " balance_tolerance=")
+                raise ValueError(message) from error
             labels = self.assignment_.labels
         return labels
 
-    def _check_sizes(self, codes: np.ndarray) -> None:
-        n, n_groups = codes.size, int(codes.max()) + 1
-        if n_groups < 2:
-            raise ValueError(
-                "sensitive_features has fewer than two groups among the clustered "
-                f"nodes (only {self.groups_[0]!r}): fairness compares groups. "
-                "For one group use sklearn.cluster.SpectralClustering."
-            )
+    def _check_sizes(self, n: int) -> None:
+        n_groups = self.groups_.size
         most = min(n - 1, n - n_groups + 1)
         if self.n_clusters > most:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The linear constraints of group fairness."""
+"""The groups among the clustered nodes, and the constraints of group fairness."""
 
 from __future__ import annotations
 
@@ -9,9 +9,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._groups import encode_values
 from scalefair.kernels import block_gram
 
-__all__ = ["FairProblem"]
+__all__ = ["FairProblem", "clustered_groups"]
+
+
+def clustered_groups(
+    groups: NDArray[Any], codes: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the groups that occur among the kept nodes, and the index of each one's.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two.
+    """
+    present, codes = encode_values(codes[kept], name="sensitive_features")
+    groups = groups[present]
+    if groups.size < 2:
+        raise ValueError(
+            "sensitive_features has fewer than two groups among the clustered nodes "
+            f"(only {groups.tolist()[0]!r}): fairness compares groups. For one group "
+            "use sklearn.cluster.SpectralClustering."
+        )
+    return groups, codes
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,8 @@ class FairProblem:
         r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
         counts = np.bincount(self.group_codes)
         F0 = (self.group_codes[:, None] == np.arange(counts.size)) - counts / self.n
-        return F0 * self.affinity.inv_sqrt_degrees[:, None]
+        F: NDArray[np.float64] = F0 * self.affinity.inv_sqrt_degrees[:, None]
+        return F
 
     @cached_property
     def Q(self) -> NDArray[np.float64]:

@@ -14,34 +14,47 @@ from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows
 
 __all__ = [
+    "NEIGHBORS_REMEDY",
     "check_affinity",
     "check_partitioned_affinity",
     "choose_nodes",
     "nearest_neighbors_affinity",
 ]
 
-# Relative difference between w_ij and w_ji that is taken for rounding.
+# Difference between w_ij and w_ji, relative to the largest weight, that is taken for
+# rounding; in float32 it is 100 units in the last place, if that is more.
 _ASYMMETRY = 1e-8
+# What else connects a k-NN graph.
+NEIGHBORS_REMEDY = " Or raise n_neighbors."
 
 
 def check_affinity(W: Any) -> sparse.csr_array:
     """Return a precomputed affinity in CSR format after checking it.
 
-    Explicit zeros go; a difference between ``w_ij`` and ``w_ji`` at rounding level
-    is averaged away. The input is not modified.
+    Entries stored more than once are added, explicit zeros go, a difference between
+    ``w_ij`` and ``w_ji`` at rounding level is averaged away. The input is not
+    modified.
 
     Raises
     ------
     ValueError
-        If `W` is not square, has negative entries or is not symmetric.
+        If `W` is not square, has negative entries, is not symmetric, or its entries
+        are too large to add up.
     """
     if W.shape[0] != W.shape[1]:
         raise ValueError(
             f"A precomputed affinity must be a square matrix, got shape {W.shape}. "
             'For rows of features use affinity="nearest_neighbors".'
         )
-    A = _with_small_indices(sparse.csr_array(W))
+    A = _with_small_indices(_canonical(sparse.csr_array(W)))
     _refuse_negative(A)
+    with np.errstate(over="ignore"):
+        total = A.data.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        raise ValueError(
+            "The weights are so large that their sum overflows: divide them by the "
+            "largest one."
+        )
     if A.nnz and A.data.min() == 0:
         A = A.copy()
         A.eliminate_zeros()
@@ -81,7 +94,9 @@ def nearest_neighbors_affinity(X: Any, n_neighbors: int) -> sparse.csr_array:
     return _with_small_indices(sparse.csr_array((directed + directed.T) / 2))
 
 
-def choose_nodes(W: sparse.csr_array, policy: str) -> NDArray[np.bool_]:
+def choose_nodes(
+    W: sparse.csr_array, policy: str, *, remedy: str = ""
+) -> NDArray[np.bool_]:
     """Return the mask of the nodes to cluster, or raise what stands in the way.
 
     Parameters
@@ -90,6 +105,8 @@ def choose_nodes(W: sparse.csr_array, policy: str) -> NDArray[np.bool_]:
         Clean affinity.
     policy : {"raise", "largest", "all"}
         What to do with isolated nodes and with several components.
+    remedy : str, default=""
+        What else can be done about several components, for the message.
 
     Raises
     ------
@@ -98,7 +115,7 @@ def choose_nodes(W: sparse.csr_array, policy: str) -> NDArray[np.bool_]:
         components; with any policy if the graph has no edge.
     """
     n = W.shape[0]
-    connected = np.diff(W.indptr) > 0
+    connected: NDArray[np.bool_] = np.diff(W.indptr) > 0
     if not connected.any():
         raise ValueError("The graph has no edges: there is nothing to cluster by.")
     if policy == "all":
@@ -119,9 +136,10 @@ def choose_nodes(W: sparse.csr_array, policy: str) -> NDArray[np.bool_]:
             f"has {sizes.max()} of {n} nodes. Choose "
             'connected_components="largest" to cluster that one (all other nodes get '
             'the label -1) or connected_components="all" to cluster every node that '
-            "has an edge (isolated nodes get the label -1)."
+            f"has an edge (isolated nodes get the label -1).{remedy}"
         )
-    return component == sizes.argmax()
+    inside: NDArray[np.bool_] = component == sizes.argmax()
+    return inside
 
 
 def _refuse_negative(A: sparse.csr_array) -> None:
@@ -132,6 +150,14 @@ def _refuse_negative(A: sparse.csr_array) -> None:
             f"Negative values in data: the smallest weight is {A.data[p]:g}, at row "
             f"{i}, column {A.indices[p]}; spectral clustering needs weights >= 0."
         )
+
+
+def _canonical(A: sparse.csr_array) -> sparse.csr_array:
+    """Sorted indices, each entry stored once; a copy if A is not like that."""
+    if not A.has_canonical_format:
+        A = A.copy()
+        A.sum_duplicates()
+    return A
 
 
 def _with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
@@ -145,22 +171,19 @@ def _with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
 
 def _check_symmetric(A: sparse.csr_array) -> sparse.csr_array:
     B = sparse.csr_array(A.T)
-    same_pattern = (
-        A.has_sorted_indices
-        and np.array_equal(A.indptr, B.indptr)
-        and np.array_equal(A.indices, B.indices)
-    )
-    if same_pattern and np.array_equal(A.data, B.data):
+    pairs = ((A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data))
+    if all(np.array_equal(a, b) for a, b in pairs):
         return A
     difference = abs(A - B)
     largest = float(difference.max()) if difference.nnz else 0.0
-    if largest > _ASYMMETRY * float(A.data.max(initial=0.0)):
+    rounding = max(_ASYMMETRY, 100 * float(np.finfo(A.dtype).eps))
+    if largest > rounding * float(A.data.max(initial=0.0)):
         position = difference.tocoo()
         at = int(position.data.argmax())
         i, j = int(position.coords[0][at]), int(position.coords[1][at])
         raise ValueError(
-            f"The affinity is asymmetric: entry ({i}, {j}) is {A[i, j]:g}, entry "
-            f"({j}, {i}) is {A[j, i]:g}. Symmetrise it, for example with "
+            f"The affinity is asymmetric: entry ({i}, {j}) is {A[i, j]:.10g}, "
+            f"entry ({j}, {i}) is {A[j, i]:.10g}. Symmetrise it, for example with "
             "(W + W.T) / 2 or W.maximum(W.T)."
         )
     return sparse.csr_array((A + B) / 2)

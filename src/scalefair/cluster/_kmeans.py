@@ -76,24 +76,26 @@ def embedding_kmeans(
             for start in starts
         ]
         best = min(runs, key=lambda run: run.inertia_)
-        if sample is U:
-            return best.labels_
-        full = KMeans(
-            n_clusters, init=best.cluster_centers_, n_init=1, random_state=rng
-        )
-        return full.fit(U).labels_
+        if sample is not U:
+            best = KMeans(
+                n_clusters, init=best.cluster_centers_, n_init=1, random_state=rng
+            ).fit(U)
+    labels: NDArray[np.int32] = best.labels_
+    return labels
 
 
 def cluster_means(
     U: NDArray[np.floating], labels: NDArray[np.integer]
-) -> NDArray[np.floating]:
+) -> NDArray[np.float64]:
     """Mean of the rows of each cluster that has any."""
     counts = np.bincount(labels)
     sums = np.stack([np.bincount(labels, column) for column in U.T], axis=1)
-    return sums[counts > 0] / counts[counts > 0, None]
+    means: NDArray[np.float64] = sums[counts > 0] / counts[counts > 0, None]
+    return means
 
 
 def _pivoted_centres(U: NDArray[np.floating], n_clusters: int) -> NDArray[np.floating]:
     """Rows of U that pivoted QR picks as the most independent ones."""
     _, pivots = qr(U.T, mode="r", pivoting=True, check_finite=False)
-    return U[pivots[:n_clusters]]
+    centres: NDArray[np.floating] = U[pivots[:n_clusters]]
+    return centres

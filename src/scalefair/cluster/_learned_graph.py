@@ -189,6 +189,8 @@ def _newton_step(
         (n, n), matvec=lambda v: diagonal * v + 0.5 * (active @ v), dtype=np.float64
     )
     jacobi = sparse.diags_array(1.0 / diagonal)
+    step: NDArray[np.float64]
+    # Any iterate is a direction of descent.
     step, _ = cg(hessian, -gradient, rtol=1e-6, maxiter=200, M=jacobi)
     return step
 

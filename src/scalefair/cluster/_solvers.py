@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh, qr
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.cluster._choice import choose_solver
+from scalefair.cluster._choice import DENSE_LIMIT, choose_solver
 from scalefair.cluster._fairness import FairProblem
 from scalefair.kernels import block_gram, block_rotate
 from scalefair.linalg import (
@@ -96,7 +97,7 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Eigenvectors in a dense null-space basis (o-FSC, Kleindessner et al. 2019)."""
     Q, k = problem.Q, problem.k
     n, r = Q.shape
-    if 3 * 8 * n**2 > 16 * _GIB:
+    if n > DENSE_LIMIT:
         raise ValueError(
             f'solver="nullspace" forms dense {n} x {n} matrices and would need '
             f'{3 * 8 * n**2 / _GIB:.0f} GiB; use solver="chebyshev".'
@@ -138,7 +139,7 @@ def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 
 def _chebyshev(
-    problem: FairProblem, options: SolverOptions, X0: np.ndarray | None = None
+    problem: FairProblem, options: SolverOptions, X0: NDArray[np.float64] | None = None
 ) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator.
 
@@ -246,10 +247,11 @@ def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
     return spectral_bounds(affinity, random_state=options.rng)
 
 
-def _known_vector(problem: FairProblem) -> np.ndarray:
+def _known_vector(problem: FairProblem) -> NDArray[np.float64]:
     """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
-    X0 = np.sqrt(problem.affinity.degrees)[:, None]
-    return X0 / np.linalg.norm(X0)
+    X0: NDArray[np.float64] = np.sqrt(problem.affinity.degrees)[:, None]
+    X0 /= np.linalg.norm(X0)
+    return X0
 
 
 SOLVERS: dict[str, Callable[[FairProblem, SolverOptions], EigenResult]] = {

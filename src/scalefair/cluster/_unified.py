@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClusterMixin, _fit_context
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._fit_context import fit_context
 from scalefair._random import check_random_state
 from scalefair.cluster._comparators import (
     ClusteredGraph,
@@ -215,7 +216,7 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
         self.connected_components = connected_components
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, W: Any, y: Any = None, *, sensitive_features: ArrayLike
     ) -> UnifiedFairSpectralClustering:
@@ -379,4 +380,5 @@ class _Alternation:
         V = self._rows()
         between = V[self.pairs.rows] - V[self.pairs.columns]
         squares = np.einsum("pc,pc->p", between, between)
-        return self.theta * (self.pairs.distances + 0.5 * self.mu * squares)
+        costs: NDArray[np.float64] = self.pairs.distances + 0.5 * self.mu * squares
+        return self.theta * costs

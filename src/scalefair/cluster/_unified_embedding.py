@@ -90,7 +90,8 @@ def descend_embedding(
 def nearest_rotation(C: NDArray[np.float64]) -> NDArray[np.float64]:
     """Orthogonal matrix R for which ``Tr(R.T @ C)`` is largest."""
     U, _, Vt = np.linalg.svd(C)
-    return U @ Vt
+    R: NDArray[np.float64] = U @ Vt
+    return R
 
 
 def _value(
@@ -115,4 +116,5 @@ def _gradient(
 def _polar(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Closest block with orthonormal columns; the span stays."""
     values, V = np.linalg.eigh(X.T @ X)
-    return X @ ((V / np.sqrt(values)) @ V.T)
+    H: NDArray[np.float64] = X @ ((V / np.sqrt(values)) @ V.T)
+    return H

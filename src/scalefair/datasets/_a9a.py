@@ -9,8 +9,8 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._fetch import local_file
-from scalefair.datasets._tables import DataHome
+from scalefair.datasets._fetch import DataHome, local_file
+from scalefair.datasets._tables import naming
 
 # The 123 columns in order. Numbers of the census are cut into ranges.
 _COLUMNS: tuple[tuple[str, str], ...] = (
@@ -157,15 +157,19 @@ def fetch_a9a(*, data_home: DataHome = None, download_if_missing: bool = True) -
 
 def _read(path: Path) -> tuple[sparse.csr_array, NDArray[np.int64], NDArray[np.str_]]:
     """Return rows, target and groups of one file."""
-    try:
+    with naming(path):
         X, labels = load_svmlight_file(str(path), n_features=len(_FEATURES))
-    except ValueError as error:
-        raise ValueError(f"{path} is not the expected table: {error}") from error
+        if labels.size == 0:
+            raise ValueError("it has no rows")
     index = (X.indices.astype(np.int32), X.indptr.astype(np.int32))
     X = sparse.csr_array((X.data, *index), shape=X.shape)
     X.sort_indices()
-    if not np.isin(labels, (-1, 1)).all():
-        raise ValueError(f"{path} must have the labels -1 and +1.")
+    unknown = ~np.isin(labels, (-1, 1))
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise ValueError(
+            f"{path} must have the labels -1 and +1; row {row + 1} has {labels[row]:g}."
+        )
     female = X[:, [_FEMALE]].toarray().ravel() != 0
     male = X[:, [_MALE]].toarray().ravel() != 0
     if (female == male).any():

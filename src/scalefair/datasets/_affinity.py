@@ -1,7 +1,6 @@
 """A random affinity matrix without structure, to measure solvers on."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
+from scalefair.datasets._checks import check_count, check_shares
 
 _DESCR = """\
 RandLaplace: a dense random symmetric affinity of {n_samples} samples (uniform entries
@@ -76,13 +76,9 @@ def make_random_affinity(
     >>> data.affinity.shape, len(set(data.sensitive_features))
     ((100, 100), 5)
     """
-    if not isinstance(n_groups, Integral) or n_groups < 1:
-        raise ValueError(f"n_groups must be an integer >= 1, got {n_groups!r}.")
-    if not isinstance(n_samples, Integral) or n_samples < n_groups:
-        raise ValueError(
-            f"n_samples must be an integer >= n_groups = {n_groups}, got {n_samples!r}."
-        )
-    shares = _check_shares(group_probabilities, n_groups)
+    check_count("n_groups", n_groups, 1)
+    check_count("n_samples", n_samples, n_groups, "one for each group")
+    shares = _group_shares(group_probabilities, n_groups)
     rng = random_generator(random_state)
     affinity = np.triu(rng.random((n_samples, n_samples)), k=1)
     affinity += affinity.T
@@ -93,24 +89,19 @@ def make_random_affinity(
     )
 
 
-def _check_shares(
+def _group_shares(
     group_probabilities: Sequence[float] | None, n_groups: int
 ) -> NDArray[np.float64]:
     if group_probabilities is None:
         if n_groups == 2:
             return np.array([0.7, 0.3])
         return np.full(n_groups, 1.0 / n_groups)
-    shares = np.asarray(group_probabilities, dtype=np.float64)
-    if shares.shape != (n_groups,):
+    if np.shape(group_probabilities) != (n_groups,):
         raise ValueError(
             f"group_probabilities must have one entry for each of the {n_groups} "
-            f"groups, got shape {shares.shape}."
+            f"groups, got shape {np.shape(group_probabilities)}."
         )
-    if not ((shares > 0).all() and np.isclose(shares.sum(), 1.0)):
-        raise ValueError(
-            f"group_probabilities must be positive with sum 1, got {shares.tolist()}."
-        )
-    return shares / shares.sum()
+    return check_shares(group_probabilities)
 
 
 def _draw_groups(

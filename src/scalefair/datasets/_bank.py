@@ -4,7 +4,9 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._tables import DataHome, read_integers
+from scalefair.datasets._fetch import DataHome
+from scalefair.datasets._scaling import standardise
+from scalefair.datasets._tables import read_integers
 
 _COLUMNS = (
     "age",
@@ -114,7 +116,7 @@ def fetch_bank_marketing(
     )
     data = np.delete(table, _AGE, axis=1).astype(np.float64)
     if preprocess:
-        data = (data - data.mean(axis=0)) / data.std(axis=0, ddof=1)
+        data = standardise(data, ddof=1)
     return Bunch(
         data=data,
         feature_names=[name for name in _COLUMNS if name != "age"],

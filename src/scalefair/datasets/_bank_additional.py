@@ -5,14 +5,9 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._fetch import local_file
-from scalefair.datasets._tables import DataHome
-from scalefair.datasets._text_columns import (
-    as_numbers,
-    check_words,
-    read_columns,
-    standardise,
-)
+from scalefair.datasets._fetch import DataHome, local_file
+from scalefair.datasets._scaling import standardise
+from scalefair.datasets._text_columns import as_numbers, check_words, read_columns
 
 _NUMBERS = (
     "age",

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._fetch import local_file
-from scalefair.datasets._tables import DataHome
+from scalefair.datasets._fetch import DataHome, local_file
 from scalefair.datasets._text_columns import as_numbers, check_words, read_columns
 
 _HEADER = (
@@ -133,4 +132,4 @@ def fetch_bar_passage(
 
 def _indicators(gender: NDArray[np.str_]) -> NDArray[np.float64]:
     """Return a column of zeros and ones for each gender."""
-    return (gender[:, None] == np.array(_GENDERS)).astype(np.float64)
+    return np.column_stack([gender == word for word in _GENDERS]).astype(np.float64)

@@ -1,6 +1,5 @@
 """Rows with binary labels whose groups differ in every feature a little."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy.special import expit
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
+from scalefair.datasets._checks import check_count
 
 # Rows that are drawn together.
 _ROWS = 8192
@@ -127,13 +127,9 @@ def make_biased_rows(
 def _check(
     n_samples: int, n_features: int, density: float, n_groups: int, bias: float
 ) -> None:
-    for name, value, least in [
-        ("n_groups", n_groups, 2),
-        ("n_samples", n_samples, n_groups),
-        ("n_features", n_features, 1),
-    ]:
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+    check_count("n_groups", n_groups, 2)
+    check_count("n_samples", n_samples, n_groups, "one for each group")
+    check_count("n_features", n_features, 1)
     if not 0 < density <= 1:
         raise ValueError(f"density must be in (0, 1], got {density}.")
     if not np.isfinite(bias):
@@ -146,7 +142,8 @@ def _mean_entries(
     """Means of the stored entries, shape (n_groups, n_features)."""
     expected_scores = bias * (np.linspace(0, 1, n_groups) - 0.5)
     deltas = expected_scores / (density * np.abs(coef).sum())
-    return deltas[:, None] * np.sign(coef)
+    means: NDArray[np.float64] = deltas[:, None] * np.sign(coef)
+    return means
 
 
 def _dense_rows(

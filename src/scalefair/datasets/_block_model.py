@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
+from scalefair.datasets._checks import check_count
 from scalefair.datasets._edges import symmetric_graph
 from scalefair.datasets._pair_sampling import ClassPairs, Exclude, sample_pairs
 
@@ -153,7 +153,9 @@ def make_fair_sbm(
     def same_cluster_or_group(
         i: NDArray[np.int64], j: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        return (cluster_of[i] == cluster_of[j]) | (group_of[i] == group_of[j])
+        alike: NDArray[np.bool_] = cluster_of[i] == cluster_of[j]
+        alike |= group_of[i] == group_of[j]
+        return alike
 
     def nothing(i: NDArray[np.int64], _: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.zeros(i.shape[0], dtype=bool)
@@ -189,15 +191,14 @@ def make_fair_sbm(
 
 
 def _check_counts(n_nodes: int, n_clusters: int, n_groups: int) -> None:
-    for name, value in (("n_clusters", n_clusters), ("n_groups", n_groups)):
-        if not isinstance(value, Integral) or value < 2:
-            raise ValueError(f"{name} must be an integer >= 2, got {value!r}.")
-    if not isinstance(n_nodes, Integral) or n_nodes < n_clusters * n_groups:
-        raise ValueError(
-            f"n_nodes must be an integer >= n_clusters * n_groups = "
-            f"{n_clusters * n_groups}, so that every cluster holds every group; got "
-            f"{n_nodes!r}."
-        )
+    check_count("n_clusters", n_clusters, 2)
+    check_count("n_groups", n_groups, 2)
+    check_count(
+        "n_nodes",
+        n_nodes,
+        n_clusters * n_groups,
+        "n_clusters * n_groups: every cluster holds every group",
+    )
 
 
 def _shuffled_blocks(
@@ -287,7 +288,9 @@ def _dense_probabilities(
     n_nodes: int, probabilities: Sequence[float] | None
 ) -> NDArray[np.float64]:
     if probabilities is None:
-        return np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
+        values = np.array([1.0, 0.7, 0.4, 0.1])
+        values *= (math.log(n_nodes) / n_nodes) ** 0.1
+        return values
     values = _check_probabilities(probabilities)
     if values[0] > 1:
         raise ValueError(

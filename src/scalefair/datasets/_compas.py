@@ -7,9 +7,13 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._fetch import local_file
-from scalefair.datasets._tables import DataHome
-from scalefair.datasets._text_columns import as_numbers, check_words, read_columns
+from scalefair.datasets._fetch import DataHome, local_file
+from scalefair.datasets._text_columns import (
+    as_labels,
+    as_numbers,
+    check_words,
+    read_columns,
+)
 
 Table = dict[str, NDArray[np.str_]]
 Columns = dict[str, NDArray[np.float64]]
@@ -178,9 +182,7 @@ def fetch_compas(
     path = local_file(file, data_home, download_if_missing)
     table = read_columns(path, _HEADER.split(), delimiter=",")
     race = check_words(table["race"], _RACES, "race", path)
-    again = as_numbers(table["two_year_recid"], "two_year_recid", path)
-    if not np.isin(again, (0, 1)).all():
-        raise ValueError(f"{path} must have 0 or 1 in column two_year_recid.")
+    again = as_labels(table["two_year_recid"], "two_year_recid", path)
     columns = (_plain if features == "plain" else _paper)(table, path)
     data = np.column_stack(list(columns.values()))
     kept = ~np.isnan(data).any(axis=1)  # a date may be missing
@@ -192,7 +194,7 @@ def fetch_compas(
         data=data[kept],
         feature_names=list(columns),
         sensitive_features=race[kept],
-        target=again[kept].astype(np.int64),
+        target=again[kept],
         DESCR=_DESCR,
         source=sources.COMPAS_PAGE,
         licence=_LICENCE,
@@ -225,8 +227,7 @@ def _years(column: NDArray[np.str_], name: str, path: Path) -> NDArray[np.float6
         dates = column.astype("datetime64[s]")
     except ValueError as error:
         raise ValueError(
-            f"{path} is not the expected table: column {name} must hold dates "
-            f"({error})."
+            f"{path} is not the expected file: column {name} must hold dates ({error})."
         ) from error
     return (dates - _DATE_ORIGIN) / np.timedelta64(1, "s") / _YEAR
 
@@ -237,10 +238,10 @@ def _passes_filter(table: Table, path: Path) -> NDArray[np.bool_]:
     Its rule also leaves out ordinary traffic offences (charge degree O), of which
     this file has none.
     """
-    days = table["days_b_screening_arrest"]
-    near = days != ""
-    near[near] = (
-        np.abs(as_numbers(days[near], "days_b_screening_arrest", path)) <= _MOST_DAYS
-    )
-    known = (table["is_recid"] != "-1") & ~np.isin(table["score_text"], ("", "N/A"))
-    return near & known
+    name = "days_b_screening_arrest"
+    # Who has no number is not near.
+    days = np.where(table[name] == "", str(_MOST_DAYS + 1), table[name])
+    kept: NDArray[np.bool_] = np.abs(as_numbers(days, name, path)) <= _MOST_DAYS
+    kept &= table["is_recid"] != "-1"
+    kept &= ~np.isin(table["score_text"], ("", "N/A"))
+    return kept

@@ -5,7 +5,9 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._tables import DataHome, read_integers
+from scalefair.datasets._fetch import DataHome
+from scalefair.datasets._scaling import standardise
+from scalefair.datasets._tables import read_integers
 
 _PAY = tuple(f"PAY_{i}" for i in range(1, 7))
 _BILLS = tuple(f"BILL_AMT{i}" for i in range(1, 7))
@@ -131,7 +133,7 @@ def fetch_credit_default(
     names = [name for name in _COLUMNS if name not in left_out]
     data = table[:, [_COLUMNS.index(name) for name in names]].astype(np.float64)
     if preprocess and n_groups == 2:
-        data = (data - data.mean(axis=0)) / data.std(axis=0, ddof=1)
+        data = standardise(data, ddof=1)
     elif preprocess:
         _scale_blocks(data, names)
     return Bunch(
@@ -153,7 +155,9 @@ def _scale_blocks(data: NDArray[np.float64], names: list[str]) -> None:
     """Divide by the standard deviation of each block of columns, in place."""
     for block in _BLOCKS:
         columns = [names.index(name) for name in block]
-        data[:, columns] /= data[:, columns].std(ddof=1)
+        spread = data[:, columns].std(ddof=1)
+        if spread > 0:
+            data[:, columns] /= spread
 
 
 def _groups(

@@ -6,7 +6,8 @@ from sklearn.utils import Bunch
 from scalefair.datasets import _descriptions as text
 from scalefair.datasets import _sources as sources
 from scalefair.datasets._edges import symmetric_graph
-from scalefair.datasets._tables import DataHome, positions, read_integers
+from scalefair.datasets._fetch import DataHome
+from scalefair.datasets._tables import positions, read_integers
 
 
 def fetch_deezer_europe(
@@ -46,7 +47,8 @@ def fetch_deezer_europe(
         If a file is missing and `download_if_missing` is False, or the download
         fails.
     ValueError
-        If a downloaded file does not have the expected checksum.
+        If a file is not the expected table, or a downloaded file does not have the
+        expected checksum.
     ImportError
         If a download is needed and pooch is not installed.
 
@@ -79,11 +81,10 @@ def fetch_deezer_europe(
         header=1,
     )
     # The ids are 0 to n - 1, but nothing promises that the rows are in order.
-    gender = np.empty(users.shape[0], dtype=np.int64)
-    gender[positions(np.arange(users.shape[0]), users[:, 0])] = users[:, 1]
+    rows = positions(users[:, 0], np.arange(users.shape[0]))
     return Bunch(
         graph=symmetric_graph(edges[:, 0], edges[:, 1], users.shape[0]),
-        sensitive_features=gender,
+        sensitive_features=users[rows, 1],
         DESCR=text.DEEZER,
         source=sources.DEEZER_PAGE,
         licence=text.DEEZER_LICENCE,

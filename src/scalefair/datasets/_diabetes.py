@@ -1,6 +1,6 @@
 """Loader of the diabetes hospital stays, and their encoding as numbers."""
 
-import os
+import importlib
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +13,12 @@ from sklearn.utils import Bunch
 
 from scalefair.datasets import _descriptions as text
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._fetch import local_file
+from scalefair.datasets._fetch import DataHome, local_file
+from scalefair.datasets._scaling import standardise
+from scalefair.datasets._tables import naming
+from scalefair.datasets._text_columns import as_numbers, check_words
+
+Table = Mapping[str, NDArray[np.str_]]
 
 _COUNTS = (
     "time_in_hospital",
@@ -88,7 +93,7 @@ _MISSING_GROUPS = ("?", "Unknown/Invalid")
 def fetch_diabetes(
     *,
     sensitive: str = "race",
-    data_home: str | os.PathLike[str] | None = None,
+    data_home: DataHome = None,
     download_if_missing: bool = True,
 ) -> Bunch:
     """Load 101,766 hospital stays of patients with diabetes, encoded as numbers.
@@ -150,15 +155,16 @@ def fetch_diabetes(
     pandas = _import_pandas()  # before a download that could not be read
     path = local_file(sources.DIABETES["diabetes.zip"], data_home, download_if_missing)
     table = _read_table(path, pandas)
-    data, feature_names = _encode(table)
-    groups = table[sensitive].copy()
-    groups[np.isin(groups, _MISSING_GROUPS)] = "Unknown"
+    data, feature_names = _encode(table, path)
+    groups = table[sensitive]
+    missing = np.isin(groups, _MISSING_GROUPS)
+    ids = as_numbers(table["encounter_id"], "encounter_id", path)
     return Bunch(
         data=data,
         feature_names=feature_names,
-        sensitive_features=groups.astype(np.str_),
-        target=table["readmitted"].astype(np.str_),
-        node_ids=table["encounter_id"].astype(np.int64),
+        sensitive_features=np.where(missing, "Unknown", groups),
+        target=table["readmitted"],
+        node_ids=ids.astype(np.int64),
         DESCR=text.DIABETES,
         source=sources.DIABETES_PAGE,
         licence=text.DIABETES_LICENCE,
@@ -167,16 +173,15 @@ def fetch_diabetes(
 
 def _import_pandas() -> ModuleType:
     try:
-        import pandas
+        return importlib.import_module("pandas")
     except ImportError as error:
         raise ImportError(
             "pandas is needed to read the diabetes data. Run "
             'pip install "scalefair[data]".'
         ) from error
-    return pandas
 
 
-def _read_table(path: Path, pandas: ModuleType) -> dict[str, NDArray[np.object_]]:
+def _read_table(path: Path, pandas: ModuleType) -> Table:
     """Read the columns in use as strings; "None" and "?" stay what they are."""
     columns = [
         "encounter_id",
@@ -188,52 +193,37 @@ def _read_table(path: Path, pandas: ModuleType) -> dict[str, NDArray[np.object_]
         "diag_1",
         "readmitted",
     ]
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(_MEMBER) as file:
-            frame = pandas.read_csv(
-                file, usecols=columns, dtype=object, keep_default_na=False
-            )
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{path} is not the archive of the diabetes data: {error}"
-        ) from error
-    return {name: frame[name].to_numpy(dtype=object) for name in columns}
+    with (
+        naming(path),
+        zipfile.ZipFile(path) as archive,
+        archive.open(_MEMBER) as file,
+    ):
+        frame = pandas.read_csv(
+            file, usecols=columns, dtype=object, keep_default_na=False
+        )
+        if frame.empty:
+            raise ValueError("it has no rows")
+    return {name: frame[name].to_numpy(dtype=np.str_) for name in columns}
 
 
-def _encode(
-    table: Mapping[str, NDArray[np.object_]],
-) -> tuple[NDArray[np.float64], list[str]]:
+def _encode(table: Table, path: Path) -> tuple[NDArray[np.float64], list[str]]:
     names: list[str] = []
     columns: list[NDArray[np.float64]] = []
     for name in (*_COUNTS, *_HEAVY_TAILED_COUNTS):
-        counts = table[name].astype(np.float64)
-        columns.append(_standardise(counts, logarithm=name in _HEAVY_TAILED_COUNTS))
+        counts = as_numbers(table[name], name, path)
+        heavy_tailed = name in _HEAVY_TAILED_COUNTS
+        columns.append(standardise(np.log1p(counts) if heavy_tailed else counts))
         names.append(name)
-    for attribute, values, categories in _categorical(table):
-        unknown = ~np.isin(values, categories)
-        if unknown.any():
-            raise ValueError(
-                f"column {attribute} of the diabetes data holds the unknown value "
-                f"{values[unknown][0]!r}; expected one of {list(categories)}."
-            )
+    for attribute, values, categories in _categorical(table, path):
         for category in categories:
             columns.append((values == category) / np.sqrt(2.0))
             names.append(f"{attribute}={category}")
     return np.column_stack(columns), names
 
 
-def _standardise(
-    values: NDArray[np.float64], *, logarithm: bool
-) -> NDArray[np.float64]:
-    if logarithm:
-        values = np.log1p(values)
-    spread = values.std()
-    return (values - values.mean()) / (spread if spread > 0 else 1.0)
-
-
 def _categorical(
-    table: Mapping[str, NDArray[np.object_]],
-) -> list[tuple[str, NDArray[np.object_], tuple[str, ...]]]:
+    table: Table, path: Path
+) -> list[tuple[str, NDArray[np.str_], tuple[str, ...]]]:
     """Return name, values and possible values of each categorical attribute."""
     attributes = []
     for column, meaning in _CODES.items():
@@ -241,18 +231,19 @@ def _categorical(
         categories = (*dict.fromkeys(meaning.values()), _OTHER)
         attributes.append((column.removesuffix("_id"), values, categories))
     for column, known in _VALUES.items():
-        attributes.append((column, table[column], known))
+        values = check_words(table[column], known, column, path)
+        attributes.append((column, values, known))
     chapters = (*(name for name, _ in _CHAPTERS), _OTHER, _UNKNOWN)
     attributes.append(("diag_1", _translate(table["diag_1"], _chapter), chapters))
     return attributes
 
 
 def _translate(
-    values: NDArray[np.object_], rule: Callable[[str], str]
-) -> NDArray[np.object_]:
+    values: NDArray[np.str_], rule: Callable[[str], str]
+) -> NDArray[np.str_]:
     """Apply `rule` once to each distinct value."""
     distinct, codes = np.unique(values, return_inverse=True)
-    return np.array([rule(value) for value in distinct], dtype=object)[codes]
+    return np.array([rule(str(value)) for value in distinct])[codes]
 
 
 def _code_name(meaning: Mapping[str, str], code: str) -> str:

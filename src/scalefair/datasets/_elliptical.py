@@ -1,12 +1,12 @@
 """Points of two elongated ellipses in the plane, for pictures of fair clustering."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
+from scalefair.datasets._checks import check_count
 
 _HALF_LENGTH = 4.0
 _HALF_HEIGHT = 0.5
@@ -78,8 +78,7 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     >>> balance_score(data.target, sensitive_features=data.sensitive_features)
     1.0
     """
-    if not isinstance(n_samples, Integral) or n_samples < 4:
-        raise ValueError(f"n_samples must be an integer >= 4, got {n_samples!r}.")
+    check_count("n_samples", n_samples, 4)
     rng = random_generator(random_state)
     quarter = rng.permutation(np.arange(n_samples, dtype=np.int64) % 4)
     upper, right = np.divmod(quarter, 2)

@@ -5,7 +5,8 @@ from sklearn.utils import Bunch
 from scalefair.datasets import _descriptions as text
 from scalefair.datasets import _sources as sources
 from scalefair.datasets._edges import symmetric_graph
-from scalefair.datasets._tables import DataHome, positions, read_integers
+from scalefair.datasets._fetch import DataHome
+from scalefair.datasets._tables import positions, read_integers
 
 
 def fetch_facebooknet(
@@ -48,7 +49,8 @@ def fetch_facebooknet(
         If a file is missing and `download_if_missing` is False, or the download
         fails.
     ValueError
-        If a downloaded file does not have the expected checksum.
+        If a file is not the expected table, or a downloaded file does not have the
+        expected checksum.
     ImportError
         If a download is needed and pooch is not installed.
 

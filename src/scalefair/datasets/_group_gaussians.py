@@ -1,7 +1,6 @@
 """Dense normal data whose groups share most of their directions of variance."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,8 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
+from scalefair.datasets._checks import check_count, check_shares
+from scalefair.datasets._draw_groups import draw_groups
 
 # Rows that are drawn together.
 _ROWS = 8192
@@ -89,9 +90,7 @@ def make_group_gaussians(
     shares = _check(n_samples, n_features, group_probabilities, decay, tilt, spread)
     rng = random_generator(random_state)
     roots = _covariance_roots(n_features, shares.size, decay, tilt, spread, rng)
-    groups = rng.choice(shares.size, size=n_samples, p=shares)
-    groups[: shares.size] = np.arange(shares.size)  # none is empty
-    groups = rng.permutation(groups)
+    groups = draw_groups(n_samples, shares, rng)
     X = np.empty((n_samples, n_features))
     for start in range(0, n_samples, _ROWS):
         rows = slice(start, min(start + _ROWS, n_samples))
@@ -121,24 +120,15 @@ def _check(
     tilt: float,
     spread: float,
 ) -> NDArray[np.float64]:
-    shares = np.asarray(group_probabilities, dtype=np.float64)
-    if shares.ndim != 1 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-6:
-        raise ValueError(
-            "group_probabilities must be positive numbers of sum 1, got "
-            f"{group_probabilities!r}."
-        )
-    for name, value, least in [
-        ("n_samples", n_samples, shares.size),
-        ("n_features", n_features, 1),
-    ]:
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+    shares = check_shares(group_probabilities)
+    check_count("n_samples", n_samples, shares.size, "one for each group")
+    check_count("n_features", n_features, 1)
     if not 0 < decay < np.inf:
         raise ValueError(f"decay must be positive and finite, got {decay}.")
     for name, number in [("tilt", tilt), ("spread", spread)]:
         if not 0 <= number < np.inf:
             raise ValueError(f"{name} must be nonnegative and finite, got {number}.")
-    return shares / shares.sum()
+    return shares
 
 
 def _covariance_roots(

@@ -4,13 +4,13 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _sources as sources
-from scalefair.datasets._fetch import local_file
-from scalefair.datasets._tables import DataHome
+from scalefair.datasets._fetch import DataHome, local_file
+from scalefair.datasets._scaling import standardise
 from scalefair.datasets._text_columns import (
+    as_labels,
     as_numbers,
     check_words,
     read_columns,
-    standardise,
 )
 
 _FEATURES = (
@@ -109,14 +109,11 @@ def fetch_law_school(
     path = local_file(file, data_home, download_if_missing)
     table = read_columns(path, (*_FEATURES, "race", "pass_bar"), delimiter=",")
     data = np.column_stack([as_numbers(table[n], n, path) for n in _FEATURES])
-    passed = as_numbers(table["pass_bar"], "pass_bar", path)
-    if not np.isin(passed, (0, 1)).all():
-        raise ValueError(f"{path} must have 0 or 1 in column pass_bar.")
     return Bunch(
         data=standardise(data) if preprocess else data,
         feature_names=list(_FEATURES),
         sensitive_features=check_words(table["race"], _GROUPS, "race", path),
-        target=passed.astype(np.int64),
+        target=as_labels(table["pass_bar"], "pass_bar", path),
         DESCR=_DESCR,
         source=sources.LAW_SCHOOL_PAGE,
         licence=_LICENCE,

@@ -1,13 +1,15 @@
 """Loader of a regional graph of the network Pokec."""
 
+import zipfile
+
 from scipy import sparse
 from sklearn.utils import Bunch
 
 from scalefair.datasets import _descriptions as text
 from scalefair.datasets import _sources as sources
 from scalefair.datasets._edges import symmetric_graph
-from scalefair.datasets._fetch import local_file
-from scalefair.datasets._tables import DataHome, read_integers
+from scalefair.datasets._fetch import DataHome, local_file
+from scalefair.datasets._tables import naming, read_integers
 
 
 def fetch_pokec(
@@ -50,7 +52,8 @@ def fetch_pokec(
         If a file is missing and `download_if_missing` is False, or the download
         fails.
     ValueError
-        If a downloaded file does not have the expected checksum.
+        If a file is not the expected one, or a downloaded file does not have the
+        expected checksum.
     ImportError
         If a download is needed and pooch is not installed.
 
@@ -80,7 +83,11 @@ def fetch_pokec(
     path = local_file(
         sources.POKEC["sparse_Pokec_graph_reg_1.npz"], data_home, download_if_missing
     )
-    entries = sparse.load_npz(path).tocoo()
+    with naming(path), path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is no zip archive")
+        file.seek(0)
+        entries = sparse.load_npz(file).tocoo()
     if not entries.shape[0] == ages.shape[0] == work.shape[0]:
         raise ValueError(
             f"{path} has {entries.shape[0]} nodes, but the files beside it have "

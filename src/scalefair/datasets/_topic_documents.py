@@ -1,7 +1,6 @@
 """Sparse documents of two or more groups that write about different topics."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
+from scalefair.datasets._checks import check_count, check_shares
+from scalefair.datasets._draw_groups import draw_groups
 
 # Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
 # flattened, as after the removal of stop words.
@@ -90,7 +91,7 @@ def make_topic_documents(
     Raises
     ------
     ValueError
-        If a number is out of range.
+        If a number is out of range, or `dtype` is another one.
 
     Notes
     -----
@@ -109,9 +110,11 @@ def make_topic_documents(
     >>> round(data.data.nnz / 2_000_000, 3)
     0.01
     """
-    shares = _check(n_samples, n_features, density, n_topics, group_probabilities)
+    shares = _check(
+        n_samples, n_features, density, n_topics, group_probabilities, dtype
+    )
     rng = random_generator(random_state)
-    groups = _draw_groups(n_samples, shares, rng)
+    groups = draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)
     words = _word_distributions(n_features, n_topics, rng)
     lengths = _draw_lengths(topics, words, density * n_features, rng)
@@ -139,34 +142,20 @@ def _check(
     density: float,
     n_topics: int,
     group_probabilities: Sequence[float],
+    dtype: Any,
 ) -> NDArray[np.float64]:
-    shares = np.asarray(group_probabilities, dtype=np.float64)
-    for name, value, least in [
-        ("n_samples", n_samples, max(shares.size, 1)),
-        ("n_features", n_features, 2),
-        ("n_topics", n_topics, 2),
-    ]:
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+    shares = check_shares(group_probabilities)
+    check_count("n_samples", n_samples, shares.size, "one for each group")
+    check_count("n_features", n_features, 2)
+    check_count("n_topics", n_topics, 2)
     if not 1 <= density * n_features <= 0.1 * n_features:
         raise ValueError(
             f"density must be at most 0.1 and leave at least one word per document "
             f"(density * n_features >= 1), got {density}."
         )
-    if shares.ndim != 1 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-6:
-        raise ValueError(
-            "group_probabilities must be positive numbers of sum 1, got "
-            f"{group_probabilities!r}."
-        )
-    return shares / shares.sum()
-
-
-def _draw_groups(
-    n_samples: int, shares: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    groups = rng.choice(shares.size, size=n_samples, p=shares)
-    groups[: shares.size] = np.arange(shares.size)  # none is empty
-    return rng.permutation(groups)
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
+    return shares
 
 
 def _draw_topics(

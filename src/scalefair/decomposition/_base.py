@@ -7,18 +7,20 @@ from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    _fit_context,
 )
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scalefair._features import check_features
+from scalefair._fit_context import fit_context
+from scalefair._groups import check_two_groups
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,
@@ -28,13 +30,15 @@ from scalefair.streaming import (
 
 __all__ = ["BaseGroupPCA", "Population", "check_groups"]
 
+Array = NDArray[np.float64]
+
 
 class Population(NamedTuple):
     """The groups (sorted), their sizes, and the mean of all rows."""
 
-    groups: np.ndarray
-    counts: np.ndarray
-    mean: np.ndarray
+    groups: NDArray[Any]
+    counts: NDArray[np.int64]
+    mean: Array
 
 
 class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -51,6 +55,8 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     n_components: int
     centering: str
+    components_: Array
+    mean_: Array
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -62,7 +68,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _fit_moments(self, moments: GroupMoments) -> None:
         """Set the fitted attributes."""
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sensitive_features: ArrayLike) -> Self:
         """Find the subspace from one pass over the rows.
 
@@ -126,7 +132,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         estimator._fit_moments(moments)
         return estimator
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> NDArray[Any]:
         """Project rows onto the components.
 
         Parameters
@@ -141,16 +147,25 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         {ndarray, dask.array.Array} of shape (m, n_components)
             Coordinates, in float32 if `X` is, otherwise in float64. For a Dask
             collection a Dask array that is not computed yet.
+
+        Raises
+        ------
+        ValueError
+            If `X` has another number of features than in `fit`, or entries that are
+            not finite.
         """
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         components = np.ascontiguousarray(self.components_.T)
         if isinstance(X, PartitionedRows):
             shape, dtype = (components.shape[1],), _real_type(X.dtype)
-            return X.rowwise(_project, self.mean_, components, shape=shape, dtype=dtype)
+            scores: NDArray[Any] = X.rowwise(
+                _project, self.mean_, components, shape=shape, dtype=dtype
+            )
+            return scores
         return _project(X, self.mean_, components)
 
-    def inverse_transform(self, X: ArrayLike) -> np.ndarray:
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Map coordinates back to rows of features.
 
         Parameters
@@ -161,21 +176,28 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         ndarray of shape (m, n_features)
-            Nearest rows within the components' subspace.
+            Rows within the subspace of the components, the mean added; in float32 if
+            `X` is, otherwise in float64.
+
+        Raises
+        ------
+        ValueError
+            If `X` does not hold rows of one coordinate for each component, all of
+            them finite.
         """
         check_is_fitted(self)
-        scores = np.asarray(X)
-        if scores.ndim != 2 or scores.shape[1] != self.components_.shape[0]:
+        scores = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+        if scores.shape[1] != len(self.components_):
             raise ValueError(
-                f"X must hold rows of {self.components_.shape[0]} coordinates, one "
-                f"per component, got shape {scores.shape}."
+                f"X must hold rows of {len(self.components_)} coordinates, one per "
+                f"component, got shape {scores.shape}."
             )
-        dtype = np.float32 if scores.dtype == np.float32 else np.float64
-        return (scores @ self.components_ + self.mean_).astype(dtype, copy=False)
+        rows: NDArray[Any] = scores @ self.components_ + self.mean_
+        return rows.astype(scores.dtype, copy=False)
 
     @property
     def _n_features_out(self) -> int:
-        return self.components_.shape[0]
+        return len(self.components_)
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
         """Rows as they are: finite entries are checked where they are read."""
@@ -202,11 +224,11 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _store_basis(
         self,
-        basis: np.ndarray,
+        basis: Array,
         population: Population,
-        compressed: np.ndarray,
-        traces: np.ndarray,
-        best: np.ndarray,
+        compressed: Array,
+        traces: Array,
+        best: Array,
     ) -> None:
         """Store an orthonormal basis as components, with the losses of each group.
 
@@ -226,7 +248,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         shares = population.counts / population.counts.sum()
         # The axes that plain PCA would choose within the subspace.
         values, axes = np.linalg.eigh(np.tensordot(shares, compressed, axes=1))
-        components = (basis @ axes[:, ::-1]).T
+        components = (basis @ axes).T[::-1]
         peaks = np.abs(components).argmax(axis=1)
         components *= np.sign(components[np.arange(len(peaks)), peaks])[:, None]
         captured = np.trace(compressed, axis1=1, axis2=2)
@@ -239,16 +261,12 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.group_reconstruction_errors_ = np.maximum(traces - captured, 0.0)
 
 
-def check_groups(groups: np.ndarray) -> None:
-    """Raise unless there are groups to compare."""
-    if len(groups) < 2:
-        raise ValueError(
-            f"sensitive_features has only one group ({groups[0]!r}): fairness "
-            "compares groups. For one group use sklearn.decomposition.PCA."
-        )
+def check_groups(groups: NDArray[Any]) -> None:
+    """Raise a ValueError unless there are groups to compare."""
+    check_two_groups(groups, "sklearn.decomposition.PCA")
 
 
-def _project(X: Any, mean: np.ndarray, components: np.ndarray) -> np.ndarray:
+def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:
     """Coordinates of rows less the mean, in float32 if `X` is."""
     offset = mean @ components
     scores = np.empty((X.shape[0], components.shape[1]), _real_type(X.dtype))
@@ -257,18 +275,18 @@ def _project(X: Any, mean: np.ndarray, components: np.ndarray) -> np.ndarray:
             scores[rows] = block @ components - offset
         else:  # subtract first: a large mean would cancel
             scores[rows] = (block - mean) @ components
-    _check_finite(scores, "X")
+    _check_finite(scores)
     return scores
 
 
-def _real_type(dtype: np.dtype) -> type:
+def _real_type(dtype: np.dtype) -> type[np.floating]:
     return np.float32 if dtype == np.float32 else np.float64
 
 
-def _check_finite(values: np.ndarray, name: str) -> None:
-    if not np.isfinite(values).all():
-        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+def _check_finite(scores: NDArray[Any]) -> None:
+    if not np.isfinite(scores).all():
+        bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         raise ValueError(
-            f"Input {name} contains NaN or infinity: {bad.size} row(s), the first "
-            f"at position {bad[0]}."
+            f"Input X contains NaN or infinity in {bad.size} row(s), the first at "
+            f"position {bad[0]}. Replace the entries or drop the rows."
         )

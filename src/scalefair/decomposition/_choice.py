@@ -19,6 +19,8 @@ _PRODUCTS = 100
 # product with a block, in units of one in a dense second moment.
 _SPARSE = 10.0
 _BLOCK = 2.0
+# Time of a full eigendecomposition, in units of n^3 of these.
+_DECOMPOSITION = 10.0
 
 
 def choose_solver(X: Any, r: int, n_groups: int) -> str:
@@ -27,8 +29,8 @@ def choose_solver(X: Any, r: int, n_groups: int) -> str:
     is_sparse = sparse.issparse(X) or getattr(X, "is_sparse", False)
     if 8 * (n_groups + _MATRICES) * n * n > _MOST_MEMORY:
         return "matrix_free"
-    stored, unit = (X.nnz, _SPARSE) if is_sparse else (m * n, _BLOCK)
+    stored, unit = (float(X.nnz), _SPARSE) if is_sparse else (float(m * n), _BLOCK)
     free = 4 * stored * (r + buffer_size(r)) * unit * _PRODUCTS
     # Second moments of sparse rows cost the square of their entries each.
-    formed = (X.nnz**2 / m * unit) if is_sparse else m * n**2
-    return "gram" if formed + 10 * n**3 <= free else "matrix_free"
+    formed = stored**2 / m * unit if is_sparse else stored * n
+    return "gram" if formed + _DECOMPOSITION * n**3 <= free else "matrix_free"

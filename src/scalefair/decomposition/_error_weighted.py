@@ -10,15 +10,18 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair.decomposition._base import BaseGroupPCA, Population
-from scalefair.decomposition._pencil import top_sum
-from scalefair.decomposition._semidefinite import captured, leading_basis
+from scalefair.decomposition._pencil import captured, compress, top_sums
+from scalefair.decomposition._semidefinite import leading_basis
 from scalefair.streaming import GroupMoments
 
 __all__ = ["ErrorWeightedFairPCA"]
+
+Array = NDArray[np.float64]
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 # Errors are differences of traces: what counts as equal, relative to the trace.
@@ -170,13 +173,12 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
                 stacklevel=4,  # where `fit` is called
             )
         found = search.best
-        U = found.basis
         self._store_basis(
-            U,
+            found.basis,
             Population(moments.groups, moments.counts, moments.mean),
-            np.array([U.T @ C_g @ U for C_g in C]),
+            compress(C, found.basis),
             errors.traces,
-            np.array([top_sum(C_g, self.n_components) for C_g in C]),
+            top_sums(C, self.n_components),
         )
         self.alpha_ = found.alpha
         self.error_difference_ = found.difference
@@ -204,7 +206,7 @@ class _Point:
     """
 
     alpha: float
-    basis: np.ndarray
+    basis: Array
     difference: float
     largest: float
     total: float
@@ -213,7 +215,7 @@ class _Point:
 class _WeightedErrors:
     """Errors of the two groups as functions of alpha."""
 
-    def __init__(self, C: np.ndarray, counts: np.ndarray, r: int) -> None:
+    def __init__(self, C: Array, counts: NDArray[np.int64], r: int) -> None:
         self.C, self.r = C, r
         self.shares = counts / counts.sum()
         self.traces = np.trace(C, axis1=1, axis2=2)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from itertools import combinations, islice
 
 import numpy as np
+from numpy.typing import NDArray
 
-from scalefair.decomposition._local_minimax import captured, local_minimax
+from scalefair.decomposition._local_minimax import local_minimax
+from scalefair.decomposition._pencil import captured, compress
 
 __all__ = ["basis_from_fantope", "extreme_point"]
+
+Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 # Eigenvalues of the relaxed optimum this close to 0 or 1 are taken for them.
@@ -23,16 +27,16 @@ _FIRST_STEPS = 15
 
 
 def basis_from_fantope(
-    C: np.ndarray,
-    best: np.ndarray,
-    W: np.ndarray,
-    weights: np.ndarray,
+    C: Array,
+    best: Array,
+    W: Array,
+    weights: Array,
     r: int,
     *,
     gap: float,
     atol: float,
     max_iter: int = 100,
-) -> np.ndarray:
+) -> Array:
     """Orthonormal basis with a small largest loss, from a relaxed optimum.
 
     Eigenvectors of `W` with eigenvalue 1 stay. Those with eigenvalues in between
@@ -77,7 +81,7 @@ def basis_from_fantope(
     if 0 < k < q:
         kept, block = U[:, :p], U[:, p : p + q]
         rest = best - captured(C, kept)
-        V = _projector_in_block(_compress(C, block), rest, w[p : p + q], weights, k)
+        V = _projector_in_block(compress(C, block), rest, w[p : p + q], weights, k)
         basis = np.hstack([kept, block @ V])
     basis = local_minimax(C, best, basis, weights, atol=atol, max_iter=max_iter)
     mu = np.linalg.eigvalsh(np.tensordot(weights, C, axes=1))
@@ -94,19 +98,15 @@ def basis_from_fantope(
     return _smallest(C, best, [basis, leader])
 
 
-def _smallest(A: np.ndarray, b: np.ndarray, bases: list[np.ndarray]) -> np.ndarray:
+def _smallest(A: Array, b: Array, bases: list[Array]) -> Array:
     return _best_few(A, b, bases)[0]
 
 
-def _best_few(
-    A: np.ndarray, b: np.ndarray, bases: list[np.ndarray]
-) -> list[np.ndarray]:
+def _best_few(A: Array, b: Array, bases: list[Array]) -> list[Array]:
     return sorted(bases, key=lambda U: float((b - captured(A, U)).max()))[:_STARTS]
 
 
-def _projector_in_block(
-    A: np.ndarray, b: np.ndarray, w: np.ndarray, weights: np.ndarray, k: int
-) -> np.ndarray:
+def _projector_in_block(A: Array, b: Array, w: Array, weights: Array, k: int) -> Array:
     """Basis of k columns with the smallest largest loss that a local search finds."""
     q = w.size
     extreme = extreme_point(A, b, np.diag(w))
@@ -126,7 +126,7 @@ def _projector_in_block(
     return _smallest(A, b, found)
 
 
-def extreme_point(A: np.ndarray, b: np.ndarray, W: np.ndarray) -> np.ndarray:
+def extreme_point(A: Array, b: Array, W: Array) -> Array:
     """Move `W` within the Fantope, its largest loss unchanged, as far as it goes.
 
     As long as there is a symmetric direction that changes neither the trace nor one
@@ -163,7 +163,7 @@ def extreme_point(A: np.ndarray, b: np.ndarray, W: np.ndarray) -> np.ndarray:
         q = int(inner.sum())
         if q == 0:
             break
-        block = _compress(A, U[:, inner])
+        block = compress(A, U[:, inner])
         direction = _null_direction(np.concatenate([block[active], np.eye(q)[None]]))
         if direction is None:
             break
@@ -180,7 +180,7 @@ def extreme_point(A: np.ndarray, b: np.ndarray, W: np.ndarray) -> np.ndarray:
     return (W + W.T) / 2
 
 
-def _null_direction(matrices: np.ndarray) -> np.ndarray | None:
+def _null_direction(matrices: Array) -> Array | None:
     """Symmetric matrix of norm 1 orthogonal to all of these; None if there is none."""
     q = matrices.shape[1]
     rows, columns = np.triu_indices(q)
@@ -197,7 +197,7 @@ def _null_direction(matrices: np.ndarray) -> np.ndarray | None:
     return direction + np.triu(direction, 1).T
 
 
-def _reach_inside(W: np.ndarray, direction: np.ndarray) -> float:
+def _reach_inside(W: Array, direction: Array) -> float:
     """Largest step from 0 < W < I along the direction with 0 <= W + step <= I."""
     reach = np.inf
     for P, d in ((W, direction), (np.eye(len(W)) - W, -direction)):
@@ -206,7 +206,3 @@ def _reach_inside(W: np.ndarray, direction: np.ndarray) -> float:
         if least < 0:
             reach = min(reach, -1 / least)
     return reach
-
-
-def _compress(C: np.ndarray, U: np.ndarray) -> np.ndarray:
-    return np.matmul(U.T, C @ U)

@@ -7,11 +7,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._fit_context import fit_context
 from scalefair._groups import encode_groups
 from scalefair.decomposition._base import BaseGroupPCA, Population, check_groups
 from scalefair.decomposition._choice import choose_solver
@@ -20,11 +20,14 @@ from scalefair.decomposition._pencil import (
     FormedPencil,
     OperatorPencil,
 )
+from scalefair.decomposition._solution import FairBasis
 from scalefair.decomposition._solvers import solve
 from scalefair.operators import GroupCovariance
 from scalefair.streaming import GroupMoments, PartitionedRows
 
 __all__ = ["FairPCA"]
+
+Array = NDArray[np.float64]
 
 _SOLUTION = (
     "components_",
@@ -161,6 +164,8 @@ class FairPCA(BaseGroupPCA):
     (300, 1)
     """
 
+    moments_: GroupMoments
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupPCA._parameter_constraints,
         "solver": [StrOptions({"auto", "gram", "matrix_free"})],
@@ -186,7 +191,7 @@ class FairPCA(BaseGroupPCA):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sensitive_features: ArrayLike) -> FairPCA:
         """Find the fair subspace.
 
@@ -240,7 +245,7 @@ class FairPCA(BaseGroupPCA):
             self._fit_rows(X, groups, codes)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: Any, y: Any = None, *, sensitive_features: ArrayLike
     ) -> FairPCA:
@@ -251,11 +256,12 @@ class FairPCA(BaseGroupPCA):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix, Dask collection, reader} of shape \
+                (m, n_features)
             More rows. The first call decides the number of features.
         y : None
             Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like of shape (m,)
+        sensitive_features : array-like or Dask collection of shape (m,)
             Their groups; new ones may appear.
 
         Returns
@@ -269,18 +275,19 @@ class FairPCA(BaseGroupPCA):
             If the rows do not fit those before, or the estimator was fitted without
             moments (``solver="matrix_free"``).
         """
-        first = not hasattr(self, "n_features_in_")
-        X = self._check_rows(X, reset=first)
-        self._check_rank(X.shape[1])
-        if first:
-            self.moments_ = GroupMoments.from_data(X, sensitive_features)
-        elif "moments_" in vars(self):
-            self.moments_.update(X, sensitive_features)
-        else:
+        fitted = vars(self)
+        if "components_" in fitted and "moments_" not in fitted:
             raise ValueError(
                 'This FairPCA was fitted by solver="matrix_free" and kept no moments '
                 'to add to: fit with solver="gram", or begin with partial_fit.'
             )
+        # Rows that were refused may have left n_features_in_.
+        first = "moments_" not in fitted
+        X = self._check_rows(X, reset=first)
+        self._check_rank(X.shape[1])
+        moments = GroupMoments.from_data(X, sensitive_features)
+        # Those so far may be the caller's own (`from_moments`): they do not change.
+        self.moments_ = moments if first else self.moments_.merge(moments)
         self.solver_ = "gram"
         for name in _SOLUTION:
             self.__dict__.pop(name, None)
@@ -305,7 +312,7 @@ class FairPCA(BaseGroupPCA):
             np.trace(covariances, axis1=1, axis2=2),
         )
 
-    def _fit_rows(self, X: Any, groups: np.ndarray, codes: Any) -> None:
+    def _fit_rows(self, X: Any, groups: NDArray[Any], codes: Any) -> None:
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
         weights = np.full(len(groups), 1 / len(groups))
@@ -317,7 +324,7 @@ class FairPCA(BaseGroupPCA):
         )
 
     def _solve(
-        self, pencil: CovariancePencil, population: Population, traces: np.ndarray
+        self, pencil: CovariancePencil, population: Population, traces: Array
     ) -> None:
         check_groups(population.groups)
         found = solve(
@@ -355,7 +362,7 @@ class FairPCA(BaseGroupPCA):
             )
 
 
-def _ratio_gap(losses: np.ndarray, found: Any) -> float:
+def _ratio_gap(losses: Array, found: FairBasis) -> float:
     """Largest over smallest of the losses that matter, less one."""
     active = losses[found.weights > 1e-6]
     if active.max() <= found.rounding:

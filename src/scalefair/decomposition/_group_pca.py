@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from scalefair.decomposition._base import BaseGroupPCA, Population
-from scalefair.decomposition._pencil import top_sum, weighted_sum
+from scalefair.decomposition._pencil import compress, top_sums, weighted_sum
 from scalefair.streaming import GroupMoments
 
 __all__ = ["GroupPCA"]
@@ -72,7 +72,7 @@ class GroupPCA(BaseGroupPCA):
         self._store_basis(
             U,
             Population(moments.groups, moments.counts, moments.mean),
-            np.stack([U.T @ C_g @ U for C_g in C]),
+            compress(C, U),
             np.trace(C, axis1=1, axis2=2),
-            np.array([top_sum(C_g, r) for C_g in C]),
+            top_sums(C, r),
         )

@@ -227,13 +227,14 @@ def _check_angles(angles: ArrayLike) -> NDArray[np.float64]:
 
 
 def _check_symmetric(C: ArrayLike, name: str) -> NDArray[np.float64]:
-    C = np.asarray(check_array(C, dtype=np.float64, input_name=name))
-    if C.shape[0] != C.shape[1]:
-        raise ValueError(f"{name} must be square, got shape {C.shape}.")
-    asymmetry = np.abs(C - C.T).max()
-    if asymmetry > _ASYMMETRY * np.abs(C).max():
+    S: NDArray[np.float64] = check_array(C, dtype=np.float64, input_name=name)
+    if S.shape[0] != S.shape[1]:
+        raise ValueError(f"{name} must be square, got shape {S.shape}.")
+    asymmetry = np.abs(S - S.T).max()
+    if asymmetry > _ASYMMETRY * np.abs(S).max():
         raise ValueError(
             f"{name} must be symmetric, but entries differ from those of its "
             f"transpose by up to {asymmetry:.3g}."
         )
-    return (C + C.T) / 2
+    S = (S + S.T) / 2
+    return S

@@ -5,34 +5,33 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from scalefair.decomposition._pencil import captured
 from scalefair.optimize import maximize_quadratic_on_simplex
 
-__all__ = ["captured", "local_minimax"]
+__all__ = ["local_minimax"]
 
-
-def captured(C: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """Traces ``Tr(U^T C_g U)`` of all groups."""
-    return np.einsum("ij,gij->g", U, C @ U)
+Array = NDArray[np.float64]
 
 
 class _Model(NamedTuple):
     """Second-order model of the losses about a subspace, and its minimiser."""
 
-    multipliers: np.ndarray
-    step: np.ndarray
+    multipliers: Array
+    step: Array
     decrease: float
 
 
 def local_minimax(
-    A: np.ndarray,
-    b: np.ndarray,
-    U: np.ndarray,
-    weights: np.ndarray,
+    A: Array,
+    b: Array,
+    U: Array,
+    weights: Array,
     *,
     atol: float,
     max_iter: int,
-) -> np.ndarray:
+) -> Array:
     r"""Decrease ``max_g b_g - Tr(U^T A_g U)`` over subspaces by Newton-like steps.
 
     With M the sum of the matrices, weighted by the multipliers, diagonal on the
@@ -87,9 +86,7 @@ def local_minimax(
     return U
 
 
-def _frame(
-    A: np.ndarray, U: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _frame(A: Array, U: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
     """Axes of the weighted sum within the subspace and within its complement.
 
     Also the gradients ``Q^T A_g U`` of all groups and the curvatures.
@@ -105,11 +102,11 @@ def _frame(
 
 
 def _minimize_model(
-    losses: np.ndarray,
-    gradients: np.ndarray,
-    curvature: np.ndarray,
+    losses: Array,
+    gradients: Array,
+    curvature: Array,
     damping: float,
-    weights: np.ndarray,
+    weights: Array,
 ) -> _Model:
     convex = np.maximum(curvature, damping)
     flat = (gradients / np.sqrt(convex)).reshape(losses.size, -1)

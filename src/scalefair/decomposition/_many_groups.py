@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair.decomposition._face import basis_from_fantope
-from scalefair.decomposition._local_minimax import captured, local_minimax
+from scalefair.decomposition._local_minimax import local_minimax
+from scalefair.decomposition._pencil import captured, top_sums
 from scalefair.decomposition._solution import GroupsSolution
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize import maximize_on_simplex, minimax_on_fantope
 
 __all__ = ["solve_groups"]
+
+Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 # At a smooth maximum Newton's method gains these digits in its last step.
@@ -23,13 +27,13 @@ _LAST_STEPS = 3
 
 
 def solve_groups(
-    C: np.ndarray,
+    C: Array,
     r: int,
     *,
-    best: np.ndarray | None = None,
+    best: Array | None = None,
     tol: float = 1e-8,
     max_iter: int = 100,
-    weights0: np.ndarray | None = None,
+    weights0: Array | None = None,
 ) -> GroupsSolution:
     r"""Minimise the largest loss of the groups, with a lower bound of it.
 
@@ -42,8 +46,8 @@ def solve_groups(
     relaxed problem (`minimax_on_fantope`), whose optimum is the dual's, and a
     subspace is sought on the optimal face (`basis_from_fantope`).
 
-    Two groups have no duality gap for ``n >= 3``; for three and more there may be
-    one, in any dimension. With covariances ``2 u u^T`` for three directions u in a
+    Two groups have no duality gap; for three and more there may be one, in any
+    dimension. With covariances ``2 u u^T`` for three directions u in a
     plane, 60 degrees apart, and ``r = 1``, the dual optimum is 1 and the best
     subspace has the loss 3/2. The gap of the solution is therefore a measurement,
     not a formality. If it is positive the basis is the best that local searches
@@ -74,21 +78,22 @@ def solve_groups(
     with single_blas_thread():  # small matrices; the same numbers on any machine
         n = C.shape[1]
         if best is None:
-            best = np.linalg.eigvalsh(C)[:, n - r :].sum(axis=1)
+            best = top_sums(C, r)
         dual = _Dual(C, r, best)
         if r == n:  # nothing to choose
             return dual.solution(_start(len(C), weights0), np.eye(n), 1)
         return _solve(dual, tol, max_iter, weights0)
 
 
-def _start(n_groups: int, weights0: np.ndarray | None) -> np.ndarray:
+def _start(n_groups: int, weights0: Array | None) -> Array:
     if weights0 is None:
         return np.full(n_groups, 1.0 / n_groups)
-    return weights0 / weights0.sum()
+    start: Array = weights0 / weights0.sum()
+    return start
 
 
 def _solve(
-    dual: _Dual, tol: float, max_iter: int, weights0: np.ndarray | None
+    dual: _Dual, tol: float, max_iter: int, weights0: Array | None
 ) -> GroupsSolution:
     C, r, best = dual.C, dual.r, dual.best
     smooth = maximize_on_simplex(
@@ -135,12 +140,12 @@ def _solve(
 class _Dual:
     """phi with supergradient and Hessian; solutions measured."""
 
-    def __init__(self, C: np.ndarray, r: int, best: np.ndarray) -> None:
+    def __init__(self, C: Array, r: int, best: Array) -> None:
         self.C, self.r, self.best = C, r, best
         self.n = C.shape[1]
         self.rounding = 4 * _EPS * np.sqrt(self.n) * float(np.abs(best).max())
 
-    def __call__(self, weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def __call__(self, weights: Array) -> tuple[float, Array, Array]:
         n, r = self.n, self.r
         mu, U = np.linalg.eigh(np.tensordot(weights, self.C, axes=1))
         CU = self.C @ U[:, n - r :]
@@ -154,17 +159,15 @@ class _Dual:
         value = float(weights @ self.best) - float(mu[n - r :].sum())
         return value, losses, -2 * (flat @ flat.T)
 
-    def basis(self, weights: np.ndarray) -> np.ndarray:
+    def basis(self, weights: Array) -> Array:
         U = np.linalg.eigh(np.tensordot(weights, self.C, axes=1))[1]
-        return U[:, self.n - self.r :][:, ::-1]
+        return np.ascontiguousarray(U[:, self.n - self.r :][:, ::-1])
 
-    def solution(
-        self, weights: np.ndarray, basis: np.ndarray, n_iter: int
-    ) -> GroupsSolution:
+    def solution(self, weights: Array, basis: Array, n_iter: int) -> GroupsSolution:
         mu = np.linalg.eigvalsh(np.tensordot(weights, self.C, axes=1))
         value = float(weights @ self.best) - float(mu[self.n - self.r :].sum())
         losses = self.best - captured(self.C, basis)
         return GroupsSolution(weights, basis, losses, value, n_iter, True)
 
-    def close(self, gap: float, losses: np.ndarray, tol: float) -> bool:
+    def close(self, gap: float, losses: Array, tol: float) -> bool:
         return bool(gap <= max(tol * float(losses.max()), self.rounding))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import (
     ArpackError,
     LinearOperator,
@@ -13,6 +14,8 @@ from scalefair.linalg import spectral_bounds
 
 __all__ = ["narrow_leading"]
 
+Array = NDArray[np.float64]
+
 # ARPACK's residuals were 3 to 10,000 times smaller than asked for.
 _SLACK = 10.0
 # Lanczos steps that look for eigenvectors which were missed.
@@ -21,7 +24,7 @@ _CHECK_STEPS = 8
 
 def narrow_leading(
     H: LinearOperator, k: int, tol: float, rng: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray, int] | None:
+) -> tuple[Array, Array, int] | None:
     """Leading eigenpairs by ARPACK, and the number of products; None if it failed.
 
     A Krylov space of one vector needs the fewest products of all, some 100 for 20
@@ -32,10 +35,11 @@ def narrow_leading(
     n = H.shape[0]
     n_products = 0
 
-    def multiply(x: np.ndarray) -> np.ndarray:
+    def multiply(x: Array) -> Array:
         nonlocal n_products
         n_products += 1
-        return H.matvec(x)
+        y: Array = H.matvec(x)
+        return y
 
     counted = LinearOperator(H.shape, matvec=multiply, dtype=np.float64)
     try:
@@ -46,10 +50,10 @@ def narrow_leading(
         return None
     values, vectors = values[::-1], vectors[:, ::-1]
 
-    def without_found(x: np.ndarray) -> np.ndarray:
-        x = x - vectors @ (vectors.T @ x)
-        y = multiply(x)
-        return y - vectors @ (vectors.T @ y)
+    def without_found(x: Array) -> Array:
+        y = multiply(x - vectors @ (vectors.T @ x))
+        y -= vectors @ (vectors.T @ y)
+        return y
 
     rest = LinearOperator(H.shape, matvec=without_found, dtype=np.float64)
     highest = spectral_bounds(rest, n_steps=_CHECK_STEPS, random_state=rng).nodes[-1]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.decomposition._narrow import narrow_leading
@@ -20,10 +21,14 @@ __all__ = [
     "OperatorPencil",
     "Start",
     "buffer_size",
+    "captured",
+    "compress",
     "orthonormal_span",
-    "top_sum",
+    "top_sums",
     "weighted_sum",
 ]
+
+Array = NDArray[np.float64]
 
 # Vectors beyond the wanted ones that a filtered block carries, as a share of them:
 # the filter works on the gap behind the block.
@@ -37,7 +42,7 @@ _TRIAL = np.float32
 class Leading(NamedTuple):
     """Leading eigenvectors (columns), the sum of their eigenvalues, and the cost."""
 
-    vectors: np.ndarray
+    vectors: Array
     total: float
     n_products: int
     message: str  # empty if converged
@@ -46,8 +51,8 @@ class Leading(NamedTuple):
 class Start(NamedTuple):
     """Largest sums of `r` eigenvalues of the groups, and a first subspace."""
 
-    best: np.ndarray
-    basis: np.ndarray
+    best: Array
+    basis: Array
     n_products: int
     message: str
 
@@ -63,15 +68,15 @@ class CovariancePencil(ABC):
         """Best sums to `tol`, and a subspace to begin with."""
 
     @abstractmethod
-    def compress(self, V: np.ndarray) -> np.ndarray:
+    def compress(self, V: Array) -> Array:
         """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
 
     @abstractmethod
     def leading(
         self,
-        weights: np.ndarray,
+        weights: Array,
         r: int,
-        start: np.ndarray,
+        start: Array,
         tol: float,
         rng: np.random.RandomState,
         *,
@@ -92,31 +97,29 @@ class FormedPencil(CovariancePencil):
         Symmetric.
     """
 
-    def __init__(self, covariances: np.ndarray) -> None:
+    def __init__(self, covariances: Array) -> None:
         self.covariances = covariances
         self.n_groups, self.n_features, _ = covariances.shape
 
     def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
         if self._filters(r):
             return self._filtered_start(r, tol, rng)
-        best = np.array([top_sum(C, r) for C in self.covariances])
+        best = top_sums(self.covariances, r)
         mean = self.covariances.mean(axis=0)
         scale = float(np.abs(mean).max()) or 1.0
         size = min(r + buffer_size(r), self.n_features)
         _, trial = _lapack_leading((mean / scale).astype(_TRIAL), size)
         return Start(best, trial.astype(np.float64), self.n_groups + 1, "")
 
-    def compress(self, V: np.ndarray) -> np.ndarray:
-        compressed = np.empty((self.n_groups, V.shape[1], V.shape[1]))
-        for C, small in zip(self.covariances, compressed, strict=True):
-            small[...] = V.T @ (C @ V)
+    def compress(self, V: Array) -> Array:
+        compressed = compress(self.covariances, V)
         return (compressed + compressed.transpose(0, 2, 1)) / 2
 
     def leading(
         self,
-        weights: np.ndarray,
+        weights: Array,
         r: int,
-        start: np.ndarray,
+        start: Array,
         tol: float,
         rng: np.random.RandomState,
         *,
@@ -146,7 +149,7 @@ class FormedPencil(CovariancePencil):
             best=np.array([values[:r].sum(), *(each.total for each in others)]),
             basis=orthonormal_span([vectors, *(each.vectors for each in others)]),
             n_products=1 + sum(each.n_products for each in others),
-            message="; ".join(each.message for each in others if each.message),
+            message=_first_message(others),
         )
 
 
@@ -173,17 +176,17 @@ class OperatorPencil(CovariancePencil):
             best=np.array([each.total for each in found]),
             basis=orthonormal_span([each.vectors for each in found]),
             n_products=sum(each.n_products for each in found),
-            message="; ".join(each.message for each in found if each.message),
+            message=_first_message(found),
         )
 
-    def compress(self, V: np.ndarray) -> np.ndarray:
+    def compress(self, V: Array) -> Array:
         return self.operator.compress(np.ascontiguousarray(V))
 
     def leading(
         self,
-        weights: np.ndarray,
+        weights: Array,
         r: int,
-        start: np.ndarray,
+        start: Array,
         tol: float,
         rng: np.random.RandomState,
         *,
@@ -193,9 +196,9 @@ class OperatorPencil(CovariancePencil):
 
     def _leading(
         self,
-        weights: np.ndarray,
+        weights: Array,
         r: int,
-        start: np.ndarray | None,
+        start: Array | None,
         tol: float,
         rng: np.random.RandomState,
         *,
@@ -217,12 +220,13 @@ def buffer_size(r: int) -> int:
     return max(10, int(_BUFFER * r))
 
 
-def top_sum(C: np.ndarray, r: int) -> float:
-    """Sum of the `r` largest eigenvalues of a symmetric matrix."""
-    return float(np.linalg.eigvalsh(C)[C.shape[0] - r :].sum())
+def top_sums(C: Array, r: int) -> Array:
+    """Sum of the `r` largest eigenvalues of each symmetric matrix ``C[g]``."""
+    sums: Array = np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
+    return sums
 
 
-def weighted_sum(weights: np.ndarray, C: np.ndarray) -> np.ndarray:
+def weighted_sum(weights: Array, C: Array) -> Array:
     """Sum of ``weights[g] * C[g]``; groups without weight are not read."""
     total = np.zeros(C.shape[1:])
     for w, C_g in zip(weights, C, strict=True):
@@ -231,32 +235,51 @@ def weighted_sum(weights: np.ndarray, C: np.ndarray) -> np.ndarray:
     return total
 
 
-def orthonormal_span(blocks: list[np.ndarray]) -> np.ndarray:
+def compress(C: Array, U: Array) -> Array:
+    """``U.T @ C[g] @ U`` of every group, shape (G, r, r)."""
+    compressed: Array = np.matmul(U.T, C @ U)
+    return compressed
+
+
+def captured(C: Array, U: Array) -> Array:
+    """Variance ``trace(U.T @ C[g] @ U)`` that U captures of every group."""
+    traces: Array = np.einsum("ij,gij->g", U, C @ U)
+    return traces
+
+
+def orthonormal_span(blocks: list[Array]) -> Array:
     """Orthonormal basis whose span contains all columns."""
     return np.ascontiguousarray(np.linalg.qr(np.hstack(blocks))[0])
 
 
-def _lapack_leading(H: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
+def _lapack_leading(H: Array, r: int) -> tuple[Array, Array]:
     n = H.shape[0]
     values, vectors = scipy.linalg.eigh(
         H, subset_by_index=(n - r, n - 1), overwrite_a=True, check_finite=False
     )
-    return values[::-1], vectors[:, ::-1]
+    return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
 def _filtered(
-    H: LinearOperator | np.ndarray,
+    H: LinearOperator | Array,
     r: int,
-    start: np.ndarray | None,
+    start: Array | None,
     tol: float,
     rng: np.random.RandomState,
 ) -> Leading:
     result = chebyshev(
         H, r, X0=start, tol=tol, n_buffer=buffer_size(r), random_state=rng
     )
+    message = ""
+    if not result.converged:
+        residual = float(result.residual_norms.max())
+        message = (
+            f"An eigenproblem was solved to a residual of {residual:.1e}: raise tol."
+        )
     return Leading(
-        result.vectors,
-        float(result.values.sum()),
-        result.n_products,
-        "" if result.converged else result.message,
+        result.vectors, float(result.values.sum()), result.n_products, message
     )
+
+
+def _first_message(found: list[Leading]) -> str:
+    return next((each.message for each in found if each.message), "")

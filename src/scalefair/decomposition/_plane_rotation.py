@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["smallest_rotation", "subspace_of_trace"]
 
+Array = NDArray[np.float64]
 
-def subspace_of_trace(C: np.ndarray, k: int, trace: float) -> np.ndarray | None:
+
+def subspace_of_trace(C: Array, k: int, trace: float) -> Array | None:
     """Orthonormal basis V of k columns with ``Tr(V^T C V) = trace``.
 
     In the eigenbasis of `C`, start from the k leading eigenvectors and replace them
@@ -62,7 +65,7 @@ def subspace_of_trace(C: np.ndarray, k: int, trace: float) -> np.ndarray | None:
     return V
 
 
-def smallest_rotation(C: np.ndarray, trace: float) -> tuple[float, float] | None:
+def smallest_rotation(C: Array, trace: float) -> tuple[float, float] | None:
     """Cosine and sine of the least angle at which a vector of a plane has its trace.
 
     The vector ``v = (cos a, sin a)`` has ``v @ C @ v = trace``; a = 0 is where the

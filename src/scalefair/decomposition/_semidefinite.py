@@ -7,21 +7,23 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval
 
 from scalefair.decomposition._base import BaseGroupPCA
-from scalefair.decomposition._pencil import top_sum, weighted_sum
+from scalefair.decomposition._pencil import captured, top_sums, weighted_sum
 from scalefair.streaming import GroupMoments
 
 __all__ = [
     "SemidefiniteFairPCA",
-    "captured",
     "leading_basis",
     "multiplicative_weights",
     "square_root_spectrum",
 ]
+
+Array = NDArray[np.float64]
 
 # Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1:
 # the averaging and the eigensolver leave errors of about 1e-15 in them.
@@ -158,7 +160,7 @@ class SemidefiniteFairPCA(BaseGroupPCA):
 
     def _fit_moments(self, moments: GroupMoments) -> None:
         C = moments.covariances(self.centering)
-        best = np.array([top_sum(C_g, self.n_components) for C_g in C])
+        best = top_sums(C, self.n_components)
         found = multiplicative_weights(
             C, self.n_components, best, self.max_iter, self.step
         )
@@ -172,23 +174,23 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         self.n_iter_ = self.max_iter
 
     @property
-    def projection_(self) -> np.ndarray:
+    def projection_(self) -> Array:
         """P*, an array of shape (n_features, n_features)."""
         return self.components_.T @ self.components_
 
     def _store_map(
         self,
         found: Relaxed,
-        C: np.ndarray,
-        overall: np.ndarray,
-        best: np.ndarray,
+        C: Array,
+        overall: Array,
+        best: Array,
     ) -> None:
         p, V = found.p, found.vectors
         shared = int((p == 1).sum())
         # Any basis of this eigenspace is one of eigenvectors: take PCA's axes in it.
         inside = V[:, :shared]
         axes = np.linalg.eigh(inside.T @ overall @ inside)[1]
-        V[:, :shared] = inside @ axes[:, ::-1]
+        V[:, :shared] = (inside @ axes)[:, ::-1]
         peaks = V[np.abs(V).argmax(axis=0), np.arange(p.size)]
         V *= np.sign(peaks)
         s = square_root_spectrum(p)
@@ -220,15 +222,15 @@ class Relaxed:
         That value, a lower bound of the largest loss under any P.
     """
 
-    p: np.ndarray
-    vectors: np.ndarray
-    losses: np.ndarray
-    weights: np.ndarray
+    p: Array
+    vectors: Array
+    losses: Array
+    weights: Array
     dual_value: float
 
 
 def multiplicative_weights(
-    C: np.ndarray, r: int, best: np.ndarray, n_iter: int, step: float
+    C: Array, r: int, best: Array, n_iter: int, step: float
 ) -> Relaxed:
     """Make the largest loss of the relaxation small by multiplicative weights.
 
@@ -268,12 +270,13 @@ def multiplicative_weights(
     return Relaxed(p, V, total / n_iter, bound_weights, bound)
 
 
-def square_root_spectrum(p: np.ndarray) -> np.ndarray:
+def square_root_spectrum(p: Array) -> Array:
     """Eigenvalues 1 - sqrt(1 - p) of P*, without cancellation."""
-    return p / (1 + np.sqrt(1 - p))
+    roots: Array = p / (1 + np.sqrt(1 - p))
+    return roots
 
 
-def leading_basis(weights: np.ndarray, C: np.ndarray, r: int) -> np.ndarray:
+def leading_basis(weights: Array, C: Array, r: int) -> Array:
     """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
     n = C.shape[1]
     H = weighted_sum(weights, C)
@@ -281,17 +284,13 @@ def leading_basis(weights: np.ndarray, C: np.ndarray, r: int) -> np.ndarray:
     return np.ascontiguousarray(U[:, ::-1])
 
 
-def captured(C: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """``trace(U.T @ C_g @ U)`` of each covariance."""
-    return np.array([diagonal_of(U, C_g).sum() for C_g in C])
-
-
-def diagonal_of(U: np.ndarray, S: np.ndarray) -> np.ndarray:
+def diagonal_of(U: Array, S: Array) -> Array:
     """Diagonal of ``U.T @ S @ U``."""
-    return np.einsum("ij,ij->j", U, S @ U)
+    diagonal: Array = np.einsum("ij,ij->j", U, S @ U)
+    return diagonal
 
 
-def _spectrum(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _spectrum(P: Array) -> tuple[Array, Array]:
     """Positive eigenvalues of P, those of rounding set to 0 or 1, and vectors."""
     p, V = eigh(P)
     p, V = p[::-1], V[:, ::-1]

@@ -6,8 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["GroupsSolution"]
+__all__ = ["FairBasis", "GroupsSolution"]
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,9 @@ class GroupsSolution:
         Second derivative of the dual of two groups at the weights; NaN if unknown.
     """
 
-    weights: np.ndarray
-    basis: np.ndarray
-    losses: np.ndarray
+    weights: Array
+    basis: Array
+    losses: Array
     dual_value: float
     n_iter: int
     converged: bool
@@ -72,10 +75,10 @@ class FairBasis:
         What failed, if something did.
     """
 
-    weights: np.ndarray
-    basis: np.ndarray
-    compressed: np.ndarray
-    best: np.ndarray
+    weights: Array
+    basis: Array
+    compressed: Array
+    best: Array
     dual_value: float
     n_iter: int
     n_products: int
@@ -86,4 +89,4 @@ class FairBasis:
     def rounding(self) -> float:
         """What rounding alone can make of a loss of zero."""
         eps = float(np.finfo(np.float64).eps)
-        return 8 * eps * np.sqrt(self.basis.shape[0]) * float(self.best.max())
+        return 8 * eps * math.sqrt(self.basis.shape[0]) * float(self.best.max())

@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._random import check_random_state
 from scalefair.decomposition._many_groups import solve_groups
-from scalefair.decomposition._pencil import CovariancePencil, FormedPencil, top_sum
+from scalefair.decomposition._pencil import (
+    CovariancePencil,
+    FormedPencil,
+    compress,
+    top_sums,
+)
 from scalefair.decomposition._solution import FairBasis, GroupsSolution
 from scalefair.decomposition._subspace import solve_by_subspaces
 from scalefair.decomposition._two_groups import solve_two_groups
 
 __all__ = ["solve"]
+
+Array = NDArray[np.float64]
 
 # Below this order full eigendecompositions take less time than a subspace method.
 _SMALL = 300
@@ -37,14 +45,13 @@ def solve(
     )
 
 
-def _solve_formed(C: np.ndarray, r: int, tol: float, max_iter: int) -> FairBasis:
-    best = np.array([top_sum(C_g, r) for C_g in C])
+def _solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
+    best = top_sums(C, r)
     found = _solve_small(C, r, best=best, tol=tol, max_iter=max_iter)
-    U = found.basis
     return FairBasis(
         weights=found.weights,
-        basis=U,
-        compressed=np.stack([U.T @ C_g @ U for C_g in C]),
+        basis=found.basis,
+        compressed=compress(C, found.basis),
         best=best,
         dual_value=found.dual_value,
         n_iter=found.n_iter,
@@ -54,6 +61,6 @@ def _solve_formed(C: np.ndarray, r: int, tol: float, max_iter: int) -> FairBasis
     )
 
 
-def _solve_small(C: np.ndarray, r: int, **options: Any) -> GroupsSolution:
+def _solve_small(C: Array, r: int, **options: Any) -> GroupsSolution:
     solver = solve_two_groups if len(C) == 2 else solve_groups
     return solver(C, r, **options)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair.decomposition._pencil import (
     CovariancePencil,
@@ -16,6 +17,8 @@ from scalefair.decomposition._pencil import (
 from scalefair.decomposition._solution import FairBasis, GroupsSolution
 
 __all__ = ["solve_by_subspaces"]
+
+Array = NDArray[np.float64]
 
 SmallSolver = Callable[..., GroupsSolution]
 
@@ -110,7 +113,7 @@ class _Search:
         self.n_products = start.n_products
         self.message = start.message
         self.lower = -math.inf
-        self.visited: list[np.ndarray] = []
+        self.visited: list[Array] = []
         self.losses = np.empty(0)
         self.last_slope = self.curvature = math.nan
         self.added = np.empty((pencil.n_features, 0))
@@ -140,7 +143,7 @@ class _Search:
         found = self.pencil.leading(
             weights,
             self.r,
-            self.V @ Y[:, ::-1][:, :size],
+            self.V @ np.ascontiguousarray(Y[:, ::-1][:, :size]),
             self._eigen_tol(),
             self.rng,
             near=any(np.abs(weights - w).max() < _NEAR for w in self.visited),
@@ -179,12 +182,12 @@ class _Search:
         _, error = self._secant()
         return error <= _SLOPE_TOL * self.tol
 
-    def corrected_weights(self) -> np.ndarray:
+    def corrected_weights(self) -> Array:
         """Weights after a secant step, where the last derivatives allow one."""
         weights, _ = self._secant()
         return weights
 
-    def _secant(self) -> tuple[np.ndarray, float]:
+    def _secant(self) -> tuple[Array, float]:
         """Root of the line through the last two derivatives, and its likely error.
 
         The line's slope and the second derivative of the reduced dual err in ways of
@@ -204,7 +207,7 @@ class _Search:
         error = abs(step) * doubt if math.isfinite(doubt) else math.inf
         return np.array([t, 1 - t]), error
 
-    def settled(self, before: np.ndarray) -> bool:
+    def settled(self, before: Array) -> bool:
         """Whether the last evaluation left the two weights where they were."""
         if before.size != 2:
             return True
@@ -216,7 +219,7 @@ class _Search:
         rounding = 1e-13 * float(self.best.max(initial=0.0)) / self.tol
         return max(float(self.small.losses.max()), rounding)
 
-    def result(self, weights: np.ndarray, converged: bool) -> FairBasis:
+    def result(self, weights: Array, converged: bool) -> FairBasis:
         Y = self.small.basis
         return FairBasis(
             weights=weights,

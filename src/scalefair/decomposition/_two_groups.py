@@ -6,12 +6,16 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from scalefair.decomposition._pencil import captured
 from scalefair.decomposition._plane_rotation import smallest_rotation, subspace_of_trace
 from scalefair.decomposition._solution import GroupsSolution
 from scalefair.optimize import ConcaveSearch
 
 __all__ = ["solve_two_groups"]
+
+Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -21,13 +25,13 @@ _AIM = 1e-3
 
 
 def solve_two_groups(
-    C: np.ndarray,
+    C: Array,
     r: int,
     *,
-    best: np.ndarray,
+    best: Array,
     tol: float = 1e-8,
     max_iter: int = 100,
-    weights0: np.ndarray | None = None,
+    weights0: Array | None = None,
 ) -> GroupsSolution:
     r"""Maximise phi(t) = sum_g w_g best_g - top_r(H(t)), w = (t, 1 - t).
 
@@ -96,21 +100,21 @@ class _Point:
     """Eigendecomposition of H(t), ascending, and phi with its derivatives."""
 
     t: float
-    mu: np.ndarray
-    U: np.ndarray
-    D: np.ndarray
+    mu: Array
+    U: Array
+    D: Array
     value: float
     slope: float
     curvature: float
 
-    def leading(self, r: int) -> np.ndarray:
-        return self.U[:, self.mu.size - r :][:, ::-1]
+    def leading(self, r: int) -> Array:
+        return np.ascontiguousarray(self.U[:, self.mu.size - r :][:, ::-1])
 
 
 class _Pencil:
     """The covariances of two groups, and what is asked of t C_A + (1 - t) C_B."""
 
-    def __init__(self, C: np.ndarray, r: int, best: np.ndarray) -> None:
+    def __init__(self, C: Array, r: int, best: Array) -> None:
         self.C_B = C[1]
         self.difference = C[0] - C[1]
         self.C = C
@@ -130,7 +134,9 @@ class _Pencil:
         # Floor: a tie has no second derivative, and a large one stops no search.
         floor = _EPS * max(abs(mu[0]), abs(mu[-1])) + _TINY
         distance = np.maximum(high - low[:, None], floor)
-        curvature = -2.0 * float((D[:split, split:] ** 2 / distance).sum())
+        # Divided first: squares of covariances may overflow.
+        coupling = D[:split, split:] / np.sqrt(distance)
+        curvature = -2.0 * float((coupling**2).sum())
         return _Point(t, mu, U, D, value, slope, curvature)
 
     def small(self, point: _Point, tol: float) -> float:
@@ -139,7 +145,7 @@ class _Pencil:
         loss_B = point.value - point.t * point.slope
         return max(tol * max(loss_B + point.slope, loss_B), self.rounding)
 
-    def equalized(self, point: _Point, allowed: float) -> np.ndarray | None:
+    def equalized(self, point: _Point, allowed: float) -> Array | None:
         """Basis with equal losses that loses at most `allowed` of top_r(H(t)).
 
         The two eigenvectors at the border are rotated by the least angle, if that
@@ -183,13 +189,12 @@ class _Pencil:
         return None
 
     def solution(
-        self, point: _Point, basis: np.ndarray, n_iter: int, converged: bool
+        self, point: _Point, basis: Array, n_iter: int, converged: bool
     ) -> GroupsSolution:
-        captured = ((self.C @ basis) * basis).sum(axis=(1, 2))
         return GroupsSolution(
             weights=np.array([point.t, 1 - point.t]),
             basis=basis,
-            losses=self.best - captured,
+            losses=self.best - captured(self.C, basis),
             dual_value=point.value,
             n_iter=n_iter,
             converged=converged,

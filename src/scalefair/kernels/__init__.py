@@ -33,7 +33,7 @@ from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._row_sums import weighted_row_sums
-from scalefair.kernels._row_table import row_chunks, row_table
+from scalefair.kernels._row_table import row_table
 from scalefair.kernels._rows import add_scaled, combine, inner, rows_combine, rows_inner
 from scalefair.kernels._score_bins import (
     HINGE,
@@ -87,7 +87,6 @@ __all__ = [
     "rbf_matmat",
     "rbf_tiles",
     "rotate_ritz",
-    "row_chunks",
     "row_scores",
     "row_table",
     "rows_combine",

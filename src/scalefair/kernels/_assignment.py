@@ -7,6 +7,8 @@ import math
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import Float64Array, IntArray
+
 __all__ = [
     "best_columns",
     "box_widths",
@@ -21,11 +23,33 @@ _KEPT_MOVES = 32
 
 
 @numba.njit(parallel=True, cache=True)
-def soft_columns(C, chunks, prices, temperature, counts, values):
+def soft_columns(
+    C: Float64Array,
+    chunks: IntArray,
+    prices: Float64Array,
+    temperature: float,
+    counts: Float64Array,
+    values: Float64Array,
+) -> None:
     """Smoothed minimum of ``C + prices`` in each row, summed over chunks of rows.
 
-    Chunks are (start, stop, kind). Writes per chunk the sum of the smoothed minima
-    and how often each column is chosen; temperature 0 is the plain minimum.
+    It is ``-t log(sum(exp(-(C + prices) / t)))`` for the temperature t, and the plain
+    minimum at temperature 0.
+
+    Parameters
+    ----------
+    C : ndarray of shape (n, k)
+        Cost of each column for each row.
+    chunks : ndarray of shape (n_chunks, 3)
+        Start, stop and kind of consecutive rows of one kind.
+    prices : ndarray of shape (h, k)
+        Price of each column for each kind of rows.
+    temperature : float
+        Of the smoothing, in units of the costs.
+    counts : ndarray of shape (n_chunks, k)
+        Overwritten with how often each column is chosen, in shares.
+    values : ndarray of shape (n_chunks,)
+        Overwritten with the sums of the minima.
     """
     for c in numba.prange(chunks.shape[0]):
         start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
@@ -33,7 +57,14 @@ def soft_columns(C, chunks, prices, temperature, counts, values):
 
 
 @numba.njit(cache=True)
-def _soft_minima(C, start, stop, prices, temperature, count):
+def _soft_minima(
+    C: Float64Array,
+    start: int,
+    stop: int,
+    prices: Float64Array,
+    temperature: float,
+    count: Float64Array,
+) -> float:
     n_columns = C.shape[1]
     reduced = np.empty(n_columns)
     for j in range(n_columns):
@@ -62,8 +93,26 @@ def _soft_minima(C, start, stop, prices, temperature, count):
 
 
 @numba.njit(parallel=True, cache=True)
-def best_columns(C, kinds, prices, best, low, second):
-    """Per row: the column that minimises ``C + prices``, its value, the margin."""
+def best_columns(
+    C: Float64Array,
+    kinds: IntArray,
+    prices: Float64Array,
+    best: IntArray,
+    low: Float64Array,
+    second: Float64Array,
+) -> None:
+    """Find the column of each row that minimises ``C + prices``.
+
+    Parameters
+    ----------
+    C, prices
+        As in `soft_columns`.
+    kinds : ndarray of shape (n,)
+        Kind of each row.
+    best, low, second : ndarray of shape (n,)
+        Overwritten with the column, the first of equal ones; its value; and by how
+        much the next value is larger, infinity if there is but one column.
+    """
     for i in numba.prange(C.shape[0]):
         least, next_least, column = np.inf, np.inf, 0
         for j in range(C.shape[1]):
@@ -77,8 +126,29 @@ def best_columns(C, kinds, prices, best, low, second):
 
 
 @numba.njit(parallel=True, cache=True)
-def box_widths(C, offsets, prices, best, low, second, ranks, widths):
-    """Change of one price that makes about ``ranks`` rows change column."""
+def box_widths(
+    C: Float64Array,
+    offsets: IntArray,
+    prices: Float64Array,
+    best: IntArray,
+    low: Float64Array,
+    second: Float64Array,
+    ranks: IntArray,
+    widths: Float64Array,
+) -> None:
+    """Find the change of one price that makes a number of rows change column.
+
+    Parameters
+    ----------
+    C, prices, best, low, second
+        As in `best_columns`; rows of one kind are consecutive.
+    offsets : ndarray of shape (h + 1,)
+        First row of each kind and, last, n. No kind is without rows.
+    ranks : ndarray of shape (h, k)
+        Numbers of rows, at most those of the kind.
+    widths : ndarray of shape (h, k)
+        Overwritten with the changes.
+    """
     n_kinds, n_columns = prices.shape
     for pair in numba.prange(n_kinds * n_columns):
         s, j = pair // n_columns, pair % n_columns
@@ -94,8 +164,21 @@ def box_widths(C, offsets, prices, best, low, second, ranks, widths):
 
 
 @numba.njit(parallel=True, cache=True)
-def count_open(C, kinds, prices, best, low, widths, n_open):
-    """Per row: the columns other than the best that come within the widths."""
+def count_open(
+    C: Float64Array,
+    kinds: IntArray,
+    prices: Float64Array,
+    best: IntArray,
+    low: Float64Array,
+    widths: Float64Array,
+    n_open: IntArray,
+) -> None:
+    """Count, for each row, the columns that may become its best.
+
+    They are those whose value is above the best one by no more than the widths of
+    the two columns together. Arguments as in `best_columns` and `box_widths`;
+    `n_open` of shape (n,) is overwritten.
+    """
     for i in numba.prange(C.shape[0]):
         s = kinds[i]
         own = widths[s, best[i]]
@@ -107,8 +190,22 @@ def count_open(C, kinds, prices, best, low, widths, n_open):
 
 
 @numba.njit(cache=True)
-def list_open(C, kinds, prices, best, low, widths, rows, columns, excesses):
-    """Write the pairs that `count_open` counted, row by row."""
+def list_open(
+    C: Float64Array,
+    kinds: IntArray,
+    prices: Float64Array,
+    best: IntArray,
+    low: Float64Array,
+    widths: Float64Array,
+    rows: IntArray,
+    columns: IntArray,
+    excesses: Float64Array,
+) -> None:
+    """List the pairs of row and column that `count_open` counted, row by row.
+
+    Their rows, columns and values above the best are written to `rows`, `columns`
+    and `excesses`, which have as many entries as were counted.
+    """
     at = 0
     for i in range(C.shape[0]):
         s = kinds[i]
@@ -121,7 +218,9 @@ def list_open(C, kinds, prices, best, low, widths, rows, columns, excesses):
 
 
 @numba.njit(cache=True)
-def _insert(values, rows, size, value, row):
+def _insert(
+    values: Float64Array, rows: IntArray, size: int, value: float, row: int
+) -> None:
     """Insert into sorted arrays of `size` entries; the last falls off when full."""
     at = size if size < values.shape[0] else size - 1
     while at > 0 and values[at - 1] > value:
@@ -131,16 +230,83 @@ def _insert(values, rows, size, value, row):
 
 
 @numba.njit(cache=True)
-def move_along_paths(C, prices, target, labels):
-    """Cheapest assignment with ``target[j]`` rows in column j; 0 if it was found.
+def _chain(
+    row: int, column: int, first: IntArray, after: IntArray, before: IntArray
+) -> None:
+    """Put a row at the head of the chain of a column."""
+    before[row], after[row] = -1, first[column]
+    if first[column] >= 0:
+        before[first[column]] = row
+    first[column] = row
+
+
+@numba.njit(cache=True)
+def _unchain(
+    row: int, column: int, first: IntArray, after: IntArray, before: IntArray
+) -> None:
+    """Take a row out of the chain of its column."""
+    if before[row] >= 0:
+        after[before[row]] = after[row]
+    else:
+        first[column] = after[row]
+    if after[row] >= 0:
+        before[after[row]] = before[row]
+
+
+@numba.njit(cache=True)
+def _list_moves(
+    C: Float64Array,
+    a: int,
+    b: int,
+    first: IntArray,
+    after: IntArray,
+    values: Float64Array,
+    rows: IntArray,
+) -> int:
+    """List the cheapest moves of a row from a to b; return how many there are."""
+    size = 0
+    i = first[a]
+    while i >= 0:
+        value = C[i, b] - C[i, a]
+        full = size == _KEPT_MOVES
+        if not full or value < values[size - 1]:
+            _insert(values, rows, size, value, i)
+            size += 0 if full else 1
+        i = after[i]
+    return size
+
+
+@numba.njit(cache=True)
+def move_along_paths(
+    C: Float64Array, prices: Float64Array, target: IntArray, labels: IntArray
+) -> int:
+    """Find the cheapest assignment with ``target[j]`` rows in column j.
 
     Starts from the row minima of ``C + prices`` and moves surplus rows along
     shortest paths in the graph of the columns, in which the arc from a to b costs
-    the cheapest move of one row from a to b. Overwrites `prices` with prices at
-    which every row is in a cheapest column: the proof that the assignment is
-    optimal.
+    the cheapest move of one row from a to b (successive shortest paths: Ahuja,
+    Magnanti & Orlin 1993, Network Flows, section 9.7).
+
+    Parameters
+    ----------
+    C : ndarray of shape (n, k)
+        Cost of each column for each row.
+    prices : ndarray of shape (k,)
+        To start from. Overwritten with prices at which every row is in a cheapest
+        column: the proof that the assignment is optimal.
+    target : ndarray of shape (k,)
+        Rows of each column; n in all.
+    labels : ndarray of shape (n,)
+        Overwritten with the column of each row.
+
+    Returns
+    -------
+    int
+        0 if the assignment was found, 1 if `target` does not add up to n.
     """
     n, k = C.shape
+    if target.sum() != n:
+        return 1
     counts = np.zeros(k, np.int64)
     after, before = np.full(n, -1), np.full(n, -1)  # rows of a column, chained
     first = np.full(k, -1)
@@ -151,10 +317,7 @@ def move_along_paths(C, prices, target, labels):
                 a = j
         labels[i] = a
         counts[a] += 1
-        after[i] = first[a]
-        if first[a] >= 0:
-            before[first[a]] = i
-        first[a] = i
+        _chain(i, a, first, after, before)
     # The cheapest moves from a to b, sorted; those not listed cost at least `rest`.
     # Size -1: not looked up yet. Rows that have left column a are skipped.
     values = np.empty((k, k, _KEPT_MOVES))
@@ -197,16 +360,9 @@ def move_along_paths(C, prices, target, labels):
                         movers[a, b, e] = movers[a, b, e + 1]
                     size[a, b] -= 1
                 if size[a, b] == -1 or (size[a, b] == 0 and rest[a, b] < np.inf):
-                    size[a, b] = 0
-                    listed = 0
-                    i = first[a]
-                    while i >= 0:
-                        value = C[i, b] - C[i, a]
-                        full = listed == _KEPT_MOVES
-                        if not full or value < values[a, b, listed - 1]:
-                            _insert(values[a, b], movers[a, b], listed, value, i)
-                            listed += 0 if full else 1
-                        i = after[i]
+                    listed = _list_moves(
+                        C, a, b, first, after, values[a, b], movers[a, b]
+                    )
                     size[a, b] = listed
                     rest[a, b] = np.inf
                     if listed == _KEPT_MOVES:
@@ -223,17 +379,8 @@ def move_along_paths(C, prices, target, labels):
         while parent[b] >= 0:
             a = parent[b]
             i = movers[a, b, 0]
-            # Unchain from a, chain to b.
-            if before[i] >= 0:
-                after[before[i]] = after[i]
-            else:
-                first[a] = after[i]
-            if after[i] >= 0:
-                before[after[i]] = before[i]
-            before[i], after[i] = -1, first[b]
-            if first[b] >= 0:
-                before[first[b]] = i
-            first[b] = i
+            _unchain(i, a, first, after, before)
+            _chain(i, b, first, after, before)
             labels[i] = b
             counts[a] -= 1
             counts[b] += 1
@@ -248,7 +395,6 @@ def move_along_paths(C, prices, target, labels):
                     rest[b, j] = max(value, values[b, j, _KEPT_MOVES - 1])
                     if value >= values[b, j, _KEPT_MOVES - 1]:
                         continue
-                    rest[b, j] = values[b, j, _KEPT_MOVES - 1]
                 _insert(values[b, j], movers[b, j], size[b, j], value, i)
                 size[b, j] += 0 if full else 1
             b = a

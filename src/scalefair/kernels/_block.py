@@ -12,6 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import Float64Array, FloatArray
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._threads import single_blas_thread
 
@@ -29,7 +30,7 @@ _ROWS = 2048
 _THIN = 16
 
 
-def block_gram(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type."""
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     X, Y = read_only(X), read_only(Y)
@@ -38,30 +39,31 @@ def block_gram(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     else:
         with single_blas_thread():
             _gram(X, Y, partial)
-    return partial.sum(axis=0, dtype=np.float64)
+    gram: Float64Array = partial.sum(axis=0, dtype=np.float64)
+    return gram
 
 
-def block_rotate(X: np.ndarray, S: np.ndarray) -> None:
+def block_rotate(X: FloatArray, S: FloatArray) -> None:
     """Overwrite `X` with ``X @ S`` for a square matrix `S`."""
     with single_blas_thread():
         _rotate(X, np.ascontiguousarray(S, dtype=X.dtype))
 
 
-def block_multiply(X: np.ndarray, S: np.ndarray, out: np.ndarray) -> None:
+def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with ``X @ S``; all C-contiguous and of one type."""
     with single_blas_thread():
         _multiply(read_only(X), np.ascontiguousarray(S, dtype=X.dtype), out)
 
 
-def block_subtract(out: np.ndarray, L: np.ndarray, C: np.ndarray) -> None:
+def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
     with single_blas_thread():
         _subtract(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype))
 
 
 def rotate_ritz(
-    X: np.ndarray, AX: np.ndarray, S: np.ndarray, values: np.ndarray
-) -> np.ndarray:
+    X: FloatArray, AX: FloatArray, S: FloatArray, values: FloatArray
+) -> Float64Array:
     """Turn a basis into Ritz vectors and their residuals, in place.
 
     Overwrites `X` with ``X @ S`` and `AX` with ``AX @ S - X @ S * values`` and
@@ -76,16 +78,17 @@ def rotate_ritz(
             np.ascontiguousarray(values, dtype=X.dtype),
             squares,
         )
-    return np.sqrt(squares.sum(axis=0))
+    norms: Float64Array = np.sqrt(squares.sum(axis=0))
+    return norms
 
 
-def _n_chunks(X: np.ndarray) -> int:
-    return -(-X.shape[0] // _ROWS)
+def _n_chunks(X: FloatArray) -> int:
+    return -(-len(X) // _ROWS)
 
 
 # Parallel functions hold the loop alone: what else they hold is compiled slowly.
 @numba.njit(parallel=True, cache=True)
-def _gram(X, Y, partial):
+def _gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * _ROWS
         stop = min(X.shape[0], start + _ROWS)
@@ -93,7 +96,7 @@ def _gram(X, Y, partial):
 
 
 @numba.njit(parallel=True, cache=True)
-def _thin_gram(X, Y, partial):
+def _thin_gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * _ROWS
         stop = min(X.shape[0], start + _ROWS)
@@ -101,7 +104,7 @@ def _thin_gram(X, Y, partial):
 
 
 @numba.njit(cache=True)
-def _thin_gram_chunk(X, Y, out):
+def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
     for i in range(X.shape[0]):
         for q in range(X.shape[1]):
             x = X[i, q]
@@ -110,7 +113,7 @@ def _thin_gram_chunk(X, Y, out):
 
 
 @numba.njit(parallel=True, cache=True)
-def _rotate(X, S):
+def _rotate(X: FloatArray, S: FloatArray) -> None:
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -120,7 +123,7 @@ def _rotate(X, S):
 
 # Loops, outside the parallel function: assignments to slices are compiled slowly.
 @numba.njit(cache=True)
-def _rotate_chunk(X, S):
+def _rotate_chunk(X: FloatArray, S: FloatArray) -> None:
     product = np.dot(X, S)
     for i in range(X.shape[0]):
         for c in range(X.shape[1]):
@@ -128,7 +131,7 @@ def _rotate_chunk(X, S):
 
 
 @numba.njit(parallel=True, cache=True)
-def _multiply(X, S, out):
+def _multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -138,7 +141,7 @@ def _multiply(X, S, out):
 
 
 @numba.njit(parallel=True, cache=True)
-def _subtract(out, L, C):
+def _subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     n = out.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
@@ -148,7 +151,7 @@ def _subtract(out, L, C):
 
 
 @numba.njit(cache=True)
-def _subtract_chunk(out, L, C):
+def _subtract_chunk(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     product = np.dot(L, C)
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
@@ -156,7 +159,13 @@ def _subtract_chunk(out, L, C):
 
 
 @numba.njit(parallel=True, cache=True)
-def _rotate_ritz(X, AX, S, values, squares):
+def _rotate_ritz(
+    X: FloatArray,
+    AX: FloatArray,
+    S: FloatArray,
+    values: FloatArray,
+    squares: Float64Array,
+) -> None:
     n = X.shape[0]
     for chunk in numba.prange(squares.shape[0]):
         start = chunk * _ROWS
@@ -165,7 +174,13 @@ def _rotate_ritz(X, AX, S, values, squares):
 
 
 @numba.njit(cache=True)
-def _rotate_ritz_chunk(X, AX, S, values, squares):
+def _rotate_ritz_chunk(
+    X: FloatArray,
+    AX: FloatArray,
+    S: FloatArray,
+    values: FloatArray,
+    squares: Float64Array,
+) -> None:
     rotated = np.dot(X, S)
     residual = np.dot(AX, S)
     for i in range(X.shape[0]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import FloatArray, IntArray, Scalar
 from scalefair.kernels._read_only import read_only
 
 __all__ = ["csr_matmat"]
@@ -14,7 +15,16 @@ __all__ = ["csr_matmat"]
 _FEW = 2**14
 
 
-def csr_matmat(indptr, indices, data, X, out, alpha, shift, beta):
+def csr_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    X: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    shift: Scalar,
+    beta: Scalar,
+) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
     Rows are shared among threads and each row is summed in storage order, so
@@ -42,7 +52,16 @@ def csr_matmat(indptr, indices, data, X, out, alpha, shift, beta):
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _matmat(indptr, indices, data, X, out, alpha, shift, beta):
+def _matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    X: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    shift: Scalar,
+    beta: Scalar,
+) -> None:
     n_rows = indptr.shape[0] - 1
     k = X.shape[1]
     for i in numba.prange(n_rows):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
+from scalefair.kernels._array_types import (
+    Float64Array,
+    FloatArray,
+    Index,
+    IntArray,
+    Scalar,
+)
 from scalefair.kernels._read_only import read_only
 
 __all__ = [
@@ -15,7 +23,16 @@ __all__ = [
 ]
 
 
-def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
+def csr_rows_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    rows: IntArray,
+    bounds: IntArray,
+    V: FloatArray,
+    offset: FloatArray,
+    out: FloatArray,
+) -> Float64Array:
     """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
 
     Parameters
@@ -40,12 +57,23 @@ def csr_rows_matmat(indptr, indices, data, rows, bounds, V, offset, out):
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
     csr = read_only(indptr), read_only(indices), read_only(data)
     _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
-    return partial.sum(axis=0)
+    sums: Float64Array = partial.sum(axis=0)
+    return sums
 
 
 # Array expressions, np.zeros among them, would start the threads once more each.
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
+def _rows_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    rows: IntArray,
+    bounds: IntArray,
+    V: FloatArray,
+    offset: FloatArray,
+    out: FloatArray,
+    partial: Float64Array,
+) -> None:
     k = V.shape[1]
     one = V.dtype.type(1)
     for chunk in numba.prange(bounds.shape[0] - 1):
@@ -62,7 +90,15 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
                 partial[chunk, c] += out[i, c]
 
 
-def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
+def csr_add_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    bounds: IntArray,
+    alpha: Scalar,
+    Y: FloatArray,
+    out: FloatArray,
+) -> None:
     """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
 
     Parameters
@@ -84,7 +120,15 @@ def csr_add_matmat(indptr, indices, data, bounds, alpha, Y, out):
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _add_matmat(indptr, indices, data, bounds, alpha, Y, out):
+def _add_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    bounds: IntArray,
+    alpha: Scalar,
+    Y: FloatArray,
+    out: FloatArray,
+) -> None:
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
             p = np.int64(indptr[i])
@@ -93,7 +137,16 @@ def _add_matmat(indptr, indices, data, bounds, alpha, Y, out):
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_combination(indices, data, p, end, alpha, V, out, i):
+def _add_combination(
+    indices: IntArray,
+    data: FloatArray,
+    p: Index,
+    end: Index,
+    alpha: Scalar,
+    V: FloatArray,
+    out: FloatArray,
+    i: int,
+) -> None:
     """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
 
     Four entries at a time, as in `csr_matmat`: the row of `out` is read and
@@ -121,7 +174,13 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
 
 
 @numba.njit(cache=True, nogil=True)
-def csr_rows_transpose(indptr, indices, data, rows, n_columns):
+def csr_rows_transpose(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    rows: IntArray,
+    n_columns: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
     """Return the transpose of some rows of a CSR matrix, in CSR format.
 
     Parameters
@@ -157,7 +216,13 @@ def csr_rows_transpose(indptr, indices, data, rows, n_columns):
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def csr_rows_scatter(indptr, data, n_columns, centre, scatter):
+def csr_rows_scatter(
+    indptr: IntArray,
+    data: FloatArray,
+    n_columns: int,
+    centre: Float64Array,
+    scatter: Float64Array,
+) -> None:
     """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
 
     Entries that are not stored count as zeros; duplicates must have been summed.

@@ -17,7 +17,14 @@ import math
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    StridedTable,
+)
 from scalefair.kernels._row_table import strided_table
+from scalefair.kernels._threads import at_most_threads
 
 __all__ = [
     "first_means",
@@ -46,8 +53,8 @@ _FAST = {"contract", "reassoc", "nsz"}
 
 
 def label_scatter(
-    X: np.ndarray, codes: np.ndarray, shifts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X: FloatArray, codes: IntArray, shifts: Float64Array
+) -> tuple[IntArray, Float64Array, Float64Array]:
     """Return counts, sums and scatter matrices of shifted rows, for each label.
 
     Parameters
@@ -78,22 +85,18 @@ def label_scatter(
     counts = np.zeros((n_chunks, n_labels), np.int64)
     sums = np.zeros((n_chunks, n_labels, n))
     partial = np.zeros((n_chunks, n_labels, width, width))
-    n_threads = numba.get_num_threads()
     # Threads that sleep, or wait for those of BLAS to stop spinning, take longer to
     # start than a small table takes on one: 25 ms were seen for 2 ms of work.
-    numba.set_num_threads(1 if m * n * n < _SMALL else n_threads)
-    try:
+    with at_most_threads(1 if m * n * n < _SMALL else n_chunks):
         _label_scatter(strided_table(X), codes, shifts, n_rows, counts, sums, partial)
-    finally:
-        numba.set_num_threads(n_threads)
     scatters = np.zeros((n_labels, n, n))
     _add_chunks(partial, scatters)
     return counts.sum(axis=0), sums.sum(axis=0), scatters
 
 
 def first_means(
-    X: np.ndarray, codes: np.ndarray, n_labels: int, limit: int
-) -> tuple[np.ndarray, np.ndarray]:
+    X: FloatArray, codes: IntArray, n_labels: int, limit: int
+) -> tuple[Float64Array, IntArray]:
     """Return the means of the first `limit` rows of each label, and their numbers.
 
     The mean of a label without rows is zero.
@@ -102,16 +105,19 @@ def first_means(
 
 
 def gather_shifted(
-    X: np.ndarray, rows: np.ndarray, shift: np.ndarray, out: np.ndarray
-) -> np.ndarray:
+    X: FloatArray, rows: IntArray, shift: Float64Array, out: Float64Array
+) -> Float64Array:
     """Write ``X[rows] - shift`` to the C-contiguous `out` and return its sums."""
     sums = np.zeros((-(-out.shape[0] // _GATHERED), out.shape[1]))
     _gather_shifted(strided_table(X), rows, shift, out, sums)
-    return sums.sum(axis=0)
+    total: Float64Array = sums.sum(axis=0)
+    return total
 
 
 @numba.njit(cache=True)
-def _first_means(table, n, codes, n_labels, limit):
+def _first_means(
+    table: StridedTable, n: int, codes: IntArray, n_labels: int, limit: int
+) -> tuple[Float64Array, IntArray]:
     memory, first, row_step, column_step = table
     counts = np.zeros(n_labels, np.int64)
     means = np.zeros((n_labels, n))
@@ -135,7 +141,9 @@ def _first_means(table, n, codes, n_labels, limit):
 
 
 @numba.njit(cache=True)
-def _sort_rows(codes, start, stop, n_labels):
+def _sort_rows(
+    codes: IntArray, start: int, stop: int, n_labels: int
+) -> tuple[IntArray, IntArray]:
     """Rows in the order of their labels, and where each label starts."""
     starts = np.zeros(n_labels + 1, np.int64)
     rows = np.empty(stop - start + 1, np.int64)
@@ -159,7 +167,9 @@ def _sort_rows(codes, start, stop, n_labels):
 
 
 @numba.njit(cache=True)
-def _gather_columns(table, rows, shift, columns):
+def _gather_columns(
+    table: StridedTable, rows: IntArray, shift: Float64Array, columns: Float64Array
+) -> None:
     """Shifted rows as columns; both loops in the order of the memory of X."""
     memory, first, row_step, column_step = table
     n = shift.shape[0]
@@ -178,7 +188,7 @@ def _gather_columns(table, rows, shift, columns):
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def _add_sums(columns, depth, sums):
+def _add_sums(columns: Float64Array, depth: int, sums: Float64Array) -> None:
     for j in range(sums.shape[0]):
         column = columns[j]
         total = 0.0
@@ -188,7 +198,14 @@ def _add_sums(columns, depth, sums):
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def _add_tile(left, right, depth, out, r, c):
+def _add_tile(
+    left: Float64Array,
+    right: Float64Array,
+    depth: int,
+    out: Float64Array,
+    r: int,
+    c: int,
+) -> None:
     """Add the products of four columns with two: as many as registers hold."""
     a0, a1, a2, a3 = left[0], left[1], left[2], left[3]
     b0, b1 = right[0], right[1]
@@ -213,7 +230,7 @@ def _add_tile(left, right, depth, out, r, c):
 
 
 @numba.njit(cache=True)
-def _add_lower(columns, depth, out):
+def _add_lower(columns: Float64Array, depth: int, out: Float64Array) -> None:
     """Add the products of the columns with each other: the lower triangle."""
     width = columns.shape[0]
     for r in range(0, width, 4):
@@ -222,7 +239,16 @@ def _add_lower(columns, depth, out):
 
 
 @numba.njit(cache=True)
-def _scatter_chunk(table, codes, shifts, start, stop, counts, sums, scatters):
+def _scatter_chunk(
+    table: StridedTable,
+    codes: IntArray,
+    shifts: Float64Array,
+    start: int,
+    stop: int,
+    counts: IntArray,
+    sums: Float64Array,
+    scatters: Float64Array,
+) -> None:
     """Add up the rows from start to stop of every label."""
     n_labels = shifts.shape[0]
     rows, starts = _sort_rows(codes, start, stop, n_labels)
@@ -239,7 +265,15 @@ def _scatter_chunk(table, codes, shifts, start, stop, counts, sums, scatters):
 # Nothing but the loop: what else stands in a parallel function is compiled slowly,
 # once for each type of X.
 @numba.njit(parallel=True, cache=True)
-def _label_scatter(table, codes, shifts, n_rows, counts, sums, scatters):
+def _label_scatter(
+    table: StridedTable,
+    codes: IntArray,
+    shifts: Float64Array,
+    n_rows: int,
+    counts: IntArray,
+    sums: Float64Array,
+    scatters: Float64Array,
+) -> None:
     for chunk in numba.prange(counts.shape[0]):
         stop = min(codes.shape[0], (chunk + 1) * n_rows)
         _scatter_chunk(
@@ -255,7 +289,7 @@ def _label_scatter(table, codes, shifts, n_rows, counts, sums, scatters):
 
 
 @numba.njit(cache=True)
-def _add_chunks(partial, out):
+def _add_chunks(partial: Float64Array, out: Float64Array) -> None:
     """Add the lower triangles of all chunks, and mirror them."""
     n_chunks, n_labels = partial.shape[:2]
     n = out.shape[1]
@@ -271,7 +305,13 @@ def _add_chunks(partial, out):
 
 
 @numba.njit(parallel=True, cache=True)
-def _gather_shifted(table, rows, shift, out, sums):
+def _gather_shifted(
+    table: StridedTable,
+    rows: IntArray,
+    shift: Float64Array,
+    out: Float64Array,
+    sums: Float64Array,
+) -> None:
     for chunk in numba.prange(sums.shape[0]):
         start = chunk * _GATHERED
         stop = min(out.shape[0], start + _GATHERED)
@@ -279,7 +319,15 @@ def _gather_shifted(table, rows, shift, out, sums):
 
 
 @numba.njit(cache=True)
-def _gather_chunk(table, rows, shift, start, stop, out, sums):
+def _gather_chunk(
+    table: StridedTable,
+    rows: IntArray,
+    shift: Float64Array,
+    start: int,
+    stop: int,
+    out: Float64Array,
+    sums: Float64Array,
+) -> None:
     memory, first, row_step, column_step = table
     n = out.shape[1]
     if column_step == 1:
@@ -298,7 +346,7 @@ def _gather_chunk(table, rows, shift, start, stop, out, sums):
 
 
 @numba.njit(parallel=True, cache=True)
-def mirror_lower(A):
+def mirror_lower(A: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to the upper one."""
     n = A.shape[0]
     n_tiles = (n + _GATHERED - 1) // _GATHERED
@@ -312,7 +360,15 @@ def mirror_lower(A):
 
 
 @numba.njit(parallel=True, cache=True)
-def sparse_gram(indptr, indices, data, t_indptr, t_indices, t_data, out):
+def sparse_gram(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    t_indptr: IntArray,
+    t_indices: IntArray,
+    t_data: FloatArray,
+    out: Float64Array,
+) -> None:
     """Add ``X.T @ X`` to `out`, given the CSR arrays of `X` and of ``X.T``.
 
     One thread owns a row of `out`: no partial sums, and any order of threads.

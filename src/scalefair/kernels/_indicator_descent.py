@@ -5,21 +5,35 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import Float64Array, IntArray
+
 __all__ = ["indicator_sweep", "weight_within"]
 
 # A move must lower the objective by more than its rounding, or rows could cycle.
 _LEAST_GAIN = 1e-11
 
 
-def weight_within(indptr, indices, data, labels, n_clusters):
+def weight_within(
+    indptr: IntArray,
+    indices: IntArray,
+    data: Float64Array,
+    labels: IntArray,
+    n_clusters: int,
+) -> Float64Array:
     """Return the sum of the CSR entries whose row and column share a cluster."""
     by_row = np.zeros(len(labels))
     _row_weights_within(indptr, indices, data, labels, by_row)
-    return np.bincount(labels, by_row, n_clusters)
+    return np.bincount(labels, by_row, n_clusters).astype(np.float64, copy=False)
 
 
 @numba.njit(parallel=True, cache=True)
-def _row_weights_within(indptr, indices, data, labels, by_row):
+def _row_weights_within(
+    indptr: IntArray,
+    indices: IntArray,
+    data: Float64Array,
+    labels: IntArray,
+    by_row: Float64Array,
+) -> None:
     for i in numba.prange(by_row.shape[0]):
         for p in range(indptr[i], indptr[i + 1]):
             if labels[indices[p]] == labels[i]:
@@ -28,19 +42,19 @@ def _row_weights_within(indptr, indices, data, labels, by_row):
 
 @numba.njit(cache=True)
 def indicator_sweep(
-    indptr,
-    indices,
-    data,
-    degrees,
-    kinds,
-    shares,
-    penalty_weight,
-    order,
-    labels,
-    inside,
-    volumes,
-    counts,
-):
+    indptr: IntArray,
+    indices: IntArray,
+    data: Float64Array,
+    degrees: Float64Array,
+    kinds: IntArray,
+    shares: Float64Array,
+    penalty_weight: float,
+    order: IntArray,
+    labels: IntArray,
+    inside: Float64Array,
+    volumes: Float64Array,
+    counts: Float64Array,
+) -> int:
     """Give each node, in turn, the cluster where the objective is least.
 
     The objective is the sum over the clusters of
@@ -163,7 +177,14 @@ def indicator_sweep(
 
 
 @numba.njit(cache=True)
-def _term(inside, volume, size, square, product, penalty_weight):
+def _term(
+    inside: float,
+    volume: float,
+    size: float,
+    square: float,
+    product: float,
+    penalty_weight: float,
+) -> float:
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.
     return penalty_weight * deviation - (inside / volume if volume > 0 else 0.0)

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from scalefair.kernels._array_types import Float64Array, IntArray
 
 __all__ = ["top_pairwise_hinge"]
 
-_Array = NDArray[np.float64]
-_Rows = NDArray[np.int64]
-
 
 def top_pairwise_hinge(
-    scores: _Array, positives: _Rows, negatives: _Rows, n_tops: Iterable[int]
-) -> list[tuple[float, _Array]]:
+    scores: Float64Array,
+    positives: IntArray,
+    negatives: IntArray,
+    n_tops: Iterable[int],
+) -> list[tuple[float, Float64Array]]:
     """Return sums of the hinge loss over pairs with the highest negatives.
 
     For each r of `n_tops`: the sum of ``max(0, 1 - h_i + h_j)`` over all positives i

@@ -11,11 +11,13 @@ number of threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numba
 import numpy as np
 from numba.extending import overload
 
+from scalefair.kernels._array_types import FloatArray, Index, Scalar
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._rows import combine
 from scalefair.kernels._threads import single_blas_thread
@@ -33,7 +35,7 @@ _TERMS_32 = tuple(np.float32(math.log(2) ** k / math.factorial(k)) for k in rang
 _TERMS_64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 
 
-def rbf_tiles(points: np.ndarray) -> np.ndarray:
+def rbf_tiles(points: FloatArray) -> FloatArray:
     """Cut points of shape (n, d) into the blocks that `rbf_matmat` works on.
 
     Returns
@@ -50,12 +52,12 @@ def rbf_tiles(points: np.ndarray) -> np.ndarray:
 
 
 def rbf_matmat(
-    tiles: np.ndarray,
-    X: np.ndarray,
-    out: np.ndarray,
-    alpha: float,
-    shift: float,
-    beta: float,
+    tiles: FloatArray,
+    X: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    shift: Scalar,
+    beta: Scalar,
 ) -> None:
     r"""Overwrite `out` with ``alpha * (K @ X - shift * X) + beta * out``.
 
@@ -95,7 +97,7 @@ def rbf_matmat(
             _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers)
 
 
-def rbf_columns(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
+def rbf_columns(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
     r"""Overwrite `out` with :math:`2^{-|p_i - q_j|^2}`, between two sets of points.
 
     Parameters
@@ -110,7 +112,9 @@ def rbf_columns(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
 
 # Two coordinates of four points at a time: fewer loads and stores per difference.
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
-def _squared_distances(left, right, i, T):
+def _squared_distances(
+    left: FloatArray, right: FloatArray, i: int, T: FloatArray
+) -> None:
     d = left.shape[0]
     m = T.shape[1]
     for i_row in range(T.shape[0]):
@@ -142,12 +146,12 @@ def _squared_distances(left, right, i, T):
 # Adding a large number rounds -t to an integer and leaves that in the last bits of
 # the sum: shifted into the place of the exponent, they multiply the power of the
 # fraction. Compiled to vector instructions, which calls of exp are not.
-def _power_of_two(t):
+def _power_of_two(t: FloatArray) -> None:
     """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
     raise NotImplementedError
 
 
-def _power_of_two_32(t):
+def _power_of_two_32(t: FloatArray) -> None:
     lowest = np.float32(-126)
     rounder = np.float32(1.5 * 2**23)
     c0, c1, c2, c3, c4, c5, c6, c7 = _TERMS_32
@@ -167,7 +171,7 @@ def _power_of_two_32(t):
         t[j] = power if s > lowest else 0
 
 
-def _power_of_two_64(t):
+def _power_of_two_64(t: FloatArray) -> None:
     lowest = -1022.0
     rounder = 1.5 * 2.0**52
     c = _TERMS_64
@@ -193,13 +197,15 @@ def _power_of_two_64(t):
         t[j] = power if s > lowest else 0
 
 
+# Called with the types of the arguments, but annotated as what it returns: Numba
+# compares the signatures.
 @overload(_power_of_two, jit_options={"fastmath": {"contract"}})
-def _choose_power(t):
-    return _power_of_two_32 if t.dtype.bitwidth == 32 else _power_of_two_64
+def _choose_power(t: FloatArray) -> Callable[[FloatArray], None]:
+    return _power_of_two_32 if t.dtype == numba.float32 else _power_of_two_64
 
 
 @numba.njit(cache=True, nogil=True)
-def _kernel_tile(left, right, T):
+def _kernel_tile(left: FloatArray, right: FloatArray, T: FloatArray) -> None:
     """Overwrite T, a multiple of four rows, with the kernel of two blocks."""
     for i in range(0, T.shape[0], _ROWS):
         _squared_distances(left, right, i, T[i : i + _ROWS])
@@ -207,14 +213,23 @@ def _kernel_tile(left, right, T):
 
 
 @numba.njit(cache=True, nogil=True)
-def _add(out, product, alpha):
+def _add(out: FloatArray, product: FloatArray, alpha: Scalar) -> None:
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
             out[i, c] += alpha * product[i, c]
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
+def _add_pair(
+    tiles: FloatArray,
+    row: int,
+    column: int,
+    X: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    tile_buffer: FloatArray,
+    product_buffer: FloatArray,
+) -> None:
     """Add to `out` what a tile of the kernel and its transpose contribute."""
     n, k = X.shape
     i0, j0 = row * _TILE, column * _TILE
@@ -235,7 +250,16 @@ def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
 
 # Parallel functions hold the loop alone: what else they hold is compiled slowly.
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers):
+def _round(
+    tiles: FloatArray,
+    X: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    r: int,
+    n_rounds: int,
+    tile_buffers: FloatArray,
+    product_buffers: FloatArray,
+) -> None:
     n_workers = tile_buffers.shape[0]
     for worker in numba.prange(n_workers):
         _worker_pairs(
@@ -254,8 +278,17 @@ def _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers):
 
 @numba.njit(cache=True, nogil=True)
 def _worker_pairs(
-    tiles, X, out, alpha, r, n_rounds, worker, n_workers, tile_buffer, product_buffer
-):
+    tiles: FloatArray,
+    X: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    r: int,
+    n_rounds: int,
+    worker: Index,
+    n_workers: int,
+    tile_buffer: FloatArray,
+    product_buffer: FloatArray,
+) -> None:
     n_pairs = (n_rounds + 1) // 2
     itself = (r * n_pairs) % n_rounds
     for p in range(worker, n_pairs, n_workers):
@@ -266,13 +299,17 @@ def _worker_pairs(
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _columns(left, right, out, n_workers):
+def _columns(
+    left: FloatArray, right: FloatArray, out: FloatArray, n_workers: int
+) -> None:
     for worker in numba.prange(n_workers):
         _worker_columns(left, right, out, np.int64(worker), n_workers)
 
 
 @numba.njit(cache=True, nogil=True)
-def _worker_columns(left, right, out, worker, n_workers):
+def _worker_columns(
+    left: FloatArray, right: FloatArray, out: FloatArray, worker: Index, n_workers: int
+) -> None:
     buffer = np.empty(_TILE * _TILE, out.dtype)
     for row in range(worker, left.shape[0], n_workers):
         i0 = row * _TILE

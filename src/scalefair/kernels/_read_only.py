@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 
 __all__ = ["read_only"]
 
+_Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 
-def read_only(array: np.ndarray) -> np.ndarray:
+
+def read_only(array: _Array) -> _Array:
     """Return a view of an array that is only read, which cannot be written.
 
     Kernels are compiled for arrays that can be written and again, in seconds, for

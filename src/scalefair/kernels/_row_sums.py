@@ -7,18 +7,22 @@ their order: a result is the same whatever the number of threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numba
 import numpy as np
 from numba.extending import overload
 
+from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, RowTable
 from scalefair.kernels._row_table import row_chunks
 from scalefair.kernels._threads import at_most_threads
 
 __all__ = ["weighted_row_sums"]
 
 
-def weighted_row_sums(table, codes, weights, shape):
+def weighted_row_sums(
+    table: RowTable, codes: IntArray, weights: Float64Array, shape: tuple[int, int]
+) -> Float64Array:
     """Return the sums of (row, 1) times each column of weights, for each code.
 
     Parameters
@@ -40,15 +44,30 @@ def weighted_row_sums(table, codes, weights, shape):
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     with at_most_threads(len(partial)):
         _weighted_row_sums(table, codes, weights, chunks, partial)
-    return partial.sum(axis=0)
+    sums: Float64Array = partial.sum(axis=0)
+    return sums
 
 
-def _add_row_block(indptr, indices, data, i, weights, out):
+def _add_row_block(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weights: Float64Array,
+    out: Float64Array,
+) -> None:
     """Add a row and a one, times each of the weights."""
     raise NotImplementedError
 
 
-def _dense_add_block(indptr, indices, data, i, weights, out):
+def _dense_add_block(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weights: Float64Array,
+    out: Float64Array,
+) -> None:
     n = data.shape[1]
     for j in range(n):
         for q in range(weights.shape[0]):
@@ -57,7 +76,14 @@ def _dense_add_block(indptr, indices, data, i, weights, out):
         out[n, q] += weights[q]
 
 
-def _csr_add_block(indptr, indices, data, i, weights, out):
+def _csr_add_block(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weights: Float64Array,
+    out: Float64Array,
+) -> None:
     for p in range(indptr[i], indptr[i + 1]):
         x = data[p]
         row = out[indices[p]]
@@ -67,19 +93,41 @@ def _csr_add_block(indptr, indices, data, i, weights, out):
         out[out.shape[0] - 1, q] += weights[q]
 
 
+# Called with the types of the arguments, but annotated as what it returns: Numba
+# compares the signatures.
 @overload(_add_row_block, inline="always")
-def _choose_add_block(indptr, indices, data, i, weights, out):
+def _choose_add_block(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weights: Float64Array,
+    out: Float64Array,
+) -> Callable[..., None]:
     return _dense_add_block if data.ndim == 2 else _csr_add_block
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_rows(table, codes, weights, start, stop, sums):
+def _add_rows(
+    table: RowTable,
+    codes: IntArray,
+    weights: Float64Array,
+    start: int,
+    stop: int,
+    sums: Float64Array,
+) -> None:
     indptr, indices, data = table
     for i in range(start, stop):
         _add_row_block(indptr, indices, data, i, weights[i], sums[codes[i]])
 
 
 @numba.njit(cache=True, parallel=True, nogil=True)
-def _weighted_row_sums(table, codes, weights, chunks, partial):
+def _weighted_row_sums(
+    table: RowTable,
+    codes: IntArray,
+    weights: Float64Array,
+    chunks: IntArray,
+    partial: Float64Array,
+) -> None:
     for c in numba.prange(chunks.shape[0] - 1):
         _add_rows(table, codes, weights, chunks[c], chunks[c + 1], partial[c])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
+from scalefair.kernels._array_types import FloatArray, IntArray, RowTable, StridedTable
 from scalefair.kernels._read_only import read_only
 
 __all__ = ["row_chunks", "row_table", "strided_table"]
@@ -19,7 +21,7 @@ _CHUNKS = 64
 _PARTIAL_BYTES = 2**27
 
 
-def row_table(X):
+def row_table(X: Any) -> RowTable:
     """Return the arrays of dense or CSR rows, as the kernels of this file read them.
 
     Parameters
@@ -47,7 +49,7 @@ def row_table(X):
     return read_only(indptr), read_only(indices), read_only(data)
 
 
-def strided_table(X):
+def strided_table(X: FloatArray) -> StridedTable:
     """Return the memory of dense rows of any layout, and how to go through it.
 
     Kernels are compiled for one type instead of one for each layout, each again for
@@ -81,7 +83,7 @@ def strided_table(X):
     return memory, -sum(min(end, 0) for end in ends), *steps
 
 
-def row_chunks(table, n_rows, n_partial):
+def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
     """Return bounds of chunks of rows with `n_partial` partial sums each.
 
     They depend on the sizes alone. There are few if the sums of the chunks would
@@ -97,5 +99,5 @@ def row_chunks(table, n_rows, n_partial):
 
 
 @functools.lru_cache(maxsize=64)
-def _bounds(n_rows, n_chunks):
-    return np.linspace(0, n_rows, n_chunks + 1).astype(np.int64)
+def _bounds(n_rows: int, n_chunks: int) -> IntArray:
+    return read_only(np.linspace(0, n_rows, n_chunks + 1).astype(np.int64))

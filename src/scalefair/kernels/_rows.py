@@ -9,6 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, Scalar
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._threads import single_blas_thread
 
@@ -18,13 +19,13 @@ __all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
 _LENGTH = 4096
 
 
-def inner(X: np.ndarray, Y: np.ndarray) -> float:
+def inner(X: FloatArray, Y: FloatArray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
     with single_blas_thread():
         return float(_inner(_flat(X), _flat(Y)))
 
 
-def rows_inner(rows: np.ndarray, some: list[int], others: list[int]) -> np.ndarray:
+def rows_inner(rows: FloatArray, some: list[int], others: list[int]) -> Float64Array:
     """Return the inner products of some rows with others, given by their numbers.
 
     Parameters
@@ -38,34 +39,35 @@ def rows_inner(rows: np.ndarray, some: list[int], others: list[int]) -> np.ndarr
     -------
     ndarray of shape (len(some), len(others)), float64
     """
+    left, right = np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
     with single_blas_thread():
-        return _rows_inner(
-            rows, np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
-        )
+        return _rows_inner(rows, left, right)
 
 
-def rows_combine(rows: np.ndarray, coefficients: np.ndarray, out: np.ndarray) -> None:
+def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with the combination of the rows, ``coefficients @ rows``."""
     _rows_combine(rows, coefficients.astype(rows.dtype), out.reshape(-1))
 
 
-def combine(out: np.ndarray, a: float, X: np.ndarray, b: float, Y: np.ndarray) -> None:
+def combine(
+    out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
+) -> None:
     """Overwrite `out` with ``a X + b Y`` for C-contiguous arrays of one shape."""
     real = out.dtype.type
     _combine(out.reshape(-1), real(a), _flat(X), real(b), _flat(Y))
 
 
-def add_scaled(out: np.ndarray, a: float, X: np.ndarray) -> None:
+def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     """Overwrite `out` with ``out + a X`` for C-contiguous arrays of one shape."""
     _add_scaled(out.reshape(-1), out.dtype.type(a), _flat(X))
 
 
-def _flat(X: np.ndarray) -> np.ndarray:
+def _flat(X: FloatArray) -> FloatArray:
     return read_only(X).reshape(-1)
 
 
 @numba.njit(parallel=True, cache=True)
-def _inner(x, y):
+def _inner(x: FloatArray, y: FloatArray) -> float:
     length = x.shape[0]
     n_chunks = (length + _LENGTH - 1) // _LENGTH
     partial = np.empty(n_chunks, np.float64)
@@ -80,7 +82,7 @@ def _inner(x, y):
 
 
 @numba.njit(parallel=True, cache=True)
-def _rows_inner(rows, some, others):
+def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Array:
     length = rows.shape[1]
     p, q = some.shape[0], others.shape[0]
     n_chunks = (length + _LENGTH - 1) // _LENGTH
@@ -102,7 +104,7 @@ def _rows_inner(rows, some, others):
 
 
 @numba.njit(parallel=True, cache=True)
-def _rows_combine(rows, coefficients, out):
+def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     p, length = rows.shape
     n_chunks = (length + _LENGTH - 1) // _LENGTH
     for chunk in numba.prange(n_chunks):
@@ -118,12 +120,14 @@ def _rows_combine(rows, coefficients, out):
 
 
 @numba.njit(parallel=True, cache=True)
-def _add_scaled(out, a, X):
+def _add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     for c in numba.prange(out.shape[0]):
         out[c] += a * X[c]
 
 
 @numba.njit(parallel=True, cache=True)
-def _combine(out, a, X, b, Y):
+def _combine(
+    out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
+) -> None:
     for c in numba.prange(out.shape[0]):
         out[c] = a * X[c] + b * Y[c]

@@ -15,13 +15,21 @@ the same to the last bit whatever the number of threads.
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
-from numba.extending import overload
 
+from scalefair.kernels._array_types import Float64Array, IntArray, RowTable
 from scalefair.kernels._row_table import row_chunks
+from scalefair.kernels._score_loops import (
+    BLOCK,
+    HINGE,
+    LOGISTIC,
+    SQUARED,
+    add_losses,
+    add_rows,
+    score_and_add,
+    score_rows,
+)
 from scalefair.kernels._threads import at_most_threads
 
 __all__ = [
@@ -34,18 +42,11 @@ __all__ = [
     "score_pass",
 ]
 
-# Losses of a score against a label of -1 or 1.
-LOGISTIC, HINGE, SQUARED = 0, 1, 2
-
-# Rows whose scores are known before any of them is added: they stay in the cache.
-_BLOCK = 128
 # Losses of fewer blocks than this are not worth a thread of their own.
 _BLOCKS_PER_THREAD = 16
-# Sums of products may be reordered, and NaN and infinity still count.
-_FAST = {"contract", "reassoc", "nsz"}
 
 
-def row_scores(table, codes, B):
+def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Array:
     """Return the scores of all rows.
 
     Parameters
@@ -62,11 +63,20 @@ def row_scores(table, codes, B):
     scores = np.empty(codes.shape[0])
     chunks = row_chunks(table, codes.shape[0], 1)
     with at_most_threads(len(chunks) - 1):
-        _row_scores(table, codes, B, chunks, scores)
+        score_rows(table, codes, B, chunks, scores)
     return scores
 
 
-def score_pass(table, codes, signs, kind, B, edges, centre, n_powers):
+def score_pass(
+    table: RowTable,
+    codes: IntArray,
+    signs: Float64Array,
+    kind: int,
+    B: Float64Array,
+    edges: Float64Array,
+    centre: float,
+    n_powers: int,
+) -> tuple[float, Float64Array, Float64Array, Float64Array]:
     """Return the loss of all rows, its gradients, and sums of rows above edges.
 
     Parameters
@@ -105,13 +115,22 @@ def score_pass(table, codes, signs, kind, B, edges, centre, n_powers):
     losses = np.empty(chunks.shape[0] - 1)
     bins = edges, centre
     with at_most_threads(len(losses)):
-        _score_pass(
+        score_and_add(
             table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
         )
     return float(losses.sum()), *_accumulate(gradients, moments, sums)
 
 
-def bin_pass(table, codes, scores, slopes, shape, edges, centre, n_powers):
+def bin_pass(
+    table: RowTable,
+    codes: IntArray,
+    scores: Float64Array,
+    slopes: Float64Array,
+    shape: tuple[int, int],
+    edges: Float64Array,
+    centre: float,
+    n_powers: int,
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the sums of `score_pass` for given scores and derivatives.
 
     Parameters
@@ -131,11 +150,13 @@ def bin_pass(table, codes, scores, slopes, shape, edges, centre, n_powers):
     chunks, gradients, moments, sums = _workspace(table, codes, shape, edges, n_powers)
     bins = edges, centre
     with at_most_threads(len(gradients)):
-        _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
+        add_rows(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
     return _accumulate(gradients, moments, sums)
 
 
-def score_losses(scores, signs, kind):
+def score_losses(
+    scores: Float64Array, signs: Float64Array, kind: int
+) -> tuple[float, Float64Array]:
     """Return the sum of the losses of scores, and their derivatives.
 
     Parameters as in `score_pass`.
@@ -146,14 +167,20 @@ def score_losses(scores, signs, kind):
     slopes : ndarray of shape (m,)
     """
     slopes = np.empty_like(scores)
-    n_blocks = -(-scores.shape[0] // _BLOCK)
+    n_blocks = -(-scores.shape[0] // BLOCK)
     losses = np.empty(n_blocks)
     with at_most_threads(n_blocks // _BLOCKS_PER_THREAD):
-        _score_losses(kind, signs, scores, losses, slopes)
+        add_losses(kind, signs, scores, losses, slopes)
     return float(losses.sum()), slopes
 
 
-def _workspace(table, codes, shape, edges, n_powers):
+def _workspace(
+    table: RowTable,
+    codes: IntArray,
+    shape: tuple[int, int],
+    edges: Float64Array,
+    n_powers: int,
+) -> tuple[IntArray, Float64Array, Float64Array, Float64Array]:
     """Chunks and, for each of them, arrays of the gradient, moments and sums."""
     n_codes, n_columns = shape
     n_bins = edges.shape[0]
@@ -167,239 +194,9 @@ def _workspace(table, codes, shape, edges, n_powers):
     return chunks, gradients, moments, sums
 
 
-def _row_score(indptr, indices, data, i, beta):
-    """Score of one row, compiled for each kind of table."""
-    raise NotImplementedError
-
-
-def _add_row(indptr, indices, data, i, weight, out):
-    """Add a row and a one, times the weight."""
-    raise NotImplementedError
-
-
-def _add_row_twice(indptr, indices, data, i, weight, out, sums):
-    """Add a row and a one, times the weight to `out` and as they are to `sums`."""
-    raise NotImplementedError
-
-
-def _dense_score(indptr, indices, data, i, beta):
-    n = data.shape[1]
-    h = beta[n]
-    for j in range(n):
-        h += data[i, j] * beta[j]
-    return h
-
-
-def _dense_add(indptr, indices, data, i, weight, out):
-    n = data.shape[1]
-    for j in range(n):
-        out[j] += weight * data[i, j]
-    out[n] += weight
-
-
-def _dense_add_twice(indptr, indices, data, i, weight, out, sums):
-    _add_row(indptr, indices, data, i, weight, out)
-    _add_row(indptr, indices, data, i, 1.0, sums)
-
-
-def _csr_score(indptr, indices, data, i, beta):
-    # Four sums, so that no addition waits for the one before.
-    h, h1, h2, h3 = beta[beta.shape[0] - 1], 0.0, 0.0, 0.0
-    p, stop = indptr[i], indptr[i + 1]
-    while p + 4 <= stop:
-        h += data[p] * beta[indices[p]]
-        h1 += data[p + 1] * beta[indices[p + 1]]
-        h2 += data[p + 2] * beta[indices[p + 2]]
-        h3 += data[p + 3] * beta[indices[p + 3]]
-        p += 4
-    while p < stop:
-        h += data[p] * beta[indices[p]]
-        p += 1
-    return (h + h1) + (h2 + h3)
-
-
-def _csr_add(indptr, indices, data, i, weight, out):
-    for p in range(indptr[i], indptr[i + 1]):
-        out[indices[p]] += weight * data[p]
-    out[out.shape[0] - 1] += weight
-
-
-def _csr_add_twice(indptr, indices, data, i, weight, out, sums):
-    for p in range(indptr[i], indptr[i + 1]):
-        x = data[p]
-        out[indices[p]] += weight * x
-        sums[indices[p]] += x
-    out[out.shape[0] - 1] += weight
-    sums[sums.shape[0] - 1] += 1
-
-
-@overload(_row_score, inline="always")
-def _choose_score(indptr, indices, data, i, beta):
-    return _dense_score if data.ndim == 2 else _csr_score
-
-
-@overload(_add_row, inline="always")
-def _choose_add(indptr, indices, data, i, weight, out):
-    return _dense_add if data.ndim == 2 else _csr_add
-
-
-@overload(_add_row_twice, inline="always")
-def _choose_add_twice(indptr, indices, data, i, weight, out, sums):
-    return _dense_add_twice if data.ndim == 2 else _csr_add_twice
-
-
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _block_scores(table, codes, B, start, stop, scores):
-    # Here, not for each row: to unpack a tuple counts references.
-    indptr, indices, data = table
-    for i in range(start, stop):
-        scores[i - start] = _row_score(indptr, indices, data, i, B[codes[i]])
-
-
-@numba.njit(cache=True, nogil=True)
-def _block_losses(kind, signs, scores, start, stop, slopes):
-    """Sum of the losses of a block of rows; writes their derivatives."""
-    total = 0.0
-    if kind == LOGISTIC:
-        # One logarithm for all: the product of a block is at most 2^128.
-        product = 1.0
-        for q in range(stop - start):
-            margin = signs[start + q] * scores[q]
-            t = math.exp(-abs(margin))
-            product *= 1 + t
-            total += max(-margin, 0.0)
-            slopes[q] = -signs[start + q] * (t if margin > 0 else 1.0) / (1 + t)
-        total += math.log(product)
-    elif kind == HINGE:
-        for q in range(stop - start):
-            margin = 1 - signs[start + q] * scores[q]
-            total += max(margin, 0.0)
-            slopes[q] = -signs[start + q] if margin > 0 else 0.0
-    else:
-        for q in range(stop - start):
-            slopes[q] = scores[q] - signs[start + q]
-            total += 0.5 * slopes[q] ** 2
-    return total
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_block(
-    table, codes, scores, slopes, start, stop, bins, gradient, moments, sums
-):
-    """Add a block of rows to its sums."""
-    indptr, indices, data = table
-    edges, centre = bins
-    for q in range(stop - start):
-        i = start + q
-        code = codes[i]
-        h = scores[q] - centre
-        n_below = 0
-        for r in range(edges.shape[0]):
-            n_below += h > edges[r]
-        slope, own = slopes[q], gradient[code]
-        if n_below == 0:
-            _add_row(indptr, indices, data, i, slope, own)
-            continue
-        e = n_below - 1
-        moments[code, e, 0] += 1
-        moments[code, e, 1] += h
-        moments[code, e, 2] += h * h
-        _add_row_twice(indptr, indices, data, i, slope, own, sums[code, e, 0])
-        if sums.shape[2] == 2:
-            _add_row(indptr, indices, data, i, h, sums[code, e, 1])
-
-
-@numba.njit(cache=True, parallel=True, nogil=True)
-def _row_scores(table, codes, B, chunks, scores):
-    for c in numba.prange(chunks.shape[0] - 1):
-        start, stop = chunks[c], chunks[c + 1]
-        _block_scores(table, codes, B, start, stop, scores[start:stop])
-
-
-@numba.njit(cache=True, parallel=True, nogil=True)
-def _score_losses(kind, signs, scores, losses, slopes):
-    for c in numba.prange(losses.shape[0]):
-        start = c * _BLOCK
-        stop = min(start + _BLOCK, scores.shape[0])
-        losses[c] = _block_losses(
-            kind, signs, scores[start:stop], start, stop, slopes[start:stop]
-        )
-
-
-# Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
-# once for each type of rows.
-@numba.njit(cache=True, parallel=True, nogil=True)
-def _score_pass(
-    table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
-):
-    for c in numba.prange(chunks.shape[0] - 1):
-        losses[c] = _score_chunk(
-            table,
-            codes,
-            signs,
-            kind,
-            B,
-            bins,
-            chunks[c],
-            chunks[c + 1],
-            gradients[c],
-            moments[c],
-            sums[c],
-        )
-
-
-@numba.njit(cache=True, nogil=True)
-def _score_chunk(
-    table, codes, signs, kind, B, bins, first, end, gradient, moments, sums
-):
-    scores = np.empty(_BLOCK)
-    slopes = np.empty(_BLOCK)
-    total = 0.0
-    for start in range(first, end, _BLOCK):
-        stop = min(start + _BLOCK, end)
-        _block_scores(table, codes, B, start, stop, scores)
-        total += _block_losses(kind, signs, scores, start, stop, slopes)
-        _add_block(
-            table,
-            codes,
-            scores,
-            slopes,
-            start,
-            stop,
-            bins,
-            gradient,
-            moments,
-            sums,
-        )
-    return total
-
-
-@numba.njit(cache=True, parallel=True, nogil=True)
-def _bin_pass(table, codes, scores, slopes, bins, chunks, gradients, moments, sums):
-    for c in numba.prange(chunks.shape[0] - 1):
-        _bin_chunk(
-            table,
-            codes,
-            scores,
-            slopes,
-            chunks[c],
-            chunks[c + 1],
-            bins,
-            gradients[c],
-            moments[c],
-            sums[c],
-        )
-
-
-@numba.njit(cache=True, nogil=True)
-def _bin_chunk(
-    table, codes, scores, slopes, start, stop, bins, gradient, moments, sums
-):
-    h, d = scores[start:stop], slopes[start:stop]
-    _add_block(table, codes, h, d, start, stop, bins, gradient, moments, sums)
-
-
-def _accumulate(gradients, moments, sums):
+def _accumulate(
+    gradients: Float64Array, moments: Float64Array, sums: Float64Array
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the sums of all chunks, in their order, each bin added to those below."""
     gradient, moment, total = (
         parts.sum(axis=0) for parts in (gradients, moments, sums)
@@ -411,7 +208,7 @@ def _accumulate(gradients, moments, sums):
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_from_top(values):
+def _add_from_top(values: Float64Array) -> None:
     """Add each bin to those below; values are (n_codes, n_bins, any number)."""
     for k in range(values.shape[0]):
         for e in range(values.shape[1] - 2, -1, -1):

@@ -17,6 +17,7 @@ import math
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import Float64Array, IntArray
 from scalefair.kernels._threads import at_most_threads
 
 __all__ = ["sigmoid_slopes", "sigmoid_sums"]
@@ -29,7 +30,13 @@ _CHUNKS = 64
 _REACH = 150.0
 
 
-def sigmoid_sums(scores, codes, theta, width, n_codes):
+def sigmoid_sums(
+    scores: Float64Array,
+    codes: IntArray,
+    theta: Float64Array,
+    width: float,
+    n_codes: int,
+) -> tuple[Float64Array, Float64Array]:
     """Return sums of both parts, and of their derivatives, over rows of each code.
 
     Parameters
@@ -61,7 +68,9 @@ def sigmoid_sums(scores, codes, theta, width, n_codes):
     return total[:, 0], total[:, 1]
 
 
-def sigmoid_slopes(scores, theta, width):
+def sigmoid_slopes(
+    scores: Float64Array, theta: Float64Array, width: float
+) -> Float64Array:
     """Return derivatives of both parts at each score.
 
     Parameters as in `sigmoid_sums`.
@@ -78,7 +87,7 @@ def sigmoid_slopes(scores, theta, width):
     return out
 
 
-def _products(theta, width):
+def _products(theta: Float64Array, width: float) -> tuple[float, Float64Array]:
     """Centre and factors of the thresholds; no factors if they lie too far apart."""
     if theta.size == 0:
         return 0.0, np.empty(0)
@@ -90,7 +99,14 @@ def _products(theta, width):
 
 
 @numba.njit(cache=True, nogil=True)
-def _sigmoids(h, theta, width, centre, factors, out):
+def _sigmoids(
+    h: float,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    out: Float64Array,
+) -> None:
     """Sigmoids of one score, and their derivatives in x, at all thresholds."""
     n = theta.shape[0]
     if factors.shape[0] == n:
@@ -113,7 +129,16 @@ def _sigmoids(h, theta, width, centre, factors, out):
 
 # Parallel functions hold the loop alone: whatever else they hold is compiled slowly.
 @numba.njit(cache=True, parallel=True, nogil=True)
-def _sums(scores, codes, theta, width, centre, factors, chunks, partial):
+def _sums(
+    scores: Float64Array,
+    codes: IntArray,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    chunks: IntArray,
+    partial: Float64Array,
+) -> None:
     for c in numba.prange(chunks.shape[0] - 1):
         _chunk_sums(
             scores,
@@ -129,7 +154,17 @@ def _sums(scores, codes, theta, width, centre, factors, chunks, partial):
 
 
 @numba.njit(cache=True, nogil=True)
-def _chunk_sums(scores, codes, theta, width, centre, factors, start, stop, out):
+def _chunk_sums(
+    scores: Float64Array,
+    codes: IntArray,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    start: int,
+    stop: int,
+    out: Float64Array,
+) -> None:
     n = theta.shape[0]
     buffer = np.empty((2, n))
     for i in range(start, stop):
@@ -143,11 +178,18 @@ def _chunk_sums(scores, codes, theta, width, centre, factors, start, stop, out):
             values[p] += 0.5 + 0.25 * x if above else share
             values[n + p] += max(0.5 + 0.25 * x - share, 0.0) if above else 0.0
             slopes[p] += 0.25 / width if above else slope / width
-            slopes[n + p] += (0.25 - slope) / width if above else 0.0
+            slopes[n + p] += max(0.25 - slope, 0.0) / width if above else 0.0
 
 
 @numba.njit(cache=True, parallel=True, nogil=True)
-def _slopes(scores, theta, width, centre, factors, out):
+def _slopes(
+    scores: Float64Array,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    out: Float64Array,
+) -> None:
     n_rows = scores.shape[0]
     for c in numba.prange((n_rows + _ROWS - 1) // _ROWS):
         stop = min((c + 1) * _ROWS, n_rows)
@@ -155,7 +197,16 @@ def _slopes(scores, theta, width, centre, factors, out):
 
 
 @numba.njit(cache=True, nogil=True)
-def _chunk_slopes(scores, theta, width, centre, factors, start, stop, out):
+def _chunk_slopes(
+    scores: Float64Array,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    start: int,
+    stop: int,
+    out: Float64Array,
+) -> None:
     n = theta.shape[0]
     buffer = np.empty((2, n))
     for i in range(start, stop):
@@ -164,4 +215,4 @@ def _chunk_slopes(scores, theta, width, centre, factors, start, stop, out):
             slope = buffer[1, p]
             above = scores[i] > theta[p]
             out[i, p] = 0.25 / width if above else slope / width
-            out[i, n + p] = (0.25 - slope) / width if above else 0.0
+            out[i, n + p] = max(0.25 - slope, 0.0) / width if above else 0.0

@@ -42,7 +42,7 @@ def one_thread() -> Iterator[None]:
     kernels at once: there they take turns.
     """
     with at_most_threads(1):
-        if numba.threading_layer() != "workqueue":
+        if numba.threading_layer() != "workqueue":  # type: ignore[attr-defined]
             yield
         else:
             with _TURN:

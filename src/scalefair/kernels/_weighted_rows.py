@@ -11,6 +11,12 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair.kernels._array_types import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    StridedTable,
+)
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._row_table import strided_table
 from scalefair.kernels._threads import single_blas_thread
@@ -30,7 +36,13 @@ _SLABS = 16
 _SUM_ENTRIES = 2**23
 
 
-def dense_rows_matmat(X, codes, centres, coefficients, V):
+def dense_rows_matmat(
+    X: FloatArray,
+    codes: IntArray,
+    centres: FloatArray,
+    coefficients: FloatArray,
+    V: FloatArray,
+) -> FloatArray:
     """Return the sum of ``coefficients[g] * Z_g.T @ (Z_g @ V)`` over the codes g.
 
     ``Z_g`` are the rows of `X` of code g less their centre. `X` is read once, in
@@ -63,10 +75,13 @@ def dense_rows_matmat(X, codes, centres, coefficients, V):
         )
     for part in partial[1:]:
         partial[0] += part
-    return partial[0]
+    total: FloatArray = partial[0]
+    return total
 
 
-def dense_rows_gram(X, codes, centres, V):
+def dense_rows_gram(
+    X: FloatArray, codes: IntArray, centres: FloatArray, V: FloatArray
+) -> Float64Array:
     """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, in one pass over `X`.
 
     Parameters as in `dense_rows_matmat`.
@@ -82,10 +97,13 @@ def dense_rows_gram(X, codes, centres, V):
     V, centres = read_only(V), read_only(centres)
     with single_blas_thread():
         _dense_gram(strided_table(X), codes, centres, V, slabs, n_rows, partial)
-    return partial.sum(axis=0)
+    grams: Float64Array = partial.sum(axis=0)
+    return grams
 
 
-def dense_rows_moments(X, codes, n_codes):
+def dense_rows_moments(
+    X: FloatArray, codes: IntArray, n_codes: int
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the number, mean and scatter of the rows of each code, in one pass.
 
     Blocks are combined by the formulas of Chan, Golub and LeVeque (1983), which
@@ -118,7 +136,7 @@ def dense_rows_moments(X, codes, n_codes):
     return counts[0], means[0], scatter[0]
 
 
-def _cut(shape, n_sums):
+def _cut(shape: tuple[int, ...], n_sums: int) -> tuple[IntArray, int]:
     """Bounds of the slabs, and the rows of a block, from sizes alone."""
     m, n = shape
     n_rows = max(_BLOCK_ENTRIES // n, _FEWEST_ROWS)
@@ -129,7 +147,14 @@ def _cut(shape, n_sums):
 
 
 @numba.njit(cache=True, nogil=True)
-def _sort_rows(codes, start, stop, wanted, rows, ends):
+def _sort_rows(
+    codes: IntArray,
+    start: int,
+    stop: int,
+    wanted: FloatArray | IntArray,
+    rows: IntArray,
+    ends: IntArray,
+) -> int:
     """List the rows of the wanted codes, code after code, and where each ends."""
     for g in range(ends.shape[0]):
         ends[g] = 0
@@ -149,7 +174,13 @@ def _sort_rows(codes, start, stop, wanted, rows, ends):
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(table, rows, ends, centres, Z):
+def _fill(
+    table: StridedTable,
+    rows: IntArray,
+    ends: IntArray,
+    centres: FloatArray,
+    Z: FloatArray,
+) -> None:
     """Copy rows, less the centres of their codes, to the buffer."""
     memory, origin, row_step, column_step = table
     n = Z.shape[1]
@@ -170,15 +201,15 @@ def _fill(table, rows, ends, centres, Z):
 
 @numba.njit(parallel=True, cache=True, nogil=True)
 def _dense_matmat(
-    table,
-    codes,
-    centres,
-    coefficients,
-    V,
-    slabs,
-    n_rows,
-    partial,
-):
+    table: StridedTable,
+    codes: IntArray,
+    centres: FloatArray,
+    coefficients: FloatArray,
+    V: FloatArray,
+    slabs: IntArray,
+    n_rows: int,
+    partial: FloatArray,
+) -> None:
     for s in numba.prange(slabs.shape[0] - 1):
         _slab_matmat(
             table,
@@ -195,16 +226,16 @@ def _dense_matmat(
 
 @numba.njit(cache=True, nogil=True)
 def _slab_matmat(
-    table,
-    codes,
-    centres,
-    coefficients,
-    V,
-    begin,
-    end,
-    n_rows,
-    out,
-):
+    table: StridedTable,
+    codes: IntArray,
+    centres: FloatArray,
+    coefficients: FloatArray,
+    V: FloatArray,
+    begin: int,
+    end: int,
+    n_rows: int,
+    out: FloatArray,
+) -> None:
     n, k = V.shape
     Z = np.empty((n_rows, n), V.dtype)
     Y = np.empty((n_rows, k), V.dtype)
@@ -231,7 +262,15 @@ def _slab_matmat(
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _dense_gram(table, codes, centres, V, slabs, n_rows, partial):
+def _dense_gram(
+    table: StridedTable,
+    codes: IntArray,
+    centres: FloatArray,
+    V: FloatArray,
+    slabs: IntArray,
+    n_rows: int,
+    partial: Float64Array,
+) -> None:
     for s in numba.prange(slabs.shape[0] - 1):
         _slab_gram(
             table,
@@ -246,7 +285,16 @@ def _dense_gram(table, codes, centres, V, slabs, n_rows, partial):
 
 
 @numba.njit(cache=True, nogil=True)
-def _slab_gram(table, codes, centres, V, begin, end, n_rows, out):
+def _slab_gram(
+    table: StridedTable,
+    codes: IntArray,
+    centres: FloatArray,
+    V: FloatArray,
+    begin: int,
+    end: int,
+    n_rows: int,
+    out: Float64Array,
+) -> None:
     n, k = V.shape
     Z = np.empty((n_rows, n), V.dtype)
     Y = np.empty((n_rows, k), V.dtype)
@@ -270,7 +318,15 @@ def _slab_gram(table, codes, centres, V, begin, end, n_rows, out):
 
 
 @numba.njit(parallel=True, cache=True, nogil=True)
-def _dense_moments(table, codes, slabs, n_rows, counts, means, scatter):
+def _dense_moments(
+    table: StridedTable,
+    codes: IntArray,
+    slabs: IntArray,
+    n_rows: int,
+    counts: Float64Array,
+    means: Float64Array,
+    scatter: Float64Array,
+) -> None:
     for s in numba.prange(slabs.shape[0] - 1):
         _slab_moments(
             table,
@@ -285,7 +341,16 @@ def _dense_moments(table, codes, slabs, n_rows, counts, means, scatter):
 
 
 @numba.njit(cache=True, nogil=True)
-def _slab_moments(table, codes, begin, end, n_rows, counts, means, scatter):
+def _slab_moments(
+    table: StridedTable,
+    codes: IntArray,
+    begin: int,
+    end: int,
+    n_rows: int,
+    counts: Float64Array,
+    means: Float64Array,
+    scatter: Float64Array,
+) -> None:
     n_codes, n = means.shape
     Z = np.empty((n_rows, n), np.float64)
     mean = np.empty(n, np.float64)
@@ -318,7 +383,14 @@ def _slab_moments(table, codes, begin, end, n_rows, counts, means, scatter):
 
 
 @numba.njit(cache=True, nogil=True)
-def _merge(counts, means, scatter, g, size, difference):
+def _merge(
+    counts: Float64Array,
+    means: Float64Array,
+    scatter: Float64Array,
+    g: int,
+    size: float,
+    difference: Float64Array,
+) -> None:
     """Merge `size` rows, whose mean lies at `difference` from that of code g."""
     total = counts[g] + size
     between = 0.0
@@ -330,7 +402,9 @@ def _merge(counts, means, scatter, g, size, difference):
 
 
 @numba.njit(cache=True, nogil=True)
-def _merge_slabs(counts, means, scatter):
+def _merge_slabs(
+    counts: Float64Array, means: Float64Array, scatter: Float64Array
+) -> None:
     """Merge all slabs into the first."""
     for s in range(1, counts.shape[0]):
         for g in range(counts.shape[1]):

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state
-from scalefair.kernels import block_gram, block_subtract
-from scalefair.linalg._checks import as_symmetric_operator, check_product
+from scalefair.kernels import block_gram, block_multiply, block_subtract
+from scalefair.linalg._checks import (
+    as_block,
+    as_preconditioner,
+    as_symmetric_operator,
+    check_count,
+    check_product,
+)
+from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._ritz import eigh_descending
 
@@ -52,25 +59,26 @@ class LinearResult:
         How the iteration ended and, if it failed, what to change.
     """
 
-    X: np.ndarray
-    residuals: np.ndarray
-    residual_norms: np.ndarray
+    X: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    residual_norms: NDArray[np.float64]
     n_products: int
     n_columns: int
-    column_converged: np.ndarray
+    column_converged: NDArray[np.bool_]
     converged: bool
     message: str
 
 
 def block_cg(
     S: Any,
-    B: np.ndarray,
+    B: ArrayLike,
     *,
     tol: float = 1e-6,
     max_products: int = 200,
     preconditioner: Any = None,
     random_state: Any = None,
-    callback: Callable[[np.ndarray, np.ndarray], object] | None = None,
+    callback: Callable[[NDArray[np.float64], NDArray[np.float64]], object]
+    | None = None,
 ) -> LinearResult:
     """Solve ``S X = B`` for a positive semi-definite operator by block directions.
 
@@ -85,8 +93,8 @@ def block_cg(
     ----------
     S : LinearOperator, sparse matrix or ndarray of shape (n, n)
         Symmetric positive semi-definite.
-    B : ndarray of shape (n, s)
-        Right-hand sides, in the range of `S`.
+    B : array-like of shape (n, s)
+        Right-hand sides of any size, in the range of `S`.
     tol : float, default=1e-6
         A column has converged when the norm of its residual is at most `tol` times
         that of its right-hand side.
@@ -98,10 +106,10 @@ def block_cg(
     random_state : int, RandomState instance or None, default=None
         For directions that replace dependent ones.
     callback : callable or None, default=None
-        Called after each product with the solution and the residuals so far, which it
-        must not change. If it returns True the iteration ends: for callers who know
-        better than residuals when the solution is good enough. ``X.T @ B`` grows
-        towards ``B.T S^+ B`` from below, long before small residuals.
+        Called after each product with the solution and the residuals so far. If it
+        returns True the iteration ends: for callers who know better than residuals
+        when the solution is good enough. ``X.T @ B`` grows towards ``B.T S^+ B`` from
+        below, long before small residuals.
 
     Returns
     -------
@@ -137,23 +145,33 @@ def block_cg(
     """
     operator = as_symmetric_operator(S, 1)
     n = operator.shape[0]
-    B = _check_right_hand_sides(B, n)
-    if not isinstance(max_products, Integral) or max_products < 1:
-        raise ValueError(f"max_products must be at least 1, got {max_products!r}.")
+    B = as_block(B, n, "B")
+    check_count("max_products", max_products, 1)
+    # Columns of moderate size, whose squares are in range: powers of two are exact.
+    scale = _powers_of_two(B)
     iteration = _Iteration(
         operator,
-        _as_preconditioner(preconditioner, n),
-        B,
+        as_preconditioner(preconditioner, n),
+        B / scale,
         check_random_state(random_state),
     )
-    stalled = 0
+    stalled, stuck, ended = 0, False, False
     while True:
         norms = iteration.relative_norms()
-        active = norms > tol
+        active = ~(norms <= tol)
         if not active.any():
             message = f"Converged after {iteration.n_products} products."
             break
         worst = float(norms.max())
+        if ended:
+            message = f"Ended by the callback after {iteration.n_products} products."
+            break
+        if stuck:
+            message = (
+                f"The residual stays at {worst:.1e}: raise tol, or check that the "
+                "right-hand sides lie in the range of the operator."
+            )
+            break
         if iteration.n_products >= max_products:
             message = (
                 f"Residual {worst:.1e} after max_products = {max_products} products: "
@@ -161,20 +179,12 @@ def block_cg(
             )
             break
         stalled = 0 if iteration.step(active) else stalled + 1
-        if stalled >= _PATIENCE or not iteration.inverse.any():
-            message = (
-                f"The residual stays at {worst:.1e}: raise tol, or check that the "
-                "right-hand sides lie in the range of the operator."
-            )
-            break
-        if callback is not None and callback(iteration.X, iteration.R):
-            norms = iteration.relative_norms()
-            active = norms > tol
-            message = f"Ended by the callback after {iteration.n_products} products."
-            break
+        stuck = stalled >= _PATIENCE or not iteration.inverse.any()
+        if callback is not None and not stuck:
+            ended = bool(callback(iteration.X * scale, iteration.R * scale))
     return LinearResult(
-        X=iteration.X,
-        residuals=iteration.R,
+        X=iteration.X * scale,
+        residuals=iteration.R * scale,
         residual_norms=norms,
         n_products=iteration.n_products,
         n_columns=iteration.n_columns,
@@ -191,12 +201,12 @@ class _Iteration:
         self,
         operator: LinearOperator,
         T: LinearOperator | None,
-        B: np.ndarray,
+        B: NDArray[np.float64],
         rng: np.random.RandomState,
     ) -> None:
         self.operator, self.T, self.rng = operator, T, rng
-        self.X, self.R = np.zeros_like(B), B.copy()
-        self.sizes = _norms(B)
+        self.X, self.R = np.zeros_like(B), B  # overwritten
+        self.sizes = column_norms(B)
         self.sizes[self.sizes == 0] = 1.0
         self.P = self.SP = np.empty((B.shape[0], 0))
         self.inverse = np.empty((0, 0))
@@ -204,10 +214,10 @@ class _Iteration:
         self.energy = np.zeros(B.shape[1])
         self.n_products = self.n_columns = 0
 
-    def relative_norms(self) -> np.ndarray:
-        return _norms(self.R) / self.sizes
+    def relative_norms(self) -> NDArray[np.float64]:
+        return column_norms(self.R) / self.sizes
 
-    def step(self, active: np.ndarray) -> bool:
+    def step(self, active: NDArray[np.bool_]) -> bool:
         """Take every column's best step along new directions; whether it gains."""
         Z = self._precondition(np.ascontiguousarray(self.R[:, active]))
         if self.P.shape[1]:  # conjugate to the last directions
@@ -230,68 +240,49 @@ class _Iteration:
         self.energy += gains
         return bool((gains[active] > _NO_GAIN * self.energy[active]).any())
 
-    def _invert(self, G: np.ndarray) -> np.ndarray:
+    def _invert(self, G: NDArray[np.float64]) -> NDArray[np.float64]:
         """Pseudo-inverse of ``P^T S P``; directions without curvature are not taken."""
         values, vectors = eigh_descending(G)
         self.largest_curvature = max(self.largest_curvature, float(values[0]))
-        if values[-1] < -1e-8 * max(self.largest_curvature, -float(values[-1]) * 1e-6):
+        if values[-1] < -1e-8 * self.largest_curvature:
             raise ValueError(
                 f"The operator is not positive semi-definite: a direction has the "
                 f"curvature {values[-1]:.1e}."
             )
         used = values > G.shape[0] * _DEPENDENT * self.largest_curvature
         vectors = vectors[:, used]
-        inverse: np.ndarray = (vectors / values[used]) @ vectors.T
+        inverse: NDArray[np.float64] = (vectors / values[used]) @ vectors.T
         return inverse
 
-    def _precondition(self, R: np.ndarray) -> np.ndarray:
+    def _precondition(self, R: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.T is None:
             return R
-        Z = np.ascontiguousarray(self.T.matmat(R), dtype=np.float64)
-        if not np.isfinite(Z).all():
-            raise FloatingPointError(
-                "A product with the preconditioner has entries that are not finite: "
-                "check it for NaN and infinity, or leave it out."
-            )
+        Z: NDArray[np.float64] = np.array(self.T.matmat(R), np.float64, order="C")
+        check_product(Z, "preconditioner")
         return Z
 
 
-def _independent(Z: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+def _independent(
+    Z: NDArray[np.float64], rng: np.random.RandomState
+) -> NDArray[np.float64]:
     """Orthonormal basis of the span of Z, without what is rounding error of the rest.
 
     Columns are scaled to unit norm first: residuals of all sizes count alike.
     """
-    norms = _norms(Z)
+    norms = column_norms(Z)
     Z = np.ascontiguousarray(Z[:, norms > 0] / norms[norms > 0])
     if Z.shape[1] == 0:
         return Z
     values, vectors = eigh_descending(block_gram(Z, Z))
     kept = values > Z.shape[1] * _DEPENDENT * values[0]
     S = vectors[:, kept] / np.sqrt(values[kept])
-    P = np.zeros((Z.shape[0], S.shape[1]))
-    block_subtract(P, Z, -S)
+    P = np.empty((Z.shape[0], S.shape[1]))
+    block_multiply(Z, S, P)
     return orthonormalize(P, rng=rng)
 
 
-def _norms(X: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->j", X, X))
-
-
-def _check_right_hand_sides(B: Any, n: int) -> np.ndarray:
-    B = np.ascontiguousarray(B, dtype=np.float64)
-    if B.ndim != 2 or B.shape[0] != n:
-        raise ValueError(f"B must have shape ({n}, s), got {B.shape}.")
-    if not np.isfinite(B).all():
-        raise ValueError("B has entries that are not finite.")
-    return B
-
-
-def _as_preconditioner(T: Any, n: int) -> LinearOperator | None:
-    if T is None:
-        return None
-    T = aslinearoperator(T)
-    if T.shape != (n, n):
-        raise ValueError(
-            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
-        )
-    return T
+def _powers_of_two(B: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Largest power of two below the entries of each column, 1/2 for zeros."""
+    _, exponents = np.frexp(np.abs(B).max(axis=0, initial=0.0))
+    powers: NDArray[np.float64] = np.ldexp(1.0, exponents - 1)
+    return powers

@@ -6,15 +6,20 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import block_gram, block_multiply, block_subtract
 from scalefair.linalg._checks import (
-    as_start_vectors,
+    as_block,
     as_symmetric_operator,
+    check_count,
     check_product,
+    check_scale,
 )
+from scalefair.linalg._dense import as_dense
+from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
 from scalefair.linalg._ritz import eigh_descending
@@ -32,7 +37,7 @@ def block_krylov(
     tol: float = 1e-4,
     max_products: int = 50,
     block_size: int | None = None,
-    X0: np.ndarray | None = None,
+    X0: ArrayLike | None = None,
     random_state: Any = None,
 ) -> EigenResult:
     """Eigenpairs of a symmetric operator whose eigenvalues are largest in modulus.
@@ -59,7 +64,7 @@ def block_krylov(
     block_size : int or None, default=None
         Vectors in a block. None takes ``k + 10``: eigenvalues of multiplicity up to
         the block size are found with all their copies.
-    X0 : ndarray of shape (n, p) or None, default=None
+    X0 : array-like of shape (n, p) or None, default=None
         Vectors to start from, completed by random ones up to `block_size`; the first
         `block_size` of them if there are more.
     random_state : int, RandomState instance or None, default=None
@@ -75,7 +80,8 @@ def block_krylov(
     Raises
     ------
     ValueError
-        If `A` is not square, or `k`, `block_size` or `max_products` does not fit.
+        If `A` is not square, `k`, `block_size` or `max_products` does not fit, or the
+        norm of `A` is not zero and below 1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -99,8 +105,10 @@ def block_krylov(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    X0 = as_start_vectors(X0, n)
-    block_size = _check_block_size(block_size, k)
+    start = None if X0 is None else as_block(X0, n, "X0")
+    if block_size is None:
+        block_size = k + 10
+    check_count("block_size", block_size, 1)
     fewest = -(-k // block_size)
     if not isinstance(max_products, Integral) or max_products < fewest:
         raise ValueError(
@@ -110,7 +118,7 @@ def block_krylov(
     if n <= 4 * max(block_size, k):
         return _dense(operator, k)
     rng = check_random_state(random_state)
-    basis = _Basis(operator, _start(X0, n, block_size, rng), rng)
+    basis = _Basis(operator, _start(start, n, block_size, rng), rng)
     kept = k + block_size
     most_columns = min(n, max(_BASIS_BLOCKS * block_size, kept + 2 * block_size))
     n_restarts = 0
@@ -155,7 +163,10 @@ class _Basis:
     """
 
     def __init__(
-        self, operator: LinearOperator, start: np.ndarray, rng: np.random.RandomState
+        self,
+        operator: LinearOperator,
+        start: NDArray[np.float64],
+        rng: np.random.RandomState,
     ) -> None:
         self.operator, self.rng = operator, rng
         self.V = self.newest = orthonormalize(start, rng=rng)
@@ -167,14 +178,13 @@ class _Basis:
 
     @property
     def n_columns_with_next(self) -> int:
-        return self.V.shape[1] + self.newest.shape[1]
+        return int(self.V.shape[1] + self.newest.shape[1])
 
     def multiply(self) -> None:
         """Multiply the newest block; new Ritz pairs."""
-        F = np.ascontiguousarray(self.operator.matmat(self.newest), dtype=np.float64)
+        # A copy: what a product returns may be its argument, or not to be written.
+        F = np.array(self.operator.matmat(self.newest), np.float64, order="C")
         check_product(F)
-        if F is self.newest or not F.flags.writeable:
-            F = F.copy()
         self.n_products += 1
         self.n_columns += F.shape[1]
         H = block_gram(self.V, F)
@@ -207,14 +217,17 @@ class _Basis:
         block_multiply(self.V, self.S[:, :kept], V)
         self.V, self.T = V, np.diag(self.values[:kept])
 
-    def residual_norms(self, k: int) -> np.ndarray:
+    def residual_norms(self, k: int) -> NDArray[np.float64]:
         """Norms of ``A v - value v`` for the k Ritz pairs largest in modulus."""
         b = self.F.shape[1]
         R = np.empty((self.F.shape[0], min(k, self.S.shape[1])))
         block_multiply(self.F, self.S[-b:, :k], R)
-        return np.sqrt(np.einsum("ij,ij->j", R, R))
+        return column_norms(R)
 
-    def pairs(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def pairs(
+        self, k: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the k Ritz pairs largest in modulus, and their residual norms."""
         vectors = np.empty((self.V.shape[0], k))
         block_multiply(self.V, self.S[:, :k], vectors)
         return self.values[:k].copy(), vectors, self.residual_norms(k)
@@ -222,18 +235,22 @@ class _Basis:
     def _set_ritz(self) -> None:
         self.values, self.S = _by_modulus(*eigh_descending(self.T))
         self.scale = max(self.scale, float(np.abs(self.values[0])))
+        check_scale(self.scale)
 
 
 def _by_modulus(
-    values: np.ndarray, vectors: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    values: NDArray[np.float64], vectors: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     order = np.argsort(-np.abs(values), kind="stable")
     return values[order], np.ascontiguousarray(vectors[:, order])
 
 
 def _start(
-    X0: np.ndarray | None, n: int, block_size: int, rng: np.random.RandomState
-) -> np.ndarray:
+    X0: NDArray[np.float64] | None,
+    n: int,
+    block_size: int,
+    rng: np.random.RandomState,
+) -> NDArray[np.float64]:
     X = random_generator(rng).standard_normal((n, block_size))
     if X0 is not None:
         given = min(X0.shape[1], block_size)
@@ -243,21 +260,10 @@ def _start(
 
 def _dense(operator: LinearOperator, k: int) -> EigenResult:
     """All of a small operator, from one product with the identity."""
-    n = operator.shape[0]
-    full = np.asarray(operator.matmat(np.eye(n, dtype=operator.dtype)), np.float64)
-    check_product(full)
-    full = (full + full.T) / 2
+    full = as_dense(operator)
     values, vectors = _by_modulus(*eigh_descending(full))
     values, vectors = values[:k], orient(np.ascontiguousarray(vectors[:, :k]))
     residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
     return EigenResult(
-        values, vectors, residuals, 1, n, 0, True, "Dense eigen-decomposition."
+        values, vectors, residuals, 1, len(full), 0, True, "Dense eigen-decomposition."
     )
-
-
-def _check_block_size(block_size: int | None, k: int) -> int:
-    if block_size is None:
-        return k + 10
-    if not isinstance(block_size, Integral) or block_size < 1:
-        raise ValueError(f"block_size must be at least 1, got {block_size!r}.")
-    return int(block_size)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state
-from scalefair.linalg._checks import as_symmetric_operator, check_product
+from scalefair.linalg._checks import (
+    as_symmetric_operator,
+    check_count,
+    check_product,
+    check_scale,
+)
 
 __all__ = ["SpectralBounds", "spectral_bounds"]
 
@@ -30,8 +36,8 @@ class SpectralBounds(NamedTuple):
 
     lower: float
     upper: float
-    nodes: np.ndarray
-    weights: np.ndarray
+    nodes: NDArray[np.float64]
+    weights: NDArray[np.float64]
 
 
 def spectral_bounds(
@@ -57,7 +63,8 @@ def spectral_bounds(
     Raises
     ------
     ValueError
-        If `A` is not square.
+        If `A` is not square, `n_steps` is not positive, or the norm of `A` is not
+        zero and below 1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -77,6 +84,7 @@ def spectral_bounds(
     (-1.0, 1.0)
     """
     operator: LinearOperator = as_symmetric_operator(A, 1)
+    check_count("n_steps", n_steps, 1)
     n = operator.shape[0]
     rng = check_random_state(random_state)
     v = rng.standard_normal(n)
@@ -84,8 +92,10 @@ def spectral_bounds(
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
-        w = np.asarray(operator.matvec(basis[-1]), dtype=np.float64).ravel()
+        # A copy: what a product returns may be its argument, or not to be written.
+        w = np.array(operator.matvec(basis[-1]), dtype=np.float64).ravel()
         check_product(w)
+        check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
         for q in basis:  # full orthogonalisation: a dozen vectors
             w -= (q @ w) * q

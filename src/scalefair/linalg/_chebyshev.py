@@ -7,19 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    rotate_ritz,
-)
+from scalefair.kernels import block_gram, block_subtract, rotate_ritz
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
 from scalefair.linalg._checks import (
-    as_start_vectors,
+    as_avoided,
+    as_block,
     as_symmetric_operator,
-    check_avoided,
+    buffer_size,
+    check_count,
+    check_product,
+    check_scale,
 )
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._orthonormalize import orthonormalize
@@ -52,8 +53,8 @@ def chebyshev(
     max_iter: int = 100,
     max_degree: int = 40,
     n_buffer: int | None = None,
-    X0: np.ndarray | None = None,
-    orthogonal_to: np.ndarray | None = None,
+    X0: ArrayLike | None = None,
+    orthogonal_to: ArrayLike | None = None,
     bounds: SpectralBounds | None = None,
     random_state: Any = None,
     callback: Callable[[int, float], object] | None = None,
@@ -72,7 +73,7 @@ def chebyshev(
     ----------
     A : LinearOperator, sparse matrix or ndarray of shape (n, n)
         Symmetric. A float32 operator is iterated in float32, any other in
-        float64. Orders below ``2 (k + n_buffer)`` are solved densely.
+        float64. Orders up to ``2 (k + n_buffer)`` are solved densely.
     k : int
         Number of eigenpairs, ``1 <= k <= n``.
     tol : float, default=1e-4
@@ -85,10 +86,10 @@ def chebyshev(
     n_buffer : int or None, default=None
         Extra vectors: they widen the gap that the filter works on. None takes
         ``max(5, k // 10)``.
-    X0 : ndarray of shape (n, p) or None, default=None
+    X0 : array-like of shape (n, p) or None, default=None
         Approximate eigenvectors to start from, any number of them. With
         ``p >= k`` they are tried as they are before any filtering.
-    orthogonal_to : ndarray of shape (n, r) or None, default=None
+    orthogonal_to : array-like of shape (n, r) or None, default=None
         Orthonormal basis of an invariant subspace that is not wanted: the iterates
         are kept orthogonal to it, to rounding.
     bounds : SpectralBounds or None, default=None
@@ -108,7 +109,9 @@ def chebyshev(
     Raises
     ------
     ValueError
-        If `A` is not square or `k` does not fit it.
+        If `A` is not square, `k` or another number does not fit it, the columns of
+        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
+        1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -129,18 +132,20 @@ def chebyshev(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    X0 = as_start_vectors(X0, n)
-    n_avoided = check_avoided(orthogonal_to, n, k)
-    if n_buffer is None:
-        n_buffer = max(5, k // 10)
-    if n - n_avoided <= 2 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
+    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
+    avoided = as_avoided(orthogonal_to, n, k)
+    n_buffer = buffer_size(n_buffer, k)
+    check_count("max_iter", max_iter, 1)
+    check_count("max_degree", max_degree, 1)
+    if n - avoided.shape[1] <= 2 * (k + n_buffer):
+        return dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
     iteration = _Iteration(operator, k, k + n_buffer, tol, bounds, rng)
-    iteration.start(X0, orthogonal_to)
-    degree = 0 if X0 is not None and X0.shape[1] >= k else iteration.first_degree()
+    iteration.start(start, avoided)
+    given = start.shape[1] >= k
+    degree = 0 if given else min(iteration.first_degree(), max_degree)
     best, stalled = math.inf, 0
     n_iter = 0
     while True:
@@ -190,7 +195,7 @@ class _Iteration:
         self.operator = operator
         self.n = operator.shape[0]
         self.k, self.m = k, m
-        self.dtype: Any = np.dtype(
+        self.dtype: np.dtype[Any] = np.dtype(
             np.float32 if operator.dtype == np.float32 else np.float64
         )
         self.epsilon = float(np.finfo(self.dtype).eps)
@@ -198,6 +203,7 @@ class _Iteration:
         self.lower, self.upper = bounds.lower, bounds.upper
         # Ritz values bound the norm from below: the test errs on the strict side.
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0  # 0: zero operator
+        check_scale(self.scale)
         self.tol = tol * self.scale
         # A multiple of the identity has an interval of no width.
         self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
@@ -210,16 +216,14 @@ class _Iteration:
         self.n_products = len(bounds.nodes)
         self.n_columns = len(bounds.nodes)
 
-    def start(self, X0: np.ndarray | None, avoided: np.ndarray | None) -> None:
+    def start(self, X0: NDArray[np.float64], avoided: NDArray[np.float64]) -> None:
         """Fill the block with the given vectors and random ones."""
-        if avoided is not None:
-            self.avoided = np.ascontiguousarray(avoided, dtype=self.dtype)
-        given = 0 if X0 is None else min(X0.shape[1], self.m)
+        self.avoided = avoided.astype(self.dtype, copy=False)
+        given = min(X0.shape[1], self.m)
         self.X[:, given:] = random_generator(self.rng).standard_normal(
             (self.n, self.m - given), dtype=self.dtype
         )
-        if X0 is not None:
-            self.X[:, :given] = X0[:, :given]
+        self.X[:, :given] = X0[:, :given]
         block_subtract(self.X, self.avoided, block_gram(self.avoided, self.X))
 
     def filter(self, degree: int) -> None:
@@ -276,18 +280,15 @@ class _Iteration:
         self.n_products += 1
         self.n_columns += self.X.shape[1]
         projected = block_gram(self.X, self.Y)
-        if not np.isfinite(projected).all():
-            raise FloatingPointError(
-                "A product with the operator has entries that are not finite: "
-                "check its entries for NaN and infinity."
-            )
+        check_product(projected)
         self.values, S = eigh_descending(projected)
         self.residuals = rotate_ritz(self.X, self.Y, S, self.values)
         self.lower = min(self.lower, float(self.values[-1]))
 
     def progress(self) -> tuple[int, float]:
         """Converged pairs among the k largest, and their largest residual."""
-        _, _, residuals = self._largest()
+        _, residuals = self._all_pairs()
+        residuals = residuals[self._largest()]
         return int((residuals <= self.tol).sum()), float(residuals.max())
 
     def lock(self) -> None:
@@ -308,8 +309,7 @@ class _Iteration:
     def unlock(self) -> None:
         """Take all vectors up again: errors in locked ones hold the rest back."""
         self._set_active(np.hstack([self.locked, self.X]))
-        self.values = np.append(self.locked_values, self.values)
-        self.residuals = np.append(self.locked_residuals, self.residuals)
+        self.values, self.residuals = self._all_pairs()
         self._set_locked(np.empty((self.n, 0), self.dtype), np.empty(0), np.empty(0))
 
     def first_degree(self) -> int:
@@ -340,11 +340,14 @@ class _Iteration:
         degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
         return int(max(min(degree, self._safe_degree(growth[-1])), 3.0))
 
-    def _growth(self, values: np.ndarray) -> np.ndarray:
+    def _growth(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Logarithm of the growth of the filter per degree at the given values."""
         half_width = (self.cut - self.lower) / 2
         center = (self.cut + self.lower) / 2
-        return np.arccosh(np.maximum((values - center) / half_width, 1 + 1e-12))
+        growth: NDArray[np.float64] = np.arccosh(
+            np.maximum((values - center) / half_width, 1 + 1e-12)
+        )
+        return growth
 
     def _safe_degree(self, wanted_growth: float) -> float:
         """Degree up to which larger eigenvectors do not drown the wanted ones.
@@ -352,18 +355,19 @@ class _Iteration:
         Each vector holds about residual / scale of every other eigenvector, and
         the filter enlarges that of the largest ones most.
         """
-        residuals = np.append(self.locked_residuals, self.residuals) / self.scale
-        excess = self._growth(np.append(self.locked_values, self.values))
-        excess = np.maximum(excess - wanted_growth, 1e-12)
-        room = _ROUNDING / (self.epsilon * np.maximum(residuals, self.epsilon))
+        values, residuals = self._all_pairs()
+        excess = np.maximum(self._growth(values) - wanted_growth, 1e-12)
+        small = np.maximum(residuals / self.scale, self.epsilon)
+        room = _ROUNDING / (self.epsilon * small)
         return float((np.log(np.maximum(room, 1.0)) / excess).min())
 
     def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
-        values, vectors, residuals = self._largest(with_vectors=True)
+        values, residuals = self._all_pairs()
+        largest = self._largest()
         return EigenResult(
-            values=values,
-            vectors=orient(vectors),
-            residual_norms=residuals,
+            values=values[largest],
+            vectors=orient(self._vectors(largest)),
+            residual_norms=residuals[largest],
             n_products=self.n_products,
             n_columns=self.n_columns,
             n_iter=n_iter,
@@ -371,24 +375,32 @@ class _Iteration:
             message=message,
         )
 
-    def _largest(
-        self, with_vectors: bool = False
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the k largest pairs among locked and active ones."""
-        values = np.append(self.locked_values, self.values)
-        residuals = np.append(self.locked_residuals, self.residuals)
-        order = np.argsort(-values, kind="stable")[: self.k]
-        vectors = np.empty((self.n, 0))
-        if with_vectors:
-            vectors = np.empty((self.n, self.k))
-            n_locked = self.locked.shape[1]
-            from_locked = order < n_locked
-            vectors[:, from_locked] = _take(self.locked, order[from_locked])
-            vectors[:, ~from_locked] = _take(self.X, order[~from_locked] - n_locked)
-        return values[order], vectors, residuals[order]
+    def _all_pairs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ritz values and residual norms, those of the locked vectors first."""
+        return (
+            np.append(self.locked_values, self.values),
+            np.append(self.locked_residuals, self.residuals),
+        )
+
+    def _largest(self) -> NDArray[np.intp]:
+        """Places of the k largest values among all."""
+        values, _ = self._all_pairs()
+        return np.argsort(-values, kind="stable")[: self.k]
+
+    def _vectors(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Vectors of the pairs in the given places among all."""
+        vectors = np.empty((self.n, len(places)))
+        n_locked = self.locked.shape[1]
+        from_locked = places < n_locked
+        vectors[:, from_locked] = _take(self.locked, places[from_locked])
+        vectors[:, ~from_locked] = _take(self.X, places[~from_locked] - n_locked)
+        return vectors
 
     def _set_locked(
-        self, vectors: np.ndarray, values: np.ndarray, residuals: np.ndarray
+        self,
+        vectors: np.ndarray,
+        values: NDArray[np.float64],
+        residuals: NDArray[np.float64],
     ) -> None:
         self.locked = np.ascontiguousarray(vectors)
         self.locked_values, self.locked_residuals = values, residuals
@@ -398,7 +410,7 @@ class _Iteration:
         self.Y = np.empty_like(self.X)
 
 
-def _take(block: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _take(block: np.ndarray, columns: NDArray[np.intp]) -> np.ndarray:
     """Pick columns; as a slice, which is much faster, where they are consecutive."""
     if columns.size and (np.diff(columns) == 1).all():
         return block[:, columns[0] : columns[-1] + 1]

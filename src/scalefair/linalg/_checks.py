@@ -6,14 +6,23 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 __all__ = [
-    "as_start_vectors",
+    "as_avoided",
+    "as_block",
+    "as_preconditioner",
     "as_symmetric_operator",
-    "check_avoided",
+    "buffer_size",
+    "check_count",
     "check_product",
+    "check_room",
+    "check_scale",
 ]
+
+# Norms of an operator whose residuals, a small part of them, have squares in range.
+_SMALLEST, _LARGEST = 1e-140, 1e150
 
 
 def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
@@ -31,38 +40,85 @@ def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
     return operator
 
 
-def as_start_vectors(X0: Any, n: int) -> np.ndarray | None:
-    """Return `X0` as an array after checking that it is a finite block of n rows."""
-    if X0 is None:
+def as_preconditioner(T: Any, n: int) -> LinearOperator | None:
+    """Return `T` as a LinearOperator after checking its order."""
+    if T is None:
         return None
-    X0 = np.asarray(X0)
-    if X0.ndim != 2 or X0.shape[0] != n:
-        raise ValueError(f"X0 must have shape ({n}, p), got {X0.shape}.")
-    if not np.isfinite(X0).all():
-        raise ValueError("X0 has entries that are not finite.")
-    return X0
+    T = aslinearoperator(T)
+    if T.shape != (n, n):
+        raise ValueError(
+            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
+        )
+    return T
 
 
-def check_avoided(Q: np.ndarray | None, n: int, k: int) -> int:
-    """Check that k vectors of n entries fit beside the basis; return its width."""
+def as_block(X: Any, n: int, name: str) -> NDArray[np.float64]:
+    """Return `X` as a C-contiguous float64 block after checking its n rows."""
+    if np.iscomplexobj(X):
+        raise TypeError(f"{name} must be real, got complex numbers.")
+    block: NDArray[np.float64] = np.asarray(X, dtype=np.float64, order="C")
+    if block.ndim != 2 or block.shape[0] != n:
+        raise ValueError(f"{name} must have shape ({n}, p), got {block.shape}.")
+    finite = np.isfinite(block)
+    if not finite.all():
+        i, j = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"{name} has entries that are not finite (first: {block[i, j]} at row {i}, "
+            f"column {j})."
+        )
+    return block
+
+
+def as_avoided(Q: Any, n: int, k: int) -> NDArray[np.float64]:
+    """Check a basis that k vectors are to be orthogonal to; no columns for None."""
     if Q is None:
-        return 0
-    if Q.ndim != 2 or Q.shape[0] != n or not np.isfinite(Q).all():
+        return np.empty((n, 0))
+    basis = as_block(Q, n, "orthogonal_to")
+    check_room(k, n, basis.shape[1])
+    error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0)
+    if not error <= (1e-4 if np.asarray(Q).dtype == np.float32 else 1e-8):
         raise ValueError(
-            f"orthogonal_to must be a finite block of shape ({n}, r), "
-            f"got shape {Q.shape}."
+            "The columns of orthogonal_to are not orthonormal: max |Q^T Q - I| = "
+            f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
         )
-    if k > n - Q.shape[1]:
-        raise ValueError(
-            f"{k} vectors of order {n} cannot be orthogonal to {Q.shape[1]} others."
-        )
-    return Q.shape[1]
+    return basis
 
 
-def check_product(Y: np.ndarray) -> None:
+def check_room(k: int, n: int, n_avoided: int) -> None:
+    """Refuse more vectors than are left beside a subspace."""
+    if k > n - n_avoided:
+        raise ValueError(
+            f"{k} vectors of order {n} cannot be orthogonal to {n_avoided} others."
+        )
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is no integer of at least the given size."""
+    if not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}.")
+
+
+def buffer_size(n_buffer: int | None, k: int) -> int:
+    """Vectors iterated beside the k wanted ones; a tenth, at least 5, for None."""
+    if n_buffer is None:
+        return max(5, k // 10)
+    check_count("n_buffer", n_buffer, 0)
+    return n_buffer
+
+
+def check_scale(norm: float) -> None:
+    """Refuse an operator that is not zero and has no moderate norm."""
+    if norm != 0 and not _SMALLEST <= norm <= _LARGEST:
+        raise ValueError(
+            f"The operator has a norm of about {norm:.1e}, too far from 1: the squares "
+            "of residuals are out of range. Scale the operator."
+        )
+
+
+def check_product(Y: NDArray[Any], what: str = "operator") -> None:
     """Refuse a product that is not finite."""
     if not np.isfinite(Y).all():
         raise FloatingPointError(
-            "A product with the operator has entries that are not finite: "
-            "check its entries for NaN and infinity."
+            f"A product with the {what} has entries that are not finite: check its "
+            "entries for NaN and infinity."
         )

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import block_gram, block_subtract, rotate_ritz
-from scalefair.linalg._checks import as_symmetric_operator, check_avoided
+from scalefair.linalg._checks import (
+    as_block,
+    as_symmetric_operator,
+    check_count,
+    check_room,
+)
 from scalefair.linalg._dual_objective import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
@@ -68,7 +73,7 @@ class AdmmResult:
 def dc_admm(
     A: Any,
     k: int,
-    F: NDArray[np.float64],
+    F: ArrayLike,
     *,
     shift: float = 0.0,
     tol: float = 1e-4,
@@ -98,7 +103,7 @@ def dc_admm(
         Symmetric.
     k : int
         Number of columns of `H`.
-    F : ndarray of shape (n, r)
+    F : array-like of shape (n, r)
         Constraints; dependent columns do no harm.
     shift : float, default=0.0
         :math:`\sigma`.
@@ -127,7 +132,8 @@ def dc_admm(
     Raises
     ------
     ValueError
-        If shapes do not fit or `alpha` is not between 0 and 1.
+        If shapes do not fit, more vectors are wanted than the constraints leave,
+        `alpha` is not between 0 and 1, or `max_iter` is not positive.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -148,10 +154,10 @@ def dc_admm(
     operator = as_symmetric_operator(A, k)
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}.")
-    F = np.asarray(F, dtype=np.float64)
-    check_avoided(F, operator.shape[0], k)
+    check_count("max_iter", max_iter, 1)
+    constraints = as_block(F, operator.shape[0], "F")
     start = random_generator(check_random_state(random_state))
-    run = _Run(operator, k, F, shift, start)
+    run = _Run(operator, k, constraints, shift, start)
     options: dict[str, Any] = {
         "ftol": _FTOL if ftol is None else ftol,
         "gtol": _GTOL if gtol is None else gtol,
@@ -185,13 +191,14 @@ class _Run:
         n = operator.shape[0]
         U, s, _ = np.linalg.svd(F, full_matrices=False)
         rank = int((s > n * np.finfo(np.float64).eps * s.max(initial=0.0)).sum())
+        check_room(k, n, rank)
         self.Q = np.ascontiguousarray(U[:, :rank])
         self.MQ = self._image(self.Q)
         self.V = start.standard_normal((n, k)) / np.sqrt(n)
         self.Y = np.zeros((n, k))
         self.C = np.zeros((rank, k))  # multipliers P = Q C
         self.history: dict[str, list[float]] = {}
-        self.n_extra = 0  # products beyond the objective's
+        self.n_extra = 0  # products of width k beyond the objective's
 
     def _image(self, Q: NDArray[np.float64]) -> NDArray[np.float64]:
         """Orthonormal basis of the span of M Q: H is feasible if orthogonal to it."""
@@ -253,8 +260,9 @@ class _Run:
     def result(self, tol: float) -> AdmmResult:
         n_iter = len(self.history["alpha"])
         worst = float(self.residuals.max())
+        converged = worst <= tol
         message = f"Converged in {n_iter} iterations."
-        if worst > tol:
+        if not converged:
             message = (
                 f"Residual {worst:.1e}, constraint violated by "
                 f"{self.history['primal_residual'][-1]:.1e} after max_iter = {n_iter} "
@@ -267,9 +275,9 @@ class _Run:
             vectors=orthonormalize(self.H, rng=rng),
             residual_norms=self.residuals,
             history={name: np.array(v) for name, v in self.history.items()},
-            n_products=n_products + 1,
+            n_products=n_products + int(self.Q.shape[1] > 0),
             n_columns=self.k * n_products + self.Q.shape[1],
             n_iter=n_iter,
-            converged=worst <= tol,
+            converged=converged,
             message=message,
         )

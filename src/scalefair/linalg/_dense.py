@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, qr
+from scipy.sparse.linalg import LinearOperator
 
-from scalefair.linalg._checks import as_symmetric_operator, check_avoided, check_product
+from scalefair.linalg._checks import as_avoided, as_symmetric_operator, check_product
 from scalefair.linalg._result import EigenResult, orient
 
-__all__ = ["dense_eigh"]
+__all__ = ["as_dense", "dense_eigh"]
 
 
 def dense_eigh(
-    A: Any, k: int, *, orthogonal_to: np.ndarray | None = None
+    A: Any, k: int, *, orthogonal_to: ArrayLike | None = None
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by forming it.
 
@@ -24,7 +26,7 @@ def dense_eigh(
         Symmetric. It is applied to the identity: ``8 n**2`` bytes.
     k : int
         Number of eigenpairs, ``1 <= k <= n``.
-    orthogonal_to : ndarray of shape (n, r) or None, default=None
+    orthogonal_to : array-like of shape (n, r) or None, default=None
         Orthonormal basis of an invariant subspace that is not wanted,
         ``r <= n - k``.
 
@@ -36,7 +38,8 @@ def dense_eigh(
     Raises
     ------
     ValueError
-        If `A` is not square or `k` does not fit it.
+        If `A` is not square, `k` does not fit it, or the columns of `orthogonal_to`
+        are not orthonormal.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -49,19 +52,25 @@ def dense_eigh(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    check_avoided(orthogonal_to, n, k)
-    full = np.asarray(operator.matmat(np.eye(n, dtype=operator.dtype)), np.float64)
-    check_product(full)
-    full = (full + full.T) / 2
-    if orthogonal_to is None:
+    avoided = as_avoided(orthogonal_to, n, k)
+    full = as_dense(operator)
+    r = avoided.shape[1]
+    if r == 0:
         values, vectors = eigh(full, subset_by_index=[n - k, n - 1])
     else:
-        Z = qr(orthogonal_to)[0][:, orthogonal_to.shape[1] :]
-        m = Z.shape[1]
-        values, vectors = eigh(Z.T @ full @ Z, subset_by_index=[m - k, m - 1])
+        Z = qr(avoided)[0][:, r:]
+        values, vectors = eigh(Z.T @ full @ Z, subset_by_index=[n - r - k, n - r - 1])
         vectors = Z @ vectors
     values, vectors = values[::-1], orient(np.ascontiguousarray(vectors[:, ::-1]))
     residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
     return EigenResult(
         values, vectors, residuals, 1, n, 1, True, "Dense eigen-decomposition."
     )
+
+
+def as_dense(operator: LinearOperator) -> NDArray[np.float64]:
+    """Symmetric part of an operator, from one product with the identity."""
+    identity = np.eye(operator.shape[0], dtype=operator.dtype)
+    full: NDArray[np.float64] = np.asarray(operator.matmat(identity), np.float64)
+    check_product(full)
+    return (full + full.T) / 2

@@ -6,18 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import block_gram, block_subtract, rotate_ritz
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
 from scalefair.linalg._checks import (
-    as_start_vectors,
+    as_avoided,
+    as_block,
     as_symmetric_operator,
-    check_avoided,
+    check_count,
+    check_scale,
 )
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._dual_objective import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
+from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
 from scalefair.linalg._ritz import eigh_descending
@@ -36,8 +41,8 @@ def dual(
     *,
     tol: float = 1e-4,
     max_iter: int = 1000,
-    X0: np.ndarray | None = None,
-    orthogonal_to: np.ndarray | None = None,
+    X0: ArrayLike | None = None,
+    orthogonal_to: ArrayLike | None = None,
     bounds: SpectralBounds | None = None,
     random_state: Any = None,
     callback: Callable[[int, float], object] | None = None,
@@ -55,7 +60,7 @@ def dual(
     Parameters
     ----------
     A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric. Orders below ``4 k`` are solved densely.
+        Symmetric. Orders up to ``4 k`` are solved densely.
     k : int
         Number of eigenpairs, ``1 <= k <= n``.
     tol : float, default=1e-4
@@ -63,14 +68,15 @@ def dual(
         norm of the operator.
     max_iter : int, default=1000
         Most L-BFGS steps.
-    X0 : ndarray of shape (n, k) or None, default=None
-        Start.
-    orthogonal_to : ndarray of shape (n, r) or None, default=None
+    X0 : array-like of shape (n, p) or None, default=None
+        Approximate eigenvectors to start from, any number of them; random vectors
+        complete them.
+    orthogonal_to : array-like of shape (n, r) or None, default=None
         Orthonormal basis of an invariant subspace that is not wanted.
     bounds : SpectralBounds or None, default=None
         From `spectral_bounds`, if it was called already.
     random_state : int, RandomState instance or None, default=None
-        For the start.
+        For the vectors that `X0` does not supply.
     callback : callable or None, default=None
         Called after each step with the number of converged pairs and the largest
         residual norm.
@@ -83,7 +89,9 @@ def dual(
     Raises
     ------
     ValueError
-        If `A` is not square or `k` does not fit it.
+        If `A` is not square, `k` or another argument does not fit it, the columns of
+        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
+        1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -104,43 +112,45 @@ def dual(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    X0 = as_start_vectors(X0, n)
-    n_avoided = check_avoided(orthogonal_to, n, k)
-    if n - n_avoided <= 4 * k:
-        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
+    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
+    avoided = as_avoided(orthogonal_to, n, k)
+    check_count("max_iter", max_iter, 0)
+    if n - avoided.shape[1] <= 4 * k:
+        return dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
     run = _Run(operator, k, tol, bounds)
     V = random_generator(rng).standard_normal((n, k)) / np.sqrt(n)
-    if X0 is not None:
-        V[:, : X0.shape[1]] = X0[:, :k]
-    avoided = np.empty((n, 0)) if orthogonal_to is None else orthogonal_to
-    avoided = np.ascontiguousarray(avoided, dtype=np.float64)
+    if start.shape[1]:
+        # Of full rank: what a start of lower rank lacks is never found.
+        V[:, : start.shape[1]] = start[:, :k]
+        V = orthonormalize(V, against=avoided, rng=rng)
     block_subtract(V, avoided, block_gram(avoided, V))
-    n_iter, message = run.minimize(V, max_iter, callback)
-    return run.result(V, avoided, rng, n_iter, len(bounds.nodes), message)
+    n_iter = run.minimize(V, max_iter, callback)
+    return run.result(V, avoided, rng, n_iter, max_iter, len(bounds.nodes))
 
 
 class _Run:
     """The dual function of one operator, and its residuals."""
 
     def __init__(
-        self, operator: Any, k: int, tol: float, bounds: SpectralBounds
+        self, operator: LinearOperator, k: int, tol: float, bounds: SpectralBounds
     ) -> None:
         self.operator = operator
         width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0
+        check_scale(self.scale)
         self.tol = tol * self.scale
         self.objective = EnergyDual(operator, bounds.lower - _MARGIN * width, k)
 
     def minimize(
         self,
-        V: np.ndarray,
+        V: NDArray[np.float64],
         max_iter: int,
         callback: Callable[[int, float], object] | None,
-    ) -> tuple[int, str]:
-        """Move `V` until the residuals are small; steps taken and how it ended."""
+    ) -> int:
+        """Move `V` until the residuals are small; return the steps taken."""
 
         def done(n_iter: int, _: float) -> bool:
             residuals = self.residuals()
@@ -148,31 +158,29 @@ class _Run:
                 callback(int((residuals <= self.tol).sum()), float(residuals.max()))
             return bool(residuals.max() <= self.tol)
 
-        found = lbfgs(
+        return lbfgs(
             self.objective, V, ftol=-np.inf, gtol=0, max_iter=max_iter, callback=done
-        )
-        return found.n_iter, found.message
+        ).n_iter
 
-    def residuals(self) -> np.ndarray:
+    def residuals(self) -> NDArray[np.float64]:
         """Residual norms of the Ritz pairs in the span of the primal block."""
         H, MH = self.objective.H, self.objective.MH
         T = block_gram(H, MH)
         values, S = eigh_descending(T)
         squares = ((block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
-        residuals = np.sqrt(np.maximum(squares, 0.0))
+        residuals: NDArray[np.float64] = np.sqrt(np.maximum(squares, 0.0))
         if residuals.max() > max(self.tol, _GRAM_LIMIT * np.abs(values).max()):
             return residuals
-        exact = MH @ S - (H @ S) * values
-        return np.linalg.norm(exact, axis=0)
+        return column_norms(MH @ S - (H @ S) * values)
 
     def result(
         self,
-        work: np.ndarray,
-        avoided: np.ndarray,
+        work: NDArray[np.float64],
+        avoided: NDArray[np.float64],
         rng: np.random.RandomState,
         n_iter: int,
+        max_iter: int,
         n_before: int,
-        message: str,
     ) -> EigenResult:
         """Ritz pairs of the primal block, measured; `work` is overwritten."""
         X = orthonormalize(self.objective.H, against=avoided, rng=rng)
@@ -184,9 +192,9 @@ class _Run:
         converged = bool(residuals.max() <= self.tol)
         if converged:
             message = f"Converged in {n_iter} L-BFGS steps."
-        elif "max_iter" in message:
+        elif n_iter >= max_iter:
             message = (
-                f"Residual {residuals.max():.1e} after max_iter = {n_iter} L-BFGS "
+                f"Residual {residuals.max():.1e} after max_iter = {max_iter} L-BFGS "
                 "steps: raise max_iter or tol."
             )
         else:

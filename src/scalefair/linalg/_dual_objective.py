@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.kernels import add_scaled, block_gram, combine, inner
@@ -61,7 +62,7 @@ class EnergyDual:
         self.A, self.shift = A, shift
         shape = (A.shape[0], k)
         self.curvature = 1.0
-        self.B: np.ndarray | None = None
+        self.B: NDArray[np.float64] | None = None
         self.H = np.empty(shape)
         self.MH = np.empty(shape)
         self._MV = np.empty(shape)
@@ -70,7 +71,7 @@ class EnergyDual:
         self._distance = 0.0
         self.n_products = 0
 
-    def start(self, V: np.ndarray) -> float:
+    def start(self, V: NDArray[np.float64]) -> float:
         """Move to `V`; return the value there."""
         self._V = V
         self._multiply(V, self._MV)
@@ -79,15 +80,15 @@ class EnergyDual:
         self._measure()
         return self._value()
 
-    def gradient(self, out: np.ndarray) -> None:
+    def gradient(self, out: NDArray[np.float64]) -> None:
         """Write the gradient at the current point into `out`; updates H and MH."""
-        polar(self._MV, self.H, self._root)
+        polar(self._MV, self._root, self.H)
         self._multiply(self.H, self.MH)
         combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
         if self.B is not None:
             add_scaled(out, -1 / self.curvature, self.B)
 
-    def line(self, D: np.ndarray) -> Callable[[float], tuple[float, float]]:
+    def line(self, D: NDArray[np.float64]) -> Callable[[float], tuple[float, float]]:
         """Return value and slope at ``V + t D`` as a function of `t`."""
         self._multiply(D, self._MD)
         cross = block_gram(self._MV, self._MD)
@@ -98,7 +99,7 @@ class EnergyDual:
 
         old_gram, old_distance = self._gram, self._distance
 
-        def measures(t: float) -> tuple[np.ndarray, float]:
+        def measures(t: float) -> tuple[NDArray[np.float64], float]:
             gram = old_gram + t * (cross + cross.T) + t**2 * square
             return gram, old_distance + 2 * t * linear + t**2 * length
 
@@ -113,7 +114,7 @@ class EnergyDual:
         self._line = measures
         return along
 
-    def move(self, D: np.ndarray, t: float) -> float:
+    def move(self, D: NDArray[np.float64], t: float) -> float:
         """Follow the point to ``V + t D``; return the value there."""
         add_scaled(self._MV, t, self._MD)
         self._gram, self._distance = self._line(t)
@@ -132,6 +133,6 @@ class EnergyDual:
         self._root = inverse_root(self._gram)
         return self._distance / (2 * self.curvature) - self._root.nuclear_norm
 
-    def _multiply(self, X: np.ndarray, out: np.ndarray) -> None:
+    def _multiply(self, X: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         apply_block(self.A, X, out, shift=self.shift)
         self.n_products += 1

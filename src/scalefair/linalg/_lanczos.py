@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from scalefair._random import check_random_state
-from scalefair.linalg._checks import as_symmetric_operator, check_avoided, check_product
+from scalefair.linalg._checks import (
+    as_avoided,
+    as_symmetric_operator,
+    check_product,
+    check_scale,
+)
 from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._result import EigenResult, orient
 from scalefair.linalg._ritz import eigh_descending
@@ -22,7 +28,7 @@ def lanczos(
     *,
     tol: float = 1e-4,
     max_iter: int | None = None,
-    orthogonal_to: np.ndarray | None = None,
+    orthogonal_to: ArrayLike | None = None,
     random_state: Any = None,
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by restarted Lanczos.
@@ -43,7 +49,7 @@ def lanczos(
         spectral norm of the operator, taken from the products.
     max_iter : int or None, default=None
         Most restarts; None is ARPACK's ``10 n``.
-    orthogonal_to : ndarray of shape (n, r) or None, default=None
+    orthogonal_to : array-like of shape (n, r) or None, default=None
         Orthonormal basis of an invariant subspace that is not wanted: the starting
         vector and the result are made orthogonal to it. Its eigenvalues must not
         be among the `k` largest.
@@ -60,7 +66,9 @@ def lanczos(
     Raises
     ------
     ValueError
-        If `A` is not square or `k` does not fit it.
+        If `A` is not square, `k` or another number does not fit it, the columns of
+        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
+        1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -79,11 +87,10 @@ def lanczos(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    check_avoided(orthogonal_to, n, k)
+    avoided = as_avoided(orthogonal_to, n, k)
     if k >= n - 1:
-        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
+        return dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
-    avoided = np.empty((n, 0)) if orthogonal_to is None else orthogonal_to
     arpack = _Arpack(operator, avoided, tol, max_iter, rng)
     message = ""
     try:
@@ -126,8 +133,11 @@ def lanczos(
 
 
 def _find_again(
-    arpack: _Arpack, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    arpack: _Arpack,
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    residuals: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Compute the inaccurate pairs once more, from another start.
 
     ARPACK estimates residuals; for a copy that came in by rounding errors the
@@ -144,8 +154,11 @@ def _find_again(
 
 
 def _add_copies(
-    arpack: _Arpack, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    arpack: _Arpack,
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    residuals: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Exchange the smallest pairs for larger ones that Lanczos has missed.
 
     The space that one vector generates holds one eigenvector per eigenvalue: more
@@ -174,7 +187,7 @@ class _Arpack:
     def __init__(
         self,
         operator: LinearOperator,
-        avoided: np.ndarray,
+        avoided: NDArray[np.float64],
         tol: float,
         max_iter: int | None,
         rng: np.random.RandomState,
@@ -183,22 +196,26 @@ class _Arpack:
         self.avoided = avoided
         self.tol, self.max_iter, self.rng = tol, max_iter, rng
         self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
-        self.scale = float(np.finfo(np.float64).tiny)  # spectral norm, from below
+        self.scale = 0.0  # spectral norm, from below
         self.n_products = 0
         self.n_columns = 0
 
     def largest(
-        self, k: int, moved: np.ndarray | None = None, by: np.ndarray | None = None
-    ) -> np.ndarray:
+        self,
+        k: int,
+        moved: NDArray[np.float64] | None = None,
+        by: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
         """Vectors of the k largest pairs, after moving known ones down."""
         n = self.operator.shape[0]
 
-        def matvec(x: np.ndarray) -> np.ndarray:
+        def matvec(x: NDArray[Any]) -> NDArray[Any]:
             x = x.ravel()
-            y = self.operator.matvec(x)
+            y: NDArray[Any] = self.operator.matvec(x)
             check_product(y)
             self.n_products += 1
             self.n_columns += 1
+            check_scale(float(np.abs(y).max()))
             norm = float(np.linalg.norm(y) / np.linalg.norm(x))
             self.scale = max(self.scale, norm)
             return y if moved is None else y - moved @ (by * (moved.T @ x))
@@ -213,11 +230,12 @@ class _Arpack:
             maxiter=self.max_iter,
             v0=v0.astype(self.dtype),
         )
-        return vectors.astype(np.float64)
+        found: NDArray[np.float64] = vectors.astype(np.float64)
+        return found
 
     def rayleigh_ritz(
-        self, vectors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, vectors: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Ritz values, vectors and residual norms in float64, largest first."""
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from scalefair.kernels import add_scaled, combine, rows_combine, rows_inner
@@ -28,16 +29,16 @@ class BlockObjective(Protocol):
     A line search then needs no further products with long vectors.
     """
 
-    def start(self, V: np.ndarray) -> float:
+    def start(self, V: NDArray[np.float64]) -> float:
         """Move to `V` (not copied, not changed) and return the value."""
 
-    def gradient(self, out: np.ndarray) -> None:
+    def gradient(self, out: NDArray[np.float64]) -> None:
         """Write the gradient at the current point into `out`."""
 
-    def line(self, D: np.ndarray) -> Callable[[float], tuple[float, float]]:
+    def line(self, D: NDArray[np.float64]) -> Callable[[float], tuple[float, float]]:
         """Return value and slope at ``V + t D`` as a function of `t`."""
 
-    def move(self, D: np.ndarray, t: float) -> float:
+    def move(self, D: NDArray[np.float64], t: float) -> float:
         """Tell that the point is now ``V + t D``; return the value there."""
 
 
@@ -65,7 +66,7 @@ class MinimizeResult:
 
 def lbfgs(
     objective: BlockObjective,
-    V: np.ndarray,
+    V: NDArray[np.float64],
     *,
     n_pairs: int = 5,
     ftol: float = 1e-4,
@@ -163,16 +164,17 @@ class _Memory:
         self.slot = 0
 
     @property
-    def gradient(self) -> np.ndarray:
+    def gradient(self) -> NDArray[np.float64]:
         """Gradient at the current point."""
-        return self.rows[self.now].reshape(self.shape)
+        gradient: NDArray[np.float64] = self.rows[self.now].reshape(self.shape)
+        return gradient
 
-    def next_gradient(self) -> np.ndarray:
+    def next_gradient(self) -> NDArray[np.float64]:
         """Return the block for the gradient at the next point."""
         self.now = 4 * self.m + 1 - self.now
         return self.gradient
 
-    def direction(self) -> np.ndarray:
+    def direction(self) -> NDArray[np.float64]:
         """Quasi-Newton direction (two-loop recursion), in a free slot."""
         G, m = self.products, self.m
         q = np.zeros(len(self.rows))
@@ -187,9 +189,9 @@ class _Memory:
         for i in self.order:
             q[i] += weights[i] - (G[m + i] @ q) / G[i, m + i]
         self.slot = next(i for i in range(m) if i not in self.order)
-        D = self.rows[self.slot]
+        D: NDArray[np.float64] = self.rows[self.slot].reshape(self.shape)
         rows_combine(self.rows, -q, D)
-        return D.reshape(self.shape)
+        return D
 
     def keep(self, t: float) -> None:
         """Complete the pair of the last direction; keep it if it curves upwards."""
@@ -240,6 +242,6 @@ def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
     return float(root) if enough(root) or along(root)[0] < start else None
 
 
-def _largest(X: np.ndarray) -> float:
+def _largest(X: NDArray[np.float64]) -> float:
     """Largest modulus of an entry."""
     return float(max(X.max(initial=0.0), -X.min(initial=0.0)))

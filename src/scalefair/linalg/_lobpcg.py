@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
@@ -18,12 +19,17 @@ from scalefair.kernels import (
     single_blas_thread,
 )
 from scalefair.linalg._checks import (
-    as_start_vectors,
+    as_avoided,
+    as_block,
+    as_preconditioner,
     as_symmetric_operator,
-    check_avoided,
+    buffer_size,
+    check_count,
     check_product,
+    check_scale,
 )
 from scalefair.linalg._dense import dense_eigh
+from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.linalg._result import EigenResult, orient
 from scalefair.linalg._ritz import eigh_descending
@@ -47,8 +53,8 @@ def lobpcg(
     max_iter: int = 500,
     preconditioner: Any = None,
     n_buffer: int | None = None,
-    X0: np.ndarray | None = None,
-    orthogonal_to: np.ndarray | None = None,
+    X0: ArrayLike | None = None,
+    orthogonal_to: ArrayLike | None = None,
     random_state: Any = None,
     callback: Callable[[int, float], object] | None = None,
 ) -> EigenResult:
@@ -68,7 +74,7 @@ def lobpcg(
     Parameters
     ----------
     A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric. Orders below ``4 (k + n_buffer)`` are solved densely.
+        Symmetric. Orders up to ``4 (k + n_buffer)`` are solved densely.
     k : int
         Number of eigenpairs, ``1 <= k <= n``.
     tol : float, default=1e-4
@@ -84,10 +90,10 @@ def lobpcg(
     n_buffer : int or None, default=None
         Extra vectors, which need not converge: the speed depends on the gap behind
         them. None takes ``max(5, k // 10)``.
-    X0 : ndarray of shape (n, p) or None, default=None
+    X0 : array-like of shape (n, p) or None, default=None
         Approximate eigenvectors to start from, any number of them. The rest are
         random vectors, smoothed by the preconditioner.
-    orthogonal_to : ndarray of shape (n, r) or None, default=None
+    orthogonal_to : array-like of shape (n, r) or None, default=None
         Orthonormal basis of an invariant subspace that is not wanted: the iterates
         are kept orthogonal to it, to rounding.
     random_state : int, RandomState instance or None, default=None
@@ -105,7 +111,9 @@ def lobpcg(
     Raises
     ------
     ValueError
-        If `A` or the preconditioner is not square or `k` does not fit.
+        If `A` is not square, `k`, the preconditioner or another argument does not fit
+        it, the columns of `orthogonal_to` are not orthonormal, or the norm of `A` is
+        not zero and below 1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator or the preconditioner is not finite.
 
@@ -130,16 +138,16 @@ def lobpcg(
     """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    T = _as_preconditioner(preconditioner, n)
-    X0 = as_start_vectors(X0, n)
-    n_avoided = check_avoided(orthogonal_to, n, k)
-    if n_buffer is None:
-        n_buffer = max(5, k // 10)
-    if n - n_avoided <= 4 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=orthogonal_to)
+    T = as_preconditioner(preconditioner, n)
+    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
+    avoided = as_avoided(orthogonal_to, n, k)
+    n_buffer = buffer_size(n_buffer, k)
+    check_count("max_iter", max_iter, 0)
+    if n - avoided.shape[1] <= 4 * (k + n_buffer):
+        return dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
-    iteration = _Iteration(operator, T, k, k + n_buffer, tol, orthogonal_to, rng)
-    iteration.start(X0)
+    iteration = _Iteration(operator, T, k, k + n_buffer, tol, avoided, rng)
+    iteration.start(start)
     best, stalled, n_iter = math.inf, 0, 0
     while True:
         n_converged, worst = iteration.progress()
@@ -172,17 +180,6 @@ def lobpcg(
     return iteration.result(n_iter, n_converged == k, message)
 
 
-def _as_preconditioner(T: Any, n: int) -> LinearOperator | None:
-    if T is None:
-        return None
-    T = aslinearoperator(T)
-    if T.shape != (n, n):
-        raise ValueError(
-            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
-        )
-    return T
-
-
 class _Iteration:
     """The basis [X, P] with its image under A, and what belongs to it.
 
@@ -196,15 +193,13 @@ class _Iteration:
         k: int,
         m: int,
         tol: float,
-        avoided: np.ndarray | None,
+        avoided: NDArray[np.float64],
         rng: np.random.RandomState,
     ) -> None:
         self.operator, self.T = operator, T
         self.n = operator.shape[0]
         self.k, self.m, self.tol, self.rng = k, m, tol, rng
-        self.avoided = np.empty((self.n, 0))
-        if avoided is not None:
-            self.avoided = np.ascontiguousarray(avoided, dtype=np.float64)
+        self.avoided = avoided
         self.scale = 0.0  # spectral norm, from below
         self.n_products = self.n_columns = 0
         # Set with every basis: its image, Ritz values, residuals of X, the matrix
@@ -214,14 +209,13 @@ class _Iteration:
         self.projected = np.empty((0, 0))
         self.measured = False
 
-    def start(self, X0: np.ndarray | None) -> None:
+    def start(self, X0: NDArray[np.float64]) -> None:
         """Take the given vectors and random ones, smoothed."""
-        given = 0 if X0 is None else min(X0.shape[1], self.m)
+        given = min(X0.shape[1], self.m)
         X = random_generator(self.rng).standard_normal((self.n, self.m))
         if given < self.m:
             X = self._precondition(X)
-        if X0 is not None:
-            X[:, :given] = X0[:, :given]
+        X[:, :given] = X0[:, :given]
         self._set_basis(X)
 
     def restart(self) -> None:
@@ -267,7 +261,7 @@ class _Iteration:
             message=message,
         )
 
-    def _set_basis(self, X: np.ndarray) -> None:
+    def _set_basis(self, X: NDArray[np.float64]) -> None:
         """Make X the basis, as Ritz vectors, with residuals that are measured."""
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
@@ -283,45 +277,41 @@ class _Iteration:
     def _set_residuals(self) -> None:
         X, AX = self.basis[:, : self.m], self.image[:, : self.m]
         self.residuals = AX - X * self.values
-        self.residual_norms = _norms(self.residuals)
+        self.residual_norms = column_norms(self.residuals)
 
-    def _projected(self, W: np.ndarray, AW: np.ndarray) -> np.ndarray:
+    def _projected(
+        self, W: NDArray[np.float64], AW: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the matrix of A in the basis [X, P, W]."""
         across, corner = block_gram(self.basis, AW), block_gram(W, AW)
         return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
 
-    def _product(self, X: np.ndarray) -> np.ndarray:
+    def _product(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
         self.n_products += 1
         self.n_columns += X.shape[1]
-        norm = float(_norms(Y).max())
+        norm = float(column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)
         self.scale = max(self.scale, norm)
+        check_scale(self.scale)
         return Y
 
-    def _precondition(self, R: np.ndarray) -> np.ndarray:
+    def _precondition(self, R: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.T is None:
             return R
         # Columns of unit length: float32 has no room for small residuals.
-        R /= np.maximum(_norms(R), np.finfo(np.float64).tiny)
+        R /= np.maximum(column_norms(R), np.finfo(np.float64).tiny)
         W = np.empty_like(R)
         apply_block(self.T, R, W)
-        if not np.isfinite(_norms(W)).all():
-            raise FloatingPointError(
-                "A product with the preconditioner has entries that are not finite: "
-                "check it for NaN and infinity, or leave it out."
-            )
+        check_product(column_norms(W), "preconditioner")
         return W
 
 
-def _norms(X: np.ndarray) -> np.ndarray:
-    """Euclidean norms of the columns."""
-    return np.sqrt(np.einsum("ij,ij->j", X, X))
-
-
-def _directions(C: np.ndarray, active: np.ndarray) -> np.ndarray:
+def _directions(
+    C: NDArray[np.float64], active: NDArray[np.intp]
+) -> NDArray[np.float64]:
     """Coefficients of the next search directions.
 
     The part of the new vectors outside the old ones, made orthonormal to the new
@@ -335,10 +325,13 @@ def _directions(C: np.ndarray, active: np.ndarray) -> np.ndarray:
     lengths = np.abs(np.diag(R))
     D = D[:, lengths > _DEPENDENT * max(lengths.max(initial=0.0), _DEPENDENT)]
     D -= C @ (C.T @ D)
-    return np.linalg.qr(D)[0]
+    basis: NDArray[np.float64] = np.linalg.qr(D)[0]
+    return basis
 
 
-def _combine(V: np.ndarray, W: np.ndarray, C: np.ndarray) -> np.ndarray:
+def _combine(
+    V: NDArray[np.float64], W: NDArray[np.float64], C: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return ``[V, W] @ C``."""
     out = np.zeros((V.shape[0], C.shape[1]))
     block_subtract(out, V, -C[: V.shape[1]])

@@ -34,9 +34,11 @@ def orthonormalize(
     Parameters
     ----------
     X : ndarray of shape (n, m)
-        C-contiguous block, ``m <= n``, columns of any length. Overwritten.
+        C-contiguous block, float32 or float64, ``m <= n``, columns of any length.
+        Overwritten.
     against : ndarray of shape (n, p) or None, default=None
-        Orthonormal columns that the result is to be orthogonal to.
+        Orthonormal columns that the result is to be orthogonal to, ``m + p <= n``;
+        of the type of `X`.
     rng : RandomState
         For the replacement of dependent columns.
 
@@ -49,6 +51,8 @@ def orthonormalize(
     ------
     FloatingPointError
         If `X` has entries that are not finite.
+    ValueError
+        If `X` has more columns than can be orthonormal.
 
     References
     ----------
@@ -66,11 +70,17 @@ def orthonormalize(
     True
     """
     epsilon = float(np.finfo(X.dtype).eps)
-    m = X.shape[1]
+    n, m = X.shape
+    p = 0 if against is None else against.shape[1]
+    if m + p > n:
+        raise ValueError(
+            f"{m} columns of length {n} cannot be orthonormal, and orthogonal to {p} "
+            "others: take fewer."
+        )
     shortest, longest = _squarable(X.dtype)
     noise = 0.0
     for _ in range(_MAX_PASSES):
-        if against is not None and against.shape[1]:
+        if against is not None and p:
             block_subtract(X, against, block_gram(against, X))
         gram = block_gram(X, X)
         error = float(np.abs(gram - np.eye(m)).max(initial=0.0))

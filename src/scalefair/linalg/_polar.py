@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair.kernels import (
     block_gram,
@@ -32,12 +33,12 @@ class InverseRoot(NamedTuple):
         Largest eigenvalue divided by the smallest.
     """
 
-    matrix: np.ndarray
+    matrix: NDArray[np.float64]
     nuclear_norm: float
     condition: float
 
 
-def inverse_root(gram: np.ndarray) -> InverseRoot:
+def inverse_root(gram: NDArray[np.float64]) -> InverseRoot:
     """Decompose a Gram matrix; eigenvalues at rounding level are raised to it."""
     with single_blas_thread():
         values, S = np.linalg.eigh((gram + gram.T) / 2)
@@ -50,7 +51,7 @@ def inverse_root(gram: np.ndarray) -> InverseRoot:
     )
 
 
-def polar(Z: np.ndarray, out: np.ndarray, root: InverseRoot | None = None) -> float:
+def polar(Z: NDArray[np.float64], root: InverseRoot, out: NDArray[np.float64]) -> None:
     r"""Write the orthonormal polar factor :math:`Z (Z^T Z)^{-1/2}` into `out`.
 
     It is the orthonormal block nearest to `Z` and the one whose inner product with
@@ -61,23 +62,14 @@ def polar(Z: np.ndarray, out: np.ndarray, root: InverseRoot | None = None) -> fl
     ----------
     Z : ndarray of shape (n, k)
         C-contiguous, ``k <= n``.
+    root : InverseRoot
+        Of the Gram matrix of `Z`.
     out : ndarray of shape (n, k)
         C-contiguous, another array than `Z`.
-    root : InverseRoot or None, default=None
-        Of the Gram matrix of `Z`, if it is known.
-
-    Returns
-    -------
-    float
-        The nuclear norm of `Z`, the sum of its singular values.
     """
-    if root is None:
-        root = inverse_root(block_gram(Z, Z))
-    nuclear_norm = root.nuclear_norm
     block_multiply(Z, root.matrix, out)
     for _ in range(_MAX_PASSES - 1):
         if root.condition < 1e3:  # orthonormal to 1e3 epsilon
             break
         root = inverse_root(block_gram(out, out))
         block_rotate(out, root.matrix)
-    return nuclear_norm

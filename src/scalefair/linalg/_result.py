@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["EigenResult"]
 
@@ -37,9 +38,9 @@ class EigenResult:
         What the solver recorded in each iteration, if it keeps a record.
     """
 
-    values: np.ndarray
-    vectors: np.ndarray
-    residual_norms: np.ndarray
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    residual_norms: NDArray[np.float64]
     n_products: int
     n_columns: int
     n_iter: int
@@ -48,7 +49,7 @@ class EigenResult:
     history: dict[str, np.ndarray] | None = None
 
 
-def orient(vectors: np.ndarray) -> np.ndarray:
+def orient(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give each column the sign that makes its entry largest in modulus positive."""
     top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
     signs = np.where(top >= bottom, 1.0, -1.0)

@@ -15,12 +15,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scalefair._features import check_features
-from scalefair._groups import encode_groups
+from scalefair._groups import encode_groups, known_codes
 from scalefair.linear_model._group_scores import (
     Output,
     decide,
     group_scores,
-    known_codes,
     output_of_part,
     probabilities,
     real_type,
@@ -58,12 +57,11 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    # Whether rows of a single group are something to learn from.
-    _single_group_allowed: ClassVar[bool] = False
-
     loss: str
     interactions: bool
     alpha: float
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -191,8 +189,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         )
         classes, signs = encode_labels(y)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
-        if not self._single_group_allowed:
-            check_groups(groups)
+        check_groups(groups)
         self.classes_ = classes
         self.groups_ = groups
         return TrainingRows(canonical(X), signs, codes, classes, groups)
@@ -230,7 +227,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         *,
         shape: tuple[int, ...] = (),
         dtype: DTypeLike | None = None,
-    ) -> Any:
+    ) -> NDArray[Any]:
         """Return what a function makes of scores; entries of some shape and type."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
@@ -252,14 +249,14 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         output: Output,
         shape: tuple[int, ...],
         dtype: DTypeLike | None,
-    ) -> Any:
+    ) -> NDArray[Any]:
         known, columns = None, []
         if len(self.coef_) > 1:
             given = self._needed(sensitive_features)
             groups, codes = rows.encode(given, name="sensitive_features", what="group")
             known, columns = known_codes(groups, self.groups_), [codes]
         real = real_type(rows)
-        return rows.rowwise(
+        outputs: NDArray[Any] = rows.rowwise(
             output_of_part,
             output,
             real,
@@ -270,6 +267,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             dtype=real if dtype is None else dtype,
             each=columns,
         )
+        return outputs
 
     def _needed(self, sensitive_features: ArrayLike | None) -> ArrayLike:
         if sensitive_features is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.validation import _num_samples
 
 from scalefair._groups import check_values, encode_groups, encode_values
 from scalefair.linear_model._training_rows import (
@@ -45,7 +46,7 @@ class BlockRows:
     ----------
     read_blocks : callable
         Returns an iterable of blocks ``(X, y, sensitive_features)``, the same ones
-        each time.
+        each time. Those without rows are left out.
     check : callable
         Takes the features of a block, with the keyword `reset` whether they are the
         first, and returns them checked: dense or CSR.
@@ -54,19 +55,19 @@ class BlockRows:
     def __init__(self, read_blocks: ReadBlocks, check: Callable[..., Any]) -> None:
         self._read_blocks = read_blocks
         self._check = check
-        classes, groups, reset = [], [], True
+        classes, groups, sizes = [], [], []
         n_rows = n_blocks = 0
-        for X, y, features in read_blocks():
-            X = check(X, reset=reset)
-            reset = False
-            labels = check_values(y, name="y", what="label")
-            if labels.size != X.shape[0]:
+        for X, y, features in self._blocks():
+            try:
+                X = check(X, reset=n_blocks == 0)
+                classes.append(_distinct_labels(y, X.shape[0]))
+                found, codes = encode_groups(features, X.shape[0])
+            except ValueError as error:
                 raise ValueError(
-                    f"A block has {X.shape[0]} rows and {labels.size} labels (block "
-                    f"after row {n_rows})."
-                )
-            classes.append(encode_values(labels, name="y")[0])
-            groups.append(encode_groups(features, X.shape[0])[0])
+                    f"Block {n_blocks} of read_blocks(), rows from {n_rows} on: {error}"
+                ) from error
+            groups.append(found)
+            sizes.append(np.bincount(codes))
             n_rows += X.shape[0]
             n_blocks += 1
         if not n_rows:
@@ -74,22 +75,29 @@ class BlockRows:
                 "read_blocks() gave no rows. It must return a new iterator each time "
                 "it is called."
             )
-        self.classes = encode_values(np.concatenate(classes), name="y")[0]
-        self.groups = encode_groups(np.concatenate(groups), sum(map(len, groups)))[0]
+        self.classes, _ = _union(classes, "y")
+        self.groups, codes = _union(groups, "sensitive_features")
         check_classes(self.classes)
         check_groups(self.groups)
+        self.group_sizes = np.bincount(codes, np.concatenate(sizes)).astype(np.int64)
         self.n_rows = n_rows
         self.n_blocks = n_blocks
 
     def read(self) -> Iterator[TrainingRows]:
         """Yield encoded blocks."""
-        for X, y, features in self._read_blocks():
+        for X, y, features in self._blocks():
             X = _stored(self._check(X, reset=False))
             labels = check_values(y, name="y", what="label")
             groups = check_values(features, name="sensitive_features", what="group")
-            signs = np.where(labels == self.classes[1], 1.0, -1.0)
-            codes = np.searchsorted(self.groups, groups).astype(np.int64)
+            signs = 2.0 * _indices(labels, self.classes, "label") - 1.0
+            codes = _indices(groups, self.groups, "group")
             yield TrainingRows(X, signs, codes, self.classes, self.groups)
+
+    def _blocks(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield the blocks that have rows."""
+        for X, y, features in self._read_blocks():
+            if _num_samples(X):
+                yield X, y, features
 
     def labels(self) -> TrainingRows:
         """Return signs and groups of all rows in small types, without features."""
@@ -107,27 +115,24 @@ class BlockRows:
         Any first ones are a sample too. Groups have their shares of `size`, or 500
         rows if that is more.
         """
+        shares = self.group_sizes / self.n_rows
+        wanted = np.maximum(np.ceil(size * shares), _LEAST).astype(int)
         kept: list[_Kept | None] = [None] * len(self.groups)
-        sizes = np.zeros(len(self.groups), np.int64)
+        n_rows = 0
         for block in self.read():
+            n_rows += block.signs.size
             keys = rng.uniform(size=block.signs.size)
-            for code in range(len(self.groups)):
+            for code, n_wanted in enumerate(wanted):
                 rows = np.flatnonzero(block.codes == code)
-                sizes[code] += rows.size
                 new = _Kept(keys[rows], block.X[rows], block.signs[rows])
-                kept[code] = _joined(kept[code], new).first(max(size, _LEAST))
-        if sizes.sum() != self.n_rows:
+                kept[code] = _joined(kept[code], new).first(n_wanted)
+        if n_rows != self.n_rows:
             raise ValueError(
                 f"read_blocks() gave {self.n_rows} rows when it was called first and "
-                f"{sizes.sum()} the second time: it must return a new iterator over "
-                "the same blocks each time it is called."
+                f"{n_rows} the second time: it must return a new iterator over the "
+                "same blocks each time it is called."
             )
-        wanted = np.maximum(np.ceil(size * sizes / sizes.sum()), _LEAST).astype(int)
-        return [
-            rows.first(n)
-            for rows, n in zip(kept, wanted, strict=True)
-            if rows is not None
-        ]
+        return [rows for rows in kept if rows is not None]
 
     def part(self, sample: list[_Kept], share: float) -> TrainingRows:
         """Return the first rows of each group of a sample."""
@@ -143,6 +148,37 @@ class BlockRows:
             self.classes,
             self.groups,
         )
+
+
+def _distinct_labels(y: Any, n_rows: int) -> NDArray[Any]:
+    labels = check_values(y, name="y", what="label")
+    if labels.size != n_rows:
+        raise ValueError(f"{n_rows} rows and {labels.size} labels.")
+    return encode_values(labels, name="y")[0]
+
+
+def _union(
+    parts: list[NDArray[Any]], name: str
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Distinct values of all blocks, and the index of each block's among them."""
+    if len({part.dtype.kind in "biuf" for part in parts}) > 1:
+        raise ValueError(
+            f"{name} holds numbers in some blocks and other values in others: convert "
+            "it to one type."
+        )
+    return encode_values(np.concatenate(parts), name=name)
+
+
+def _indices(values: NDArray[Any], known: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """Index of each value among the sorted ones of the first pass."""
+    indices = np.searchsorted(known, values).astype(np.int64)
+    indices[indices == known.size] = 0
+    if not (known[indices] == values).all():
+        raise ValueError(
+            f"read_blocks() gave a {what} that was not there when it was called "
+            "first: it must return the same blocks each time it is called."
+        )
+    return indices
 
 
 def _stored(X: Any) -> Any:

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils import check_array
 
-from scalefair.linear_model._training_rows import listed
 from scalefair.streaming import PartitionedRows
 
 __all__ = [
     "Output",
     "decide",
     "group_scores",
-    "known_codes",
     "output_of_part",
     "probabilities",
     "real_type",
@@ -60,24 +58,6 @@ def group_scores(
         shift = intercept[0] + intercept[code] if code else intercept[0]
         scores[rows] = X[rows] @ added.astype(X.dtype) + X.dtype.type(shift)
     return scores
-
-
-def known_codes(groups: NDArray[Any], trained: NDArray[Any]) -> NDArray[np.int64]:
-    """Return distinct groups as indices into those a model was trained on.
-
-    Raises
-    ------
-    ValueError
-        If one is not among them.
-    """
-    known = {group: code for code, group in enumerate(trained.tolist())}
-    unseen = [group for group in groups.tolist() if group not in known]
-    if unseen:
-        raise ValueError(
-            f"sensitive_features has {len(unseen)} group(s) without weights: "
-            f"{listed(unseen)}. The model was trained on {listed(list(known))}."
-        )
-    return np.array([known[group] for group in groups.tolist()], np.int64)
 
 
 def real_type(rows: PartitionedRows) -> np.dtype:

@@ -50,7 +50,8 @@ def _averaged(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
         return values
     sums = np.concatenate([[0.0], np.cumsum(np.pad(values, reach, mode="edge"))])
     width = 2 * reach + 1
-    return (sums[width:] - sums[:-width]) / width
+    means: NDArray[np.float64] = (sums[width:] - sums[:-width]) / width
+    return means
 
 
 def best_constant(signs: NDArray[np.float64], loss: str) -> float:

@@ -347,7 +347,10 @@ class _Pairs:
                 f"auc_interval must satisfy 0 <= lower < upper <= 1, got {interval}."
             )
         n_negatives = len(self.negatives)
-        self.first, self.last = (math.ceil(r * n_negatives) for r in interval)
+        # 0.07 * 100 is above 7: rounding adds no rank.
+        self.first, self.last = (
+            math.ceil(rank * n_negatives * (1 - 1e-12)) for rank in interval
+        )
         if self.first == self.last:
             raise ValueError(
                 f"No negative has its rank in auc_interval {interval}: widen it."

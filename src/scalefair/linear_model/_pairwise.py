@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._fit_context import fit_context
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
@@ -157,7 +157,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.tol = tol
         self.max_iter = max_iter
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
     ) -> PairwiseFairClassifier:
@@ -182,6 +182,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         ValueError
             If a parameter or an input is not as described, or a constraint compares
             classes and a group has rows of one class only.
+        TypeError
+            If `X` is a Dask collection or a reader: rows have to be in memory.
 
         Warns
         -----
@@ -223,6 +225,6 @@ class PairwiseFairClassifier(BaseGroupClassifier):
                 f"after {self.n_iter_} updates of the multipliers. Raise max_iter or "
                 "tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # where `fit` is called
             )
         return self

@@ -13,6 +13,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._score_cells import score_cells
 from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._weight_layout import ridge_factors
 from scalefair.optimize import ConstrainedValue
 
 __all__ = ["CellPairs", "PairwiseProblem", "Whitening", "cell_pairs"]
@@ -122,9 +123,8 @@ class PairwiseProblem:
         self.oracle = oracle
         self.limit = 0.5 * pairs.first.shape[1] + kappa
         self.n_groups = len(rows.groups)
-        self.n_columns = rows.X.shape[1] + 1
-        self.n_rows = oracle.n_weights // self.n_columns
-        self.ridge = np.append(np.full(rows.X.shape[1], alpha), 0.0)
+        self.ridge = ridge_factors(oracle.n_weights, oracle.n_features, alpha)
+        self.n_rows = len(self.ridge)
         self.cells = score_cells(
             rows.X, pairs.cells, pairs.group_of_cell, self._row_scores
         )
@@ -202,7 +202,7 @@ class PairwiseProblem:
         groups = [self.cells.second_moments(k) for k in range(self.n_groups)]
         moments = [np.sum(groups, axis=0), *groups[1 : self.n_rows]]
         # The curvature of the logistic loss is a quarter of it, at most.
-        extra = 4.0 * self.ridge
+        extra = 4.0 * self.ridge[0]
         return [S + (extra if S.ndim == 1 else np.diag(extra)) for S in moments]
 
 
@@ -248,5 +248,5 @@ def _inverse_root(S: Array) -> Array:
     correlation = S / np.outer(scales, scales)
     correlation[np.diag_indices_from(correlation)] += _RIDGE
     root = cholesky(correlation)
-    inverse = solve_triangular(root, np.eye(len(S)))
+    inverse: Array = solve_triangular(root, np.eye(len(S)))
     return inverse / scales[:, None]

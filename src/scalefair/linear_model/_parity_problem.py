@@ -5,15 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.linear_model._oracle import OracleValue
+from scalefair.linear_model._partitioned_oracle import RowOracle
+from scalefair.linear_model._weight_layout import ridge_factors
 from scalefair.optimize import ConstrainedValue, DCProblem
-
-if TYPE_CHECKING:
-    from scalefair.linear_model._oracle import OracleValue, ScoreOracle
 
 __all__ = ["ParityProblem", "StrongParity", "WeakParity", "rank_grid"]
 
@@ -40,7 +39,7 @@ class ParityProblem(DCProblem):
 
     Parameters
     ----------
-    oracle : ScoreOracle
+    oracle : ScoreOracle or PartitionedOracle
         Losses and surrogate rates of the rows.
     interval : tuple of float
         Ranks ``(alpha, beta)`` within which parity is asked for.
@@ -52,7 +51,7 @@ class ParityProblem(DCProblem):
 
     def __init__(
         self,
-        oracle: ScoreOracle,
+        oracle: RowOracle,
         interval: tuple[float, float],
         kappa: float,
         ridge: float,
@@ -60,9 +59,7 @@ class ParityProblem(DCProblem):
         self.oracle = oracle
         self.interval = interval
         self.slack = kappa * (interval[1] - interval[0])
-        penalized = np.full((oracle.n_weights // (oracle.n_features + 1), 1), ridge)
-        columns = np.append(np.ones(oracle.n_features), 0.0)
-        self.ridge = (penalized * columns).ravel()
+        self.ridge = ridge_factors(oracle.n_weights, oracle.n_features, ridge).ravel()
 
     @abstractmethod
     def start(self) -> Array:
@@ -141,7 +138,7 @@ class StrongParity(ParityProblem):
 
     def __init__(
         self,
-        oracle: ScoreOracle,
+        oracle: RowOracle,
         interval: tuple[float, float],
         kappa: float,
         ridge: float,
@@ -216,7 +213,8 @@ class StrongParity(ParityProblem):
 
         def slopes(multipliers: Array) -> Array:
             low, high = multipliers.reshape(2, *rates.shape)
-            return high - low
+            weights: Array = high - low
+            return weights
 
         return constraints, slopes
 
@@ -226,7 +224,7 @@ class WeakParity(ParityProblem):
 
     def __init__(
         self,
-        oracle: ScoreOracle,
+        oracle: RowOracle,
         interval: tuple[float, float],
         kappa: float,
         ridge: float,

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._fit_context import fit_context
 from scalefair._intervals import check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import BaseGroupClassifier
@@ -22,7 +22,7 @@ from scalefair.linear_model._parity_problem import (
     StrongParity,
     WeakParity,
 )
-from scalefair.linear_model._partitioned_oracle import PartitionedOracle
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle, RowOracle
 from scalefair.linear_model._partitioned_training import (
     partitioned_training,
     refuse_pairs,
@@ -105,8 +105,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
         are classified best (the accuracy averaged over thresholds up to 1 % of the
-        rows away, as its maximum follows noise). A common shift of the scores
-        changes no strong criterion; with the weak one nothing is moved.
+        rows away, as its maximum follows noise), and the probabilities with it. A
+        common shift of the scores changes no strong criterion; with the weak one
+        nothing is moved.
     tol : float, default=1e-3
         Nearly-KKT residual (definition 6.2 of [1]_) at which to stop.
     max_iter : int, default=500
@@ -243,7 +244,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.warm_start = warm_start
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
     ) -> PartiallyFairClassifier:
@@ -282,10 +283,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         check_interval(self.interval)
         rows, oracle = self._rows_and_oracle(X, y, sensitive_features)
         problem = self._problem(oracle, rows)
-        self._finish(rows, problem, self._solve(problem))
+        found = self._solve(problem)
+        self._finish(rows, problem, found)
+        warn_unfinished(found, self.tol, stacklevel=4)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit_blocks(
         self, read_blocks: ReadBlocks, *, sample_size: int = 100_000
     ) -> PartiallyFairClassifier:
@@ -300,7 +303,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ----------
         read_blocks : callable
             Without arguments; returns a new iterable of blocks ``(X, y,
-            sensitive_features)`` each time, the same blocks in the same order.
+            sensitive_features)`` each time, the same blocks in the same order. Those
+            without rows are left out.
         sample_size : int, default=100000
             Rows of the sample; it has to fit in memory, as has a block. Groups have
             at least 500 rows in it.
@@ -308,8 +312,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Returns
         -------
         PartiallyFairClassifier
-            The trained classifier; `n_oracle_calls_` counts the passes over all
-            rows.
+            The classifier; `n_oracle_calls_` counts the passes over all rows.
 
         Raises
         ------
@@ -329,24 +332,27 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         blocks = BlockRows(read_blocks, self._check_rows)
         self.classes_, self.groups_ = blocks.classes, blocks.groups
         sample = blocks.sample(sample_size, check_random_state(self.random_state))
+        labels = blocks.labels()
         last: Solution | None = None
         for share in _GROWING:
-            rows = blocks.part(sample, share)
-            last = self._solve(self._problem(self._oracle(rows), rows), last)
-        labels = blocks.labels()
+            # The labels of all rows: a sample may lack a class.
+            problem = self._problem(self._oracle(blocks.part(sample, share)), labels)
+            last = self._solve(problem, last)
         oracle = PartitionedOracle(
             LocalParts(blocks.read, blocks.n_blocks).map(self._oracle),
             self.n_features_in_,
-            np.bincount(labels.codes, minlength=len(labels.groups)),
+            blocks.group_sizes,
             interactions=self.interactions,
         )
         problem = self._problem(oracle, labels)
-        self._finish(labels, problem, self._solve(problem, last))
+        found = self._solve(problem, last)
+        self._finish(labels, problem, found)
+        warn_unfinished(found, self.tol, stacklevel=4)
         return self
 
     def _rows_and_oracle(
         self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
-    ) -> tuple[TrainingRows, ScoreOracle | PartitionedOracle]:
+    ) -> tuple[TrainingRows, RowOracle]:
         if not is_partitioned(X):
             rows = self._check_training(X, y, sensitive_features)
             return rows, self._oracle(rows)
@@ -375,7 +381,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             "surrogate": self.surrogate,
         }
 
-    def _problem(self, oracle: Any, rows: TrainingRows) -> ParityProblem:
+    def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
+        """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
         common = (oracle, interval, float(self.kappa), float(self.alpha))
         if self.criterion == "weak":
@@ -406,15 +413,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _may_go_on(self, problem: ParityProblem) -> bool:
-        if not (self.warm_start and hasattr(self, "coef_")):
-            return False
-        return bool(self.coef_.size + self.intercept_.size == problem.oracle.n_weights)
+        n_rows = problem.oracle.n_groups if self.interactions else 1
+        shape = n_rows, problem.oracle.n_features
+        return self.warm_start and hasattr(self, "coef_") and self.coef_.shape == shape
 
     def _finish(
         self, rows: TrainingRows, problem: ParityProblem, found: Solution
     ) -> None:
         """Store a solution; the intercept is tuned on the rows."""
-        w = np.array(problem.weights(found.x))
+        w = problem.weights(found.x).copy()
         thresholds = np.array(problem.thresholds(found.x))
         scores = problem.oracle.scores(w)
         if self.tune_intercept and self.criterion == "strong":
@@ -432,17 +439,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.n_iter_ = found.n_iter
         self.n_oracle_calls_ = found.n_calls
         self.converged_ = found.converged
-        warn_unfinished(found, self.tol, stacklevel=4)
 
     def _gap(self, scores: NDArray[np.float64], groups: NDArray[Any]) -> float:
         interval = check_interval(self.interval)
-        if self.criterion == "weak":
-            return weak_partial_demographic_parity_gap(
-                scores,
-                sensitive_features=groups,
-                interval=interval,
-                threshold=self.threshold,
-            )
-        return partial_demographic_parity_gap(
-            scores, sensitive_features=groups, interval=interval
+        where: dict[str, Any] = {"sensitive_features": groups, "interval": interval}
+        if self.criterion == "strong":
+            return partial_demographic_parity_gap(scores, **where)
+        return weak_partial_demographic_parity_gap(
+            scores, threshold=self.threshold, **where
         )

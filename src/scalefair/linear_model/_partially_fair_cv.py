@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
@@ -16,6 +16,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, indexable
 
+from scalefair._fit_context import fit_context
+from scalefair.linear_model._group_scores import decide
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._path import check_kappas, partial_fairness_path
 from scalefair.linear_model._training_rows import refuse_parts
@@ -79,6 +81,8 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
     0.1
     """
 
+    best_estimator_: PartiallyFairClassifier
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kappas": ["array-like"],
         "fairness_floor": [Interval(Real, 0, 1, closed="both")],
@@ -105,7 +109,7 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
     ) -> PartiallyFairClassifierCV:
@@ -128,7 +132,10 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As `PartiallyFairClassifier.fit`, for all rows and those of each fold.
+            As `PartiallyFairClassifier.fit`, for all rows and those of each fold; if
+            a combination of label and group has fewer rows than there are folds.
+        TypeError
+            If `X` is a Dask collection or a reader: rows have to be in memory.
 
         Warns
         -----
@@ -141,7 +148,8 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         base = PartiallyFairClassifier() if self.estimator is None else self.estimator
         rows = clone(base)._check_training(X, y, sensitive_features)
         params = {k: v for k, v in base.get_params(deep=False).items() if k != "kappa"}
-        labels, groups = np.asarray(y), np.asarray(sensitive_features)
+        labels = rows.classes[(rows.signs > 0).astype(np.intp)]
+        groups = rows.groups[rows.codes]
         (X,) = indexable(X)
         scores = []
         for train, test in self._folds(X, rows.signs, rows.codes):
@@ -158,7 +166,12 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
             scores.append(
                 [_judge(m, held_out, labels[test], groups[test]) for m in path]
             )
-        accuracy, fairness = np.moveaxis(np.array(scores), 2, 0).transpose(0, 2, 1)
+        if not scores:
+            raise ValueError(
+                "cv has no folds. A generator of splits is used up by the first fit: "
+                "give a list of them."
+            )
+        accuracy, fairness = np.array(scores).transpose(2, 1, 0)
         self.cv_results_ = {"kappa": kappas, "accuracy": accuracy, "fairness": fairness}
         self.kappa_ = float(kappas[self._choose(accuracy, fairness)])
         self.best_estimator_ = clone(base).set_params(kappa=self.kappa_)
@@ -182,7 +195,10 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
                 )
         return cv.split(X, strata)
 
-    def _choose(self, accuracy: np.ndarray, fairness: np.ndarray) -> int:
+    def _choose(
+        self, accuracy: NDArray[np.float64], fairness: NDArray[np.float64]
+    ) -> int:
+        """Index of the most accurate gap that is fair enough."""
         mean_accuracy, mean_fairness = accuracy.mean(axis=1), fairness.mean(axis=1)
         enough = mean_fairness >= self.fairness_floor
         if enough.any():
@@ -261,9 +277,10 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
             Probabilities, in the order of `classes_`.
         """
         check_is_fitted(self)
-        return self.best_estimator_.predict_proba(
+        found: NDArray[np.float64] = self.best_estimator_.predict_proba(
             X, sensitive_features=sensitive_features
         )
+        return found
 
     def score(
         self,
@@ -303,5 +320,5 @@ def _judge(
 ) -> tuple[float, float]:
     """Accuracy and fairness of held-out rows."""
     scores = model.decision_function(X, sensitive_features=groups)
-    right = model.classes_[(scores > 0).astype(np.intp)] == y
+    right = decide(scores, model.classes_) == y
     return float(right.mean()), 1.0 - model._gap(scores, groups)

@@ -11,7 +11,7 @@ from scalefair.linear_model._oracle import OracleValue, ScoreOracle
 from scalefair.linear_model._weight_layout import WeightLayout
 from scalefair.streaming import Parts
 
-__all__ = ["PartitionedOracle"]
+__all__ = ["PartitionedOracle", "RowOracle"]
 
 _Array = NDArray[np.float64]
 
@@ -78,6 +78,9 @@ class PartitionedOracle:
             shares[:, len(theta) :],
             lambda: slopes,
         )
+
+
+RowOracle = ScoreOracle | PartitionedOracle
 
 
 class _Point(NamedTuple):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from scalefair._intervals import check_interval
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
-from scalefair.linear_model._training import Solution
+from scalefair.linear_model._training import Solution, warn_unfinished
 from scalefair.linear_model._training_rows import refuse_parts
 
 __all__ = ["check_kappas", "partial_fairness_path"]
@@ -54,6 +54,8 @@ def partial_fairness_path(
     ValueError
         If `kappas` is empty or holds a number that is not within (0, 1], or for the
         reasons of `PartiallyFairClassifier.fit`.
+    TypeError
+        If `X` is a Dask collection or a reader: rows have to be in memory.
 
     Warns
     -----
@@ -92,6 +94,7 @@ def partial_fairness_path(
         problem = model._problem(oracle, rows)
         last = model._solve(problem, last)
         model._finish(rows, problem, last)
+        warn_unfinished(last, model.tol, stacklevel=3)
         models[i] = model
     return models
 

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._fit_context import fit_context
 from scalefair._intervals import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
+from scalefair.linear_model._weight_layout import ridge_factors
 
 __all__ = ["PenalizedPartialParityClassifier"]
 
@@ -178,7 +179,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.tol = tol
         self.max_iter = max_iter
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
     ) -> PenalizedPartialParityClassifier:
@@ -204,6 +205,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         ValueError
             If a parameter or an input is not as described, or the descent
             overflows.
+        TypeError
+            If `X` is a Dask collection or a reader: rows have to be in memory.
 
         Warns
         -----
@@ -242,9 +245,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         """Return the best weights and thresholds; sets what was recorded."""
         n = oracle.n_weights
         free = n + (len(theta) if self.criterion == "strong" else 0)
-        ridge = np.ones((n // (oracle.n_features + 1), oracle.n_features + 1))
-        ridge[:, -1] = 0.0
-        ridge = self.alpha * ridge.ravel()
+        ridge = ridge_factors(n, oracle.n_features, self.alpha).ravel()
         v = np.concatenate([np.zeros(n), theta])
         best, kept = np.inf, v
         history: list[float] = []
@@ -272,7 +273,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 f"No step of {self.n_iter_} improved on weights of zero, which are "
                 "kept. Lower learning_rate or penalty, or raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,  # where `fit` is called
             )
         elif self.tol > 0 and not stopped:
             warnings.warn(
@@ -280,7 +281,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 f"{_PATIENCE} of {self.n_iter_} steps, or there were not as many. "
                 "Raise max_iter or learning_rate.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,  # where `fit` is called
             )
         return kept[:n], kept[n:]
 

@@ -19,6 +19,10 @@ from scalefair.kernels import sigmoid_slopes, sigmoid_sums, weighted_row_sums
 __all__ = ["Ramp", "RampShares", "Rows", "Shares", "SigmoidShares"]
 
 _Array = NDArray[np.float64]
+# See `row_table`.
+_Table = tuple[
+    NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.floating[Any]]
+]
 
 # Most weights of rows that are formed at a time.
 _WEIGHTS = 2**21
@@ -27,7 +31,7 @@ _WEIGHTS = 2**21
 class Rows(NamedTuple):
     """Rows of a table with the codes of their groups."""
 
-    table: tuple[NDArray[Any], ...]
+    table: _Table
     codes: NDArray[np.int64]
     shape: tuple[int, int]  # groups, and features with the intercept
     shares: _Array  # of a row in the mean of its group, (G,)

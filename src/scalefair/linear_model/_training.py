@@ -53,7 +53,7 @@ class Solution:
     n_iter: int
     n_calls: int
     converged: bool
-    message: str
+    remedy: str
 
 
 def solve(
@@ -144,7 +144,7 @@ def _solve(
         n_iter=result.n_iter,
         n_calls=result.n_calls + before,
         converged=result.converged and result.infeasibility <= tol,
-        message=result.message,
+        remedy=_remedy(result, inner_solver, max_iter),
     )
 
 
@@ -169,6 +169,15 @@ def _certify(
             eps=_EPSILON,
         )
     return idca(problem, v, tol=tol, max_iter=max_iter)
+
+
+def _remedy(result: DCResult, inner: str, max_iter: int) -> str:
+    """Return what to do, in words of the estimator's parameters."""
+    if inner != "bundle":
+        return 'Raise max_iter or tol, or take inner_solver="bundle".'
+    if result.n_iter < max_iter:
+        return "No step improves it: raise tol, or scale the features."
+    return "Raise max_iter or tol, or scale the features."
 
 
 def _violation(problem: ParityProblem, v: NDArray[np.float64]) -> float:
@@ -205,9 +214,9 @@ def warn_unfinished(found: Solution, tol: float, *, stacklevel: int) -> None:
     """Warn if a solution is not certified to `tol`."""
     if not found.converged:
         warnings.warn(
-            f"The DC algorithm stopped after {found.n_iter} iterations with a "
-            f"nearly-KKT residual of {found.kkt_residual:.2g} and a violation of "
-            f"{max(found.infeasibility, 0):.2g} (tol={tol:g}). {found.message}",
+            f"Training stopped after {found.n_iter} iterations with a nearly-KKT "
+            f"residual of {found.kkt_residual:.2g} and a violation of "
+            f"{max(found.infeasibility, 0):.2g} (tol={tol:g}). {found.remedy}",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )

@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from scalefair._groups import check_values, encode_values
+from scalefair._groups import (
+    check_two_groups,
+    check_values,
+    encode_values,
+    listed,
+)
 from scalefair.streaming import is_partitioned
 
 __all__ = [
@@ -19,7 +24,6 @@ __all__ = [
     "check_classes",
     "check_groups",
     "encode_labels",
-    "listed",
     "refuse_parts",
 ]
 
@@ -79,12 +83,7 @@ def canonical(X: Any) -> Any:
 
 def check_groups(groups: NDArray[Any]) -> None:
     """Raise a ValueError if the distinct groups are fewer than two."""
-    if len(groups) < 2:
-        raise ValueError(
-            f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
-            "fairness compares groups. For one group use "
-            "sklearn.linear_model.LogisticRegression."
-        )
+    check_two_groups(groups, "sklearn.linear_model.LogisticRegression")
 
 
 def check_classes(classes: NDArray[Any]) -> None:
@@ -101,13 +100,7 @@ def refuse_parts(X: Any, name: str) -> None:
     """Raise a TypeError for rows in parts where only rows in memory are taken."""
     if is_partitioned(X):
         raise TypeError(
-            f"{name} takes rows that are in memory, got a {type(X).__name__}. From "
-            "Dask collections and readers of files learns PartiallyFairClassifier."
+            f"{name} takes rows that are in memory, got a {type(X).__name__}. Load "
+            "them, or use PartiallyFairClassifier, which takes Dask collections and "
+            "readers of files."
         )
-
-
-def listed(values: list[Any], most: int = 10) -> str:
-    """Values for a message, the first ones if there are many."""
-    shown = ", ".join(map(repr, values[:most]))
-    rest = len(values) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WeightLayout"]
+__all__ = ["WeightLayout", "ridge_factors"]
 
 _Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class WeightLayout(NamedTuple):
 
     def lift(self, gradient: _Array) -> _Array:
         """Adjoint of `effective`: gradients in w from those of each group."""
-        total = gradient.sum(axis=0)
+        total: _Array = gradient.sum(axis=0)
         if not self.interactions:
             return total
         lifted = gradient.copy()
@@ -58,3 +58,10 @@ class WeightLayout(NamedTuple):
         # A higher threshold is a lower score.
         out[:, p, self.n_weights + p] = -slopes[:, :, -1]
         return out
+
+
+def ridge_factors(n_weights: int, n_features: int, alpha: float) -> _Array:
+    """Penalty of each weight: `alpha`, 0 for the intercepts, shape (n_rows, n + 1)."""
+    factors = np.full((n_weights // (n_features + 1), n_features + 1), float(alpha))
+    factors[:, -1] = 0.0
+    return factors

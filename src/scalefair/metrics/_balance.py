@@ -82,11 +82,11 @@ def balance_score(
     """
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
-    counts, _, groups = contingency(labels, sensitive_features)
+    counts, groups = contingency(labels, sensitive_features)
     if groups.shape[0] < 2:
         raise ValueError(
-            f"balance compares groups, but sensitive_features has only one among the "
-            f"assigned samples: {groups[0]!r}."
+            "balance compares groups, but sensitive_features has only one among the "
+            f"assigned samples: {groups.tolist()[0]!r}."
         )
     balance = counts.min(axis=1) / counts.max(axis=1)
     return balance if average is None else float(balance.mean())
@@ -171,5 +171,6 @@ def group_proportions(
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
     """
-    counts, _, _ = contingency(labels, sensitive_features)
-    return counts / counts.sum(axis=1, keepdims=True)
+    counts, _ = contingency(labels, sensitive_features)
+    proportions: NDArray[np.float64] = counts / counts.sum(axis=1, keepdims=True)
+    return proportions

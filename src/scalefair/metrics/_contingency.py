@@ -47,14 +47,13 @@ def encode_clusters(
 
 def contingency(
     labels: ArrayLike, sensitive_features: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Count the assigned samples of each cluster and group.
 
     Returns
     -------
     counts : ndarray of int64, shape (n_clusters, n_groups)
-    clusters : ndarray, shape (n_clusters,)
-        Sorted labels, without -1 (unassigned).
+        Rows follow the sorted labels, without -1 (unassigned).
     groups : ndarray, shape (n_groups,)
         Sorted groups that occur among the assigned samples.
     """
@@ -66,4 +65,4 @@ def contingency(
     flat = np.bincount(
         cluster_codes * shape[1] + group_codes, minlength=shape[0] * shape[1]
     )
-    return flat.reshape(shape), clusters, groups
+    return flat.reshape(shape), groups

@@ -11,6 +11,9 @@ from scalefair.metrics._contingency import check_labels, encode_clusters
 
 # Numbers in a block of indicator vectors: 256 MB.
 _BLOCK = 2**25
+# Difference between w_ij and w_ji, relative to the largest weight, that is taken for
+# rounding; in float32 it is 100 units in the last place, if that is more.
+_ASYMMETRY = 1e-8
 
 
 def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
@@ -29,11 +32,11 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     Parameters
     ----------
     W : sparse matrix, sparse array, ndarray or LinearOperator, shape (n, n)
-        Symmetric, nonnegative, finite edge weights. A sparse `W` is never made
-        dense; time and memory are proportional to its stored entries. An operator,
-        such as a kernel, is multiplied by one vector per cluster, in blocks of
-        256 MB; its entries cannot be seen, so symmetry and sign are the caller's
-        business. Self-loops count once in the volume and never in the cut.
+        Symmetric up to rounding, nonnegative, finite edge weights. A sparse `W` is
+        never made dense; time and memory are proportional to its stored entries. An
+        operator, such as a kernel, is multiplied by one vector per cluster, in
+        blocks of 256 MB; its entries cannot be seen, so symmetry and sign are the
+        caller's business. Self-loops count once in the volume and never in the cut.
     labels : array-like of shape (n,)
         Cluster of each node. Nodes labelled -1 are outside the partition: the cut is
         that of the subgraph of the assigned nodes, so edges to a node outside count
@@ -48,9 +51,9 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     ------
     ValueError
         If `W` is not square, symmetric, finite and nonnegative, if the lengths
-        differ, or if a cluster has zero volume (the ratio is then undefined). Of
-        an operator: if it is not square and real, if a product is not finite, or
-        if a cluster has no positive volume.
+        differ, if the volume of a cluster overflows, or is zero (the ratio is then
+        undefined). Of an operator: if it is not square and real, if a product is
+        not finite, or if a cluster has no positive volume.
 
     References
     ----------
@@ -69,8 +72,7 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     >>> round(normalized_cut_score(W, [0, 0, 0, 1, 1, 1]), 4)
     0.2857
     """
-    is_operator = isinstance(W, LinearOperator)
-    W = _check_operator(W) if is_operator else _check_affinity(W)
+    W = _check_operator(W) if isinstance(W, LinearOperator) else _check_affinity(W)
     labels = check_labels(labels)
     if labels.shape[0] != W.shape[0]:
         raise ValueError(
@@ -82,22 +84,14 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     cluster_of[assigned] = codes
     measure = _sparse_cut if sparse.issparse(W) else _product_cut
     cut, volume = measure(W, cluster_of, clusters.shape[0])
-    if is_operator:
-        _check_volume(volume, clusters)
-    if (volume == 0).any():
-        empty = clusters[volume == 0].tolist()
-        raise ValueError(
-            f"cluster(s) {empty} have zero volume: no edge of W touches their "
-            f"members, so cut / volume is undefined. Remove the isolated nodes, or "
-            f"label them -1."
-        )
+    _check_volume(volume, clusters)
     return float((cut / volume).sum())
 
 
 def _sparse_cut(
     W: Any, cluster_of: NDArray[np.int64], n_clusters: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    entries = W.tocoo()
+    entries = W.tocoo(copy=False)
     source, target = cluster_of[entries.row], cluster_of[entries.col]
     inside = (source >= 0) & (target >= 0)
     leaves = inside & (source != target)
@@ -121,7 +115,8 @@ def _product_cut(
         members, columns = assigned[own], codes[own] - start
         block = np.zeros((n, stop - start))
         block[members, columns] = 1.0
-        block = np.asarray(W @ block, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # checked by the caller
+            block = np.asarray(W @ block, dtype=np.float64)
         volume += _sum_by(codes, block[assigned].sum(axis=1), n_clusters)
         # Zero the own cluster instead of subtracting it: the cut keeps full accuracy.
         block[members, columns] = 0.0
@@ -144,23 +139,51 @@ def _check_affinity(W: Any) -> Any:
         raise ValueError(f"W must be a square matrix, got shape {W.shape}.")
     if W.dtype.kind not in "buif":
         raise ValueError(f"W must hold real numbers, got dtype {W.dtype}.")
-    # An affinity computed in float32 is symmetric to float32 rounding only.
     rounding = float(np.finfo(W.dtype).eps) if W.dtype.kind == "f" else 0.0
-    W = W.tocsr().astype(np.float64) if is_sparse else W.astype(np.float64)
+    W = (_canonical(W.tocsr()) if is_sparse else W).astype(np.float64, copy=False)
     values = W.data if is_sparse else W
-    if not np.isfinite(values).all():
-        raise ValueError("W has NaN or infinite weights.")
-    if values.size and values.min() < 0:
-        raise ValueError("W has negative weights; the normalised cut needs W >= 0.")
-    skew = abs(W - W.T)
-    largest = float(values.max()) if values.size else 0.0
-    asymmetry = float(skew.max()) if values.size else 0.0
-    if asymmetry > 100 * rounding * largest:
+    unknown = ~np.isfinite(values)
+    if unknown.any():
         raise ValueError(
-            f"W must be symmetric, but W and its transpose differ by up to "
-            f"{asymmetry:.3g}. For a directed graph, measure (W + W.T) / 2."
+            f"W has NaN or infinite weights, the first {_place(W, unknown)}."
         )
+    if values.size and values.min() < 0:
+        raise ValueError(
+            f"W has negative weights, the first {_place(W, values < 0)}; the "
+            "normalised cut needs W >= 0."
+        )
+    _check_symmetric(W, max(_ASYMMETRY, 100 * rounding))
     return W
+
+
+def _canonical(W: Any) -> Any:
+    """Each entry stored once; a copy if W is not like that."""
+    if not W.has_canonical_format:
+        W = W.copy()
+        W.sum_duplicates()
+    return W
+
+
+def _place(W: Any, wrong: NDArray[np.bool_]) -> str:
+    """Where the first of the wrong entries is, of the stored ones if W is sparse."""
+    if sparse.issparse(W):
+        p = int(wrong.argmax())
+        i, j = int(np.searchsorted(W.indptr, p, side="right")) - 1, int(W.indices[p])
+    else:
+        i, j = divmod(int(wrong.argmax()), W.shape[1])
+    return f"at row {i}, column {j}"
+
+
+def _check_symmetric(W: Any, tolerance: float) -> None:
+    if W.shape[0] == 0:
+        return
+    skew = abs(W - W.T)
+    if skew.max() > tolerance * W.max():
+        i, j = divmod(int(skew.argmax()), W.shape[1])
+        raise ValueError(
+            f"W must be symmetric, but entry ({i}, {j}) is {W[i, j]:.10g} and entry "
+            f"({j}, {i}) is {W[j, i]:.10g}. Of a directed graph, measure (W + W.T) / 2."
+        )
 
 
 def _check_operator(W: LinearOperator) -> LinearOperator:
@@ -172,11 +195,23 @@ def _check_operator(W: LinearOperator) -> LinearOperator:
 
 
 def _check_volume(volume: NDArray[np.float64], clusters: NDArray[Any]) -> None:
-    """Refuse what only the products of an operator can show."""
-    if not np.isfinite(volume).all():
-        raise ValueError("A product with W has entries that are NaN or infinite.")
-    if (volume < 0).any():
+    """Refuse volumes that are no divisors."""
+    wrong = ~np.isfinite(volume)
+    if wrong.any():
         raise ValueError(
-            f"cluster(s) {clusters[volume < 0].tolist()} have a negative volume: W has "
+            f"cluster(s) {clusters[wrong].tolist()} have no finite volume: W has "
+            "weights that are NaN or infinite, or so large that their sum overflows."
+        )
+    wrong = volume < 0  # of an operator, whose weights cannot be seen
+    if wrong.any():
+        raise ValueError(
+            f"cluster(s) {clusters[wrong].tolist()} have a negative volume: W has "
             "negative weights, and the normalised cut needs W >= 0."
+        )
+    wrong = volume == 0
+    if wrong.any():
+        raise ValueError(
+            f"cluster(s) {clusters[wrong].tolist()} have zero volume: no edge of W "
+            "touches their members, so cut / volume is undefined. Remove the isolated "
+            "nodes, or label them -1."
         )

@@ -1,6 +1,7 @@
 """Partial demographic parity: how alike the top-ranked parts of the groups score."""
 
 import math
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +10,7 @@ from scalefair._intervals import check_interval
 from scalefair.metrics._scores import (
     check_scores,
     encode_compared_groups,
+    largest_step_gap,
     position_in_group,
 )
 
@@ -121,11 +123,7 @@ def partial_demographic_parity_gap(
     # Share of the own group within the interval, without and with the sample.
     before = _share_above(position / size, alpha, beta)
     after = _share_above((position + 1) / size, alpha, beta)
-    # Largest and smallest A_k for a threshold just below each sample.
-    largest = np.maximum.accumulate(after)
-    smallest = np.append(np.minimum.accumulate(before[::-1])[::-1][1:], 1.0)
-    ends_tie = np.append(scores[1:] != scores[:-1], True)
-    return float((largest - smallest)[ends_tie].max())
+    return largest_step_gap(scores, before, after)
 
 
 def weak_partial_demographic_parity_gap(
@@ -208,8 +206,8 @@ def weak_partial_demographic_parity_gap(
     scores = check_scores(y_score)
     _, codes = encode_compared_groups(sensitive_features, scores.shape[0])
     alpha, beta = check_interval(interval)
-    if math.isnan(threshold):
-        raise ValueError("threshold must be a number, got NaN.")
+    if not isinstance(threshold, Real) or math.isnan(threshold):
+        raise ValueError(f"threshold must be a number, got {threshold!r}.")
     rates = np.bincount(codes, scores > threshold) / np.bincount(codes)
     return float(np.ptp(_share_above(rates, alpha, beta)))
 

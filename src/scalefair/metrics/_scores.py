@@ -68,7 +68,8 @@ def encode_labels(y_true: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
             f"{labels.shape[0]}: {labels[:5].tolist()}"
             f"{' and others' if labels.shape[0] > 5 else ''}."
         )
-    return codes == 1
+    positive: NDArray[np.bool_] = codes == 1
+    return positive
 
 
 def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -87,3 +88,22 @@ def position_in_group(
     position = np.empty_like(codes)
     position[by_group] = np.arange(codes.shape[0]) - np.repeat(starts, sizes)
     return position
+
+
+def largest_step_gap(
+    sorted_scores: NDArray[np.float64],
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+) -> float:
+    """Largest difference, at one score, of functions that step up along the scores.
+
+    Each group has a function; the i-th sample lifts that of its own group from
+    ``before[i]`` to ``after[i]``, and those of all groups end at 1. Functions are
+    compared where equal scores have all been passed.
+    """
+    # Growing functions: the largest one after a sample is the maximum over the
+    # samples passed, the smallest one the minimum over those to come.
+    largest = np.maximum.accumulate(after)
+    smallest = np.append(np.minimum.accumulate(before[::-1])[::-1][1:], 1.0)
+    ends_tie = np.append(sorted_scores[1:] != sorted_scores[:-1], True)
+    return float((largest - smallest)[ends_tie].max())

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 from scalefair.metrics._scores import (
     check_scores,
     encode_compared_groups,
+    largest_step_gap,
     position_in_group,
 )
 
@@ -84,8 +85,4 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     position = position_in_group(codes, sizes)
     # F of the own group just below and at each sample.
     below, at = position / sizes[codes], (position + 1) / sizes[codes]
-    # Largest and smallest F_k at each sample.
-    largest = np.maximum.accumulate(at)
-    smallest = np.append(np.minimum.accumulate(below[::-1])[::-1][1:], 1.0)
-    ends_tie = np.append(predictions[1:] != predictions[:-1], True)
-    return float((largest - smallest)[ends_tie].max())
+    return largest_step_gap(predictions, below, at)

@@ -6,12 +6,13 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair.kernels import csr_matmat
-from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._base import SymmetricBlockOperator, put_product
 
-__all__ = ["NormalizedAffinity"]
+__all__ = ["NormalizedAffinity", "check_degrees"]
 
 
 class NormalizedAffinity(SymmetricBlockOperator):
@@ -41,8 +42,8 @@ class NormalizedAffinity(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `W` is not square, has entries that are not finite, or a node has no
-        positive degree.
+        If `W` is not square, a row has entries that are not finite, or a node has
+        no positive degree.
     TypeError
         If `W` is complex.
 
@@ -73,20 +74,15 @@ class NormalizedAffinity(SymmetricBlockOperator):
         super().__init__(dtype, W.shape[0])
         self.shift = float(shift)
         self.degrees = W @ np.ones(W.shape[0])  # summed in float64, unlike W.sum
-        if not np.isfinite(self.degrees).all():
-            raise ValueError("The affinity has entries that are not finite.")
-        if not (self.degrees > 0).all():
-            nodes = np.flatnonzero(self.degrees <= 0)
-            raise ValueError(
-                f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
-                "the normalised affinity is not defined there: remove them."
-            )
+        check_degrees(self.degrees)
         self.inv_sqrt_degrees = 1.0 / np.sqrt(self.degrees)
-        scale = self.inv_sqrt_degrees.astype(self.dtype)
-        data = W.data.astype(self.dtype)  # a copy: W keeps its values
-        data *= np.repeat(scale, np.diff(W.indptr))
-        data *= scale[W.indices]
-        self.matrix = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
+        # In float64: weights and degrees may be out of the range of float32.
+        data = np.repeat(self.inv_sqrt_degrees, np.diff(W.indptr))
+        data *= W.data
+        data *= self.inv_sqrt_degrees[W.indices]
+        self.matrix = sparse.csr_array(
+            (data.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape
+        )
 
     def astype(self, dtype: Any) -> NormalizedAffinity:
         """Return the operator with entries and products in another type.
@@ -124,22 +120,24 @@ class NormalizedAffinity(SymmetricBlockOperator):
         real = self.dtype.type
         shift = shift - self.shift
         if X.shape[1] == 1:  # SciPy's serial loop is faster (docs/performance.md)
-            product = A @ X
-            if shift != 0:
-                product -= real(shift) * X
-            product *= real(alpha)
-            if beta != 0:
-                product += real(beta) * out
-            out[...] = product
-        else:
-            csr_matmat(
-                A.indptr,
-                A.indices,
-                A.data,
-                X,
-                out,
-                real(alpha),
-                real(shift),
-                real(beta),
-            )
+            return put_product(A @ X, X, out, alpha=alpha, shift=shift, beta=beta)
+        csr_matmat(
+            A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
+        )
         return out
+
+
+def check_degrees(degrees: NDArray[np.float64]) -> None:
+    """Refuse row sums of an affinity that cannot be divided by, and name a node."""
+    bad = np.flatnonzero(~np.isfinite(degrees))
+    if bad.size:
+        raise ValueError(
+            f"{bad.size} row(s) of the affinity have entries that are not finite, or "
+            f"too large to add (first: {bad[0]}); remove or rescale them."
+        )
+    nodes = np.flatnonzero(degrees <= 0)
+    if nodes.size:
+        raise ValueError(
+            f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
+            "the normalised affinity is not defined there: remove them."
+        )

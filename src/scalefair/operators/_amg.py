@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from scalefair.kernels import csr_matmat, single_blas_thread
-from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._base import SymmetricBlockOperator, put_product
 
 __all__ = ["AMGPreconditioner", "coarse_degree"]
 
@@ -76,8 +76,9 @@ class AMGPreconditioner(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `A` is not square or has entries that are not finite, or `candidate` is
-        not a positive vector of n entries.
+        If `A` is empty or not square, has entries that are not finite or whose
+        inverses are out of the range of `dtype`, or `candidate` is not a positive
+        vector of n entries.
     TypeError
         If `A` is complex.
 
@@ -116,8 +117,9 @@ class AMGPreconditioner(SymmetricBlockOperator):
         b = _as_candidate(candidate, n)
         self.levels: list[_Level] = []
         self.level_sizes = [n]
-        entries = 0
-        unit = float(A.diagonal().max()) or 1.0
+        stored, entries = max(A.nnz, 1), 0
+        unit = float(np.abs(A.diagonal()).max()) or 1.0
+        _check_unit(unit, self.dtype)
         while A.shape[0] > _COARSEST:
             inverse_diagonal, omega = _jacobi(A, b, unit)
             T, coarse_b = _tentative(A, b, inverse_diagonal)
@@ -130,7 +132,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
             A, b = sparse.csr_array(P.T @ (A @ P)), coarse_b
             self.level_sizes.append(A.shape[0])
         self.coarsest, size = _invert(A, b, unit, self.dtype)
-        self.operator_complexity = (entries + size) / max(_nnz(A, self.levels), 1)
+        self.operator_complexity = (entries + size) / stored
 
     def apply(
         self,
@@ -199,31 +201,50 @@ def coarse_degree(A: Any) -> float:
     coarse = sparse.csr_array(T.T @ (pattern @ T))
     coarse.setdiag(0.0)
     coarse.eliminate_zeros()
-    return coarse.nnz / coarse.shape[0]
+    return float(coarse.nnz / coarse.shape[0])
 
 
 def _as_matrix(A: Any) -> sparse.csr_array:
     A = sparse.csr_array(A)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"The matrix must be square, got shape {A.shape}.")
+    if A.shape[0] == 0:
+        raise ValueError("The matrix has no rows.")
     if np.iscomplexobj(A.data):
         raise TypeError("The matrix must be real, got complex numbers.")
-    if not np.isfinite(A.data).all():
-        raise ValueError("The matrix has entries that are not finite.")
-    return A.astype(np.float64)
+    A = A.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(A.data))
+    if bad.size:
+        row = int(np.searchsorted(A.indptr, bad[0], side="right")) - 1
+        raise ValueError(
+            f"The matrix has entries that are not finite (first: row {row}, column "
+            f"{A.indices[bad[0]]}, {A.data[bad[0]]}): remove or replace them."
+        )
+    return A
+
+
+def _check_unit(unit: float, dtype: np.dtype[Any]) -> None:
+    info = np.finfo(dtype)
+    if not float(info.tiny) < 1 / unit < float(info.max):
+        raise ValueError(
+            f"The entries of the matrix are of the size {unit:.1e}: their inverses are "
+            f"out of the range of {dtype}. Scale the matrix."
+        )
 
 
 def _as_candidate(candidate: Any, n: int) -> NDArray[np.float64]:
     b = np.ones(n) if candidate is None else np.asarray(candidate, dtype=np.float64)
-    if b.shape != (n,) or not (np.isfinite(b).all() and (b > 0).all()):
+    if b.shape != (n,):
         raise ValueError(
             f"candidate must be a vector of {n} positive numbers, got shape {b.shape}."
         )
+    bad = np.flatnonzero(~(np.isfinite(b) & (b > 0)))
+    if bad.size:
+        raise ValueError(
+            f"candidate must be a vector of {n} positive numbers, got {b[bad[0]]} at "
+            f"entry {bad[0]}."
+        )
     return b
-
-
-def _nnz(A: sparse.csr_array, levels: list[_Level]) -> int:
-    return levels[0].S.nnz if levels else A.nnz
 
 
 def _jacobi(
@@ -342,18 +363,12 @@ def _apply_matrix(
     beta: float = 0.0,
 ) -> np.ndarray:
     """Overwrite `out` with ``alpha (A - shift I) X + beta out``."""
-    real = X.dtype.type
     if isinstance(A, np.ndarray):
         with single_blas_thread():
             product = A @ X
-        if shift != 0:
-            product -= real(shift) * X
-        product *= real(alpha)
-        if beta != 0:
-            product += real(beta) * out
-        out[...] = product
-    else:
-        csr_matmat(
-            A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
-        )
+        return put_product(product, X, out, alpha=alpha, shift=shift, beta=beta)
+    real = X.dtype.type
+    csr_matmat(
+        A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
+    )
     return out

@@ -6,11 +6,18 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.kernels import combine
 
-__all__ = ["ProductOperator", "SymmetricBlockOperator", "apply_block"]
+__all__ = [
+    "ProductOperator",
+    "SymmetricBlockOperator",
+    "apply_block",
+    "check_weights",
+    "put_product",
+]
 
 
 class SymmetricBlockOperator(LinearOperator):
@@ -74,10 +81,26 @@ class SymmetricBlockOperator(LinearOperator):
             `out`.
         """
 
-    def _matmat(self, X: np.ndarray) -> np.ndarray:
+    def _as_block(self, V: ArrayLike) -> np.ndarray:
+        """Return `V` as `apply` takes it, after checking its shape."""
+        V = np.asarray(V)
+        if V.ndim != 2 or V.shape[0] != self.shape[0]:
+            raise ValueError(
+                f"V must be a block of vectors of length {self.shape[0]}, got shape "
+                f"{V.shape}."
+            )
+        return self._converted(V)
+
+    def _converted(self, X: np.ndarray) -> np.ndarray:
         if np.iscomplexobj(X):
-            raise TypeError(f"{type(self).__name__} works on real blocks.")
-        X = np.ascontiguousarray(X, dtype=self.dtype)
+            raise TypeError(
+                f"{type(self).__name__} works on real blocks, got complex numbers: "
+                "multiply real and imaginary part, each by itself."
+            )
+        return np.ascontiguousarray(X, dtype=self.dtype)
+
+    def _matmat(self, X: np.ndarray) -> np.ndarray:
+        X = self._converted(X)
         return self.apply(X, np.empty_like(X))
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
@@ -110,18 +133,36 @@ class ProductOperator(SymmetricBlockOperator):
     ) -> np.ndarray:
         if out.size == 0:
             return out
-        product = self._product(X)
-        if shift != 0:
-            product -= self.dtype.type(shift) * X
-        if beta != 0:
-            combine(out, beta, out, alpha, product)
-        else:
-            np.multiply(product, self.dtype.type(alpha), out=out)
-        return out
+        return put_product(
+            self._product(X), X, out, alpha=alpha, shift=shift, beta=beta
+        )
 
     @abstractmethod
     def _product(self, X: np.ndarray) -> np.ndarray:
         """Return the operator times a block, in an array that may be overwritten."""
+
+
+def put_product(
+    product: np.ndarray,
+    X: np.ndarray,
+    out: np.ndarray,
+    *,
+    alpha: float,
+    shift: float,
+    beta: float,
+) -> np.ndarray:
+    """Overwrite `out` with ``alpha * (product - shift * X) + beta * out``.
+
+    All are C-contiguous blocks of one type; `product` is overwritten as well.
+    """
+    real = out.dtype.type
+    if shift != 0:
+        product -= real(shift) * X
+    if beta != 0:
+        combine(out, beta, out, alpha, product)
+    else:
+        np.multiply(product, real(alpha), out=out)
+    return out
 
 
 def apply_block(
@@ -147,3 +188,19 @@ def apply_block(
         product += beta * out
     out[...] = product
     return out
+
+
+def check_weights(weights: ArrayLike, n_codes: int) -> NDArray[np.float64]:
+    """Return a copy of the weights of the groups, one finite number for each."""
+    checked = np.array(weights, dtype=np.float64)
+    if checked.shape != (n_codes,) or n_codes < 1:
+        raise ValueError(
+            f"weights must be one number for each of the {n_codes} groups, at least "
+            f"one, got shape {checked.shape}."
+        )
+    if not np.isfinite(checked).all():
+        bad = int(np.flatnonzero(~np.isfinite(checked))[0])
+        raise ValueError(
+            f"weights must be finite, got {checked[bad]} for group {bad}: replace it."
+        )
+    return checked

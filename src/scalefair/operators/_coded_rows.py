@@ -12,7 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
+from scalefair._entries import refuse_entries
 from scalefair._sizes import array_bytes
 from scalefair.kernels import (
     block_gram,
@@ -27,13 +30,15 @@ from scalefair.kernels import (
     single_blas_thread,
 )
 
-__all__ = ["DenseRows", "SparseRows"]
+__all__ = ["DenseRows", "Moments", "SparseRows"]
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
 # while the transpose gathers them at random. A third of the time at 100,000 rows.
 _TILE_ROWS = 16384
 # Parts of a tile that are shared among threads.
 _CHUNKS = 64
+
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class DenseRows:
@@ -47,7 +52,7 @@ class DenseRows:
     n_codes : int
     """
 
-    def __init__(self, X: np.ndarray, codes: np.ndarray, n_codes: int) -> None:
+    def __init__(self, X: np.ndarray, codes: NDArray[np.int64], n_codes: int) -> None:
         self._X, self._codes, self._n_codes = X, codes, n_codes
 
     def __sizeof__(self) -> int:
@@ -57,10 +62,10 @@ class DenseRows:
         """Return the rows as they are: each block is converted where it is read."""
         return self
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self) -> Moments:
         """Means (G, n) and sums of squared distances to them (G,)."""
         _, means, scatter = dense_rows_moments(self._X, self._codes, self._n_codes)
-        return means, scatter
+        return _checked((means, scatter), self._X)
 
     def add_products(
         self,
@@ -78,7 +83,7 @@ class DenseRows:
             self._X, self._codes, self._per_code(centres), coefficients, V
         )
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    def gram(self, V: np.ndarray, centres: np.ndarray) -> NDArray[np.float64]:
         """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
         return dense_rows_gram(self._X, self._codes, self._per_code(centres), V)
 
@@ -91,12 +96,12 @@ class _Tile(NamedTuple):
     """Some rows of one code, and the transpose of these rows in CSR format."""
 
     code: int
-    rows: np.ndarray
-    row_bounds: np.ndarray
-    indptr: np.ndarray
-    indices: np.ndarray
+    rows: NDArray[np.int64]
+    row_bounds: NDArray[np.int64]
+    indptr: NDArray[np.integer[Any]]
+    indices: NDArray[np.integer[Any]]
     data: np.ndarray
-    bounds: np.ndarray
+    bounds: NDArray[np.int64]
 
 
 class SparseRows:
@@ -110,9 +115,11 @@ class SparseRows:
     n_codes : int
     """
 
-    def __init__(self, X: Any, codes: np.ndarray, n_codes: int) -> None:
+    def __init__(
+        self, X: sparse.csr_array, codes: NDArray[np.int64], n_codes: int
+    ) -> None:
         self._X, self._codes = X, codes
-        self._parts: dict[bytes, tuple[Any, np.ndarray]] = {}
+        self._parts: dict[bytes, tuple[sparse.csr_array, NDArray[np.int64]]] = {}
         self._counts = np.bincount(codes, minlength=n_codes)
 
     def __sizeof__(self) -> int:
@@ -131,9 +138,9 @@ class SparseRows:
     def _tile_rows(self) -> int:
         """Rows of a tile, more where they hold fewer entries than a row pointer."""
         m, n = self._X.shape
-        return max(_TILE_ROWS, min(m, int(n * m / max(self._X.nnz, 1))))
+        return max(_TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
 
-    def _tile(self, code: int, rows: np.ndarray) -> _Tile:
+    def _tile(self, code: int, rows: NDArray[np.int64]) -> _Tile:
         X = self._X
         lengths = X.indptr[rows + 1] - X.indptr[rows]
         indptr, indices, data = csr_rows_transpose(
@@ -161,7 +168,7 @@ class SparseRows:
         other._tiles = [t._replace(data=t.data.astype(dtype)) for t in self._tiles]
         return other
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self) -> Moments:
         """Means (G, n) and sums of squared distances to them (G,)."""
         n = self._X.shape[1]
         means = np.zeros((self._counts.size, n))
@@ -185,7 +192,7 @@ class SparseRows:
                 means[tile.code],
                 scatter[tile.code],
             )
-        return means, scatter.sum(axis=1)
+        return _checked((means, scatter.sum(axis=1)), self._X)
 
     def add_products(
         self,
@@ -228,7 +235,9 @@ class SparseRows:
             sums = np.bincount(centre, weights=y, minlength=len(centres))
             out -= (sums @ centres).astype(out.dtype)
 
-    def _part(self, wanted: np.ndarray) -> tuple[Any, np.ndarray]:
+    def _part(
+        self, wanted: NDArray[np.bool_]
+    ) -> tuple[sparse.csr_array, NDArray[np.int64]]:
         """Rows of the wanted codes, copied once, and their codes."""
         if wanted.all():
             return self._X, self._codes
@@ -238,7 +247,7 @@ class SparseRows:
             self._parts[key] = self._X[rows], self._codes[rows]
         return self._parts[key]
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    def gram(self, V: np.ndarray, centres: np.ndarray) -> NDArray[np.float64]:
         """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
         grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
         every = np.ones(self._counts.size, bool)
@@ -247,7 +256,7 @@ class SparseRows:
         return grams
 
     def _products(
-        self, V: np.ndarray, centres: np.ndarray, wanted: np.ndarray
+        self, V: np.ndarray, centres: np.ndarray, wanted: NDArray[np.bool_]
     ) -> Iterator[tuple[_Tile, np.ndarray, np.ndarray]]:
         """Tiles of the wanted codes, their centred products, and the column sums.
 
@@ -272,7 +281,18 @@ class SparseRows:
                 yield tile, Y, sums
 
 
-def _equal_work(ends: np.ndarray) -> np.ndarray:
+def _checked(moments: Moments, X: Any) -> Moments:
+    """Return the moments of `X`; where they are not finite, say which entry it is."""
+    if all(np.isfinite(values).all() for values in moments):
+        return moments
+    for start in range(0, X.shape[0], _TILE_ROWS):  # X may be larger than the memory
+        block = X[start : start + _TILE_ROWS]
+        if not np.isfinite(block.data if sparse.issparse(block) else block).all():
+            refuse_entries(block, start)
+    refuse_entries(X[:0], 0)  # every entry is finite: their squares are not
+
+
+def _equal_work(ends: np.ndarray) -> NDArray[np.int64]:
     """Cuts of rows, given by where their entries end, into chunks of equal work.
 
     A row counts as one entry more than it has, so that empty ones are shared too.

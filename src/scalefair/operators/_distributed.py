@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.operators._coded_rows import DenseRows, SparseRows
+from scalefair.operators._coded_rows import DenseRows, Moments, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
 
 __all__ = ["DistributedRows"]
@@ -36,6 +36,11 @@ class DistributedRows:
         self._parts = rows.map(_code_part, each=[codes]).persist()
         found = self._parts.map(_moments, n_codes).reduce(_merge)
         self.counts: NDArray[np.int64] = found.counts
+        if not np.isfinite(found.scatter).all():
+            raise ValueError(
+                "The squared differences between the partitions of X overflow: rescale "
+                "its features."
+            )
         self._moments = found.means, found.scatter
 
     def astype(self, dtype: np.dtype) -> DistributedRows:
@@ -47,7 +52,7 @@ class DistributedRows:
         other._parts = self._parts.map(_typed, dtype).persist()
         return other
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self) -> Moments:
         """Means (G, n) and sums of squared distances to them (G,)."""
         return self._moments
 
@@ -65,7 +70,7 @@ class DistributedRows:
         """
         out += self._parts.map(_product, V, centres, coefficients).reduce(_add)
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    def gram(self, V: np.ndarray, centres: np.ndarray) -> NDArray[np.float64]:
         """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
         grams = self._parts.map(_gram, V, centres, self._shape[0]).reduce(_add)
         return np.array(grams)  # what came from elsewhere may be read-only
@@ -96,9 +101,7 @@ def _code_part(X: Any, codes: NDArray[Any]) -> _CodedPart:
         X = X.astype(np.float64)
     rows = DenseRows if isinstance(X, np.ndarray) else SparseRows
     coded = rows(X, local.astype(np.int64, copy=False), len(present))
-    means, scatter = coded.moments()
-    if not (np.isfinite(means).all() and np.isfinite(scatter).all()):
-        raise ValueError("X contains NaN, infinity, or values too large to square.")
+    coded.moments()  # to raise here, where the place of the part is known
     return _CodedPart(present.astype(np.int64), coded, np.bincount(local))
 
 
@@ -123,7 +126,8 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
     counts = a.counts + b.counts
     share = b.counts / np.maximum(counts, 1)
     offsets = b.means - a.means
-    between = a.counts * share * (offsets**2).sum(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the sum
+        between = a.counts * share * (offsets**2).sum(axis=1)
     return _Moments(
         counts,
         a.means + share[:, None] * offsets,
@@ -143,11 +147,12 @@ def _product(
 
 def _gram(
     part: _CodedPart, V: np.ndarray, centres: np.ndarray, n_codes: int
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     grams = np.zeros((n_codes, V.shape[1], V.shape[1]))
     grams[part.present] = part.rows.gram(V, part.centres(centres))
     return grams
 
 
-def _add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a + b
+def _add(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    total: NDArray[Any] = a + b
+    return total

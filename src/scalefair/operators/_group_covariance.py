@@ -6,11 +6,11 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair.kernels import combine
-from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._base import SymmetricBlockOperator, check_weights
 from scalefair.operators._coded_rows import DenseRows, SparseRows
 from scalefair.operators._distributed import DistributedRows
 from scalefair.streaming import PartitionedRows, Parts
@@ -76,7 +76,7 @@ class GroupCovariance(SymmetricBlockOperator):
         If the shapes of `X`, `codes` and `weights` do not match, a group has no row,
         an entry is not finite, or `centering` is unknown.
     TypeError
-        If `X` is complex.
+        If `X` is complex, or `dtype` is neither float32 nor float64.
 
     Examples
     --------
@@ -108,9 +108,8 @@ class GroupCovariance(SymmetricBlockOperator):
             )
         X = X if isinstance(X, PartitionedRows) else _check_rows(X)
         super().__init__(dtype, X.shape[1])
-        self.weights = np.asarray(weights, dtype=np.float64)
-        self.weights = _check_weights(self.weights, self.weights.size)
-        n_codes = self.weights.size
+        n_codes = np.size(weights)
+        self.weights = check_weights(weights, n_codes)
         self._rows: DenseRows | SparseRows | DistributedRows
         if isinstance(X, PartitionedRows):
             self.gathers_rows = X.is_sparse
@@ -122,8 +121,6 @@ class GroupCovariance(SymmetricBlockOperator):
             rows = SparseRows if self.gathers_rows else DenseRows
             self._rows = rows(X, checked, n_codes)
         self.means, scatter = self._rows.moments()
-        if not np.isfinite(self.means).all() or not np.isfinite(scatter).all():
-            raise ValueError("X contains NaN, infinity, or values too large to square.")
         self.mean = (self.counts / self.counts.sum()) @ self.means
         self.group_traces = scatter / self.counts
         if centering == "global":
@@ -147,9 +144,7 @@ class GroupCovariance(SymmetricBlockOperator):
             A new operator.
         """
         other = copy(self)
-        other.weights = _check_weights(
-            np.asarray(weights, dtype=np.float64), self.counts.size
-        )
+        other.weights = check_weights(weights, self.counts.size)
         return other
 
     def astype(self, dtype: Any) -> Self:
@@ -201,7 +196,7 @@ class GroupCovariance(SymmetricBlockOperator):
             self._typed_rows.add_products(X, self._centres, coefficients, out)
         return out
 
-    def compress(self, V: np.ndarray) -> np.ndarray:
+    def compress(self, V: ArrayLike) -> NDArray[np.float64]:
         """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
 
         The weights play no part.
@@ -216,19 +211,14 @@ class GroupCovariance(SymmetricBlockOperator):
         ndarray of shape (G, k, k), float64
             Symmetric.
         """
-        V = np.ascontiguousarray(V, dtype=self.dtype)
-        if V.ndim != 2 or V.shape[0] != self.shape[0]:
-            raise ValueError(
-                f"V must be a block of vectors of length {self.shape[0]}, got shape "
-                f"{V.shape}."
-            )
+        V = self._as_block(V)
         if V.size == 0:
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
         grams = self._typed_rows.gram(V, self._centres)
         grams /= self.counts[:, None, None]
         return (grams + grams.transpose(0, 2, 1)) / 2
 
-    def captured(self, V: np.ndarray) -> np.ndarray:
+    def captured(self, V: ArrayLike) -> NDArray[np.float64]:
         """Return ``trace(V.T @ C_g @ V)`` of every group, in one pass.
 
         For orthonormal columns it is the variance of the group within their span.
@@ -243,7 +233,8 @@ class GroupCovariance(SymmetricBlockOperator):
         ndarray of shape (G,), float64
             Traces, in the order of the codes.
         """
-        return np.trace(self.compress(V), axis1=1, axis2=2)
+        traces: NDArray[np.float64] = np.trace(self.compress(V), axis1=1, axis2=2)
+        return traces
 
 
 def _check_rows(X: Any) -> Any:
@@ -273,38 +264,34 @@ def _distribute(
         checked, _ = _check_codes(codes, rows.shape[0], n_codes)
         codes = rows.split(checked)
     distributed = DistributedRows(rows, codes, n_codes)
-    if not distributed.counts.all():
-        raise ValueError(f"Group {int(np.argmin(distributed.counts))} has no row.")
+    _check_counts(distributed.counts)
     return distributed
 
 
 def _check_codes(
     codes: Any, n_rows: int, n_codes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    codes = np.asarray(codes)
-    if codes.shape != (n_rows,) or codes.dtype.kind not in "iu":
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    given = np.asarray(codes)
+    if given.shape != (n_rows,) or given.dtype.kind not in "iu":
         raise ValueError(
             f"codes must be {n_rows} integers, one for each row of X, got shape "
-            f"{codes.shape} of {codes.dtype}."
+            f"{given.shape} of {given.dtype}."
         )
-    codes = codes.astype(np.int64, copy=False)
-    if codes.min() < 0 or codes.max() >= n_codes:
+    lowest, highest = given.min(), given.max()
+    if lowest < 0 or highest >= n_codes:
         raise ValueError(
             f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
-            f"{codes.min()} to {codes.max()}."
+            f"{lowest} to {highest}."
         )
-    counts = np.bincount(codes, minlength=n_codes)
+    checked = given.astype(np.int64, copy=False)
+    counts = np.bincount(checked, minlength=n_codes)
+    _check_counts(counts)
+    return checked, counts
+
+
+def _check_counts(counts: NDArray[np.int64]) -> None:
     if not counts.all():
-        raise ValueError(f"Group {int(np.argmin(counts))} has no row.")
-    return codes, counts
-
-
-def _check_weights(weights: np.ndarray, n_codes: int) -> np.ndarray:
-    if weights.shape != (n_codes,) or n_codes == 0:
         raise ValueError(
-            f"weights must be one number for each of the {n_codes} groups, got shape "
-            f"{weights.shape}."
+            f"Group {int(np.argmin(counts))} has no row: number the groups from 0 to "
+            "G - 1 without gaps, with one weight for each."
         )
-    if not np.isfinite(weights).all():
-        raise ValueError(f"weights must be finite, got {weights}.")
-    return weights

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from scalefair.kernels import (
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,
 )
-from scalefair.operators._base import ProductOperator
+from scalefair.operators._base import ProductOperator, check_weights
 
 __all__ = [
     "StreamedCovariance",
@@ -33,13 +33,13 @@ class _StreamedOperator(ProductOperator):
         self._rows = rows
 
     @property
-    def counts(self) -> np.ndarray:
+    def counts(self) -> NDArray[np.int64]:
         """Rows of each group, shape (G,), int64."""
         return self._rows.counts
 
     @property
-    def means(self) -> np.ndarray:
-        """Mean of each group, shape (G, n), float64; zero without rows."""
+    def means(self) -> NDArray[np.float64]:
+        """Mean of each group, shape (G, n), float64."""
         return self._rows.means
 
     @property
@@ -92,6 +92,8 @@ class StreamedCovariance(_StreamedOperator):
     ValueError
         If there is no row, a group has none, rows and codes do not fit, an entry is
         not finite, or a later pass delivers another number of rows.
+    TypeError
+        If rows are complex, or `dtype` is neither float32 nor float64.
 
     Notes
     -----
@@ -122,7 +124,7 @@ class StreamedCovariance(_StreamedOperator):
         *,
         dtype: Any = np.float64,
     ) -> None:
-        self.weights = _check_weights(weights, n_codes)
+        self.weights = check_weights(weights, n_codes)
         super().__init__(_Rows(batches, n_codes), dtype)
 
     def with_weights(self, weights: ArrayLike) -> Self:
@@ -139,10 +141,10 @@ class StreamedCovariance(_StreamedOperator):
             A new operator.
         """
         other = copy(self)
-        other.weights = _check_weights(weights, self.counts.size)
+        other.weights = check_weights(weights, self.counts.size)
         return other
 
-    def code_products(self, V: np.ndarray) -> np.ndarray:
+    def code_products(self, V: ArrayLike) -> np.ndarray:
         """Return the products ``C_g @ V`` of every group, in one pass.
 
         The weights play no part.
@@ -157,10 +159,9 @@ class StreamedCovariance(_StreamedOperator):
         ndarray of shape (G, n, k)
             Products, of the operator's dtype.
         """
-        V = self._as_block(V)
-        return self._rows.code_products([V] * self.counts.size)
+        return self._rows.code_products([self._as_block(V)] * self.counts.size)
 
-    def compress(self, V: np.ndarray) -> np.ndarray:
+    def compress(self, V: ArrayLike) -> NDArray[np.float64]:
         """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
 
         The weights play no part.
@@ -179,15 +180,6 @@ class StreamedCovariance(_StreamedOperator):
         if V.size == 0:
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
         return self._rows.compress(V)
-
-    def _as_block(self, V: np.ndarray) -> np.ndarray:
-        V = np.ascontiguousarray(V, dtype=self.dtype)
-        if V.ndim != 2 or V.shape[0] != self.shape[0]:
-            raise ValueError(
-                f"V must be a block of vectors of length {self.shape[0]}, got shape "
-                f"{V.shape}."
-            )
-        return V
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         coefficients = self.weights * self._rows.scales
@@ -311,7 +303,8 @@ class _Rows:
                 out[g] += dense_rows_matmat(A, codes, centres, only, blocks[g])
         return out
 
-    def compress(self, V: np.ndarray) -> np.ndarray:
+    def compress(self, V: np.ndarray) -> NDArray[np.float64]:
+        """Return the small matrices ``V.T @ C_g @ V``, one pass."""
         centres = self.means.astype(V.dtype, copy=False)
         grams = np.zeros((self.n_codes, V.shape[1], V.shape[1]))
         for A, codes in self._pass():
@@ -319,7 +312,7 @@ class _Rows:
         grams *= self.scales[:, None, None]
         return (grams + grams.transpose(0, 2, 1)) / 2
 
-    def _first_pass(self) -> tuple[np.ndarray, np.ndarray]:
+    def _first_pass(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return counts and means, batch after batch (Chan, Golub & LeVeque 1983)."""
         counts = np.zeros(self.n_codes, np.int64)
         means = np.zeros((0, 0))
@@ -332,10 +325,8 @@ class _Rows:
                     f"{means.shape[1]}."
                 )
             more, their_means, scatter = dense_rows_moments(A, codes, self.n_codes)
-            if not np.isfinite(scatter).all() or not np.isfinite(their_means).all():
-                raise ValueError(
-                    "A batch contains NaN, infinity, or values too large to square."
-                )
+            if not (np.isfinite(scatter).all() and np.isfinite(their_means).all()):
+                _refuse_entries(A, int(counts.sum()))
             counts += more.astype(np.int64)
             share = more / np.maximum(counts, 1)
             means += share[:, None] * (their_means - means)
@@ -351,14 +342,15 @@ class _Rows:
         n_rows = 0
         for rows, labels in self.batches():
             A, codes = _check_batch(rows, labels, self.n_codes)
+            if not A.size:
+                continue
             if self.n_rows is not None and A.shape[1] != self.means.shape[1]:
                 raise ValueError(
                     f"A batch has rows of {A.shape[1]} entries, the first pass had "
                     f"rows of {self.means.shape[1]}."
                 )
             n_rows += A.shape[0]
-            if A.size:
-                yield A, codes
+            yield A, codes
         if self.n_rows is not None and n_rows != self.n_rows:
             raise ValueError(
                 f"A pass over the batches gave {n_rows} rows, the first one "
@@ -367,7 +359,24 @@ class _Rows:
             )
 
 
-def _check_batch(rows: Any, labels: Any, n_codes: int) -> tuple[np.ndarray, np.ndarray]:
+def _refuse_entries(A: np.ndarray, first: int) -> NoReturn:
+    """Raise for a batch whose sums of squares are not finite."""
+    bad = np.argwhere(~np.isfinite(A))
+    if bad.size:
+        i, j = bad[0]
+        raise ValueError(
+            f"The batches have an entry that is not finite ({A[i, j]}), in row "
+            f"{first + i} of all, column {j}: replace it or leave the row out."
+        )
+    raise ValueError(
+        f"The squares of rows {first} to {first + len(A) - 1} of the batches are too "
+        "large: rescale them."
+    )
+
+
+def _check_batch(
+    rows: Any, labels: Any, n_codes: int
+) -> tuple[np.ndarray, NDArray[np.int64]]:
     A, codes = np.asarray(rows), np.asarray(labels)
     if A.ndim != 2:
         raise ValueError(f"The rows of a batch must be a table, got shape {A.shape}.")
@@ -386,15 +395,3 @@ def _check_batch(rows: Any, labels: Any, n_codes: int) -> tuple[np.ndarray, np.n
     if A.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
         A = A.astype(np.float64)
     return A, codes.astype(np.int64, copy=False)
-
-
-def _check_weights(weights: ArrayLike, n_codes: int) -> np.ndarray:
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != (n_codes,) or n_codes < 1:
-        raise ValueError(
-            f"weights must be one number for each of the {n_codes} groups, got shape "
-            f"{weights.shape}."
-        )
-    if not np.isfinite(weights).all():
-        raise ValueError(f"weights must be finite, got {weights}.")
-    return weights

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._random import check_random_state
 from scalefair.kernels import (
@@ -90,7 +92,7 @@ class NystroemKernel(SymmetricBlockOperator):
         If `X` is sparse.
     ValueError
         If `X` is not a table of finite numbers, `gamma` is not positive and
-        finite, or `n_landmarks` is not positive.
+        finite, the scaled features overflow, or `n_landmarks` is no positive integer.
 
     Notes
     -----
@@ -126,8 +128,10 @@ class NystroemKernel(SymmetricBlockOperator):
         X = check_features(X)
         super().__init__(dtype, X.shape[0])
         self.gamma = check_gamma(gamma, X.shape[1])
-        if not n_landmarks >= 1:
-            raise ValueError(f"n_landmarks must be positive, got {n_landmarks}.")
+        if not isinstance(n_landmarks, Integral) or n_landmarks < 1:
+            raise ValueError(
+                f"n_landmarks must be a positive integer, got {n_landmarks!r}."
+            )
         rng = check_random_state(random_state)
         points = kernel_points(X, self.gamma)
         if not np.isfinite(points).all():
@@ -137,8 +141,10 @@ class NystroemKernel(SymmetricBlockOperator):
         Z, self.landmarks, self.trace_error = _pivoted_cholesky(
             points, min(int(n_landmarks), self.shape[0]), rng
         )
-        self.frobenius_error, self.frobenius_error_std = _sampled_error(points, Z, rng)
-        self.factor = Z.astype(self.dtype, copy=False)
+        error, std = _sampled_error(points, Z, rng)
+        self.frobenius_error: float = error
+        self.frobenius_error_std: float = std
+        self.factor: np.ndarray = Z.astype(self.dtype, copy=False)
 
     def astype(self, dtype: Any) -> NystroemKernel:
         """Return the operator in another type; float64 does not bring digits back.
@@ -180,15 +186,15 @@ class NystroemKernel(SymmetricBlockOperator):
 
 
 def _pivoted_cholesky(
-    points: np.ndarray, rank: int, rng: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray, float]:
+    points: NDArray[np.float64], rank: int, rng: np.random.RandomState
+) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
     """Factor Z of the kernel, the landmarks, and the relative trace of what is left."""
     n = len(points)
     tiles = rbf_tiles(points)
     Z = np.empty((n, rank))
     left = np.ones(n)  # diagonal of K - Z Z^T
     degrees = _estimated_degrees(tiles, points, rng)
-    landmarks: list[np.ndarray] = []
+    landmarks: list[NDArray[np.int64]] = []
     filled = 0
     while filled < rank and left.sum() > n * _PIVOT:
         size = min(_BLOCK, rank - filled)
@@ -214,8 +220,8 @@ def _pivoted_cholesky(
 
 
 def _kernel_columns(
-    tiles: np.ndarray, n: int, drawn: np.ndarray
-) -> Iterator[tuple[slice, np.ndarray]]:
+    tiles: NDArray[np.floating[Any]], n: int, drawn: NDArray[np.float64]
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     """Columns of the kernel that belong to drawn points, some rows at a time."""
     drawn_tiles, width = rbf_tiles(drawn), tiles.shape[2]
     for first in range(0, len(tiles), _CHUNK_TILES):
@@ -227,8 +233,10 @@ def _kernel_columns(
 
 
 def _estimated_degrees(
-    tiles: np.ndarray, points: np.ndarray, rng: np.random.RandomState
-) -> np.ndarray:
+    tiles: NDArray[np.floating[Any]],
+    points: NDArray[np.float64],
+    rng: np.random.RandomState,
+) -> NDArray[np.float64]:
     """Row sums of the kernel from some of its columns; at least 1, its diagonal."""
     n = len(points)
     drawn = rng.choice(n, size=min(n, _DEGREE_ROWS), replace=False)
@@ -238,7 +246,9 @@ def _estimated_degrees(
     return np.maximum(degrees * n, 1)
 
 
-def _whiten(points: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _whiten(
+    points: NDArray[np.float64], known: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Square T with ``T^T A T = I``, A what is left of the kernel of some points.
 
     Columns of pivots that are rounding errors are zero, and last.
@@ -255,7 +265,9 @@ def _whiten(points: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _sampled_error(
-    points: np.ndarray, Z: np.ndarray, rng: np.random.RandomState
+    points: NDArray[np.float64],
+    Z: NDArray[np.float64],
+    rng: np.random.RandomState,
 ) -> tuple[float, float]:
     """Estimate of |K - Z Z^T|_F / |K|_F from some rows, and its standard error."""
     n = len(points)

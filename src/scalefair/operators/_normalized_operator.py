@@ -6,8 +6,10 @@ import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from scalefair.operators._affinity import check_degrees
 from scalefair.operators._base import SymmetricBlockOperator, apply_block
 
 __all__ = ["NormalizedOperator"]
@@ -45,9 +47,9 @@ class NormalizedOperator(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `W` is not square or has complex, infinite or NaN entries, if
-        :math:`x^T W y` and :math:`y^T W x` differ for random vectors by more than
-        rounding, or if a node has no positive degree.
+        If `W` is not square or has infinite or NaN entries, if :math:`x^T W y` and
+        :math:`y^T W x` differ for random vectors by more than rounding, or if a node
+        has no positive degree, or one out of the range of `dtype`.
     TypeError
         If `W` is complex.
 
@@ -103,8 +105,17 @@ class NormalizedOperator(SymmetricBlockOperator):
         if W.dtype != self.dtype and hasattr(W, "astype"):
             W = W.astype(self.dtype)
         self.W = W
-        self._scale = self.inv_sqrt_degrees.astype(self.dtype)[:, None]
-        self._inverse_scale = np.sqrt(self.degrees).astype(self.dtype)[:, None]
+        with np.errstate(over="ignore"):
+            self._scale = self.inv_sqrt_degrees.astype(self.dtype)[:, None]
+            self._inverse_scale = np.sqrt(self.degrees).astype(self.dtype)[:, None]
+        if not (
+            np.isfinite(self._scale).all() and np.isfinite(self._inverse_scale).all()
+        ):
+            raise ValueError(
+                f"The degrees, {self.degrees.min():.1e} to {self.degrees.max():.1e}, "
+                f"are out of the range of {self.dtype}: scale the affinity, or use "
+                "float64."
+            )
 
     def apply(
         self,
@@ -128,11 +139,11 @@ class NormalizedOperator(SymmetricBlockOperator):
         return out
 
 
-def _real_type(W: LinearOperator) -> type:
+def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:
     return np.float32 if W.dtype == np.float32 else np.float64
 
 
-def _degrees_of_symmetric(W: LinearOperator) -> np.ndarray:
+def _degrees_of_symmetric(W: LinearOperator) -> NDArray[np.float64]:
     """Row sums in float64; refuse what is not symmetric with positive row sums."""
     n = W.shape[0]
     real = _real_type(W)
@@ -141,19 +152,13 @@ def _degrees_of_symmetric(W: LinearOperator) -> np.ndarray:
     products = np.asarray(W.matmat(probes))
     if np.iscomplexobj(products):
         raise TypeError("An affinity must be real, got complex numbers.")
-    if not np.isfinite(products).all():
-        raise ValueError("The affinity has entries that are not finite.")
+    degrees: NDArray[np.float64]
     degrees, Wx, Wy = products.T.astype(np.float64)
-    if not (degrees > 0).all():
-        nodes = np.flatnonzero(degrees <= 0)
-        raise ValueError(
-            f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
-            "the normalised affinity is not defined there: remove them."
-        )
+    check_degrees(degrees)
     _, x, y = probes.T.astype(np.float64)
     difference = abs(x @ Wy - y @ Wx)
     moduli = (np.abs(x) + np.abs(y)) @ degrees
-    if difference > _SYMMETRY_UNITS * np.finfo(real).eps * moduli:
+    if not difference <= _SYMMETRY_UNITS * np.finfo(real).eps * moduli:
         raise ValueError(
             "The affinity is not symmetric: x^T W y and y^T W x differ by "
             f"{difference / moduli:.1e} of the row sums; use (W + W^T) / 2."

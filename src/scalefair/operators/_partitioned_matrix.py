@@ -47,7 +47,7 @@ class PartitionedMatrix(ProductOperator):
     ------
     ValueError
         If `W` is not square or not sparse. If an entry is not finite, at the first
-        product: that is when all entries are seen.
+        product, with ``exchange="needed"`` at once: that is when all entries are seen.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class PartitionedMatrix(ProductOperator):
             )
         super().__init__(dtype, rows.shape[0])
         self.nnz = rows.nnz
-        self._columns: list[NDArray[Any]] | None = None
+        self._columns: list[NDArray[np.int64]] | None = None
         if exchange == "needed":
             self._parts = rows.map(_compress, self.dtype).persist()
             self._columns = self._parts.map(_columns).gather()
@@ -96,11 +96,11 @@ class PartitionedMatrix(ProductOperator):
 class _Block(NamedTuple):
     """Columns that occur in a block of rows, and the block with these alone."""
 
-    columns: NDArray[Any]
-    matrix: Any
+    columns: NDArray[np.int64]
+    matrix: sparse.csr_array
 
 
-def _checked(W: Any, dtype: np.dtype) -> Any:
+def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
     """Block of finite entries of a type, with int32 indices where they do."""
     if not np.isfinite(W.data).all():
         bad = int(np.flatnonzero(~np.isfinite(W.data))[0])
@@ -109,25 +109,31 @@ def _checked(W: Any, dtype: np.dtype) -> Any:
             f"The matrix has an entry that is not finite, at row {row}, column "
             f"{W.indices[bad]} ({W.data[bad]}): remove or replace it."
         )
-    index = np.int32 if max(W.nnz, *W.shape) < 2**31 else np.int64
-    parts = W.data.astype(dtype, copy=False), W.indices, W.indptr
-    return sparse.csr_array(
-        (parts[0], *(part.astype(index, copy=False) for part in parts[1:])),
-        shape=W.shape,
-    )
+    return _csr(W.data.astype(dtype, copy=False), W.indices, W.indptr, W.shape)
 
 
-def _compress(W: Any, dtype: np.dtype) -> _Block:
+def _compress(W: sparse.csr_array, dtype: np.dtype) -> _Block:
+    W = _checked(W, dtype)
     occurs = np.zeros(W.shape[1], bool)
     occurs[W.indices] = True
     columns = np.flatnonzero(occurs)
     place = np.cumsum(occurs) - 1
     shape = W.shape[0], len(columns)
-    block = sparse.csr_array((W.data, place[W.indices], W.indptr), shape=shape)
-    return _Block(columns, _checked(block, dtype))
+    return _Block(columns, _csr(W.data, place[W.indices], W.indptr, shape))
 
 
-def _columns(block: _Block) -> NDArray[Any]:
+def _csr(
+    data: NDArray[Any],
+    indices: NDArray[np.integer[Any]],
+    indptr: NDArray[np.integer[Any]],
+    shape: tuple[int, int],
+) -> sparse.csr_array:
+    index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
+    parts = data, indices.astype(index, copy=False), indptr.astype(index, copy=False)
+    return sparse.csr_array(parts, shape=shape)
+
+
+def _columns(block: _Block) -> NDArray[np.int64]:
     return block.columns
 
 
@@ -135,7 +141,7 @@ def _multiply_own(block: _Block, X: np.ndarray) -> np.ndarray:
     return _multiply(block.matrix, X)
 
 
-def _multiply(W: Any, X: np.ndarray) -> np.ndarray:
+def _multiply(W: sparse.csr_array, X: np.ndarray) -> np.ndarray:
     out = np.empty((W.shape[0], X.shape[1]), X.dtype)
     one, zero = X.dtype.type(1), X.dtype.type(0)
     # What came from another process may be read-only or in another order.

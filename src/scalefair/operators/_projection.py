@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair.kernels import block_gram, block_subtract
@@ -13,20 +14,23 @@ from scalefair.operators._base import SymmetricBlockOperator, apply_block
 __all__ = ["NullspaceProjector", "Projected"]
 
 
-def _as_thin_basis(Q: Any, dtype: Any) -> np.ndarray:
-    """Check that the columns of Q are orthonormal; C-contiguous copy in `dtype`."""
-    Q = np.asarray(Q, dtype=np.float64)
-    if Q.ndim != 2 or Q.shape[1] > Q.shape[0]:
+def _as_thin_basis(Q: Any) -> NDArray[np.float64]:
+    """C-contiguous copy of Q, after checking that its columns are orthonormal."""
+    if np.iscomplexobj(Q):
+        raise TypeError("Q must be real, got complex numbers.")
+    basis: NDArray[np.float64] = np.array(Q, dtype=np.float64, order="C")
+    if basis.ndim != 2 or basis.shape[1] > basis.shape[0]:
         raise ValueError(
-            f"Q must be a tall matrix with orthonormal columns, got shape {Q.shape}."
+            "Q must be a tall matrix with orthonormal columns, got shape "
+            f"{basis.shape}."
         )
-    error = np.abs(Q.T @ Q - np.eye(Q.shape[1])).max(initial=0.0)
+    error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0)
     if not error <= 1e-8:
         raise ValueError(
             f"The columns of Q are not orthonormal: max |Q^T Q - I| = {error:.1e}. "
             "Orthonormalise them, for example with numpy.linalg.qr."
         )
-    return np.array(Q, dtype=dtype, order="C")
+    return basis
 
 
 class NullspaceProjector(SymmetricBlockOperator):
@@ -43,6 +47,8 @@ class NullspaceProjector(SymmetricBlockOperator):
     ------
     ValueError
         If the columns of `Q` are not orthonormal to 1e-8.
+    TypeError
+        If `Q` is complex, or `dtype` is neither float32 nor float64.
 
     Examples
     --------
@@ -54,9 +60,9 @@ class NullspaceProjector(SymmetricBlockOperator):
     """
 
     def __init__(self, Q: Any, *, dtype: Any = np.float64) -> None:
-        Q = _as_thin_basis(Q, dtype)
+        Q = _as_thin_basis(Q)
         super().__init__(dtype, Q.shape[0])
-        self.Q = Q
+        self.Q = Q.astype(self.dtype, copy=False)
 
     def apply(
         self,
@@ -101,7 +107,10 @@ class Projected(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If shapes disagree or the columns of `Q` are not orthonormal to 1e-8.
+        If shapes disagree, the columns of `Q` are not orthonormal to 1e-8, or
+        `constrained_value` is not finite.
+    TypeError
+        If `A` or `Q` is complex.
 
     References
     ----------
@@ -122,13 +131,17 @@ class Projected(SymmetricBlockOperator):
         self.A: LinearOperator = aslinearoperator(A)
         dtype = np.result_type(self.A.dtype, np.float32)
         super().__init__(dtype, self.A.shape[0])
-        basis = _as_thin_basis(Q, np.float64)
+        basis = _as_thin_basis(Q)
         if self.A.shape != (basis.shape[0],) * 2:
             raise ValueError(
                 f"A has shape {self.A.shape}, Q has {basis.shape[0]} rows."
             )
         self.gathers_rows = getattr(self.A, "gathers_rows", False)
         self.constrained_value = float(constrained_value)
+        if not np.isfinite(self.constrained_value):
+            raise ValueError(
+                f"constrained_value must be a finite number, got {constrained_value}."
+            )
         AQ = np.asarray(self.A.matmat(basis), dtype=np.float64)
         B = (
             AQ

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 
@@ -107,7 +108,7 @@ class RBFKernel(SymmetricBlockOperator):
         return out
 
 
-def check_features(X: Any) -> np.ndarray:
+def check_features(X: Any) -> NDArray[np.float64]:
     """Check a table of finite numbers; return it in float64."""
     if sparse.issparse(X):
         raise TypeError(
@@ -115,7 +116,8 @@ def check_features(X: Any) -> np.ndarray:
             "use a nearest-neighbour graph, or reduce the features to a few dense "
             "ones (sklearn.decomposition.TruncatedSVD)."
         )
-    return check_array(X, dtype=np.float64, input_name="X")
+    checked: NDArray[np.float64] = check_array(X, dtype=np.float64, input_name="X")
+    return checked
 
 
 def check_gamma(gamma: float | None, n_features: int) -> float:
@@ -126,13 +128,15 @@ def check_gamma(gamma: float | None, n_features: int) -> float:
     return gamma
 
 
-def kernel_points(X: np.ndarray, gamma: float) -> np.ndarray:
+def kernel_points(X: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
     """Centre and scale points so that the kernel is ``2**-squared_distance``.
 
     A large common offset would cost digits in float32.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # callers check the result
-        return (X - X.mean(axis=0)) * math.sqrt(gamma / math.log(2))
+        points: NDArray[np.float64] = X - X.mean(axis=0)
+        points *= math.sqrt(gamma / math.log(2))
+    return points
 
 
 def _convert(tiles: np.ndarray, dtype: np.dtype) -> np.ndarray:

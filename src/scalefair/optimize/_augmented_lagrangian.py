@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from scalefair.optimize._checks import check_positive
+from scalefair.optimize._kkt import as_multipliers
+
 __all__ = ["AugmentedLagrangianResult", "ConstrainedValue", "augmented_lagrangian"]
 
 # The penalty grows by this factor unless the violation fell to this share.
@@ -134,6 +137,15 @@ def augmented_lagrangian(
     AugmentedLagrangianResult
         Point, multipliers and whether they are good enough.
 
+    Raises
+    ------
+    ValueError
+        If `x0` is not a finite vector, `multipliers` are not m nonnegative numbers,
+        or `penalty`, `tol`, `stationarity` or a limit is not positive.
+    FloatingPointError
+        If objective, gradient or constraints are not finite at `x0` or at the end of
+        a round.
+
     References
     ----------
     .. [1] Nocedal, J. & Wright, S. J. (2006). Numerical Optimization, second
@@ -155,10 +167,14 @@ def augmented_lagrangian(
     >>> result.x.round(6), result.multipliers.round(6)
     (array([0.5, 0.5]), array([1.]))
     """
+    check_positive(penalty=penalty, tol=tol, stationarity=stationarity)
+    check_positive(max_iter=max_iter, max_inner=max_inner)
     x = np.array(x0, dtype=np.float64)
-    value = evaluate(x)
+    if x.ndim != 1 or not np.isfinite(x).all():
+        raise ValueError(f"x0 must be a vector of finite numbers, got {x}.")
+    value = _finite(evaluate(x), "x0")
     m = value.constraints.size
-    lam = np.zeros(m) if multipliers is None else np.array(multipliers, dtype=float)
+    lam = np.zeros(m) if multipliers is None else as_multipliers(multipliers, m)
     n_calls, violation = 1, np.inf
     exactness, least = _EXACTNESS, 0.1 * stationarity / np.sqrt(x.size)
     history: list[tuple[float, float, int]] = []
@@ -179,7 +195,8 @@ def augmented_lagrangian(
         )
         moved = not np.array_equal(found.x, x)
         previous = value.objective
-        x, value = found.x, lagrangian.value_at(found.x)
+        x = found.x
+        value = _finite(lagrangian.value_at(x), f"the end of round {len(history) + 1}")
         n_calls += lagrangian.n_calls
         lam = np.maximum(lam + penalty * value.constraints, 0.0)
         last, violation = violation, _violation(value, lam)
@@ -207,6 +224,17 @@ def augmented_lagrangian(
         converged=converged,
         history=history,
     )
+
+
+def _finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
+    """Return the value after checking its numbers."""
+    for name in ("objective", "gradient", "constraints"):
+        if not np.isfinite(getattr(value, name)).all():
+            raise FloatingPointError(
+                f"evaluate returned numbers that are not finite ({name}), at {where}: "
+                "check the data, or start nearer to the solution."
+            )
+    return value
 
 
 def _violation(value: ConstrainedValue, multipliers: NDArray[np.float64]) -> float:

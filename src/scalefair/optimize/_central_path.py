@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["CentralPath"]
 
@@ -17,32 +18,35 @@ class _Pair:
     ``R^-1 P R^-T = R^T D R = diag(lam)``; `matrix` and its multiplier.
     """
 
-    def __init__(self, P: np.ndarray, D: np.ndarray) -> None:
+    def __init__(self, P: NDArray[np.float64], D: NDArray[np.float64]) -> None:
         left, right = np.linalg.cholesky(P), np.linalg.cholesky(D)
         U, self.lam, Vt = np.linalg.svd(right.T @ left)
         root = np.sqrt(self.lam)
         self.R = (left @ Vt.T) / root
         self.R_inv = (U.T @ right.T) / root[:, None]
 
-    def primal(self, change: np.ndarray) -> np.ndarray:
+    def primal(self, change: NDArray[np.float64]) -> NDArray[np.float64]:
         return _sym(self.R_inv @ change @ self.R_inv.T)
 
-    def dual_back(self, scaled: np.ndarray) -> np.ndarray:
+    def dual_back(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         return _sym(self.R_inv.T @ scaled @ self.R_inv)
 
-    def reach(self, scaled: np.ndarray) -> float:
+    def reach(self, scaled: NDArray[np.float64]) -> float:
         """Largest step along a scaled direction that stays semidefinite."""
         root = np.sqrt(self.lam)
         least = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
         return -1.0 / least if least < 0 else np.inf
 
-    def target(self, nu: float, dP: np.ndarray, dD: np.ndarray) -> np.ndarray:
+    def target(
+        self, nu: float, dP: NDArray[np.float64], dD: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Right-hand side E of dP + dD = E, scaled: P D = nu I to second order."""
         E = -(dP @ dD + dD @ dP) / 2
         E[np.diag_indices_from(E)] += nu - self.lam**2
-        return 2 * E / np.add.outer(self.lam, self.lam)
+        scaled: NDArray[np.float64] = 2 * E / np.add.outer(self.lam, self.lam)
+        return scaled
 
-    def product(self, dP: np.ndarray, dD: np.ndarray) -> float:
+    def product(self, dP: NDArray[np.float64], dD: NDArray[np.float64]) -> float:
         lam = np.diag(self.lam)
         return float(((lam + dP) * (lam + dD)).sum())
 
@@ -51,15 +55,15 @@ class _Pair:
 class _Step:
     """Search direction; matrices in the scaled coordinates of their pair."""
 
-    weights: np.ndarray
-    slacks: np.ndarray
+    weights: NDArray[np.float64]
+    slacks: NDArray[np.float64]
     tau: float
     t: float
-    change: np.ndarray  # of W, unscaled
-    W: np.ndarray
-    Z: np.ndarray
-    V: np.ndarray
-    Y: np.ndarray
+    change: NDArray[np.float64]  # of W, unscaled
+    W: NDArray[np.float64]
+    Z: NDArray[np.float64]
+    V: NDArray[np.float64]
+    Y: NDArray[np.float64]
 
 
 class CentralPath:
@@ -82,7 +86,7 @@ class CentralPath:
         Positive, sum 1.
     """
 
-    def __init__(self, A: np.ndarray, b: np.ndarray, k: int) -> None:
+    def __init__(self, A: NDArray[np.float64], b: NDArray[np.float64], k: int) -> None:
         G, n = A.shape[:2]
         self.A, self.b, self.k, self.n = A, b, k, n
         self.weights = np.full(G, 1.0 / G)
@@ -98,8 +102,10 @@ class CentralPath:
         self.t = float(values.max()) + margin * n / G
         self.slacks = self.t - values
 
-    def values(self) -> np.ndarray:
-        return self.b - np.einsum("gij,ij->g", self.A, self.W)
+    def values(self) -> NDArray[np.float64]:
+        """Return the G functions at `W`."""
+        values: NDArray[np.float64] = self.b - np.einsum("gij,ij->g", self.A, self.W)
+        return values
 
     def advance(self) -> None:
         """One predictor-corrector step."""
@@ -182,7 +188,9 @@ class _NewtonSystem:
         self.slack_residual = path.t - path.values() - path.slacks
         self.sum_residual = 1.0 - float(path.weights.sum())
 
-    def solve(self, E_W: np.ndarray, E_V: np.ndarray, e: np.ndarray) -> _Step:
+    def solve(
+        self, E_W: NDArray[np.float64], E_V: NDArray[np.float64], e: NDArray[np.float64]
+    ) -> _Step:
         """Direction for the right-hand sides of the three complementarities."""
         path, first, second = self.path, self.first, self.second
         G = path.slacks.size
@@ -201,10 +209,11 @@ class _NewtonSystem:
         return _Step(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
 
 
-def _reach(x: np.ndarray, dx: np.ndarray) -> float:
+def _reach(x: NDArray[np.float64], dx: NDArray[np.float64]) -> float:
     falling = dx < 0
     return float((-x[falling] / dx[falling]).min()) if falling.any() else np.inf
 
 
-def _sym(M: np.ndarray) -> np.ndarray:
-    return (M + M.T) / 2
+def _sym(M: NDArray[np.float64]) -> NDArray[np.float64]:
+    symmetric: NDArray[np.float64] = (M + M.T) / 2
+    return symmetric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair.optimize._dc_problem import Point
 from scalefair.optimize._metric import Metric
@@ -41,11 +42,11 @@ class Cuts:
         self.weights = np.empty(0)
         self.centre = np.zeros(n)
 
-    def move(self, centre: np.ndarray) -> None:
+    def move(self, centre: NDArray[np.float64]) -> None:
         self.offsets = self.offsets + self.slopes @ (centre - self.centre)
         self.centre = centre
 
-    def add(self, point: Point, functions: np.ndarray) -> None:
+    def add(self, point: Point, functions: NDArray[np.intp]) -> None:
         """Tangents of the given functions at a point."""
         slopes = point.plus_jacobian[functions]
         heights = point.plus[functions] - slopes @ (point.x - self.centre)
@@ -54,7 +55,7 @@ class Cuts:
         self.owners = np.concatenate([self.owners, functions])
         self.weights = np.concatenate([self.weights, np.zeros(functions.size)])
 
-    def keep(self, chosen: np.ndarray) -> None:
+    def keep(self, chosen: NDArray[np.bool_]) -> None:
         self.slopes, self.offsets = self.slopes[chosen], self.offsets[chosen]
         self.owners, self.weights = self.owners[chosen], self.weights[chosen]
 
@@ -106,7 +107,7 @@ class CutModel:
         mu: float,
         metric: Metric,
         relax: float,
-        shift: np.ndarray,
+        shift: NDArray[np.float64],
     ) -> None:
         cuts.move(centre.x)
         self.cuts, self.centre, self.mu, self.relax = cuts, centre, mu, relax
@@ -119,7 +120,7 @@ class CutModel:
         self.lower_bound = -np.inf
         self._take_new()
 
-    def add(self, point: Point, functions: np.ndarray) -> None:
+    def add(self, point: Point, functions: NDArray[np.intp]) -> None:
         """Put the tangents of some functions at a point into model and cuts."""
         self.cuts.add(point, functions)
         self._take_new()
@@ -135,7 +136,7 @@ class CutModel:
         self.rows = np.concatenate([self.rows, rows])
         self.gram = _grown(self.gram, self.rows @ self.metric.inverse(rows).T)
 
-    def values(self, point: Point) -> np.ndarray:
+    def values(self, point: Point) -> NDArray[np.float64]:
         """Functions of the subproblem at a point, without proximal term."""
         d = point.x - self.centre.x
         values = point.plus - self.centre.minus - self.minus_jacobian @ d
@@ -143,23 +144,25 @@ class CutModel:
         return values
 
     @property
-    def aggregate(self) -> np.ndarray:
+    def aggregate(self) -> NDArray[np.float64]:
         """Weighted sum of the rows: slope of the model's Lagrangian at its end."""
-        return self.cuts.weights @ self.rows
+        slope: NDArray[np.float64] = self.cuts.weights @ self.rows
+        return slope
 
     @property
-    def step(self) -> np.ndarray:
+    def step(self) -> NDArray[np.float64]:
         """Minimiser of the model, relative to the centre."""
         slope = self.metric.inverse(self.aggregate)
         return -slope / (self.mu * self._sigma(self.cuts.weights))
 
     @property
-    def multipliers(self) -> np.ndarray:
+    def multipliers(self) -> NDArray[np.float64]:
         """Sums of the weights over each constraint's cuts."""
-        cuts, size = self.cuts, self.centre.plus.size
-        return np.bincount(cuts.owners, weights=cuts.weights, minlength=size)[1:]
+        sums = np.zeros(self.centre.plus.size)
+        np.add.at(sums, self.cuts.owners, self.cuts.weights)
+        return sums[1:]
 
-    def bounds(self, d: np.ndarray) -> np.ndarray:
+    def bounds(self, d: NDArray[np.float64]) -> NDArray[np.float64]:
         """Largest cut of every function at centre + d; -inf without any."""
         bounds = np.full(self.centre.plus.size, -np.inf)
         np.maximum.at(bounds, self.cuts.owners, self.heights + self.rows @ d)
@@ -171,10 +174,10 @@ class CutModel:
         heights = cuts.offsets + cuts.slopes @ (point.x - cuts.centre)
         return float(cuts.weights @ (point.plus[cuts.owners] - heights))
 
-    def _sigma(self, weights: np.ndarray) -> float:
+    def _sigma(self, weights: NDArray[np.float64]) -> float:
         return 1.0 + float(weights[self.cuts.owners > 0].sum())
 
-    def dual(self, weights: np.ndarray) -> float:
+    def dual(self, weights: NDArray[np.float64]) -> float:
         square = float(weights @ self.gram @ weights)
         curve = max(square, 0.0) / (2 * self.mu * self._sigma(weights))
         return float(self.heights @ weights) - curve
@@ -204,7 +207,7 @@ class CutModel:
         self.cuts.weights = weights
         self.lower_bound = max(self.lower_bound, self.dual(weights))
 
-    def _start(self) -> np.ndarray:
+    def _start(self) -> NDArray[np.float64]:
         weights, objective = self.cuts.weights.copy(), self.cuts.owners == 0
         total = weights[objective].sum()
         if total > 0:
@@ -213,7 +216,9 @@ class CutModel:
             weights[np.flatnonzero(objective)[-1]] = 1.0
         return weights
 
-    def _newton_target(self, weights: np.ndarray) -> tuple[np.ndarray, float]:
+    def _newton_target(
+        self, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], float]:
         """Maximiser of the second-order model of the dual and what it promises."""
         mu, sigma = self.mu, self._sigma(weights)
         constrained = (self.cuts.owners > 0).astype(np.float64)
@@ -235,7 +240,9 @@ class CutModel:
         return target, promised
 
 
-def _grown(gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
+def _grown(
+    gram: NDArray[np.float64], cross: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Gram matrix with the columns of new vectors; `cross` ends with their own."""
     known = gram.shape[0]
     grown = np.empty((cross.shape[0], cross.shape[0]))

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["DCProblem", "DCRecord", "DCResult"]
 
-Part = tuple[np.ndarray, np.ndarray]
+Part = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class DCProblem(ABC):
@@ -50,7 +51,7 @@ class DCProblem(ABC):
     n_constraints: int
 
     @abstractmethod
-    def plus(self, v: np.ndarray) -> Part:
+    def plus(self, v: NDArray[np.float64]) -> Part:
         """Convex parts that are added.
 
         Parameters
@@ -67,7 +68,7 @@ class DCProblem(ABC):
         """
 
     @abstractmethod
-    def minus(self, v: np.ndarray) -> Part:
+    def minus(self, v: NDArray[np.float64]) -> Part:
         """Convex parts that are subtracted.
 
         Parameters
@@ -83,7 +84,7 @@ class DCProblem(ABC):
             One subgradient of each.
         """
 
-    def evaluate(self, v: np.ndarray) -> tuple[Part, Part]:
+    def evaluate(self, v: NDArray[np.float64]) -> tuple[Part, Part]:
         """Both parts at one point; override it where one pass gives all.
 
         Parameters
@@ -150,11 +151,11 @@ class DCResult:
         How the search ended and, if it failed, what to change.
     """
 
-    x: np.ndarray
+    x: NDArray[np.float64]
     objective: float
     infeasibility: float
     kkt_residual: float
-    multipliers: np.ndarray
+    multipliers: NDArray[np.float64]
     n_iter: int
     n_calls: int
     history: list[DCRecord] = field(repr=False)
@@ -166,16 +167,17 @@ class DCResult:
 class Point:
     """Everything the oracle says about one point."""
 
-    x: np.ndarray
-    plus: np.ndarray
-    plus_jacobian: np.ndarray
-    minus: np.ndarray
-    minus_jacobian: np.ndarray
+    x: NDArray[np.float64]
+    plus: NDArray[np.float64]
+    plus_jacobian: NDArray[np.float64]
+    minus: NDArray[np.float64]
+    minus_jacobian: NDArray[np.float64]
 
     @property
-    def values(self) -> np.ndarray:
+    def values(self) -> NDArray[np.float64]:
         """The functions themselves, the objective first."""
-        return self.plus - self.minus
+        values: NDArray[np.float64] = self.plus - self.minus
+        return values
 
     @property
     def objective(self) -> float:
@@ -194,14 +196,15 @@ class Oracle:
         self.n, self.m = int(problem.n_variables), int(problem.n_constraints)
         self.n_calls = 0
 
-    def __call__(self, v: np.ndarray) -> Point:
+    def __call__(self, v: NDArray[np.float64]) -> Point:
         self.n_calls += 1
         parts = []
         for name, (values, jacobian) in zip(
             ("plus", "minus"), self.problem.evaluate(v), strict=True
         ):
-            values = np.asarray(values, dtype=np.float64)
-            jacobian = np.asarray(jacobian, dtype=np.float64)
+            # Copies: points are kept, and a problem may write to its arrays again.
+            values = np.array(values, dtype=np.float64)
+            jacobian = np.array(jacobian, dtype=np.float64)
             if values.shape != (self.m + 1,) or jacobian.shape != (self.m + 1, self.n):
                 raise ValueError(
                     f"{name} must return {self.m + 1} values (objective and "
@@ -209,18 +212,24 @@ class Oracle:
                     f"{(self.m + 1, self.n)}, got shapes {values.shape} and "
                     f"{jacobian.shape}."
                 )
-            if not (np.isfinite(values).all() and np.isfinite(jacobian).all()):
+            finite = np.isfinite(values) & np.isfinite(jacobian).all(axis=1)
+            if not finite.all():
+                i = int(np.argmin(finite))
                 raise FloatingPointError(
-                    f"{name} returned a value or subgradient that is not finite."
+                    f"{name} returned a value or subgradient that is not finite, for "
+                    f"{f'constraint {i}' if i else 'the objective'}, at call "
+                    f"{self.n_calls}: check the data, or start nearer to the solution."
                 )
             parts += [values, jacobian]
         return Point(v, *parts)
 
-    def start(self, x0: object) -> np.ndarray:
+    def start(self, x0: ArrayLike, name: str) -> NDArray[np.float64]:
+        """Return a copy of a point after checking it."""
         x = np.array(x0, dtype=np.float64)
-        if x.shape != (self.n,) or not np.isfinite(x).all():
-            raise ValueError(
-                f"x0 must hold {self.n} finite numbers, one per variable, got shape "
-                f"{x.shape}."
-            )
+        what = f"{name} must hold {self.n} finite numbers, one per variable"
+        if x.shape != (self.n,):
+            raise ValueError(f"{what}, got shape {x.shape}.")
+        if not np.isfinite(x).all():
+            i = int(np.argmin(np.isfinite(x)))
+            raise ValueError(f"{what}, got {x[i]} at entry {i}.")
         return x

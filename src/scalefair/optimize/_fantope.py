@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from scalefair.optimize._central_path import CentralPath
 
@@ -39,8 +40,8 @@ class FantopeResult:
         How the solver ended and, if it failed, what to change.
     """
 
-    W: np.ndarray
-    weights: np.ndarray
+    W: NDArray[np.float64]
+    weights: NDArray[np.float64]
     value: float
     bound: float
     gap: float
@@ -90,7 +91,8 @@ def minimax_on_fantope(
     Raises
     ------
     ValueError
-        If the shapes do not agree, `k` is out of range or numbers are not finite.
+        If the shapes do not agree, there is no matrix, `k` is out of range or numbers
+        are not finite.
 
     References
     ----------
@@ -149,22 +151,34 @@ def minimax_on_fantope(
     )
 
 
-def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _check_problem(
+    A: ArrayLike, b: ArrayLike, k: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:1]:
+    if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:1] or not b.size:
         raise ValueError(
-            "A must be (G, n, n) with one number in b per matrix, got shapes "
-            f"{A.shape} and {b.shape}."
+            "A must be (G, n, n), G at least 1, with one number in b per matrix, got "
+            f"shapes {A.shape} and {b.shape}."
         )
-    if not 1 <= k < A.shape[1]:
-        raise ValueError(f"k={k} must be from 1 to n - 1 = {A.shape[1] - 1}.")
-    if not (np.isfinite(A).all() and np.isfinite(b).all()):
-        raise ValueError("A and b must be finite.")
+    if not (isinstance(k, Integral) and 1 <= k < A.shape[1]):
+        raise ValueError(
+            f"k={k} must be an integer from 1 to n - 1 = {A.shape[1] - 1}."
+        )
+    finite = np.isfinite(A).all(axis=(1, 2)) & np.isfinite(b)
+    if not finite.all():
+        raise ValueError(
+            f"A and b must be finite, got NaN or infinity in matrix "
+            f"{int(np.argmin(finite))} or its number in b."
+        )
     return (A + A.transpose(0, 2, 1)) / 2, b
 
 
 def _certify(
-    A: np.ndarray, b: np.ndarray, k: int, W: np.ndarray, weights: np.ndarray
+    A: NDArray[np.float64],
+    b: NDArray[np.float64],
+    k: int,
+    W: NDArray[np.float64],
+    weights: NDArray[np.float64],
 ) -> FantopeResult:
     W = _with_trace(W, k)
     weights = np.maximum(weights, 0.0)
@@ -175,12 +189,15 @@ def _certify(
     return FantopeResult(W, weights, value, bound, value - bound, 0, False, "")
 
 
-def _with_trace(W: np.ndarray, k: int) -> np.ndarray:
+def _with_trace(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     """Move `W` towards 0 or the identity until rounding in its trace is gone."""
     n, trace = W.shape[0], float(np.trace(W))
+    moved: NDArray[np.float64]
     if trace > k:
-        return W * (k / trace)
-    return W + (np.eye(n) - W) * ((k - trace) / (n - trace))
+        moved = W * (k / trace)
+    else:
+        moved = W + (np.eye(n) - W) * ((k - trace) / (n - trace))
+    return moved
 
 
 def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from scalefair.optimize._checks import check_positive
 from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
 from scalefair.optimize._kkt import (
     KKTResidual,
@@ -15,7 +16,7 @@ from scalefair.optimize._kkt import (
     residual_of_aggregate,
 )
 from scalefair.optimize._metric import Metric
-from scalefair.optimize._proximal_bundle import BundleSolver, Solved, check_positive
+from scalefair.optimize._proximal_bundle import BundleSolver, Solved
 from scalefair.optimize._switching_subgradient import SwitchingSolver
 
 __all__ = ["idca"]
@@ -101,7 +102,7 @@ def idca(
     Raises
     ------
     ValueError
-        If `x0`, `inner`, `mu`, `metric`, `tol` or `eps` is not as described.
+        If `x0`, `inner`, `mu`, `metric`, `tol`, `eps` or a limit is not as described.
     FloatingPointError
         If the oracle returns numbers that are not finite.
 
@@ -130,14 +131,13 @@ def idca(
         raise ValueError(
             f'inner must be "bundle" or "switching_subgradient", got {inner!r}.'
         )
-    check_positive(mu=mu, tol=tol)
-    if eps is not None:
-        check_positive(eps=eps)
+    check_positive(mu=mu, tol=tol, eps=eps)
+    check_positive(max_iter=max_iter, max_calls=max_calls, inner_calls=inner_calls)
     oracle = Oracle(problem)
     most = np.inf if max_calls is None else max_calls
     per_subproblem = _INNER_CALLS[inner] if inner_calls is None else inner_calls
     norm = Metric(metric, oracle.n)
-    centre = oracle(oracle.start(x0))
+    centre = oracle(oracle.start(x0, "x0"))
     step: _Step = (
         _BundleStep(oracle, norm, mu, eps or 1e-3 * tol**2)
         if inner == "bundle"
@@ -172,7 +172,7 @@ def idca(
     )
 
 
-Certificate = tuple[KKTResidual, np.ndarray, Point]
+Certificate = tuple[KKTResidual, NDArray[np.float64], Point]
 
 
 class _BundleStep:
@@ -181,7 +181,7 @@ class _BundleStep:
     def __init__(self, oracle: Oracle, metric: Metric, mu: float, eps: float) -> None:
         self.solver = BundleSolver(oracle, metric, mu=mu, eps=eps, share=_SHARE)
         self.least_mu = mu / 10
-        self.pull: np.ndarray | None = None
+        self.pull: NDArray[np.float64] | None = None
         self.n_falls = 0
         self.n_failures = 0
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from scalefair.optimize._dc_problem import DCProblem, Oracle, Point
 from scalefair.optimize._simplex_quadratic import maximize_quadratic_on_simplex
@@ -86,7 +86,9 @@ def nearly_kkt_residual(
     Raises
     ------
     ValueError
-        If a shape is wrong or a multiplier is negative.
+        If a shape is wrong or a multiplier is negative or not finite.
+    FloatingPointError
+        If the problem returns numbers that are not finite.
 
     References
     ----------
@@ -113,17 +115,24 @@ def nearly_kkt_residual(
     1.0
     """
     oracle = Oracle(problem)
-    at_x, at_hat = oracle(oracle.start(x)), oracle(oracle.start(x_hat))
-    weights = np.asarray(multipliers, dtype=np.float64)
-    if weights.shape != (oracle.m,) or not (weights >= 0).all():
+    at_x, at_hat = oracle(oracle.start(x, "x")), oracle(oracle.start(x_hat, "x_hat"))
+    return residual_at(at_x, as_multipliers(multipliers, oracle.m), at_hat)
+
+
+def as_multipliers(multipliers: ArrayLike, m: int) -> NDArray[np.float64]:
+    """Return a copy of multipliers after checking their number and signs."""
+    checked = np.array(multipliers, dtype=np.float64)
+    if checked.shape != (m,) or not (np.isfinite(checked) & (checked >= 0)).all():
         raise ValueError(
-            f"multipliers must be {oracle.m} nonnegative numbers, one per constraint, "
-            f"got {weights}."
+            f"multipliers must be {m} nonnegative numbers, one per constraint, got "
+            f"{checked}."
         )
-    return residual_at(at_x, weights, at_hat)
+    return checked
 
 
-def residual_at(x: Point, multipliers: np.ndarray, x_hat: Point) -> KKTResidual:
+def residual_at(
+    x: Point, multipliers: NDArray[np.float64], x_hat: Point
+) -> KKTResidual:
     """Residual of definition 6.2 with one subgradient per function and point."""
     weights = np.append(1.0, multipliers)
     stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
@@ -136,7 +145,7 @@ def residual_at(x: Point, multipliers: np.ndarray, x_hat: Point) -> KKTResidual:
 
 
 def residual_of_aggregate(
-    x: Point, multipliers: np.ndarray, x_hat: Point, norm: float, error: float
+    x: Point, multipliers: NDArray[np.float64], x_hat: Point, norm: float, error: float
 ) -> KKTResidual:
     r"""Residual proved by a combination of cuts rather than by subgradients.
 
@@ -155,7 +164,7 @@ def residual_of_aggregate(
     return _residual(x, multipliers, larger, larger)
 
 
-def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, np.ndarray]:
+def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, NDArray[np.float64]]:
     """Residual of a point and a witness with multipliers made for them.
 
     The multipliers minimise the squared stationarity norm plus a price of
@@ -166,10 +175,8 @@ def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, np.ndarray]:
     rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, near)]
     first = np.arange(rows.shape[0]) == 0
     gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[near - 1]))
-    best, multipliers = (
-        residual_at(x, np.zeros(values.size), x_hat),
-        np.zeros(values.size),
-    )
+    multipliers = np.zeros(values.size)
+    best = residual_at(x, multipliers, x_hat)
     weights = first.astype(np.float64)
     for price in _PRICES:
         weights = maximize_quadratic_on_simplex(
@@ -184,7 +191,7 @@ def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, np.ndarray]:
 
 
 def _residual(
-    x: Point, multipliers: np.ndarray, distance: float, stationarity: float
+    x: Point, multipliers: NDArray[np.float64], distance: float, stationarity: float
 ) -> KKTResidual:
     values = x.values[1:]
     return KKTResidual(

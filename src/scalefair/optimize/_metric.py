@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 __all__ = ["Metric"]
@@ -22,30 +22,38 @@ class Metric:
 
     def __init__(self, matrix: ArrayLike | None, n: int) -> None:
         M = np.ones(n) if matrix is None else np.asarray(matrix, dtype=np.float64)
-        wrong = ValueError(
-            f"metric must be {n} positive numbers or a positive definite matrix of "
-            f"shape {(n, n)}, got an array of shape {M.shape}."
+        what = (
+            f"metric must be {n} positive numbers or a symmetric positive definite "
+            f"matrix of shape {(n, n)}"
         )
-        if M.shape not in ((n,), (n, n)) or not np.isfinite(M).all():
-            raise wrong
-        self.matrix = M
+        if M.shape not in ((n,), (n, n)):
+            raise ValueError(f"{what}, got an array of shape {M.shape}.")
+        if not np.isfinite(M).all():
+            raise ValueError(f"{what}, got entries that are not finite.")
+        self.matrix: NDArray[np.float64] = M
         if M.ndim == 1:
             if not (M > 0).all():
-                raise wrong
+                raise ValueError(f"{what}, got {M.min()} among the numbers.")
             return
+        if np.abs(M - M.T).max() > 1e-10 * np.abs(M).max():
+            raise ValueError(
+                f"{what}, got one that is not symmetric: use (M + M.T) / 2."
+            )
         try:
             self.factor = cho_factor(M)
-        except LinAlgError:
-            raise wrong from None
+        except LinAlgError as error:
+            raise ValueError(f"{what}, got an indefinite one ({error}).") from None
 
-    def product(self, d: np.ndarray) -> np.ndarray:
+    def product(self, d: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the matrix times a vector."""
         return self.matrix * d if self.matrix.ndim == 1 else self.matrix @ d
 
-    def square(self, d: np.ndarray) -> float:
+    def square(self, d: NDArray[np.float64]) -> float:
         return float(d @ self.product(d))
 
-    def inverse(self, rows: np.ndarray) -> np.ndarray:
+    def inverse(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows times the inverse."""
         if self.matrix.ndim == 1:
             return rows / self.matrix
-        return cho_solve(self.factor, rows.T, check_finite=False).T
+        solved: NDArray[np.float64] = cho_solve(self.factor, rows.T, check_finite=False)
+        return solved.T

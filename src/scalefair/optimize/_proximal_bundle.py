@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from scalefair.optimize._checks import check_positive
 from scalefair.optimize._cut_model import CutModel, Cuts
 from scalefair.optimize._dc_problem import DCProblem, Oracle, Point
 from scalefair.optimize._metric import Metric
@@ -43,12 +44,12 @@ class SubproblemResult:
         How the search ended and, if it failed, what to change.
     """
 
-    x: np.ndarray
+    x: NDArray[np.float64]
     value: float
     lower_bound: float
     gap: float
     violation: float
-    multipliers: np.ndarray
+    multipliers: NDArray[np.float64]
     n_calls: int
     converged: bool
     message: str
@@ -105,8 +106,8 @@ def proximal_bundle(
     Raises
     ------
     ValueError
-        If `center` is not a finite vector of the right length or `mu` or `eps` is
-        not positive.
+        If `center` is not a finite vector of the right length, `mu`, `eps` or
+        `max_calls` is not positive, or `metric` not positive definite.
     FloatingPointError
         If the oracle returns numbers that are not finite.
 
@@ -132,17 +133,11 @@ def proximal_bundle(
     >>> found.converged, found.x.round(3) + 0.0, found.multipliers.round(3)
     (True, array([1.057, 0.   ]), array([0.828]))
     """
-    check_positive(mu=mu, eps=eps)
+    check_positive(mu=mu, eps=eps, max_calls=max_calls)
     oracle = Oracle(problem)
-    centre = oracle(oracle.start(center))
+    centre = oracle(oracle.start(center, "center"))
     solver = BundleSolver(oracle, Metric(metric, oracle.n), mu=mu, eps=eps)
     return solver.solve(centre, max_calls).result
-
-
-def check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not (np.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be a positive number, got {number}.")
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ class BundleSolver:
         self.max_cuts = max(100, 8 * self.most_new)
 
     def solve(
-        self, centre: Point, max_calls: int, pull: np.ndarray | None = None
+        self, centre: Point, max_calls: int, pull: NDArray[np.float64] | None = None
     ) -> Solved:
         """Solve the subproblem at a centre; `pull` moves the objective's prox."""
         self.cuts.prune(2 * self.most_new)
@@ -227,7 +222,7 @@ class BundleSolver:
         )
         return Solved(result, best, model)
 
-    def _model(self, centre: Point, pull: np.ndarray | None) -> CutModel:
+    def _model(self, centre: Point, pull: NDArray[np.float64] | None) -> CutModel:
         shift = np.zeros(self.oracle.n)
         if pull is not None:
             shift = self.mu * self.metric.product(pull)

@@ -52,6 +52,11 @@ class ConcaveSearch:
         Bracket of the maximiser: the slope is positive at `lower` and negative at
         `upper` or they are ends of the interval.
 
+    Raises
+    ------
+    ValueError
+        If the interval is empty or `start` lies outside.
+
     Examples
     --------
     >>> from scalefair.optimize import ConcaveSearch
@@ -98,7 +103,17 @@ class ConcaveSearch:
         value, slope, curvature : float
             The function and its first two derivatives; one-sided at a kink. The
             curvature may be any number <= 0 (0 where it is not known).
+
+        Raises
+        ------
+        FloatingPointError
+            If value or slope is NaN.
         """
+        if math.isnan(value) or math.isnan(slope):
+            raise FloatingPointError(
+                f"The function or its slope is NaN at {self.x}: the search cannot tell "
+                "on which side its maximum lies."
+            )
         sample = _Sample(self.x, value, slope, curvature)
         if slope > 0:
             self.lower, self._left = self.x, sample

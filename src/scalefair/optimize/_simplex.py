@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog, nnls
 
 from scalefair.optimize._simplex_quadratic import maximize_quadratic_on_simplex
 
 __all__ = ["SimplexResult", "maximize_on_simplex"]
 
-Oracle = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray | None]]
+Oracle = Callable[
+    [NDArray[np.float64]], tuple[float, NDArray[np.float64], NDArray[np.float64] | None]
+]
 
 # Share of the certified gap that a level step asks the model to close.
 _LEVEL = 0.7
@@ -43,7 +45,7 @@ class SimplexResult:
         How the search ended and, if it failed, what to change.
     """
 
-    x: np.ndarray
+    x: NDArray[np.float64]
     value: float
     upper_bound: float
     gap: float
@@ -100,7 +102,8 @@ def maximize_on_simplex(
     Raises
     ------
     ValueError
-        If `x0` is not a nonzero vector of `n` nonnegative numbers.
+        If `n` is not positive, `x0` is not a nonzero vector of `n` nonnegative
+        numbers, or the oracle returns arrays of other shapes.
     FloatingPointError
         If the oracle returns numbers that are not finite.
 
@@ -125,9 +128,10 @@ def maximize_on_simplex(
     wait, waited, newton = 1, 0, True
     stalled = False
     while not search.certified(tol, atol) and search.n_calls < max_iter:
-        if newton and search.best.hessian is not None:
+        hessian = search.best.hessian
+        if newton and hessian is not None:
             before = search.best.own_gap
-            point = search.visit(search.newton_point())
+            point = search.visit(search.newton_point(hessian))
             newton = point is search.best and point.own_gap <= before / 2
             if newton:
                 wait = 1
@@ -149,23 +153,26 @@ def maximize_on_simplex(
     return search.result(tol, atol, stalled, max_iter)
 
 
-def _start(n: int, x0: ArrayLike | None) -> np.ndarray:
+def _start(n: int, x0: ArrayLike | None) -> NDArray[np.float64]:
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}.")
     if x0 is None:
         return np.full(n, 1.0 / n)
-    x = np.array(x0, dtype=np.float64)
+    x: NDArray[np.float64] = np.array(x0, dtype=np.float64)
     if x.shape != (n,) or not np.isfinite(x).all() or x.min() < 0 or x.max() <= 0:
         raise ValueError(
             f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0}."
         )
-    return x / x.sum()
+    x /= x.sum()
+    return x
 
 
 @dataclass(frozen=True)
 class _Point:
-    x: np.ndarray
+    x: NDArray[np.float64]
     value: float
-    slope: np.ndarray
-    hessian: np.ndarray | None
+    slope: NDArray[np.float64]
+    hessian: NDArray[np.float64] | None
 
     @property
     def own_gap(self) -> float:
@@ -176,9 +183,9 @@ class _Point:
 class _Search:
     """Points visited, the best of them, and the upper bound they prove."""
 
-    def __init__(self, oracle: Oracle, x: np.ndarray) -> None:
+    def __init__(self, oracle: Oracle, x: NDArray[np.float64]) -> None:
         self.oracle = oracle
-        self.slopes: list[np.ndarray] = []
+        self.slopes: list[NDArray[np.float64]] = []
         self.offsets: list[float] = []
         self.upper_bound = np.inf
         self.best = self._evaluate(x)
@@ -194,7 +201,7 @@ class _Search:
     def certified(self, tol: float, atol: float) -> bool:
         return bool(self.gap <= max(tol * abs(self.best.value), atol))
 
-    def visit(self, x: np.ndarray) -> _Point:
+    def visit(self, x: NDArray[np.float64]) -> _Point:
         point = self._evaluate(x)
         best = self.best
         # Where values are equal to rounding the flatter bound is worth more.
@@ -205,23 +212,36 @@ class _Search:
             self.best = point
         return point
 
-    def _evaluate(self, x: np.ndarray) -> _Point:
+    def _evaluate(self, x: NDArray[np.float64]) -> _Point:
         value, slope, hessian = self.oracle(x)
-        point = _Point(x, float(value), np.asarray(slope, dtype=np.float64), hessian)
-        if not (np.isfinite(point.value) and np.isfinite(point.slope).all()):
+        # Copies: points are kept, and an oracle may write to its arrays again.
+        slope = np.array(slope, dtype=np.float64)
+        given = [slope]
+        if hessian is not None:
+            hessian = np.array(hessian, dtype=np.float64)
+            given.append(hessian)
+        n, shapes = x.size, [part.shape for part in given]
+        if shapes != [(n,), (n, n)][: len(given)]:
+            raise ValueError(
+                f"The oracle must return a supergradient of shape {(n,)} and a Hessian "
+                f"of shape {(n, n)} or None, got the shapes {shapes}."
+            )
+        point = _Point(x, float(value), slope, hessian)
+        if not (
+            np.isfinite(point.value) and all(np.isfinite(part).all() for part in given)
+        ):
             raise FloatingPointError(
-                f"The oracle returned a value or supergradient that is not finite at "
-                f"{x}."
+                "The oracle returned a value, supergradient or Hessian that is not "
+                f"finite at {x}."
             )
         self.slopes.append(point.slope)
         self.offsets.append(point.value - float(point.slope @ x))
         self.upper_bound = min(self.upper_bound, point.value + point.own_gap)
         return point
 
-    def newton_point(self) -> np.ndarray:
-        """Maximiser of the second-order model at the best point."""
-        best = self.best
-        Q = -np.asarray(best.hessian)
+    def newton_point(self, hessian: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Maximiser of the second-order model at the best point, with its Hessian."""
+        best, Q = self.best, -hessian
         return maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
 
     def bound_from_model(self) -> None:
@@ -254,7 +274,7 @@ class _Search:
         heights = shares @ (slopes + (offsets - self.best.value)[:, None])
         self.upper_bound = min(self.upper_bound, self.best.value + float(heights.max()))
 
-    def level_point(self) -> np.ndarray:
+    def level_point(self) -> NDArray[np.float64]:
         """Nearest point at which all linear bounds close their share of the gap."""
         slopes = np.array(self.slopes)
         heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
@@ -262,8 +282,9 @@ class _Search:
         for _ in range(4):
             d = _least_step(slopes, share * self.gap - heights, self.best.x)
             if d is not None:
-                x = np.maximum(self.best.x + d, 0.0)
-                return x / x.sum()
+                x: NDArray[np.float64] = np.maximum(self.best.x + d, 0.0)
+                x /= x.sum()
+                return x
             share /= 2  # the upper bound may be too high by rounding
         return self.best.x
 
@@ -294,8 +315,8 @@ class _Search:
 
 
 def _least_step(
-    slopes: np.ndarray, rises: np.ndarray, x: np.ndarray
-) -> np.ndarray | None:
+    slopes: NDArray[np.float64], rises: NDArray[np.float64], x: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
     """Shortest d with ``slopes @ d >= rises`` such that x + d is on the simplex.
 
     A least-distance problem, solved by nonnegative least squares (Lawson and
@@ -319,4 +340,5 @@ def _least_step(
     residual = target - E @ u
     if residual[-1] <= 1e-12:
         return None
-    return -residual[:-1] / residual[-1] * unit
+    step: NDArray[np.float64] = -residual[:-1] / residual[-1] * unit
+    return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["maximize_quadratic_on_simplex"]
 
@@ -19,7 +19,7 @@ def maximize_quadratic_on_simplex(
     *,
     x0: ArrayLike | None = None,
     subset: ArrayLike | None = None,
-) -> np.ndarray:
+) -> NDArray[np.float64]:
     """Maximise ``c @ x - x @ Q @ x / 2`` over the simplex.
 
     Or over nonnegative vectors of which some entries sum to 1; the function must be
@@ -37,8 +37,8 @@ def maximize_quadratic_on_simplex(
     Q : array-like of shape (n, n)
         Symmetric positive semidefinite.
     x0 : array-like of shape (n,) or None, default=None
-        Start, nonnegative; the entries in `subset` are scaled to sum 1. None takes
-        the best vertex. A start near the solution saves most of the steps.
+        Start, negative entries count as zero; those in `subset` are scaled to sum 1.
+        None takes the best vertex. A start near the solution saves most of the steps.
     subset : array-like of bool of shape (n,) or None, default=None
         Entries whose sum is 1; the others are only nonnegative. None takes all.
 
@@ -50,7 +50,7 @@ def maximize_quadratic_on_simplex(
     Raises
     ------
     ValueError
-        If `subset` is empty or of another shape than `c`.
+        If shapes do not fit, a number is not finite, or `subset` is empty.
 
     Examples
     --------
@@ -67,6 +67,13 @@ def maximize_quadratic_on_simplex(
     array([0.75, 0.25, 2.  ])
     """
     linear, Q = np.asarray(c, dtype=np.float64), np.asarray(Q, dtype=np.float64)
+    if linear.ndim != 1 or linear.size == 0 or Q.shape != (linear.size,) * 2:
+        raise ValueError(
+            "c must be a vector of n numbers, n at least 1, and Q of shape (n, n), got "
+            f"shapes {linear.shape} and {Q.shape}."
+        )
+    if not (np.isfinite(linear).all() and np.isfinite(Q).all()):
+        raise ValueError("c and Q must be finite, they hold NaN or infinity.")
     share = _indicator(subset, linear.size)
     x = _start(linear, Q, share, x0)
     # Only the differences of the entries with a common sum matter.
@@ -105,7 +112,7 @@ def maximize_quadratic_on_simplex(
     return x
 
 
-def _indicator(subset: ArrayLike | None, n: int) -> np.ndarray:
+def _indicator(subset: ArrayLike | None, n: int) -> NDArray[np.float64]:
     """Ones at the entries whose sum is 1."""
     if subset is None:
         return np.ones(n)
@@ -119,10 +126,18 @@ def _indicator(subset: ArrayLike | None, n: int) -> np.ndarray:
 
 
 def _start(
-    linear: np.ndarray, Q: np.ndarray, share: np.ndarray, x0: ArrayLike | None
-) -> np.ndarray:
+    linear: NDArray[np.float64],
+    Q: NDArray[np.float64],
+    share: NDArray[np.float64],
+    x0: ArrayLike | None,
+) -> NDArray[np.float64]:
     if x0 is not None:
-        x = np.array(x0, dtype=np.float64)
+        x = np.maximum(np.asarray(x0, dtype=np.float64), 0.0)
+        if x.shape != linear.shape or not np.isfinite(x).all():
+            raise ValueError(
+                f"x0 must hold {linear.size} finite numbers, one per entry of c, got "
+                f"{x0}."
+            )
         total = float(x @ share)
         if total > 0:
             x[share > 0] /= total
@@ -134,13 +149,18 @@ def _start(
 
 
 def _newton_step(
-    active: np.ndarray, gradient: np.ndarray, Q: np.ndarray, share: np.ndarray
-) -> np.ndarray:
+    active: NDArray[np.intp],
+    gradient: NDArray[np.float64],
+    Q: NDArray[np.float64],
+    share: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Step to the maximum over the free entries that keeps the sum."""
     size = active.size
     K = np.zeros((size + 1, size + 1))
     K[:size, :size] = Q[np.ix_(active, active)]
     K[np.arange(size), np.arange(size)] += _RIDGE
     K[size, :size] = K[:size, size] = share
+    d: NDArray[np.float64]
     d = np.linalg.solve(K, np.append(gradient[active], 0.0))[:size]
-    return d - share * ((d @ share) / share.sum())
+    d -= share * ((d @ share) / share.sum())
+    return d

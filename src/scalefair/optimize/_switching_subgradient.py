@@ -7,14 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scalefair.optimize._checks import check_positive
 from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
 from scalefair.optimize._kkt import least_residual
 from scalefair.optimize._metric import Metric
-from scalefair.optimize._proximal_bundle import (
-    Solved,
-    SubproblemResult,
-    check_positive,
-)
+from scalefair.optimize._proximal_bundle import Solved, SubproblemResult
 
 __all__ = ["direct_switching_subgradient", "switching_subgradient"]
 
@@ -34,8 +31,9 @@ def switching_subgradient(
     g is at most `eps` the step is :math:`\epsilon / |g_0'|^2` along
     :math:`-g_0'`, elsewhere :math:`g / |g'|^2` along :math:`-g'`, a subgradient of
     the most violated constraint (algorithm 2 of [1]_). The best nearly feasible
-    point is returned. The method proves no bound: it always takes all steps, and
-    `converged` is False.
+    point is returned. The method proves no bound: it takes all steps, unless the
+    objective's subgradient is zero at a nearly feasible point, and `converged` is
+    False.
 
     Parameters
     ----------
@@ -62,8 +60,10 @@ def switching_subgradient(
     Raises
     ------
     ValueError
-        If `center` is not a finite vector of the right length or `mu` or `eps` is
-        not positive.
+        If `center` is not a finite vector of the right length, `mu`, `eps` or
+        `max_calls` is not positive, or `metric` not positive definite.
+    FloatingPointError
+        If the oracle returns numbers that are not finite.
 
     References
     ----------
@@ -86,9 +86,9 @@ def switching_subgradient(
     >>> bool(abs(found.x[0] - 1) < 0.02), found.converged
     (True, False)
     """
-    check_positive(mu=mu, eps=eps)
+    check_positive(mu=mu, eps=eps, max_calls=max_calls)
     oracle = Oracle(problem)
-    centre = oracle(oracle.start(center))
+    centre = oracle(oracle.start(center, "center"))
     solver = SwitchingSolver(oracle, Metric(metric, oracle.n), mu=mu, eps=eps)
     return solver.solve(centre, max_calls).result
 
@@ -106,6 +106,7 @@ class SwitchingSolver:
         oracle, relax = self.oracle, centre.infeasibility
         before = oracle.n_calls
         point, best, height, over = centre, centre, np.inf, 0.0
+        message = "All steps taken; this method proves no bound."
         for t in range(max_calls + 1):
             d = point.x - centre.x
             pull = self.mu * self.metric.product(d)
@@ -123,6 +124,7 @@ class SwitchingSolver:
             slope = point.plus_jacobian[i] - centre.minus_jacobian[i] + pull
             square = float(slope @ slope)
             if square == 0.0:  # this function is as small as it can be
+                message = f"Zero subgradient after {t} steps; no step leads on."
                 break
             point = oracle(
                 point.x - ((self.eps if nearly else violation) / square) * slope
@@ -136,7 +138,7 @@ class SwitchingSolver:
             multipliers=least_residual(centre, best)[1],
             n_calls=oracle.n_calls - before,
             converged=False,
-            message="All steps taken; this method proves no bound.",
+            message=message,
         )
         return Solved(result, best)
 
@@ -170,20 +172,22 @@ def direct_switching_subgradient(
     tol : float, default=1e-3
         Nearly-KKT residual that counts as converged.
     max_iter : int, default=10000
-        Number of steps; each calls the oracle once.
+        Most steps, each with a call of the oracle; fewer where a subgradient is zero.
 
     Returns
     -------
     DCResult
         The nearly feasible point of smallest objective, or the least infeasible one
         where none was nearly feasible. Its residual is computed once, at the end;
-        the history holds a hundred records at most.
+        the history holds about a hundred records, evenly spaced.
 
     Raises
     ------
     ValueError
         If `x0` is not a finite vector of the right length or a number is not
         positive.
+    FloatingPointError
+        If the oracle returns numbers that are not finite.
 
     References
     ----------
@@ -207,9 +211,9 @@ def direct_switching_subgradient(
     >>> found.x.round(2)
     array([3.])
     """
-    check_positive(eps=eps, tol=tol)
+    check_positive(eps=eps, tol=tol, max_iter=max_iter)
     oracle = Oracle(problem)
-    point = best = oracle(oracle.start(x0))
+    point = best = oracle(oracle.start(x0, "x0"))
     nearly_best = False
     history: list[DCRecord] = []
     every = max(1, -(-max_iter // 100))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
@@ -20,10 +20,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._groups import encode_groups
+from scalefair._fit_context import fit_context
+from scalefair._groups import encode_groups, known_codes
 from scalefair._random import check_random_state
 from scalefair.postprocessing._group_predictor import fit_group_predictor
 from scalefair.postprocessing._prefit import fitted_estimator, is_fitted
+from scalefair.postprocessing._training_rows import training_rows
 from scalefair.streaming import is_partitioned
 
 __all__ = ["BaseGroupTransportRegressor"]
@@ -82,7 +84,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         """Return the scores, moved by the maps of their groups."""
 
     # The estimators inside are checked by their own fits.
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(
         self, X: Any, y: ArrayLike | None = None, *, sensitive_features: ArrayLike
     ) -> Self:
@@ -113,22 +115,10 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             If ``prefit=True`` and `estimator` is not fitted.
         """
         self._refuse_parts(X)
-        X = validate_data(self, X, skip_check_array=True)
-        n_samples = _num_samples(X)
-        if n_samples < 2:
-            raise ValueError(
-                f"Found {n_samples} sample(s) (n_samples={n_samples}): fairness "
-                "compares groups, of at least one sample each."
-            )
+        X, codes, groups, n_samples = training_rows(self, X, sensitive_features)
         if y is not None:
             y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
-        groups, codes = encode_groups(sensitive_features, n_samples)
-        if len(groups) < 2:
-            raise ValueError(
-                f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
-                "fairness compares groups. For one group use the estimator itself."
-            )
         self.estimator_ = fitted_estimator(self.estimator, X, y, self.prefit)
         if self.fit_on == "targets":
             values = _checked_targets(y)
@@ -173,9 +163,12 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         self._refuse_parts(X)
         scores = _predicted_scores(self.estimator_, X)
         X = validate_data(self, X, skip_check_array=True, reset=False)
+        given = "sensitive_features has"
         if sensitive_features is None:
+            given = "group_predictor_ predicts"
             sensitive_features = self._predicted_groups(X)
-        codes = self._known_codes(sensitive_features, len(scores))
+        groups, codes = encode_groups(sensitive_features, len(scores))
+        codes = known_codes(groups, self.groups_, given=given)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
 
     def score(
@@ -224,30 +217,18 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             )
         return np.asarray(self.group_predictor_.predict(X))
 
-    def _known_codes(
-        self, sensitive_features: ArrayLike, n_samples: int
-    ) -> NDArray[np.int64]:
-        """Return the groups as indices into `groups_`."""
-        groups, codes = encode_groups(sensitive_features, n_samples)
-        known = {group: code for code, group in enumerate(self.groups_.tolist())}
-        unseen = [group for group in groups.tolist() if group not in known]
-        if unseen:
-            raise ValueError(
-                f"sensitive_features has {len(unseen)} group(s) that fit did not see: "
-                f"{_listed(unseen)}. The known groups are {_listed(list(known))}."
-            )
-        return np.array([known[group] for group in groups.tolist()], np.int64)[codes]
-
 
 def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
     """Return one finite number a row, or say what is wrong with the predictions."""
     scores = np.asarray(estimator.predict(X))
+    n_samples = _num_samples(X)
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
-    if scores.ndim != 1 or scores.dtype.kind not in "biuf":
+    if scores.shape != (n_samples,) or scores.dtype.kind not in "biuf":
         raise ValueError(
             f"{type(estimator).__name__}.predict must return one number a row, got "
-            f"an array of shape {scores.shape} and type {scores.dtype}."
+            f"an array of shape {scores.shape} and type {scores.dtype} for "
+            f"{n_samples} rows."
         )
     scores = scores.astype(np.float64)
     if not np.isfinite(scores).all():
@@ -266,9 +247,3 @@ def _checked_targets(y: ArrayLike | None) -> NDArray[np.float64]:
         )
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     return np.asarray(y)
-
-
-def _listed(groups: list[Any], most: int = 10) -> str:
-    """Return the groups as text, the first few if they are many."""
-    text = ", ".join(repr(group) for group in groups[:most])
-    return text if len(groups) <= most else f"{text}, ... ({len(groups)} in all)"

@@ -16,7 +16,14 @@ from scalefair.postprocessing._first_moment import (
 )
 from scalefair.postprocessing._layer_moments import LayerMoments
 
-__all__ = ["ChangedLayer", "directly_changed", "svd_changed", "worthwhile"]
+__all__ = [
+    "ChangedLayer",
+    "directly_changed",
+    "reduced",
+    "svd_changed",
+    "worthwhile",
+    "worthwhile_beside",
+]
 
 Array = NDArray[np.float64]
 
@@ -27,6 +34,7 @@ _NOISE = 1e-3
 
 # Gaps this small beside the outputs are rounding of the moments.
 _ROUNDING = 1e-12
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -74,18 +82,31 @@ def directly_changed(
         weight, layer, mean_reduction, covariance_reduction
     )
     whitened, root = layer.noisy_whitening(weight, _NOISE)
-    bounds = {
-        "mean_bound": reduced(mean_gap, mean_reduction),
-        "covariance_bound": reduced(covariance_gap, covariance_reduction),
-    }
+    mean_bound = reduced(mean_gap, mean_reduction)
     M = layer.covariance_differences
-    found = direct_weights(weight, whitened, root, layer.differences, M, **bounds)
-    least = float("nan")
+    found = direct_weights(
+        weight,
+        whitened,
+        root,
+        layer.differences,
+        M,
+        mean_bound=mean_bound,
+        covariance_bound=reduced(covariance_gap, covariance_reduction),
+    )
+    change, least = layer.output_change(weight, found.weight), float("nan")
     if len(M) == 1:
         whitened, root = layer.noisy_whitening(weight, 0.0)
-        d = layer.differences[:, 0]
-        least = smallest_change(whitened, root, d, M[0], found.multiplier, **bounds)
-    change = layer.output_change(weight, found.weight)
+        proved = smallest_change(
+            whitened,
+            root,
+            layer.differences[:, 0],
+            M[0],
+            found.multiplier,
+            mean_bound=mean_bound,
+            covariance_bound=found.covariance_bound,
+        )
+        # Rounding, where S is ill-conditioned, may put it above what it bounds.
+        least = min(proved, change)
     return ChangedLayer(found.weight, change, least, found.converged)
 
 
@@ -124,19 +145,45 @@ def worthwhile(
     mean_reduction: float,
     covariance_reduction: float,
 ) -> tuple[float, float]:
-    """Return the reductions in mean and covariance, 1 for a gap that is rounding.
-
-    To take away what is not there may cost a large part of the outputs.
-    """
+    """Return the reductions in mean and covariance, 1 for a gap that is rounding."""
     moments = layer.moments
     n_rows = int(moments.counts.sum())
-    square = layer.output_change(weight, np.zeros_like(weight)) / n_rows
     within = moments.scatters.sum(axis=0) / n_rows
-    spread = float(((weight @ within) * weight).sum())
-    mean_gap, covariance_gap = layer.gaps(weight)
-    if mean_gap <= _ROUNDING * np.sqrt(max(square, 0.0)):
+    return worthwhile_beside(
+        layer.output_change(weight, np.zeros_like(weight)) / n_rows,
+        float(((weight @ within) * weight).sum()),
+        layer.gaps(weight),
+        mean_reduction,
+        covariance_reduction,
+    )
+
+
+def worthwhile_beside(
+    square: float,
+    spread: float,
+    gaps: tuple[float, float],
+    mean_reduction: float,
+    covariance_reduction: float,
+) -> tuple[float, float]:
+    """Return the reductions, 1 for a gap that is rounding beside the outputs.
+
+    To take away what is not there may cost a large part of the outputs.
+
+    Parameters
+    ----------
+    square, spread : float
+        Mean square of the outputs, and of their distance from the group's mean.
+    gaps : tuple of float
+        Gaps of the outputs in mean and in covariance.
+    mean_reduction, covariance_reduction : float
+        What is asked for.
+    """
+    square = max(square, 0.0)
+    spread = max(spread, _EPS**2 * square)  # that of equal outputs, by their rounding
+    mean_gap, covariance_gap = gaps
+    if mean_gap <= _ROUNDING * np.sqrt(square):
         mean_reduction = 1.0
-    if covariance_gap <= _ROUNDING * np.sqrt(max(square * spread, 0.0)):
+    if covariance_gap <= _ROUNDING * np.sqrt(square * spread):
         covariance_reduction = 1.0
     return mean_reduction, covariance_reduction
 

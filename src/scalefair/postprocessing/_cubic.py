@@ -62,7 +62,8 @@ def cubic_root(k: ArrayLike, sigma: ArrayLike, gamma: float) -> NDArray[np.float
     moved = (k > 0) & (sigma != 0)
     if not math.isinf(gamma):
         x[moved] = _positive_root(k[moved], np.abs(sigma[moved]), gamma)
-    return np.copysign(x, sigma)
+    signed: NDArray[np.float64] = np.copysign(x, sigma)
+    return signed
 
 
 def _positive_root(

@@ -10,9 +10,12 @@ from scipy.optimize import minimize
 
 from scalefair.postprocessing._first_moment import exact_first_moment
 
-__all__ = ["DirectResult", "direct_weights"]
+__all__ = ["SMALLEST_SHARE", "DirectResult", "direct_weights"]
 
 Array = NDArray[np.float64]
+
+# Share of the covariance gap below which nothing is asked for.
+SMALLEST_SHARE = 1e-4
 
 # Further rows are left as they are if without them the gaps end this near, in
 # multiples of the accuracy.
@@ -28,8 +31,6 @@ _FIRST_OFF = 1.0
 _FURTHER = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 0.5)
 _TINY = 1e-300
 _ROUNDING = 1e-12
-# Share of the covariance gap below which nothing is asked for.
-_SMALLEST = 1e-4
 _MEMORY = 12
 
 
@@ -46,6 +47,8 @@ class DirectResult:
     multiplier : ndarray of shape (m, m)
         Of the differences of the outputs' covariances of the last pair: for two
         groups what `smallest_change` proves a lower bound with.
+    covariance_bound : float
+        c_v, or what was taken for it.
     n_evaluations : int
         Evaluations of the penalised change and its gradient.
     converged : bool
@@ -55,6 +58,7 @@ class DirectResult:
     weight: Array
     change: float
     multiplier: Array
+    covariance_bound: float
     n_evaluations: int
     converged: bool
 
@@ -100,7 +104,7 @@ def direct_weights(
     mean_bound : float
         c_e; inf for no bound.
     covariance_bound : float
-        c_v; inf for no bound. Below 1e-8 of what it is, that is taken.
+        c_v; inf for no bound. If it is below 1e-8 of what W has, that is taken.
     tol : float, default=1e-2
         Relative accuracy of the covariance gap where the search ends; what is left
         is taken away by a step along the change itself, so that the bounds hold.
@@ -110,16 +114,16 @@ def direct_weights(
     DirectResult
         Weight, its cost, and a multiplier.
     """
-    means, full_root, kept = root.T @ differences, root, None
+    means, full_root, start, kept = root.T @ differences, root, whitened, None
     if mean_bound == 0:
         kept = _complement(means)
         root, start = root @ kept, whitened @ kept
-        means = np.empty((kept.shape[1], 0))
-    else:
-        start = whitened
+    if mean_bound in (0, np.inf):
+        means = np.empty((root.shape[1], 0))
     problem = _Problem.of(start, root, means, forms)
-    gap = max(np.sqrt(covariance_bound), _SMALLEST * problem.gap(problem.start))
-    bounds = _Bounds(float(np.sqrt(mean_bound)), float(gap))
+    smallest = SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
+    covariance_bound = max(covariance_bound, smallest**2)
+    bounds = _Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
     V = _nearest_means(problem, bounds)
     penalties, n_calls = _Penalties(0.0, 0.0), 0
     if not bounds.hold(problem, V):
@@ -134,6 +138,7 @@ def direct_weights(
         weight=weight + step,
         change=change,
         multiplier=penalties.covariance * problem.products(V)[1][-1],
+        covariance_bound=covariance_bound,
         n_evaluations=n_calls,
         converged=bounds.hold(problem, V),
     )
@@ -337,7 +342,8 @@ class _Level:
 
     def _stretched(self, V: Array, factors: Array) -> Array:
         """V with its parts along the means multiplied by one plus the factors."""
-        return V + ((V @ self.along) * factors) @ self.along.T
+        stretched: Array = V + ((V @ self.along) * factors) @ self.along.T
+        return stretched
 
     def _value(
         self, x: Array, penalties: _Penalties, shrink: Array, unit: float

@@ -64,8 +64,9 @@ def smallest_change(
     values, vectors = np.linalg.eigh(root.T @ form @ root)
     y, basis = np.linalg.eigh(multiplier)
     products = np.outer(y, values)
-    if products.min() < -_NEAREST:  # a smaller multiplier proves less, but does
-        shrink = -_NEAREST / products.min()
+    least = float(products.min(initial=0.0))  # inputs may all be zero
+    if least < -_NEAREST:  # a smaller multiplier proves less, but does
+        shrink = -_NEAREST / least
         y, products = shrink * y, shrink * products
     weights = 1 + products
     rows = basis.T @ whitened @ vectors

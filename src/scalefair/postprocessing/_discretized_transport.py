@@ -232,21 +232,26 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         """Return the bin of each value, and its place there, 0 to 1."""
         edges = self.bin_edges_
         bins = np.searchsorted(edges[1:-1], values, side="right")
-        # Only a constant score has no width, and one place is as good as another.
-        widths = np.maximum(edges[bins + 1] - edges[bins], np.finfo(float).tiny)
-        places = np.clip((values - edges[bins]) / widths, 0.0, 1.0)
+        lower, upper = edges[bins], edges[bins + 1]
+        places = np.clip(values, lower, upper) - lower
+        # Only a bin of constant scores has no width, and one place is as good as
+        # another.
+        np.divide(places, upper - lower, out=places, where=upper > lower)
         return bins.astype(np.int64), places
 
 
 def _checked_bounds(bounds: Any, values: NDArray[np.float64]) -> tuple[float, float]:
     if bounds is None:
         return float(values.min()), float(values.max())
-    ends = np.asarray(bounds, dtype=np.float64)
-    if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
+    try:
+        low, high = (float(end) for end in bounds)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not -np.inf < low < high < np.inf:
         raise ValueError(
             f"bounds must be two finite numbers, the smaller first, got {bounds!r}."
         )
-    return float(ends[0]), float(ends[1])
+    return low, high
 
 
 def _cumulated(distribution: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,18 +10,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._features import check_features
+from scalefair._fit_context import fit_context
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
-from scalefair.postprocessing._hosts import LayerHost, find_host
-from scalefair.postprocessing._last_layer import fitted_last_layer
+from scalefair.postprocessing._hosts import (
+    LayerHost,
+    check_finite_layers,
+    find_host,
+    is_module,
+)
+from scalefair.postprocessing._last_layer import check_refit, fitted_last_layer
 from scalefair.postprocessing._layer_change import (
     LayerChange,
     LayerRows,
@@ -74,7 +79,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     estimator : estimator or torch.nn.Module
         An MLPRegressor, a linear regressor with ``coef_`` and ``intercept_``, a
         Pipeline that ends in one of these, or a PyTorch module with ``nn.Linear``
-        layers (extra "torch"). It is never modified.
+        layers (extra "torch"), alone or as ``module_`` of its wrapper. It is never
+        modified.
     method : {"direct", "explainable_svd"}, default="direct"
         "direct" meets both bounds at the smallest change of the outputs, every
         input with a little noise of its own (1e-3 of its mean square);
@@ -152,6 +158,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         Whether the bounds on the gaps hold, those of the refit included.
     n_features_in_ : int
         Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if `X` had any.
 
     References
     ----------
@@ -244,7 +252,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     # The estimator inside is checked by its own fit.
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(
         self, X: Any, y: ArrayLike | None = None, *, sensitive_features: ArrayLike
     ) -> Self:
@@ -276,22 +284,30 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         ------
         TypeError
             If the estimator has no layer that could be changed.
+        NotFittedError
+            If ``prefit=True`` and the estimator is not fitted.
         ValueError
             If there are fewer than two groups, `y` is needed and missing or has not
-            as many columns as the model has outputs, the layer does not exist, the
-            predictions are not the last layer's outputs and it is to be refitted, or
-            rows come in parts and the estimator is not fitted or a rank is given.
+            as many columns as the model has outputs, the layer does not exist or has
+            fewer inputs than `rank`, a weight of the model is NaN or infinite, the
+            last layer is to be refitted and its outputs are not the predictions or
+            it has more than 10,000 inputs, or rows come in parts and the estimator
+            is not fitted or a rank is given.
         """
+        if self.rank is not None and is_partitioned(X):
+            raise ValueError(
+                "With a rank, each product goes through rows in memory: use "
+                "rank=None, which forms the matrix of each group, or pass rows in "
+                "memory."
+            )
         X, codes, groups, n_rows = training_rows(self, X, sensitive_features)
         if y is None and self.refit_last is not None:
             raise ValueError(
                 "The last layer is fitted to y, which requires y to be passed, but "
                 "the target y is None: pass y, or use refit_last=None."
             )
-        inner = fitted_estimator(self.estimator, X, y, self.prefit)
-        if isinstance(inner, FrozenEstimator):  # its layers are what is meant
-            inner = inner.estimator
-        host = find_host(inner)
+        host = find_host(fitted_estimator(self.estimator, X, y, self.prefit))
+        check_finite_layers(host)
         X = passes_over(X).raw_rows(host, X)
         random_state = check_random_state(self.random_state)
         sample = passes_over(X).sample_rows(
@@ -304,6 +320,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             check_n_targets(targets, host)
         self.groups_ = groups
         self.layer_ = self._chosen_layer(host, (X, codes), sample)
+        if self.refit_last is not None:
+            check_refit(host, self.layer_)
         rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
         wanted = self._wanted()
         changed = self._changed(rows, wanted)
@@ -353,14 +371,15 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
-            return predict_parts(
+            predicted: NDArray[Any] = predict_parts(
                 find_host(self.estimator_),
                 rows,
                 batch_size=self.batch_size,
                 shape=self._one_prediction.shape,
                 dtype=self._one_prediction.dtype,
             )
-        if hasattr(self.estimator_, "predict"):
+            return predicted
+        if not is_module(self.estimator_):
             return np.asarray(self.estimator_.predict(X))
         host = find_host(self.estimator_)
         return predictions(host, host.check_rows(X), batch_size=self.batch_size)

@@ -86,7 +86,7 @@ def exact_first_moment(
     vectors, Y = vectors[:, movable], Y @ vectors[:, movable]
     gaps = gaps @ vectors
     rest = max(c_e - _outside(W, basis, lengths, vectors), 0.0)
-    _, factors = _shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], rest)
+    factors = _shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], rest)
     wanted = gaps * factors
     # The second pass takes away the rounding of the first: K may be ill-conditioned.
     changed = W
@@ -157,7 +157,7 @@ def svd_first_moment(
     rows = Vt / base + ((Vt @ basis) * (1.0 / roots - 1.0 / base)) @ basis.T
     k = np.maximum(np.einsum("ij,ji->i", rows, S @ rows.T), 0.0)
     squares = sigma**2
-    _, factors = _shrinkage(squares, k, float(squares.sum()) / mean_reduction)
+    factors = _shrinkage(squares, k, float(squares.sum()) / mean_reduction)
     changed: _Values = W - (U * (sigma * (1.0 - factors))) @ rows
     return changed
 
@@ -175,18 +175,18 @@ def _outside(W: _Values, basis: _Values, lengths: _Values, vectors: _Values) -> 
     return float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
 
 
-def _shrinkage(squares: _Values, k: _Values, target: float) -> tuple[float, _Values]:
-    """Return gamma and ``k / (k + gamma)`` with ``sum squares factor^2 = target``."""
+def _shrinkage(squares: _Values, k: _Values, target: float) -> _Values:
+    """Factors ``k / (k + gamma)`` with ``sum squares factor^2 = target``."""
     total = float(squares.sum())
     if total <= target:
-        return 0.0, np.ones_like(k)
+        return np.ones_like(k)
     if target <= 0:
-        return math.inf, np.zeros_like(k)
+        return np.zeros_like(k)
     moved = k > _FREE * float(k.max())
     costly = float(squares[moved].sum())
     if costly <= target:  # what costs nothing pays for all
         share = (target - costly) / (total - costly)
-        return 0.0, np.where(moved, 1.0, math.sqrt(share))
+        return np.where(moved, 1.0, math.sqrt(share))
     unit, sizes = k[moved] / float(k.max()), squares[moved] / costly
 
     def sum_of_squares(gamma: float) -> tuple[float, float]:
@@ -204,4 +204,4 @@ def _shrinkage(squares: _Values, k: _Values, target: float) -> tuple[float, _Val
         power=0.5,
     )
     gamma *= float(k.max())
-    return gamma, k / (k + gamma)
+    return k / (k + gamma)

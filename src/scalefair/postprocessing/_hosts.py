@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -19,11 +20,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 __all__ = [
     "LayerChanges",
     "LayerHost",
+    "as_dense_reals",
     "check_bias",
+    "check_finite_layers",
     "check_rows_for",
     "check_table",
     "check_weight",
     "find_host",
+    "is_linear_output",
+    "is_module",
 ]
 
 # Weight (m, n) and bias (m,) of the layers to change; no bias leaves it alone.
@@ -164,7 +169,7 @@ def find_host(estimator: Any) -> LayerHost:
     Returns
     -------
     LayerHost
-        Host of the model itself, not of a copy.
+        Host of the model itself, not of a copy; of a frozen estimator, of that inside.
 
     Raises
     ------
@@ -197,11 +202,13 @@ def find_host(estimator: Any) -> LayerHost:
             f"estimator is the class {estimator.__name__}: pass a fitted instance of "
             "it."
         )
+    if isinstance(estimator, FrozenEstimator):  # its layers are what is meant
+        return find_host(estimator.estimator)
     if hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
         raise TypeError(
             f"{type(estimator).__name__} is a classifier, not a regressor. {_SUPPORTED}"
         )
-    if _module_of(estimator) is not None:
+    if is_module(estimator) or is_module(getattr(estimator, "module_", None)):
         from scalefair.postprocessing._torch_host import TorchHost
 
         return TorchHost(estimator)
@@ -219,19 +226,14 @@ def find_host(estimator: Any) -> LayerHost:
     return LinearHost(estimator)
 
 
-def _module_of(estimator: Any) -> Any:
-    """Return the PyTorch module that the model is or wraps, or None.
+def is_module(estimator: Any) -> bool:
+    """Whether a model is a PyTorch module.
 
     Nobody can have made one without importing PyTorch, so this does not.
     """
     torch = sys.modules.get("torch")
     base = getattr(getattr(torch, "nn", None), "Module", None)
-    if base is None:
-        return None
-    for module in (estimator, getattr(estimator, "module_", None)):
-        if isinstance(module, base):
-            return module
-    return None
+    return base is not None and isinstance(estimator, base)
 
 
 def _refuse_others(estimator: Any) -> None:
@@ -303,6 +305,49 @@ def check_rows_for(estimator: Any, X: Any) -> Any:
     return check_table(X)
 
 
+def as_dense_reals(A: Any) -> NDArray[Any]:
+    """Return rows as an array, in float32 if they are that, otherwise in float64."""
+    rows: NDArray[Any] = A.toarray() if sparse.issparse(A) else np.asarray(A)
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
+def is_linear_output(
+    A: NDArray[Any],
+    weight: NDArray[np.float64],
+    bias: NDArray[np.float64],
+    outputs: NDArray[Any],
+) -> bool:
+    """Whether the outputs are ``A @ weight.T + bias``, but for rounding."""
+    expected = A @ weight.T + bias
+    size = np.abs(A) @ np.abs(weight.T) + np.abs(bias)
+    eps = np.sqrt(np.finfo(np.result_type(np.float32, outputs)).eps)
+    return outputs.shape == expected.shape and bool(
+        (np.abs(outputs - expected) <= eps * size).all()
+    )
+
+
+def check_finite_layers(host: LayerHost) -> None:
+    """Raise if training has left NaN or infinity in a layer.
+
+    Raises
+    ------
+    ValueError
+        If it has; the message names the layer.
+    """
+    for layer, name in enumerate(host.layer_names):
+        for what, values in (
+            ("weight", host.weight(layer)),
+            ("bias", host.bias(layer)),
+        ):
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"The {what} of layer {name!r} of this "
+                    f"{type(host.estimator).__name__} has entries that are NaN or "
+                    "infinite: its training has failed. Train it again, with a "
+                    "smaller learning rate for example."
+                )
+
+
 def check_weight(
     layer: int, weight: ArrayLike, shape: tuple[int, int], dtype: Any
 ) -> NDArray[Any]:
@@ -319,7 +364,8 @@ def _check_array(
     what: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any
 ) -> NDArray[Any]:
     with np.errstate(over="ignore"):  # refused below
-        array = np.array(values, dtype=dtype)
+        # Integers, as set by hand, would cut the new values off.
+        array = np.array(values, dtype=np.result_type(dtype, np.float32))
     if array.shape != shape:
         raise ValueError(f"The {what} must have shape {shape}, got {array.shape}.")
     if not np.isfinite(array).all():

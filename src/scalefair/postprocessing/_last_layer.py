@@ -6,14 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.kernels import single_blas_thread
+from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_change import LayerChange, LayerRows, Wanted
 from scalefair.postprocessing._passes_over import passes_over
 from scalefair.postprocessing._refit import Refit, refit_last_layer
 
-__all__ = ["fitted_last_layer"]
+__all__ = ["check_refit", "fitted_last_layer"]
 
 # Inputs of the last layer for which n x n matrices are formed.
 _WIDEST = 10_000
+
+
+def check_refit(host: LayerHost, layer: int) -> None:
+    """Raise if the last layer is too wide to be fitted after a change of a layer.
+
+    Raises
+    ------
+    ValueError
+        If it has more than 10,000 inputs and is not that layer, of which only the
+        bias is fitted.
+    """
+    last = host.n_layers - 1
+    n_inputs = host.shape(last)[1]
+    if layer != last and n_inputs > _WIDEST:
+        raise ValueError(
+            f"The last layer, {host.layer_names[last]!r}, has {n_inputs} inputs, too "
+            f"many for the normal equations of its refit (at most {_WIDEST}): use "
+            "refit_last=None."
+        )
 
 
 def fitted_last_layer(
@@ -42,11 +62,6 @@ def fitted_last_layer(
     -------
     Refit
         New weight and bias; of the layer that was changed, the bias alone is new.
-
-    Raises
-    ------
-    ValueError
-        If the last layer has more than 10,000 inputs.
     """
     host, last = rows.host, rows.host.n_layers - 1
     weight = host.weight(last)
@@ -56,11 +71,6 @@ def fitted_last_layer(
         )
         gaps = changed.gaps_after
         return Refit(weight, host.bias(last) + rest, gaps, gaps, changed.converged)
-    if weight.shape[1] > _WIDEST:
-        raise ValueError(
-            f"The last layer has {weight.shape[1]} inputs, too many for the "
-            "normal equations of its refit: use refit_last=None."
-        )
     joint = passes_over(rows.X).last_layer_moments(
         host,
         rows.X,

@@ -19,6 +19,7 @@ from scalefair.postprocessing._changed_wide_layer import (
 )
 from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments
+from scalefair.postprocessing._passes import layer_batches
 from scalefair.postprocessing._passes_over import passes_over
 from scalefair.postprocessing._wide import wide_layer
 from scalefair.streaming import GroupMoments
@@ -151,10 +152,13 @@ def change_layer(rows: LayerRows, wanted: Wanted) -> LayerChange:
 def change_wide_layer(
     rows: LayerRows, wanted: Wanted, rank: int, random_state: Any
 ) -> LayerChange:
-    """Change a layer without a matrix of its inputs; each product is a pass."""
+    """Change a layer without a matrix of its inputs; each product is a pass.
+
+    The rows are in memory.
+    """
 
     def passes() -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
-        for part, A in passes_over(rows.X).layer_batches(
+        for part, A in layer_batches(
             rows.host, rows.layer, rows.X, batch_size=rows.batch_size
         ):
             yield A, rows.codes[part]
@@ -164,14 +168,20 @@ def change_wide_layer(
         passes, weight, len(rows.groups), rank, random_state=random_state
     )
     if not layer.converged:
-        warnings.warn(layer.message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(
+            "The leading eigenpairs of the covariance difference were not found to "
+            "their accuracy; the outputs may change more than they need to. Use "
+            "rank=None, or another rank.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     if wanted.method == "direct":
         with single_blas_thread():
             changed = directly_changed_wide(layer, **wanted.reductions)
     else:
         changed = svd_changed_wide(layer, **wanted.published)
     found = layer.compare(changed.weight)
-    square = layer.compare(np.zeros_like(weight)).output_change or 1.0
+    square = layer.square * layer.counts.sum() or 1.0
     return LayerChange(
         weight=changed.weight,
         gaps_before=(found.mean_gap_before, found.covariance_gap_before),

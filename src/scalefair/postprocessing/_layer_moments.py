@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair.streaming import GroupMoments
 
-__all__ = ["LayerMoments", "fewer_rows"]
+__all__ = ["LayerMoments", "fewer_rows", "layer_weight"]
 
 # Directions whose second moment is this small beside the largest, the columns scaled
 # to unit length, are taken for dependent: rounding of the sums is far below, and an
@@ -100,7 +99,7 @@ class LayerMoments:
     def second_moment(self) -> NDArray[np.float64]:
         """Sum of ``x x^T`` over all rows."""
         scaled = np.sqrt(self.moments.counts)[:, None] * self.moments.means
-        S = self.moments.scatters.sum(axis=0)
+        S: NDArray[np.float64] = self.moments.scatters.sum(axis=0)
         S += scaled.T @ scaled
         return S
 
@@ -157,7 +156,7 @@ class LayerMoments:
         noisy = np.maximum(values, 0.0) + share
         kept = noisy > _RANK_TOL * noisy[-1]
         vectors, sizes = vectors[:, kept], np.sqrt(noisy[kept])
-        whitened = (self._check_weight(weight) * scale) @ vectors * sizes
+        whitened = (layer_weight(weight, self.n_features) * scale) @ vectors * sizes
         return whitened, vectors / sizes / scale[:, None]
 
     @cached_property
@@ -204,7 +203,7 @@ class LayerMoments:
         covariance_gap : float
             :math:`d_v = (\sum_p |W M_p W^T|_F^2)^{1/2}`.
         """
-        W = fewer_rows(self._check_weight(weight))
+        W = fewer_rows(layer_weight(weight, self.n_features))
         covariances = W @ self.moments.scatters @ W.T
         covariances /= self._divisors[:, None, None]
         squares = [
@@ -226,8 +225,10 @@ class LayerMoments:
         float
             ``|X (weight - changed)^T|_F^2``.
         """
-        step = self._check_weight(weight) - self._check_weight(changed)
-        return float(((step @ self.second_moment) * step).sum())
+        n = self.n_features
+        step = layer_weight(weight, n) - layer_weight(changed, n)
+        change = float(((step @ self.second_moment) * step).sum())
+        return max(change, 0.0)  # rounding may be below
 
     def covariance_eigenpairs(
         self,
@@ -252,18 +253,28 @@ class LayerMoments:
         return values[order], np.ascontiguousarray(vectors[:, order])
 
     @property
-    def _divisors(self) -> NDArray[Any]:
+    def _divisors(self) -> NDArray[np.int64]:
         # The scatter of a group of one row is zero, whatever it is divided by.
         return np.maximum(self.moments.counts - 1, 1)
 
-    def _check_weight(self, weight: ArrayLike) -> NDArray[np.float64]:
-        W = np.asarray(weight, dtype=np.float64)
-        if W.ndim != 2 or W.shape[1] != self.n_features:
-            raise ValueError(
-                f"A weight of a layer with {self.n_features} inputs has shape (m, "
-                f"{self.n_features}), outputs first, got {W.shape}."
-            )
-        return W
+
+def layer_weight(weight: ArrayLike, n_features: int) -> NDArray[np.float64]:
+    """Return the weight of a layer of so many inputs, shape (m, n), outputs first.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape, or an entry is NaN or infinite.
+    """
+    W = np.asarray(weight, dtype=np.float64)
+    if W.ndim != 2 or W.shape[1] != n_features:
+        raise ValueError(
+            f"The weight of a layer with {n_features} inputs must have shape (m, "
+            f"{n_features}), outputs first, got {W.shape}."
+        )
+    if not np.isfinite(W).all():
+        raise ValueError("The weight of a layer has entries that are NaN or infinite.")
+    return W
 
 
 def fewer_rows(weight: NDArray[np.float64]) -> NDArray[np.float64]:

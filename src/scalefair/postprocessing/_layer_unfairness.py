@@ -12,10 +12,10 @@ from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, fewer_rows
 from scalefair.postprocessing._passes_over import passes_over
 
+__all__ = ["LayerUnfairness", "layer_unfairness"]
+
 # Columns of which a matrix is formed for each group.
 _WIDEST = 5000
-
-__all__ = ["LayerUnfairness", "layer_unfairness"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,10 @@ def layer_unfairness(
                 name=host.layer_names[i],
                 mean_gap=mean_gap,
                 covariance_gap=covariance_gap,
-                relative_mean_gap=_share(mean_gap, np.sqrt(np.trace(covariance))),
+                # Rounding may put a trace of zero below it.
+                relative_mean_gap=_share(
+                    mean_gap, np.sqrt(max(np.trace(covariance), 0.0))
+                ),
                 relative_covariance_gap=_share(
                     covariance_gap, np.linalg.norm(covariance)
                 ),

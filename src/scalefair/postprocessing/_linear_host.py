@@ -15,10 +15,13 @@ from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegres
 from scalefair.postprocessing._hosts import (
     LayerChanges,
     LayerHost,
+    as_dense_reals,
     check_bias,
+    check_finite_layers,
     check_rows_for,
     check_table,
     check_weight,
+    is_linear_output,
 )
 
 __all__ = ["LinearHost"]
@@ -42,6 +45,8 @@ class LinearHost(LayerHost):
     TypeError
         If the predictions for two trial rows are something else, or `coef_` cannot
         be set.
+    ValueError
+        If a coefficient is NaN or infinite.
     """
 
     goes_on = True
@@ -71,11 +76,7 @@ class LinearHost(LayerHost):
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         """Return the rows themselves, dense."""
-        A = check_rows_for(self.estimator, X_batch)
-        if sparse.issparse(A):
-            A = A.toarray()
-        A = np.asarray(A)
-        return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)
+        return as_dense_reals(check_rows_for(self.estimator, X_batch))
 
     def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any]]:
         """Return the inputs of the one layer."""
@@ -89,7 +90,8 @@ class LinearHost(LayerHost):
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         """Return the predictions of the model, with its link function if it has one."""
-        return self.estimator.predict(X_batch)
+        predicted: NDArray[Any] = self.estimator.predict(X_batch)
+        return predicted
 
     def replaced(self, layers: LayerChanges) -> LinearHost:
         """Return the host of a deep copy with the layer changed."""
@@ -120,6 +122,7 @@ class LinearHost(LayerHost):
             raise TypeError(
                 f"The coef_ of a {name} must be an array of shape (n,) or (m, n)."
             )
+        check_finite_layers(self)
         if isinstance(estimator, _WITH_LINK):
             return
         weight, bias = self.weight(0), self.bias(0)
@@ -127,14 +130,8 @@ class LinearHost(LayerHost):
         trial = np.stack(
             [np.zeros(weight.shape[1]), np.cos(np.arange(weight.shape[1]))]
         )
-        expected = trial @ weight.T + bias
         found = _predict_unnamed(estimator, trial).reshape(2, -1)
-        size = np.abs(trial) @ np.abs(weight.T) + np.abs(bias)
-        eps = np.sqrt(np.finfo(np.result_type(np.float32, found)).eps)
-        if (
-            found.shape != expected.shape
-            or (np.abs(found - expected) > eps * size).any()
-        ):
+        if not is_linear_output(trial, weight, bias, found):
             raise TypeError(
                 f"{name} has coef_ and intercept_ but does not predict by "
                 "X @ coef_.T + intercept_, so changing coef_ would not change the "
@@ -155,4 +152,6 @@ def _as_intercept(bias: NDArray[np.float64], old: Any) -> Any:
     if np.ndim(old) == 0:
         return float(bias[0]) if len(bias) == 1 else bias
     old = np.asarray(old)
-    return bias.astype(old.dtype).reshape(old.shape) if old.size == len(bias) else bias
+    if old.size != len(bias):  # one number served several outputs
+        return bias
+    return bias.astype(np.result_type(old, np.float32)).reshape(old.shape)

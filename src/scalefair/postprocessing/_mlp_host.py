@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.extmath import safe_sparse_dot
@@ -16,6 +15,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from scalefair.postprocessing._hosts import (
     LayerChanges,
     LayerHost,
+    as_dense_reals,
     check_bias,
     check_rows_for,
     check_table,
@@ -86,7 +86,7 @@ class MLPHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         """Return the activations below a layer."""
         A = check_rows_for(self.estimator, X_batch)
-        return _as_dense_reals(self._forward(A, 0, layer))
+        return as_dense_reals(self._forward(A, 0, layer))
 
     def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any]]:
         """Return the activations below every layer in turn."""
@@ -94,17 +94,19 @@ class MLPHost(LayerHost):
         for layer in range(self.n_layers):
             if layer > 0:
                 A = self._forward(A, layer - 1, layer)
-            yield _as_dense_reals(A)
+            yield as_dense_reals(A)
 
     def onward(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
         """Return the activations below a later layer."""
-        return self._forward(A, layer, later)
+        later_inputs: NDArray[Any] = self._forward(A, layer, later)
+        return later_inputs
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         """Return the predictions of the network."""
-        return self.estimator.predict(X_batch)
+        predicted: NDArray[Any] = self.estimator.predict(X_batch)
+        return predicted
 
     def replaced(self, layers: LayerChanges) -> MLPHost:
         """Return the host of a deep copy with some layers changed."""
@@ -127,10 +129,3 @@ class MLPHost(LayerHost):
             A += self.estimator.intercepts_[i]
             self._activate(A)
         return A
-
-
-def _as_dense_reals(A: Any) -> NDArray[Any]:
-    """Return inputs as an array in float32 or float64."""
-    if sparse.issparse(A):
-        A = A.toarray()
-    return A if A.dtype in (np.float32, np.float64) else A.astype(np.float64)

@@ -111,7 +111,8 @@ def monotone_coupling(
     upper = np.minimum(source[:, None], target)
     below = np.concatenate([[0.0], source[:-1]])[:, None]
     lower = np.maximum(below, np.concatenate([[0.0], target[:-1]]))
-    return np.maximum(upper - lower, 0.0)
+    mass: NDArray[np.float64] = np.maximum(upper - lower, 0.0)
+    return mass
 
 
 def _constraints(

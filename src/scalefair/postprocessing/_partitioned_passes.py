@@ -1,12 +1,14 @@
 """Passes over rows in parts, for the moments of what enters a layer.
 
 The functions are those of `_passes`, called where the parts are; the model is sent
-once a pass, and the moments of the parts are merged.
+once a pass, and what they return of the parts is merged. Arguments and results are as
+there, but that rows are `PartitionedRows` of shape (N, d), and codes are `Parts` that
+are cut as the rows are; a group may be missing from a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,6 @@ from scalefair.streaming import GroupMoments, PartitionedRows, Parts
 
 __all__ = [
     "last_layer_moments",
-    "layer_batches",
     "layer_moments",
     "mean_residual",
     "predictions",
@@ -43,26 +44,7 @@ def sample_rows(
     n_rows: int,
     random_state: np.random.RandomState,
 ) -> tuple[Any, NDArray[np.integer]]:
-    """Draw rows of each group, the same whatever the parts are.
-
-    Parameters
-    ----------
-    host, X, codes
-        As for `layer_moments`.
-    n_groups : int
-        Number of groups.
-    n_rows : int
-        Rows to draw at most; two of each group are drawn in any case.
-    random_state : RandomState
-        Draws them.
-
-    Returns
-    -------
-    X_sample : {ndarray, CSR matrix, DataFrame, Tensor} of shape (n, ...)
-        The rows, in memory and in their order, as ``host.check_rows`` returns them.
-    codes_sample : ndarray of shape (n,)
-        Their groups.
-    """
+    """Draw rows of each group, in memory, the same whatever the parts are."""
     every = np.concatenate(codes.gather())
     rows = rows_of_each_group(every, n_groups, n_rows, random_state)
     chosen = np.split(rows, np.searchsorted(rows, X.starts[1:]))
@@ -75,27 +57,6 @@ def sample_rows(
     return _part_for(host, stack, names), every[rows]
 
 
-def layer_batches(
-    host: LayerHost,
-    layer: int,
-    X: PartitionedRows,
-    *,
-    batch_size: int | None = None,
-    kept: NDArray[Any] | None = None,
-) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Refuse to bring the inputs of a layer here, all of them for each product.
-
-    Raises
-    ------
-    ValueError
-        Always.
-    """
-    raise ValueError(
-        "With a rank, each product goes through rows in memory: use rank=None, which "
-        "forms the matrix of each group, or pass rows in memory."
-    )
-
-
 def layer_moments(
     host: LayerHost,
     layer: int,
@@ -106,34 +67,7 @@ def layer_moments(
     batch_size: int | None = None,
     keep: int = 0,
 ) -> tuple[GroupMoments, None]:
-    """Return the moments of a layer's inputs, none of which are kept.
-
-    Parameters
-    ----------
-    host : LayerHost
-        The model, sent to where the parts are.
-    layer : int
-        Number of the layer, from 0.
-    X : PartitionedRows of shape (N, d)
-        Raw rows.
-    codes : Parts
-        Group of each row, an index into `groups`, cut as the rows are. A group may
-        be missing from a part.
-    groups : ndarray of shape (G,)
-        The groups, sorted.
-    batch_size : int or None, default=None
-        Rows of a part that are run through the model at a time; by default those of
-        which the widest layer takes 32 MiB.
-    keep : int, default=0
-        Ignored.
-
-    Returns
-    -------
-    moments : GroupMoments
-        Moments of the groups that occur.
-    kept : None
-        The inputs of the layer are computed again where they are needed.
-    """
+    """Return the moments of a layer's inputs; none of these are kept."""
     parts = X.map(
         _layer_moments,
         host,
@@ -143,7 +77,8 @@ def layer_moments(
         batch_size,
         each=[codes],
     )
-    return _of_groups(parts.reduce(GroupMoments.merge), groups), None
+    total = parts.reduce(GroupMoments.merge)
+    return _passes.moments_of_groups(total, groups), None
 
 
 def last_layer_moments(
@@ -159,24 +94,7 @@ def last_layer_moments(
 ) -> GroupMoments:
     """Return the joint moments of the last layer's inputs and of the targets.
 
-    Parameters
-    ----------
-    host, X, codes, groups, batch_size
-        As for `layer_moments`.
-    y : array-like of shape (N,) or (N, k)
-        Targets, which travel with the parts.
-    layer, kept
-        Ignored.
-
-    Returns
-    -------
-    GroupMoments
-        Of rows ``[a, y]``: the n inputs of the last layer, then the k targets.
-
-    Raises
-    ------
-    ValueError
-        If the predictions are not the outputs of the last layer.
+    The targets travel with the parts. Inputs of a layer that are kept there are none.
     """
     parts = X.map(
         _last_layer_moments,
@@ -186,7 +104,7 @@ def last_layer_moments(
         batch_size,
         each=[codes, X.split(np.asarray(y, dtype=np.float64))],
     )
-    return _of_groups(parts.reduce(GroupMoments.merge), groups)
+    return _passes.moments_of_groups(parts.reduce(GroupMoments.merge), groups)
 
 
 def unit_moments(
@@ -199,22 +117,7 @@ def unit_moments(
     outputs: Collection[int] = (),
     without: Collection[int] = (),
 ) -> list[GroupMoments | None]:
-    """Return the moments of the inputs of every layer, from one pass.
-
-    Parameters
-    ----------
-    host, X, codes, groups, batch_size
-        As for `layer_moments`.
-    outputs : collection of int, default=()
-        Layers of which the outputs are taken instead, less the bias.
-    without : collection of int, default=()
-        Layers to leave out.
-
-    Returns
-    -------
-    list of GroupMoments
-        One for each layer, None as in `_passes.unit_moments`.
-    """
+    """Return the moments of the inputs of every layer, from one pass."""
     parts = X.map(
         _unit_moments,
         host,
@@ -226,7 +129,7 @@ def unit_moments(
         each=[codes],
     )
     return [
-        None if total is None else _of_groups(total, groups)
+        None if total is None else _passes.moments_of_groups(total, groups)
         for total in parts.reduce(_merge_each)
     ]
 
@@ -238,15 +141,7 @@ def mean_residual(
     *,
     batch_size: int | None = None,
 ) -> NDArray[np.float64]:
-    """Return the mean of targets less predictions, shape (k,).
-
-    Parameters
-    ----------
-    host, X, batch_size
-        As for `layer_moments`.
-    y : ndarray of shape (N,) or (N, k)
-        Targets, which travel with the parts.
-    """
+    """Return the mean of targets, which travel with the parts, less predictions."""
     parts = X.map(_residuals, host, _names_for(host, X), batch_size, each=[X.split(y)])
     total: NDArray[np.float64] = parts.reduce(np.add)
     return total / len(y)
@@ -260,21 +155,21 @@ def predictions(
     shape: tuple[int, ...] = (),
     dtype: DTypeLike = np.float64,
 ) -> Any:
-    """Return the predictions of the model for rows in parts.
+    """Return the predictions of the model, of a Dask collection not computed yet.
 
     Parameters
     ----------
     host, X, batch_size
-        As for `layer_moments`.
+        As for `_passes.predictions`.
     shape : tuple of int, default=()
-        Shape of the prediction for one row.
+        Shape of the prediction for one row, to be known before it is computed.
     dtype : dtype, default=np.float64
         Type of the predictions.
 
     Returns
     -------
     {ndarray, dask.array.Array} of shape (N,) or (N, k)
-        For a Dask collection a Dask array, not computed yet.
+        For a Dask collection a Dask array.
     """
     names = _names_for(host, X)
     return X.rowwise(
@@ -375,11 +270,6 @@ def _merge_each(
         None if mine is None or others is None else mine.merge(others)
         for mine, others in zip(one, other, strict=True)
     ]
-
-
-def _of_groups(total: GroupMoments, groups: NDArray[Any]) -> GroupMoments:
-    """Moments of codes as those of the groups that these stand for."""
-    return GroupMoments(groups[total.groups], total.counts, total.means, total.scatters)
 
 
 def _names_for(host: LayerHost, X: PartitionedRows) -> NDArray[Any] | None:

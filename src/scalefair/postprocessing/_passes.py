@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._hosts import LayerHost, is_linear_output
 from scalefair.postprocessing._row_sample import rows_of_each_group
 from scalefair.streaming import GroupMoments
 
@@ -20,6 +20,7 @@ __all__ = [
     "layer_batches",
     "layer_moments",
     "mean_residual",
+    "moments_of_groups",
     "predictions",
     "raw_rows",
     "sample_rows",
@@ -115,14 +116,22 @@ def layer_batches(
     X: Any,
     *,
     batch_size: int | None = None,
-    kept: NDArray[Any] | None = None,
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Iterate over the inputs of a layer: those kept, or computed again."""
-    size = _batch_size(host, batch_size)
-    if kept is not None:
-        yield from batches(kept, size)
-        return
-    for rows, X_batch in batches(X, size):
+    """Iterate over the inputs of a layer.
+
+    Parameters
+    ----------
+    host, layer, X, batch_size
+        As for `layer_moments`.
+
+    Yields
+    ------
+    rows : slice
+        Which rows.
+    A : ndarray of shape (n_rows, n)
+        What they are where they enter the layer.
+    """
+    for rows, X_batch in batches(X, _batch_size(host, batch_size)):
         yield rows, host.inputs(X_batch, layer)
 
 
@@ -171,7 +180,7 @@ def layer_moments(
         if rows.start == 0 and n_rows * A.shape[1] * A.itemsize <= keep:
             kept = np.empty((n_rows, A.shape[1]), A.dtype)
         if kept is None:
-            total.add(A, codes[rows])
+            total.add(A, codes[rows], rows.start)
         else:
             kept[rows] = A
     if kept is not None:
@@ -244,7 +253,7 @@ def last_layer_moments(
             joint = np.empty((len(A), A.shape[1] + Y.shape[1]))
         joint[: len(A), : A.shape[1]] = A
         joint[: len(A), A.shape[1] :] = Y[rows]
-        total.add(joint[: len(A)], codes[rows])
+        total.add(joint[: len(A)], codes[rows], rows.start)
     return total.moments(groups)
 
 
@@ -288,7 +297,8 @@ def unit_moments(
             if A is None:
                 totals[i] = None
             elif total is not None:
-                total.add(A @ weights[i] if i in weights else A, codes[rows])
+                Z = A @ weights[i] if i in weights else A
+                total.add(Z, codes[rows], rows.start)
     return [None if total is None else total.moments(groups) for total in totals]
 
 
@@ -341,17 +351,19 @@ def check_linear_output(host: LayerHost, X_batch: Any) -> None:
     """
     last = host.n_layers - 1
     A = host.inputs(X_batch, last)
-    expected = A @ host.weight(last).T + host.bias(last)
     found = np.asarray(host.outputs(X_batch)).reshape(len(A), -1)
-    size = np.abs(A) @ np.abs(host.weight(last)).T + np.abs(host.bias(last))
-    eps = np.sqrt(np.finfo(np.result_type(np.float32, found)).eps)
-    if found.shape != expected.shape or (np.abs(found - expected) > eps * size).any():
+    if not is_linear_output(A, host.weight(last), host.bias(last), found):
         raise ValueError(
             f"The predictions of this {type(host.estimator).__name__} are not the "
             f"outputs of its last layer {host.layer_names[last]!r} (a link or output "
             "function follows, or another layer), so that it cannot be refitted by "
             "least squares: use refit_last=None."
         )
+
+
+def moments_of_groups(total: GroupMoments, groups: NDArray[Any]) -> GroupMoments:
+    """Return moments of codes as those of the groups that these stand for."""
+    return GroupMoments(groups[total.groups], total.counts, total.means, total.scatters)
 
 
 class _MomentsOfBatches:
@@ -361,7 +373,8 @@ class _MomentsOfBatches:
         self._what = what
         self._moments: GroupMoments | None = None
 
-    def add(self, A: NDArray[Any], codes: NDArray[np.integer]) -> None:
+    def add(self, A: NDArray[Any], codes: NDArray[np.integer], start: int = 0) -> None:
+        """Add a batch; `start` is the number of its first row."""
         if len(A) == 0:
             return
         try:
@@ -370,16 +383,15 @@ class _MomentsOfBatches:
             else:
                 self._moments.update(A, codes)
         except ValueError as error:
-            raise ValueError(f"Moments of {self._what}: {error}") from error
+            raise ValueError(
+                f"Moments of {self._what}, over rows {start} to {start + len(A) - 1} "
+                f"(counted from 0 within them below): {error}"
+            ) from error
 
     def moments(self, groups: NDArray[Any]) -> GroupMoments:
-        total = self._moments
-        if total is None:
+        if self._moments is None:
             raise ValueError("There are no rows.")
-        # The codes that occurred are the groups so far.
-        return GroupMoments(
-            groups[total.groups], total.counts, total.means, total.scatters
-        )
+        return moments_of_groups(self._moments, groups)
 
 
 def _batch_size(host: LayerHost, batch_size: int | None) -> int:

@@ -14,7 +14,7 @@ __all__ = ["passes_over"]
 def passes_over(X: Any) -> ModuleType:
     """Return the module whose functions go over such rows.
 
-    Both have the same functions, with the same arguments and results.
+    Both have the functions of `_partitioned_passes`, which take the same arguments.
 
     Parameters
     ----------

@@ -8,15 +8,23 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair.postprocessing._hosts import is_module
 from scalefair.streaming import is_partitioned
 
 __all__ = ["fitted_estimator", "is_fitted"]
 
 
 def is_fitted(estimator: Any) -> bool:
-    """Whether an estimator can predict; what has no ``fit`` can."""
-    if not hasattr(estimator, "fit"):
+    """Whether an estimator can predict.
+
+    What has no ``fit`` can, and so can a PyTorch module, which does not tell. What is
+    not of scikit-learn can once it has an attribute that ends in an underscore.
+    """
+    if not hasattr(estimator, "fit") or is_module(estimator):
         return True
+    if not hasattr(estimator, "__sklearn_tags__"):
+        names = getattr(estimator, "__dict__", {})
+        return any(name.endswith("_") and not name.startswith("__") for name in names)
     try:
         check_is_fitted(estimator)
     except NotFittedError:

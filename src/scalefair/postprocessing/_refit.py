@@ -97,11 +97,12 @@ def refit_last_layer(
     rest = (S[n:, :n] - weight @ S[:n, :n]) @ vectors
     # Of the mean squares, means included: inputs that hardly vary say nothing.
     square = values.sum() + joint.counts.sum() * float(joint.mean[:n] @ joint.mean[:n])
-    ridge = max(_RIDGE * float(values.mean()), _LEAST * float(square) / n) or 1.0
+    least = _LEAST * float(square) / n
+    ridge = max(_RIDGE * float(values.mean()), least) or 1.0
     shares = 1 / (values + ridge)
     if kind == "gradient":
         steps = _EPOCHS * max(1, int(joint.counts.sum()) // _BATCH)
-        shares = _walked(values, steps)
+        shares = _walked(values, max(float(values.max()), least) or 1.0, steps)
     fitted = weight + (rest * shares) @ vectors.T
     before = inputs.gaps(fitted)
     mean_reduction, covariance_reduction = worthwhile(
@@ -139,9 +140,8 @@ def _total_scatter(moments: GroupMoments) -> Array:
     return total
 
 
-def _walked(values: Array, steps: int) -> Array:
+def _walked(values: Array, largest: float, steps: int) -> Array:
     """(1 - (1 - v / largest)^steps) / v, its limit where v is zero."""
-    largest = float(values.max()) or 1.0
     ratio = np.minimum(values / largest, 1.0)
     with np.errstate(divide="ignore"):
         left = np.exp(steps * np.log1p(-ratio))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,39 @@ __all__ = ["check_n_targets", "checked_targets", "one_prediction"]
 
 
 def checked_targets(y: Any, n_rows: int) -> NDArray[np.float64]:
-    """Return the targets as numbers in memory, one row each; Dask's are gathered."""
-    if isinstance(y, (list, tuple)) and is_partitioned(y):
-        import dask  # it made what is in the list
+    """Return the targets as numbers in memory, one row each; Dask's are gathered.
 
-        y = np.concatenate([np.asarray(part) for part in dask.compute(*y)])
-    targets = np.asarray(y, dtype=np.float64)
+    Raises
+    ------
+    ValueError
+        If they are no numbers, not one row each, or one is NaN or infinite.
+    """
+    if isinstance(y, (list, tuple, np.ndarray)) and is_partitioned(y):
+        dask = import_module("dask")  # it made what is in the list
+        blocks = y.ravel() if isinstance(y, np.ndarray) else y
+        # Futures have to be made delayed values to be computed.
+        parts = dask.compute(*[dask.delayed(block) for block in blocks])
+        y = np.concatenate([np.asarray(part) for part in parts])
+    try:
+        targets = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must be numbers, one or more a row: {error}.") from error
     if targets.ndim not in (1, 2) or len(targets) != n_rows:
         raise ValueError(
             f"y must have shape ({n_rows},) or ({n_rows}, k), got {targets.shape}."
         )
-    if not np.isfinite(targets).all():
-        raise ValueError("y has entries that are NaN or infinite: drop these rows.")
+    finite = np.isfinite(targets.T).reshape(-1, n_rows).all(axis=0)
+    if not finite.all():
+        bad = np.flatnonzero(~finite)
+        raise ValueError(
+            f"y has entries that are NaN or infinite in {bad.size} row(s), the first "
+            f"at position {bad[0]}: drop these rows."
+        )
     return targets
 
 
 def check_n_targets(targets: NDArray[np.float64], host: LayerHost) -> None:
+    """Raise a ValueError unless there is a target for each output of the model."""
     n_targets = 1 if targets.ndim == 1 else targets.shape[1]
     n_outputs = host.shape(host.n_layers - 1)[0]
     if n_targets != n_outputs:

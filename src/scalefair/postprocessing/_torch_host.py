@@ -107,7 +107,9 @@ class TorchHost(LayerHost):
         """Return the rows as a tensor, frame, CSR matrix or array of any dimensions."""
         if sparse.issparse(X):
             return X.tocsr()
-        if not self._is_bare or hasattr(X, "iloc") or hasattr(X, "detach"):
+        if hasattr(X, "iloc") or hasattr(X, "detach"):
+            return X
+        if not self._is_bare and hasattr(X, "shape"):  # the wrapper knows what it is
             return X
         X = np.asarray(X)
         if X.ndim < 2:
@@ -162,7 +164,8 @@ class TorchHost(LayerHost):
                 f"The module returned {len(out)} predictions for {n_rows} rows."
             )
         _refuse_values(out, "The predictions")
-        return out
+        predicted: NDArray[Any] = out
+        return predicted
 
     def replaced(self, layers: LayerChanges) -> TorchHost:
         """Return the host of a deep copy with some layers changed.
@@ -315,7 +318,8 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
     """Array of a tensor, perhaps a view; types that NumPy does not have as float32."""
     kind = _numpy_type(tensor.dtype)
     tensor = tensor.detach().cpu()
-    return (tensor if kind is np.float64 else tensor.float()).numpy()
+    array: NDArray[Any] = (tensor if kind is np.float64 else tensor.float()).numpy()
+    return array
 
 
 def _numpy_type(dtype: Any) -> Any:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
 from scalefair._features import check_features
-from scalefair._groups import encode_groups
+from scalefair._groups import check_two_groups, encode_groups
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 __all__ = ["TrainingRows", "training_rows"]
@@ -54,11 +54,7 @@ def training_rows(
             f"Found {rows.n_rows} sample(s) (n_samples={rows.n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
-    if len(rows.groups) < 2:
-        raise ValueError(
-            f"sensitive_features has only one group ({rows.groups.tolist()[0]!r}): "
-            "fairness compares groups. For one group use the estimator itself."
-        )
+    check_two_groups(rows.groups, "the estimator itself")
     return rows
 
 

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._random import check_random_state, random_generator
@@ -18,14 +19,18 @@ from scalefair.operators import (
     StreamedSecondMoment,
     StreamedSquaredDifferences,
 )
+from scalefair.postprocessing._layer_moments import layer_weight
 from scalefair.postprocessing._wide_reduced import LayerComparison, ReducedLayer
 
 __all__ = ["WideLayer", "wide_layer"]
 
-Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
+Array = NDArray[np.float64]
+Batches = Callable[[], Iterable[tuple[NDArray[Any], NDArray[np.int64]]]]
 
 # Eigenvalues this small, relative to the largest, are taken for zero.
 _NEGLIGIBLE = 1e-8
+# Those of small matrices, which are rounding.
+_DEPENDENT = 1e-14
 
 
 @dataclass(frozen=True)
@@ -53,24 +58,27 @@ class WideLayer:
         The weight W that the layer came with.
     mean_gap, covariance_gap : float
         d_e and d_v of that weight, exactly.
+    square, spread : float
+        Mean square of its outputs, and of their distance from the group's mean.
     converged : bool
         Whether all eigenpairs reached the tolerance.
-    message : str
-        How the eigensolver ended and, if it failed, what to change.
+    covariance : StreamedCovariance
+        The covariances as an operator; each product is a pass.
     """
 
-    counts: np.ndarray
-    means: np.ndarray
-    differences: np.ndarray
-    eigenvalues: np.ndarray
-    eigenvectors: np.ndarray
-    gram: np.ndarray
-    covariance_differences: np.ndarray
-    weight: np.ndarray = field(repr=False)
+    counts: NDArray[np.int64]
+    means: Array
+    differences: Array
+    eigenvalues: Array
+    eigenvectors: Array
+    gram: Array
+    covariance_differences: Array
+    weight: Array = field(repr=False)
     mean_gap: float
     covariance_gap: float
+    square: float
+    spread: float
     converged: bool
-    message: str
     covariance: StreamedCovariance = field(repr=False)
 
     @property
@@ -78,7 +86,7 @@ class WideLayer:
         """Passes over the rows so far, those of the methods included."""
         return self.covariance.n_passes
 
-    def compare(self, weight: np.ndarray) -> LayerComparison:
+    def compare(self, weight: Array) -> LayerComparison:
         """Return the gaps of W and of another weight, and their distance; one pass.
 
         Parameters
@@ -91,9 +99,9 @@ class WideLayer:
         LayerComparison
             Exact numbers: nothing is left out beyond the leading eigenpairs.
         """
-        change = np.asarray(weight, np.float64) - self.weight
+        change = weight - self.weight
         m = change.shape[0]
-        V = np.hstack([change.T, np.asarray(weight, np.float64).T])
+        V = np.hstack([change.T, weight.T])
         covariances = self.covariance.compress(V)
         moments = _second_moment(covariances, self.counts, self.means @ V)
         spread = _pair_differences(covariances)[:, m:, m:]
@@ -105,9 +113,7 @@ class WideLayer:
             output_change=float(np.trace(moments[:m, :m])),
         )
 
-    def solve(
-        self, B: np.ndarray, *, tol: float = 1e-2, max_products: int = 50
-    ) -> np.ndarray:
+    def solve(self, B: Array, *, tol: float = 1e-2, max_products: int = 50) -> Array:
         """Return ``S^+ B`` for columns in the range of S, by block conjugate gradients.
 
         The leading eigenvectors are solved for beside B: their directions serve its
@@ -131,7 +137,7 @@ class WideLayer:
         solution, converged, message = self._solve(basis, tol, max_products)
         if not converged:
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        out: np.ndarray = solution.X @ (basis.T @ B)
+        out: Array = solution.X @ (basis.T @ B)
         return out
 
     def reduced(self, *, tol: float = 1e-2, max_products: int = 50) -> ReducedLayer:
@@ -152,11 +158,15 @@ class WideLayer:
         """
         B = _joint_basis(self.eigenvectors, self.differences)
         solution, converged, message = self._solve(B, tol, max_products)
+        sizes, turn = _symmetric_eigh(B.T @ solution.X)
+        # What lies outside the range of S cannot be changed.
+        turn = turn[:, sizes > _DEPENDENT * sizes[-1]]
+        B, X, SX = B @ turn, solution.X @ turn, (B - solution.residuals) @ turn
         # Y with Y^T B = I and its cost Y^T S Y = L L^T, whatever the residuals.
-        K = B.T @ solution.X
-        Y = np.linalg.solve(K.T, solution.X.T).T
-        cost = Y.T @ np.linalg.solve(K.T, (B - solution.residuals).T).T
-        L = np.linalg.cholesky((cost + cost.T) / 2)
+        K = B.T @ X
+        Y = np.linalg.solve(K.T, X.T).T
+        costs, axes = _symmetric_eigh(Y.T @ np.linalg.solve(K.T, SX.T).T)
+        L = axes * np.sqrt(np.maximum(costs, _DEPENDENT * costs[-1]))
         Z = np.linalg.solve(L, Y.T).T
         V0 = self.weight @ B @ L  # Z^T B = L^-1, so that (W - V0 Z^T) B = 0
         m, r = V0.shape
@@ -164,8 +174,8 @@ class WideLayer:
             self.covariance.compress(np.hstack([Z, self.weight.T, B]))
         )
         # From the inputs (Z^T x, W x) to (Z^T x, W x - V0 Z^T x).
-        turn = np.eye(r + m)
-        turn[r:, :r] = -V0
+        shear = np.eye(r + m)
+        shear[r:, :r] = -V0
         inverse = np.linalg.solve(L, np.eye(r))
         return ReducedLayer(
             whitened=V0,
@@ -177,11 +187,11 @@ class WideLayer:
             converged=converged,
             message=message,
             original=self.weight,
-            _whole=turn @ M[:, : r + m, : r + m] @ turn.T,
+            _whole=shear @ M[:, : r + m, : r + m] @ shear.T,
         )
 
     def _solve(
-        self, B: np.ndarray, tol: float, max_products: int
+        self, B: Array, tol: float, max_products: int
     ) -> tuple[LinearResult, bool, str]:
         """Solve ``S X = B`` until the cost of changes within X settles."""
         watch = _CostWatch(B, self.weight @ B, tol)
@@ -189,14 +199,17 @@ class WideLayer:
         solution = block_cg(
             operator, B, tol=1e-8, max_products=max_products, callback=watch
         )
+        n_passes = solution.n_products
         if solution.converged or watch.settled:
-            return solution, True, f"Solved in {solution.n_products} passes."
-        return (
-            solution,
-            False,
-            f"After {solution.n_products} passes the last one still lowered the cost "
-            f"of a change by {watch.decrease:.0%}: raise max_products or tol.",
+            return solution, True, f"Solved in {n_passes} passes."
+        last = "some directions are still out of reach"
+        if np.isfinite(watch.decrease):
+            last = f"the last one still lowered the cost by {watch.decrease:.0%}"
+        message = (
+            f"The outputs of the layer change more than they need to: after {n_passes} "
+            f"passes {last}. Scale the inputs of the layer alike, or use rank=None."
         )
+        return solution, False, message
 
 
 class _CostWatch:
@@ -206,15 +219,15 @@ class _CostWatch:
     long after the cost, which is flat about its minimum, has settled.
     """
 
-    def __init__(self, B: np.ndarray, values: np.ndarray, tol: float) -> None:
+    def __init__(self, B: Array, values: Array, tol: float) -> None:
         self.B, self.values, self.tol = B, values, tol
         self.cost = self.decrease = np.inf
         self.settled = False
 
-    def __call__(self, X: np.ndarray, residuals: np.ndarray) -> bool:
+    def __call__(self, X: Array, residuals: Array) -> bool:
         K = self.B.T @ X
-        eigenvalues, vectors = np.linalg.eigh((K + K.T) / 2)
-        if eigenvalues[0] <= 1e-14 * eigenvalues[-1]:
+        eigenvalues, vectors = _symmetric_eigh(K)
+        if eigenvalues[0] <= _DEPENDENT * eigenvalues[-1]:
             return False  # too few directions as yet
         cost = float(((self.values @ vectors) ** 2 / eigenvalues).sum())
         if np.isfinite(self.cost):
@@ -226,7 +239,7 @@ class _CostWatch:
 
 def wide_layer(
     batches: Batches,
-    weight: np.ndarray,
+    weight: ArrayLike,
     n_groups: int,
     rank: int,
     *,
@@ -271,7 +284,8 @@ def wide_layer(
     Raises
     ------
     ValueError
-        If shapes do not fit, or for the reasons of `StreamedCovariance`.
+        If shapes do not fit, the rank exceeds the number of inputs, or for the
+        reasons of `StreamedCovariance`.
 
     Examples
     --------
@@ -294,7 +308,12 @@ def wide_layer(
     first = np.zeros(n_groups)
     first[:2] = -1.0, 1.0
     covariance = StreamedCovariance(batches, n_groups, first)
-    weight = _check_weight(weight, covariance.shape[0])
+    n = covariance.shape[0]
+    W = layer_weight(weight, n)
+    if rank > n:
+        raise ValueError(
+            f"rank={rank} must be at most {n}, the number of inputs of the layer."
+        )
     operator = covariance if n_groups == 2 else StreamedSquaredDifferences(covariance)
     result = block_krylov(
         operator,
@@ -310,7 +329,7 @@ def wide_layer(
     used = np.abs(values) > _NEGLIGIBLE * np.abs(values[0])
     Q = np.ascontiguousarray(result.vectors[:, used])
     # One pass for all small matrices: Q and the outputs of the weight.
-    V = np.hstack([Q, weight.T])
+    V = np.hstack([Q, W.T])
     q = Q.shape[1]
     covariances = covariance.compress(V)
     M = _pair_differences(covariances)
@@ -318,6 +337,12 @@ def wide_layer(
         covariances[:, :q, :q], covariance.counts, covariance.means @ Q
     )
     differences = _pair_differences(covariance.means).T
+    # The same of the outputs.
+    n_rows = int(covariance.counts.sum())
+    within = np.tensordot(covariance.counts - 1.0, covariances[:, q:, q:], axes=1)
+    offsets = covariance.means @ W.T
+    between = (covariance.counts[:, None] * offsets**2).sum()
+    spread = float(np.trace(within)) / n_rows
     return WideLayer(
         counts=covariance.counts,
         means=covariance.means,
@@ -326,18 +351,19 @@ def wide_layer(
         eigenvectors=Q,
         gram=gram,
         covariance_differences=M[:, :q, :q],
-        weight=weight,
-        mean_gap=float(np.linalg.norm(weight @ differences)),
+        weight=W,
+        mean_gap=float(np.linalg.norm(W @ differences)),
         covariance_gap=float(np.linalg.norm(M[:, q:, q:])),
+        square=spread + float(between) / n_rows,
+        spread=spread,
         converged=result.converged,
-        message=result.message,
         covariance=covariance,
     )
 
 
 def _start(
     covariance: StreamedCovariance, width: int, rng: np.random.RandomState
-) -> np.ndarray:
+) -> Array:
     """Random combinations of centred rows: in the range of all covariances.
 
     Eigenvectors built from them lie in the range of S, where systems with S have
@@ -347,40 +373,35 @@ def _start(
     width = min(width, n)
     signs = np.ones(covariance.counts.size)
     block = random_generator(rng).standard_normal((n, width))
-    return covariance.with_weights(signs).matmat(block)
+    product: Array = covariance.with_weights(signs).matmat(block)
+    return product
 
 
-def _pair_differences(values: np.ndarray) -> np.ndarray:
+def _pair_differences(values: Array) -> Array:
     """Differences over all pairs of groups (axis 0), later minus earlier."""
     pairs = combinations(range(values.shape[0]), 2)
     return np.array([values[b] - values[a] for a, b in pairs])
 
 
 def _second_moment(
-    covariances: np.ndarray, counts: np.ndarray, means: np.ndarray
-) -> np.ndarray:
+    covariances: Array, counts: NDArray[np.int64], means: Array
+) -> Array:
     """Sum of x x^T from covariances (divisors N_g - 1) and means."""
     within = np.tensordot(counts - 1.0, covariances, axes=1)
-    out: np.ndarray = within + (means * counts[:, None]).T @ means
+    out: Array = within + (means * counts[:, None]).T @ means
     return out
 
 
-def _joint_basis(Q: np.ndarray, D: np.ndarray) -> np.ndarray:
+def _symmetric_eigh(K: Array) -> tuple[Array, Array]:
+    """Eigenpairs of a matrix that is symmetric but for rounding, smallest first."""
+    values, vectors = np.linalg.eigh((K + K.T) / 2)
+    return values, vectors
+
+
+def _joint_basis(Q: Array, D: Array) -> Array:
     """Orthonormal basis of the span of Q, orthonormal, and of D."""
     rest = D - Q @ (Q.T @ D)
     rest -= Q @ (Q.T @ rest)
     U, sizes, _ = np.linalg.svd(rest, full_matrices=False)
     new = sizes > _NEGLIGIBLE * np.linalg.norm(D)
     return np.ascontiguousarray(np.hstack([Q, U[:, new]]))
-
-
-def _check_weight(weight: Any, n: int) -> np.ndarray:
-    weight = np.asarray(weight, dtype=np.float64)
-    if weight.ndim != 2 or weight.shape[1] != n:
-        raise ValueError(
-            f"weight must have shape (m, {n}), outputs first, for rows of {n} entries, "
-            f"got {weight.shape}."
-        )
-    if not np.isfinite(weight).all():
-        raise ValueError("weight has entries that are not finite.")
-    return weight

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["LayerComparison", "ReducedLayer"]
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -70,19 +73,19 @@ class ReducedLayer:
         How the solution ended.
     """
 
-    whitened: np.ndarray
-    root: np.ndarray
-    differences: np.ndarray
-    forms: np.ndarray
-    directions: np.ndarray
+    whitened: Array
+    root: Array
+    differences: Array
+    forms: Array
+    directions: Array
     n_products: int
     converged: bool
     message: str
-    original: np.ndarray = field(repr=False)
+    original: Array = field(repr=False)
     # Differences of the covariances of Z^T x and of what of W x lies outside, jointly.
-    _whole: np.ndarray = field(repr=False)
+    _whole: Array = field(repr=False)
 
-    def lift(self, weight: np.ndarray) -> np.ndarray:
+    def lift(self, weight: Array) -> Array:
         """Return the weight of the layer that a small one stands for.
 
         Parameters
@@ -97,7 +100,7 @@ class ReducedLayer:
         """
         return self.original + (weight - self.whitened) @ self.directions.T
 
-    def gaps(self, weight: np.ndarray) -> tuple[float, float]:
+    def gaps(self, weight: Array) -> tuple[float, float]:
         """Return the gaps of the lifted weight, nothing left out, without a pass.
 
         Parameters
@@ -115,18 +118,3 @@ class ReducedLayer:
             float(np.linalg.norm(weight @ self.differences)),
             float(np.linalg.norm(W @ self._whole @ W.T)),
         )
-
-    def output_change(self, weight: np.ndarray) -> float:
-        """Return the squared change of the outputs, summed over the rows.
-
-        Parameters
-        ----------
-        weight : ndarray of shape (m, r)
-            Small weight V.
-
-        Returns
-        -------
-        float
-            ``|X (W - W')^T|_F^2`` of the lifted weight.
-        """
-        return float(((weight - self.whitened) ** 2).sum())

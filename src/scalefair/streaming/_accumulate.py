@@ -7,12 +7,15 @@ shift is taken out again at the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg.blas import dsyrk
 
+from scalefair._entries import refuse_entries
 from scalefair.kernels import (
     first_means,
     gather_shifted,
@@ -22,7 +25,6 @@ from scalefair.kernels import (
 from scalefair.streaming._blocks import row_blocks
 from scalefair.streaming._sparse import accumulate_sparse, is_cheaper_sparse
 from scalefair.streaming._sums import ShiftedSums
-from scalefair.streaming._validation import refuse_entries
 
 __all__ = ["accumulate"]
 
@@ -38,8 +40,11 @@ _VIEW_BLOCKS = 4
 # Rows behind the shift of a label; any typical value would do.
 _SHIFT_ROWS = 1024
 
+# Adds a block of rows with codes.
+_Add = Callable[[NDArray[np.floating], NDArray[np.integer], ShiftedSums], None]
 
-def accumulate(X: Any, codes: np.ndarray, n_labels: int) -> ShiftedSums:
+
+def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
     """Return the sums of checked rows.
 
     Parameters
@@ -60,7 +65,7 @@ def accumulate(X: Any, codes: np.ndarray, n_labels: int) -> ShiftedSums:
     return sums
 
 
-def _accumulate_dense(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
+def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
     """Add the rows of a dense or sparse matrix, blocks of the latter made dense."""
     n_labels, n = sums.shifts.shape
     thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
@@ -82,7 +87,11 @@ def _accumulate_dense(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
 
 
 def _add_block(
-    block: np.ndarray, codes: np.ndarray, first: int, sums: ShiftedSums, add: Any
+    block: NDArray[np.floating],
+    codes: NDArray[np.integer],
+    first: int,
+    sums: ShiftedSums,
+    add: _Add,
 ) -> None:
     if not sums.has_shift.all():
         means, counts = first_means(block, codes, len(sums.counts), _SHIFT_ROWS)
@@ -92,14 +101,18 @@ def _add_block(
         refuse_entries(block, first)
 
 
-def _add_thin(block: np.ndarray, codes: np.ndarray, sums: ShiftedSums) -> None:
+def _add_thin(
+    block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
+) -> None:
     counts, totals, scatters = label_scatter(block, codes, sums.shifts)
     sums.counts += counts
     sums.sums += totals
     sums.scatters += scatters
 
 
-def _add_wide(block: np.ndarray, codes: np.ndarray, sums: ShiftedSums) -> None:
+def _add_wide(
+    block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
+) -> None:
     """Rows of one label after the other, by BLAS, on all its threads.
 
     OpenBLAS shares the entries of the result among its threads, not the rows:
@@ -129,7 +142,7 @@ def _add_wide(block: np.ndarray, codes: np.ndarray, sums: ShiftedSums) -> None:
     sums.counts += counts
 
 
-def _as_real(block: np.ndarray) -> np.ndarray:
+def _as_real(block: NDArray[Any]) -> NDArray[np.floating]:
     """Block in a type that the kernels know: float32, otherwise float64."""
     if block.dtype == np.float32 and block.dtype.isnative:
         return block

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["row_blocks"]
+__all__ = ["row_blocks", "sparse_bounds"]
 
 # What a row without stored entries counts: its results take memory too.
 _SPARSE_ROW_BYTES = 512
@@ -46,19 +48,49 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
     >>> [len(block) for rows, block in row_blocks(X, max_bytes=160_000)]
     [400, 400, 200]
     """
-    if sparse.issparse(X):
-        if X.format not in {"csr", "csc"}:
-            raise ValueError(
-                f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
-            )
-        return _sparse_blocks(X.tocsr(), max_bytes)
-    X = np.asarray(X)
+    if not sparse.issparse(X):
+        X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got shape {X.shape}.")
-    return _dense_blocks(X, max_bytes)
+    if not sparse.issparse(X):
+        return _dense_blocks(X, max_bytes)
+    if X.format not in {"csr", "csc"}:
+        raise ValueError(
+            f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
+        )
+    return _sparse_blocks(X.tocsr(), max_bytes)
 
 
-def _dense_blocks(X: np.ndarray, max_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
+def sparse_bounds(
+    indptr: NDArray[np.integer], entry_bytes: int, max_bytes: int
+) -> list[int]:
+    """Return the first row of each block of a CSR matrix and, last, the end.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (m + 1,)
+        Row pointers.
+    entry_bytes : int
+        Size of an entry and its column index.
+    max_bytes : int
+        Size of a block, as for `row_blocks`.
+    """
+    n_entries = max(1, int(max_bytes) // entry_bytes)
+    n_rows = max(1, int(max_bytes) // _SPARSE_ROW_BYTES)
+    m, bounds = len(indptr) - 1, [0]
+    while bounds[-1] < m:
+        start = bounds[-1]
+        # The last row whose entries still fit. The limit is of the pointers' type:
+        # all of them would be converted to another in each search.
+        limit = min(int(indptr[start]) + n_entries, int(indptr[-1]))
+        at = np.searchsorted(indptr, indptr.dtype.type(limit), side="right")
+        bounds.append(min(m, start + n_rows, max(start + 1, int(at) - 1)))
+    return bounds
+
+
+def _dense_blocks(
+    X: NDArray[Any], max_bytes: int
+) -> Iterator[tuple[slice, NDArray[Any]]]:
     m, n = X.shape
     step = max(1, int(max_bytes) // max(1, n * max(8, X.itemsize)))
     for start in range(0, m, step):
@@ -67,16 +99,7 @@ def _dense_blocks(X: np.ndarray, max_bytes: int) -> Iterator[tuple[slice, np.nda
 
 
 def _sparse_blocks(X: Any, max_bytes: int) -> Iterator[tuple[slice, Any]]:
-    m = X.shape[0]
     entry_bytes = X.data.itemsize + X.indices.itemsize
-    n_entries = max(1, int(max_bytes) // entry_bytes)
-    n_rows = max(1, int(max_bytes) // _SPARSE_ROW_BYTES)
-    start = 0
-    while start < m:
-        # The last row whose entries still fit.
-        limit = int(X.indptr[start]) + n_entries
-        stop = int(np.searchsorted(X.indptr, limit, side="right")) - 1
-        stop = min(m, start + n_rows, max(start + 1, stop))
+    for start, stop in pairwise(sparse_bounds(X.indptr, entry_bytes, max_bytes)):
         rows = slice(start, stop)
-        yield rows, X if stop - start == m else X[rows]
-        start = stop
+        yield rows, X if stop - start == X.shape[0] else X[rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair.streaming._dask_parts import DaskParts, require_dask
@@ -82,7 +83,7 @@ def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
     return DaskParts.of_delayed(parts)
 
 
-def column_names(X: Any) -> Any:
+def column_names(X: Any) -> NDArray[np.object_] | None:
     """Return the names of the columns if all are strings, else None."""
     names = getattr(X, "columns", None)
     if names is None or not all(isinstance(name, str) for name in names):
@@ -92,10 +93,10 @@ def column_names(X: Any) -> Any:
 
 def _partitions(X: Any) -> list[Any]:
     """Delayed values of a collection, a block of rows each."""
-    dask = require_dask()
-    if isinstance(X, (list, tuple, np.ndarray)):
+    if isinstance(X, (list, tuple, np.ndarray)) and is_dask(X):
+        delayed = require_dask().delayed
         blocks = X.ravel() if isinstance(X, np.ndarray) else X
-        return [x if hasattr(x, "dask") else dask.delayed(x) for x in blocks]
+        return [x if hasattr(x, "dask") else delayed(x) for x in blocks]
     if not hasattr(type(X), "to_delayed"):
         raise ValueError(
             f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
@@ -105,7 +106,7 @@ def _partitions(X: Any) -> list[Any]:
     if isinstance(parts, np.ndarray):
         return list(parts.ravel())
     if type(X).__module__.startswith("dask.bag"):
-        stack = dask.delayed(_stacked)
+        stack = require_dask().delayed(_stacked)
         return [stack(part) for part in parts]
     return list(parts)
 

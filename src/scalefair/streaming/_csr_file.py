@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any, BinaryIO
@@ -14,22 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.streaming._npy_array import Header, read_header
+from scalefair.streaming._blocks import sparse_bounds
+from scalefair.streaming._npy_array import DAMAGE, Header, read_header
 from scalefair.streaming._source_file import SourceFile, block_type, one_line
 
 __all__ = ["CsrFile"]
 
-_DAMAGE = (
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,  # encrypted
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-# As in `row_blocks`: what a row counts at least.
-_ROW_BYTES = 512
 # Bytes that are copied at a time.
 _PIECE = 2**20
 _ARRAYS = ("indptr", "indices", "data")
@@ -76,7 +65,7 @@ class CsrFile:
         self.nnz = data.shape[0]
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
-        bounds = _cut(indptr, max_bytes, entry_bytes)
+        bounds = np.array(sparse_bounds(indptr, entry_bytes, max_bytes), np.int64)
         self.lengths = np.diff(bounds)
         self._starts = bounds[:-1]
         self._entries = indptr[bounds].astype(np.int64)
@@ -129,7 +118,7 @@ class CsrFile:
             try:
                 with zipfile.ZipFile(file) as archive:
                     yield file, archive
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise self.source.fault(
                     "not a CSR matrix saved by scipy.sparse.save_npz, or damaged "
                     f"({one_line(error)}). Save X.tocsr() again"
@@ -147,7 +136,12 @@ class _Stream:
     def take(self, start: int, count: int) -> NDArray[Any]:
         """Return some numbers; in compressed files it is slow to go back."""
         values = np.empty(count, self._dtype)
-        self._file.seek(self._offset + start * self._dtype.itemsize)
+        place = self._offset + start * self._dtype.itemsize
+        ahead = place - self._file.tell()
+        if 0 < ahead <= _PIECE:
+            self._file.read(ahead)  # after a seek zipfile compares no checksum
+        else:
+            self._file.seek(place)
         view = values.view(np.uint8).data
         done = 0
         while done < values.nbytes:
@@ -215,17 +209,3 @@ def _check_arrays(
     rising = bool((indptr[1:] >= indptr[:-1]).all())
     if not rising or indptr[0] != 0 or indptr[-1] != data.shape[0]:
         raise ValueError("its row pointers are wrong")
-
-
-def _cut(indptr: NDArray[Any], max_bytes: int, entry_bytes: int) -> NDArray[np.int64]:
-    """First row of each block, and the number of rows."""
-    n_entries = max(1, max_bytes // entry_bytes)
-    n_rows = max(1, max_bytes // _ROW_BYTES)
-    m, bounds = len(indptr) - 1, [0]
-    while bounds[-1] < m:
-        start = bounds[-1]
-        # The last row whose entries still fit.
-        limit = int(indptr[start]) + n_entries
-        stop = int(np.searchsorted(indptr, limit, side="right")) - 1
-        bounds.append(min(m, start + n_rows, max(start + 1, stop)))
-    return np.array(bounds, dtype=np.int64)

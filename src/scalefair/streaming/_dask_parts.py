@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
@@ -58,10 +59,12 @@ class DaskParts(Parts):
     @classmethod
     def of_delayed(cls, values: Sequence[Any]) -> DaskParts:
         """Return delayed values as parts."""
-        graph: dict[Any, Any] = {}
-        for value in values:
-            graph.update(value.__dask_graph__())
-        return cls(graph, [value.key for value in values])
+        # Those of one collection share a graph, of as many tasks as there are values.
+        graphs = {id(graph): graph for graph in (v.__dask_graph__() for v in values)}
+        tasks: dict[Any, Any] = {}
+        for graph in graphs.values():
+            tasks.update(graph)
+        return cls(tasks, [value.key for value in values])
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -100,7 +103,8 @@ class DaskParts(Parts):
     def persist(self) -> DaskParts:
         dask = require_dask()
         with _large_graphs(), single_blas_thread():
-            return dask.persist(self)[0]
+            kept: DaskParts = dask.persist(self)[0]
+        return kept
 
     def gather(self) -> list[Any]:
         dask = require_dask()
@@ -111,9 +115,8 @@ class DaskParts(Parts):
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
     ) -> Any:
         require_dask()
-        from dask import array
-        from dask.delayed import Delayed
-
+        array: Any = import_module("dask.array")
+        Delayed: Any = import_module("dask.delayed").Delayed
         blocks = [
             array.from_delayed(Delayed(key, self._graph), (int(length), *shape), dtype)
             for key, length in zip(self._keys, lengths, strict=True)
@@ -197,7 +200,8 @@ def _register_sizes() -> None:
     """Tell Dask how large sparse arrays are: it moves what it takes for small."""
     from dask.sizeof import sizeof
 
-    sizeof.register(sparse.sparray)(array_bytes)
+    register: Any = sizeof.register
+    register(sparse.sparray)(array_bytes)
 
 
 def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
@@ -221,4 +225,5 @@ def _large_graphs() -> AbstractContextManager[object]:
     if "distributed" not in sys.modules:  # its defaults are not there yet
         return nullcontext()
     options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
-    return require_dask().config.set(options)
+    context: AbstractContextManager[object] = require_dask().config.set(options)
+    return context

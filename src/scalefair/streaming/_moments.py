@@ -52,7 +52,8 @@ class GroupMoments:
     Raises
     ------
     ValueError
-        If the arrays do not fit each other.
+        If the arrays do not fit each other, counts are no whole positive numbers, or
+        a mean or scatter is NaN or infinite.
 
     Notes
     -----
@@ -95,11 +96,26 @@ class GroupMoments:
         means: ArrayLike,
         scatters: ArrayLike,
     ) -> None:
-        self.groups = np.asarray(groups)
-        self.counts = np.asarray(counts, dtype=np.int64)
-        self.means = np.asarray(means, dtype=np.float64)
-        self.scatters = np.asarray(scatters, dtype=np.float64)
+        # Copies: `update` writes to them.
+        self.groups = np.array(groups)
+        self.counts = _whole(counts)
+        self.means = np.array(means, dtype=np.float64)
+        self.scatters = np.array(scatters, dtype=np.float64)
         self._check()
+
+    @classmethod
+    def _keep(
+        cls,
+        groups: NDArray[Any],
+        counts: NDArray[np.int64],
+        means: NDArray[np.float64],
+        scatters: NDArray[np.float64],
+    ) -> GroupMoments:
+        """Return moments that take over arrays, which are right and not copied."""
+        moments = cls.__new__(cls)
+        moments.groups, moments.counts = groups, counts
+        moments.means, moments.scatters = means, scatters
+        return moments
 
     @classmethod
     def from_data(cls, X: Any, groups: ArrayLike) -> GroupMoments:
@@ -139,9 +155,9 @@ class GroupMoments:
         if isinstance(X, PartitionedRows):
             total = X.map(_moments_of_part, each=[codes]).reduce(GroupMoments.merge)
             groups = groups[total.groups]
-            return cls(groups, total.counts, total.means, total.scatters)
+            return cls._keep(groups, total.counts, total.means, total.scatters)
         sums = accumulate(check_rows(X), codes, len(groups))
-        return cls(groups, *sums.to_moments())
+        return cls._keep(groups, *sums.to_moments())
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
         """Add rows, in place; if they are refused nothing has changed.
@@ -191,7 +207,7 @@ class GroupMoments:
         ValueError
             If the numbers of features or the kinds of groups differ.
         """
-        merged = GroupMoments(
+        merged = GroupMoments._keep(
             self.groups, self.counts.copy(), self.means.copy(), self.scatters.copy()
         )
         merged._add(other)
@@ -200,12 +216,14 @@ class GroupMoments:
     @property
     def n_features(self) -> int:
         """Number of features."""
-        return self.means.shape[1]
+        n: int = self.means.shape[1]
+        return n
 
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows, shape (n,)."""
-        return (self.counts / self.counts.sum()) @ self.means
+        mean: NDArray[np.float64] = (self.counts / self.counts.sum()) @ self.means
+        return mean
 
     def covariances(self, centering: str = "global") -> NDArray[np.float64]:
         r"""Return the second moments of each group about a centre.
@@ -327,6 +345,9 @@ class GroupMoments:
             raise ValueError("groups must be distinct and sorted.")
         if not (self.counts > 0).all():
             raise ValueError("counts must be positive.")
+        for name in ("means", "scatters"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
     def _check_features(self, n_features: int) -> None:
         if n_features != self.n_features:
@@ -339,7 +360,16 @@ class GroupMoments:
 def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
     """Moments of the codes that occur in a part."""
     present, local = encode_values(codes, name="codes")
-    return GroupMoments(present, *accumulate(X, local, len(present)).to_moments())
+    sums = accumulate(X, local, len(present))
+    return GroupMoments._keep(present, *sums.to_moments())
+
+
+def _whole(counts: ArrayLike) -> NDArray[np.int64]:
+    """Copy of the counts as integers, if they are whole numbers."""
+    given = np.asarray(counts)
+    if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
+        raise ValueError(f"counts must be whole numbers, got {given}.")
+    return np.array(given, dtype=np.int64)
 
 
 def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:

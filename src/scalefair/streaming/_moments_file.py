@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from scalefair.streaming._npy_array import DAMAGE
 
 __all__ = ["read_arrays", "write_arrays"]
 
@@ -40,20 +41,17 @@ def write_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
 
 def read_arrays(path: str | os.PathLike[str], names: list[str]) -> dict[str, Any]:
     """Return the arrays of a file that `write_arrays` wrote."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if str(arrays["format"]) == _FORMAT:
-                return {name: arrays[name] for name in names}
-    except (
-        AttributeError,  # an array is no context manager
-        EOFError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-    ) as error:
-        raise _foreign(path) from error
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                if str(arrays["format"]) == _FORMAT:
+                    return {name: arrays[name] for name in names}
+        except (
+            OSError,
+            TypeError,  # an array alone is no context manager
+            *DAMAGE,
+        ) as error:
+            raise _foreign(path) from error
     raise _foreign(path)
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import tokenize
+import zipfile
+import zlib
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Header", "read_header"]
+__all__ = ["DAMAGE", "Header", "read_header"]
+
+# What NumPy and zipfile raise for damaged files, beside errors of the system.
+DAMAGE = (
+    EOFError,
+    KeyError,
+    RuntimeError,  # encrypted, or compressed in an unknown way
+    ValueError,
+    tokenize.TokenError,  # in the header of an array
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class Header(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.streaming._npy_array import read_header
+from scalefair.streaming._npy_array import DAMAGE, read_header
 from scalefair.streaming._source_file import (
     BLOCK_BYTES,
     FileReader,
@@ -80,7 +80,7 @@ class NpyReader(FileReader):
         with source.opened() as file:
             try:
                 self._header = header = read_header(file)
-            except ValueError as error:
+            except DAMAGE as error:
                 raise source.fault(
                     "not an array saved by numpy.save, or damaged "
                     f"({one_line(error)}). Save it again"

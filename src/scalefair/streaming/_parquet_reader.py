@@ -91,6 +91,8 @@ class ParquetReader(FileReader):
         max_bytes: int = BLOCK_BYTES,
     ) -> None:
         max_bytes = check_max_bytes(max_bytes)
+        if isinstance(columns, str):
+            raise ValueError(f"columns must be a list of names, got {columns!r}.")
         self._source = SourceFile(path)
         with self._opened() as file:
             types = _column_types(file.schema_arrow)
@@ -285,4 +287,5 @@ def _numbers(column: Any) -> NDArray[Any]:
 
     if not pyarrow.types.is_floating(column.type):
         column = column.cast(pyarrow.float64(), safe=False)
-    return column.to_numpy(zero_copy_only=False)
+    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return numbers

@@ -175,6 +175,12 @@ class PartitionedRows:
         """First row of each part."""
         return np.cumsum(self.lengths) - self.lengths
 
+    @property
+    def _numbers(self) -> list[int]:
+        """Number of each part among those that were given, for messages."""
+        numbers: list[int] = np.flatnonzero(self._given_lengths).tolist()
+        return numbers
+
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
     ) -> Parts:
@@ -196,8 +202,10 @@ class PartitionedRows:
         Parts
             Computed when they are asked for.
         """
-        places = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
-        place = self.parts.like(enumerate(places))
+        places = zip(
+            self._numbers, self.starts.tolist(), self.lengths.tolist(), strict=True
+        )
+        place = self.parts.like(places)
         return self.parts.map(_Placed(function, len(args)), *args, each=[place, *each])
 
     def rowwise(
@@ -285,10 +293,10 @@ class PartitionedRows:
 
     def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
         parts = dask_column(values, self._given_lengths, name)
-        kept = np.flatnonzero(self._given_lengths)
+        kept = self._numbers
         if len(kept) < len(parts):
-            parts = parts.select(kept.tolist())
-        places = parts.like(enumerate(self.lengths.tolist()))
+            parts = parts.select(kept)
+        places = parts.like(zip(kept, self.lengths.tolist(), strict=True))
         parts = parts.map(_checked_column, name, what, each=[places]).persist()
         seen = parts.map(_distinct, name).gather()
         distinct = encode_values(np.concatenate(seen), name=name)[0]
@@ -318,7 +326,7 @@ class _Placed:
         try:
             return self._function(rows, *shared, *own)
         except ValueError as error:
-            number, (start, length) = place
+            number, start, length = place
             raise ValueError(
                 f"Partition {number} of X, rows {start} to {start + length - 1} "
                 f"(counted from 0 within it below): {error}"
@@ -375,15 +383,15 @@ def _checked_column(
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     try:
-        values = check_values(values, name=name, what=what)
+        column = check_values(values, name=name, what=what)
     except ValueError as error:
         raise ValueError(f"Partition {number}: {error}") from error
-    if values.shape[0] != n_rows:
+    if column.shape[0] != n_rows:
         raise ValueError(
-            f"Partition {number} of {name} has {values.shape[0]} {what}s for {n_rows} "
+            f"Partition {number} of {name} has {column.shape[0]} {what}s for {n_rows} "
             "rows of X."
         )
-    return values
+    return column
 
 
 def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
@@ -393,7 +401,8 @@ def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
 def _codes(
     values: NDArray[Any], distinct: NDArray[Any], dtype: np.dtype
 ) -> NDArray[Any]:
-    return np.searchsorted(distinct, values).astype(dtype)
+    codes: NDArray[Any] = np.searchsorted(distinct, values).astype(dtype)
+    return codes
 
 
 def _small_type(n_distinct: int) -> np.dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -179,11 +180,7 @@ class LocalParts(Parts):
         return out
 
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
-        parts = self._watched()
-        total = next(parts)
-        for part in parts:
-            total = combine(total, part)
-        return total
+        return functools.reduce(combine, self._watched())
 
     def _watched(self) -> Iterator[Any]:
         for i, part in enumerate(self):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from scalefair.streaming._dask_parts import require_dask
 from scalefair.streaming._parts import LocalParts, Progress
@@ -95,9 +96,28 @@ class RowReader(ABC):
         Returns
         -------
         LocalParts
-            Read anew in each pass.
+            Read anew in each pass. A block that is not what the attributes say is
+            a ValueError when it is read.
         """
-        return LocalParts(self.blocks, len(self), self.progress)
+        return LocalParts(self._checked_blocks, len(self), self.progress)
+
+    def _checked_blocks(self) -> Iterator[Any]:
+        # Compiled code counts on the shapes.
+        kind = "a CSR matrix" if self.is_sparse else "an ndarray"
+        name = type(self).__name__
+        for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
+            is_csr = sparse.issparse(block) and block.format == "csr"
+            if not (is_csr if self.is_sparse else isinstance(block, np.ndarray)):
+                raise ValueError(
+                    f"Block {i} of {name} is a {type(block).__name__}: is_sparse is "
+                    f"{self.is_sparse}, so that it must be {kind}."
+                )
+            if block.shape != (m, self.n_features):
+                raise ValueError(
+                    f"Block {i} of {name} has shape {block.shape}, but lengths and "
+                    f"n_features say {(int(m), self.n_features)}."
+                )
+            yield block
 
     def delayed(self) -> list[Any]:
         """Return the blocks as Dask's delayed values, read where they are computed.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -85,7 +87,9 @@ class SourceFile:
 
 def check_max_bytes(max_bytes: int) -> int:
     """Return the largest size of a block, or say that it is none."""
-    if isinstance(max_bytes, bool) or max_bytes < 1:
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, Real):
+        raise ValueError(f"max_bytes must be a number of bytes, got {max_bytes!r}.")
+    if not 1 <= max_bytes < math.inf:
         raise ValueError(f"max_bytes must be at least 1, got {max_bytes!r}.")
     return int(max_bytes)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import refuse_entries
 from scalefair.kernels import sparse_gram
 from scalefair.streaming._blocks import row_blocks
 from scalefair.streaming._sums import ShiftedSums
-from scalefair.streaming._validation import refuse_entries
 
 __all__ = ["accumulate_sparse", "is_cheaper_sparse"]
 
@@ -31,10 +32,11 @@ def is_cheaper_sparse(X: Any) -> bool:
     per_row = np.diff(X.indptr).astype(np.float64)
     scattered = _SCATTERED_COST * float(per_row @ per_row)
     scattered += _STORED_ENTRY_COST * X.nnz
-    return scattered < m * (n * (n + 1) / 2 + _DENSE_ENTRY_COST * n)
+    dense = m * (n * (n + 1) / 2 + _DENSE_ENTRY_COST * n)
+    return bool(scattered < dense)
 
 
-def accumulate_sparse(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
+def accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
     """Add the rows of a CSR matrix without making them dense.
 
     Only columns that are nearly full are shifted: in the others the zeros keep the
@@ -66,7 +68,7 @@ def accumulate_sparse(X: Any, codes: np.ndarray, sums: ShiftedSums) -> None:
             refuse_entries(block, rows.start)
 
 
-def _full_column_means(X: Any) -> np.ndarray:
+def _full_column_means(X: Any) -> NDArray[np.float64]:
     """Means of the columns that are nearly full, zero for the others."""
     m, n = X.shape
     full = np.bincount(X.indices, minlength=n) >= _FULL * m
@@ -74,7 +76,7 @@ def _full_column_means(X: Any) -> np.ndarray:
     return np.where(full, totals / m, 0.0)
 
 
-def _shift_columns(X: Any, shift: np.ndarray) -> Any:
+def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:
     """Return ``X - shift`` in float64, stored without the zeros of the shift."""
     X = X.astype(np.float64)
     columns = np.flatnonzero(shift)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["ShiftedSums"]
 
@@ -17,13 +18,15 @@ class ShiftedSums:
         self.shifts = np.zeros((n_labels, n_features))
         self.has_shift = np.zeros(n_labels, bool)
 
-    def set_shifts(self, shifts: np.ndarray, seen: np.ndarray) -> None:
+    def set_shifts(self, shifts: NDArray[np.float64], seen: NDArray[np.bool_]) -> None:
         """Take over the shifts of labels that are seen for the first time."""
         new = seen & ~self.has_shift
         self.shifts[new] = shifts[new]
         self.has_shift |= new
 
-    def to_moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def to_moments(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Return counts, means and scatter matrices about the means, in place."""
         offsets = self.sums / self.counts[:, None]
         for scatter, offset, count in zip(

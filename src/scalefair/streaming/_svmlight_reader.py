@@ -207,13 +207,14 @@ class SvmlightReader(FileReader):
         from sklearn.datasets import load_svmlight_file
 
         try:
-            return load_svmlight_file(BytesIO(text), zero_based=True)
+            X, labels = load_svmlight_file(BytesIO(text), zero_based=True)
         except (ValueError, OverflowError) as error:
             raise self._source.fault(
                 f"not in svmlight format between bytes {start} and "
                 f"{start + len(text)} ({one_line(error)}). A line is `label "
                 "index:value ...` with rising indices"
             ) from error
+        return X, labels
 
 
 class _Piece(NamedTuple):
