@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._fit_context import fit_context
+from scalefair._decorators import fit_context
 from scalefair._random import check_random_state
 from scalefair.cluster._comparators import (
     ClusteredGraph,

@@ -18,8 +18,8 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from scalefair._decorators import fit_context
 from scalefair._features import check_features
-from scalefair._fit_context import fit_context
 from scalefair._groups import check_two_groups
 from scalefair.streaming import (
     GroupMoments,

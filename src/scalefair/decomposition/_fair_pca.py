@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._fit_context import fit_context
+from scalefair._decorators import fit_context
 from scalefair._groups import encode_groups
 from scalefair.decomposition._base import BaseGroupPCA, Population, check_groups
 from scalefair.decomposition._choice import choose_solver

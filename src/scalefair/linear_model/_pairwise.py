@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._fit_context import fit_context
+from scalefair._decorators import fit_context
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle

@@ -13,10 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, indexable
 
-from scalefair._fit_context import fit_context
+from scalefair._decorators import available_if, fit_context
 from scalefair.linear_model._group_scores import decide
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._path import check_kappas, partial_fairness_path

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._fit_context import fit_context
+from scalefair._decorators import fit_context
 from scalefair._intervals import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle

@@ -16,8 +16,8 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._decorators import fit_context
 from scalefair._features import check_features
-from scalefair._fit_context import fit_context
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
 from scalefair.postprocessing._hosts import (
