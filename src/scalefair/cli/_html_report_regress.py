@@ -132,6 +132,7 @@ def _plot_densities(
     display = OutputDensityDisplay.from_predictions(
         outputs,
         sensitive_features=codes,
+        output_name="prediction",
         kind=_choose_kind(outputs, codes),
         ax=Figure().subplots(1, 2),
     )

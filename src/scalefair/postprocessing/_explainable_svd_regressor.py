@@ -20,12 +20,7 @@ from scalefair._decorators import fit_context
 from scalefair._features import check_features
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
-from scalefair.postprocessing._hosts import (
-    LayerHost,
-    check_finite_layers,
-    find_host,
-    is_module,
-)
+from scalefair.postprocessing._hosts import find_host, is_module
 from scalefair.postprocessing._last_layer import check_refit, fitted_last_layer
 from scalefair.postprocessing._layer_change import (
     LayerChange,
@@ -34,6 +29,7 @@ from scalefair.postprocessing._layer_change import (
     change_layer,
     change_wide_layer,
 )
+from scalefair.postprocessing._layer_host import LayerHost, check_finite_layers
 from scalefair.postprocessing._layer_unfairness import (
     LayerUnfairness,
     layer_unfairness,

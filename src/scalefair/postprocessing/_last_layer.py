@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.kernels import single_blas_thread
-from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_change import LayerChange, LayerRows, Wanted
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._passes_over import passes_over
 from scalefair.postprocessing._refit import Refit, refit_last_layer
 

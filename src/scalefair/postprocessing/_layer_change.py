@@ -17,7 +17,7 @@ from scalefair.postprocessing._changed_wide_layer import (
     directly_changed_wide,
     svd_changed_wide,
 )
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import layer_batches
 from scalefair.postprocessing._passes_over import passes_over

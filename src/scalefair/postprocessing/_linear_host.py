@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 
-from scalefair.postprocessing._hosts import (
+from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
     as_dense_reals,

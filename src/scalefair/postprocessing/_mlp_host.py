@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.extmath import safe_sparse_dot
 
-from scalefair.postprocessing._hosts import (
+from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
     as_dense_reals,

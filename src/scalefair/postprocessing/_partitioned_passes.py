@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair.postprocessing import _passes
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._row_sample import rows_of_each_group
 from scalefair.streaming import GroupMoments, PartitionedRows, Parts
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair.postprocessing._hosts import LayerHost, is_linear_output
+from scalefair.postprocessing._layer_host import LayerHost, is_linear_output
 from scalefair.postprocessing._row_sample import rows_of_each_group
 from scalefair.streaming import GroupMoments
 

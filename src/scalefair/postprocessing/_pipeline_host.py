@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from scalefair.postprocessing._hosts import LayerChanges, LayerHost
+from scalefair.postprocessing._layer_host import LayerChanges, LayerHost
 
 __all__ = ["PipelineHost"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.streaming import is_partitioned
 
 __all__ = ["check_n_targets", "checked_targets", "one_prediction"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair.postprocessing._hosts import (
+from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
     check_bias,
