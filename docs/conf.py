@@ -49,7 +49,9 @@ myst_dmath_double_inline = True
 
 # Blocks of code have a button that copies them; printed output has none, and of a
 # console session only what was typed is copied.
-copybutton_selector = "div:not(.highlight-text):not(.highlight-none) > div.highlight > pre"
+copybutton_selector = (
+    "div:not(.highlight-text):not(.highlight-none) > div.highlight > pre"
+)
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
