@@ -187,9 +187,9 @@ def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
         ]
     else:
         lines += [
-            f"Each time is the median of {run.repeats} runs or more, one benchmark after",
-            "the other. Medians of alternating runs are in",
-            "[Performance](../performance.md).",
+            f"Each time is the median of {run.repeats} runs or more, one benchmark "
+            "after the other.",
+            "Medians of alternating runs are in [Performance](../performance.md).",
             "",
         ]
     lines += [*machine_table(run, packages), ""]
