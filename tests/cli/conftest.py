@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pty
+import signal
 import threading
 import warnings
 from pathlib import Path
@@ -347,3 +348,15 @@ def older_wages(wages):
     """The same, with an older model that a failing run must not touch."""
     wages.output.write_bytes(OLD)
     return wages
+
+
+@pytest.fixture
+def interruptible():
+    """Processes that are started take SIGINT, also where this one ignores it.
+
+    A shell without job control has its background processes ignore it, and what they
+    start inherits that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

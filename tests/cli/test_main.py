@@ -189,6 +189,7 @@ def test_quiet_on_a_terminal(workspace, on_a_terminal):
     assert len(workspace.labels()) == 90
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupt_from_the_keyboard(older):
     """SIGINT while the graph is being read: from a pipe that never ends."""
     pipe = older.folder / "endless.csv"

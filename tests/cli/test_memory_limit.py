@@ -297,6 +297,7 @@ def test_passes_are_shown_on_a_terminal(components):
     assert "times, 10 blocks" in shown  # of the summary
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupt_in_a_pass(older_components):
     """SIGINT when the progress bar shows that a long pass has begun."""
     older = older_components
