@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from scalefair._random import check_random_state
+from scalefair.kernels import single_blas_thread
 from scalefair.linalg._checks import (
     as_avoided,
     as_symmetric_operator,
@@ -36,7 +37,7 @@ def lanczos(
     Multiplies one vector at a time: the fewest products of all solvers here, and
     the slowest ones. A last run, on the operator without the pairs found, looks for
     copies of multiple eigenvalues that the first has missed. Orders up to ``k + 1``,
-    which ARPACK does not take, are solved densely.
+    which ARPACK does not take, are solved densely. BLAS runs on one thread meanwhile.
 
     Parameters
     ----------
@@ -222,14 +223,17 @@ class _Arpack:
 
         v0 = self.rng.standard_normal(n)
         v0 -= self.avoided @ (self.avoided.T @ v0)
-        _, vectors = eigsh(
-            LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
-            k,
-            which="LA",
-            tol=self.tol,
-            maxiter=self.max_iter,
-            v0=v0.astype(self.dtype),
-        )
+        # Between two products ARPACK works for microseconds: threads of BLAS and of a
+        # kernel that wait for each other take ten times as long.
+        with single_blas_thread():
+            _, vectors = eigsh(
+                LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
+                k,
+                which="LA",
+                tol=self.tol,
+                maxiter=self.max_iter,
+                v0=v0.astype(self.dtype),
+            )
         found: NDArray[np.float64] = vectors.astype(np.float64)
         return found
 
