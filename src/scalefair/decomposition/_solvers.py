@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scalefair.decomposition._pencil import (
 from scalefair.decomposition._solution import FairBasis, GroupsSolution
 from scalefair.decomposition._subspace import solve_by_subspaces
 from scalefair.decomposition._two_groups import solve_two_groups
+from scalefair.kernels import single_blas_thread
 
 __all__ = ["solve"]
 
@@ -38,7 +40,8 @@ def solve(
     """Minimise the largest loss over bases of `r` columns."""
     n = pencil.n_features
     if isinstance(pencil, FormedPencil) and (n <= _SMALL or 3 * r >= n):
-        return _solve_formed(pencil.covariances, r, tol, max_iter)
+        with _blas_threads(n):
+            return _solve_formed(pencil.covariances, r, tol, max_iter)
     rng = check_random_state(random_state)
     return solve_by_subspaces(
         pencil, r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
@@ -63,4 +66,13 @@ def _solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
 
 def _solve_small(C: Array, r: int, **options: Any) -> GroupsSolution:
     solver = solve_two_groups if len(C) == 2 else solve_groups
-    return solver(C, r, **options)
+    with _blas_threads(C.shape[1]):
+        return solver(C, r, **options)
+
+
+def _blas_threads(n: int) -> AbstractContextManager[None]:
+    """Context for matrices of order n: small ones are for one thread of BLAS.
+
+    More gain nothing there, and the next kernel waits for them to go to sleep.
+    """
+    return single_blas_thread() if n <= _SMALL else nullcontext()
