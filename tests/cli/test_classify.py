@@ -678,6 +678,8 @@ def test_summary_says_what_is_known():
         "oracle calls": "1,500 in 7 iterations",
         "time": "1.0 s, reading 2.0 s",
     }
+    report["n_iter"] = 1
+    assert dict(summary_rows(report))["oracle calls"] == "1,500 in 1 iteration"
 
 
 @pytest.mark.realdata

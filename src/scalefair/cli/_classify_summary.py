@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scalefair.cli._summary_tables import part_rows, print_tables
+from scalefair.cli._summary_tables import iterations, part_rows, print_tables
 
 __all__ = ["group_rows", "print_summary", "summary_rows"]
 
@@ -47,7 +47,7 @@ def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("KKT residual", f"{report['kkt_residual']:.1e}"),
         (
             "oracle calls",
-            f"{report['n_oracle_calls']:,} in {report['n_iter']} iterations",
+            f"{report['n_oracle_calls']:,} in {iterations(report['n_iter'])}",
         ),
         ("time", f"{seconds['fit']:.1f} s, reading {seconds['read']:.1f} s"),
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scalefair.cli._errors import printable
+from scalefair.cli._summary_tables import iterations
 
 __all__ = ["print_summary", "summary_rows"]
 
@@ -37,7 +38,7 @@ def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("minimum balance", f"{report['balance_min']:.3f}"),
         ("normalized cut", f"{report['normalized_cut']:.4f}"),
         *_describe_assignment(report.get("assignment")),
-        ("solver", f"{report['solver']}, {report['n_iter']} iterations"),
+        ("solver", f"{report['solver']}, {iterations(report['n_iter'])}"),
         ("time", f"{report['seconds']['fit']:.1f} s"),
     ]
 

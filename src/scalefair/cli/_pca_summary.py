@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scalefair.cli._summary_tables import print_tables, shorten
+from scalefair.cli._summary_tables import iterations, print_tables, shorten
 
 __all__ = ["group_rows", "print_summary", "summary_rows"]
 
@@ -50,7 +50,7 @@ def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         *rows,
         ("duality gap", _describe_gap(report)),
-        ("solver", f"{report['solver']}, {report['n_iter']} iterations"),
+        ("solver", f"{report['solver']}, {iterations(report['n_iter'])}"),
         ("time", f"{seconds['fit']:.1f} s, reading {seconds['read']:.1f} s"),
     ]
 

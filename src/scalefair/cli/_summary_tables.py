@@ -9,7 +9,7 @@ from typing import Any
 
 from scalefair.cli._errors import printable
 
-__all__ = ["on_terminal", "part_rows", "print_tables", "shorten"]
+__all__ = ["iterations", "on_terminal", "part_rows", "print_tables", "shorten"]
 
 # Groups that are listed.
 _MAX_GROUPS = 20
@@ -48,6 +48,11 @@ def part_rows(
                 row += [format(entry[key], spec) for key, spec in columns.values()]
         rows.append(row)
     return titles, shorten(rows)
+
+
+def iterations(n_iter: int) -> str:
+    """Return how many iterations there were."""
+    return "1 iteration" if n_iter == 1 else f"{n_iter} iterations"
 
 
 def shorten(rows: list[list[str]]) -> list[list[str]]:
