@@ -48,7 +48,8 @@ def next_command(bunch: Any, folder: Path) -> str:
     if "graph" in bunch:
         return (
             f"scalefair cluster {folder / 'graph.npz'} "
-            f"--groups {folder / 'groups.csv'} -k 10 --components largest -o labels.csv"
+            f"--groups {folder / 'groups.csv'} -k 10 --components largest "
+            "--assign-labels fair -o labels.csv"
         )
     rows = folder / "rows.csv"
     if np.unique(bunch.target).size == 2:
