@@ -1,4 +1,4 @@
-"""Entries of rows that are no finite numbers, named.
+"""Entries of matrices: stored once, and named where they are not finite.
 
 Every floor above uses this module; it imports nothing of the package.
 """
@@ -10,7 +10,18 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import sparse
 
-__all__ = ["refuse_entries"]
+__all__ = ["canonical", "refuse_entries"]
+
+
+def canonical(X: Any) -> Any:
+    """CSR with sorted columns, each entry stored once; dense matrices as they are.
+
+    A copy if `X` is not like that already.
+    """
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def refuse_entries(block: Any, first: int) -> NoReturn:

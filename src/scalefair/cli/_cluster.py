@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from scalefair.cli._cluster_options import CONDITIONS, cluster_options
+from scalefair.cli._csv_file import write_table
 from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, debug_option, note
 from scalefair.cli._options import SectionedCommand, parameters_in_force
 from scalefair.cli._output import name_outputs, write_files
@@ -151,11 +150,8 @@ def write_labels(
     file: BinaryIO, node_ids: NDArray[Any], labels: NDArray[np.integer]
 ) -> None:
     """Write csv lines ``id,label`` below a header."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "label"])
-    writer.writerows(zip(node_ids.tolist(), labels.tolist(), strict=True))
-    text.detach()  # flushes, and leaves the file open
+    rows = zip(node_ids.tolist(), labels.tolist(), strict=True)
+    write_table(file, ["id", "label"], rows)
 
 
 def _read(

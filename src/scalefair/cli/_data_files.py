@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from scipy import sparse
+
+from scalefair.cli._csv_file import write_table
 
 __all__ = ["data_writers", "next_command", "summary"]
 
@@ -70,7 +70,7 @@ def _write_about(file: BinaryIO, bunch: Any) -> None:
 
 def _write_groups(file: BinaryIO, bunch: Any) -> None:
     groups = np.asarray(bunch.sensitive_features).tolist()
-    _write_table(file, ["id", "group"], enumerate(groups))
+    write_table(file, ["id", "group"], enumerate(groups))
 
 
 def _write_rows(file: BinaryIO, bunch: Any, part: str) -> None:
@@ -80,7 +80,7 @@ def _write_rows(file: BinaryIO, bunch: Any, part: str) -> None:
     target = np.asarray(bunch[f"target{part}"]).tolist()
     groups = np.asarray(bunch[f"sensitive_features{part}"]).tolist()
     rows = zip(_row_values(X), target, groups, strict=True)
-    _write_table(file, columns, ([*values, y, group] for values, y, group in rows))
+    write_table(file, columns, ([*values, y, group] for values, y, group in rows))
 
 
 def _row_values(X: Any) -> Iterator[list[float]]:
@@ -88,11 +88,3 @@ def _row_values(X: Any) -> Iterator[list[float]]:
     for start in range(0, X.shape[0], _ROWS_AT_ONCE):
         block = X[start : start + _ROWS_AT_ONCE]
         yield from (block.toarray() if sparse.issparse(block) else block).tolist()
-
-
-def _write_table(file: BinaryIO, header: list[str], rows: Any) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    text.detach()  # flushes, and leaves the file open

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from scalefair.cli._csv_file import write_table
 from scalefair.cli._demo_summary import FAIR, UNFAIR, print_summary
 from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
 from scalefair.cli._options import Count, Finite
@@ -313,9 +312,7 @@ def _report(
 
 
 def _write_labels(file: BinaryIO, data: Any, runs: dict[str, Run]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["node", "group", "planted", "fair_label", "unfair_label"])
+    header = ["node", "group", "planted", "fair_label", "unfair_label"]
     columns = (
         data.sensitive_features,
         data.target,
@@ -323,8 +320,7 @@ def _write_labels(file: BinaryIO, data: Any, runs: dict[str, Run]) -> None:
         runs[UNFAIR].labels,
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    writer.writerows((node, *row) for node, row in enumerate(rows))
-    text.detach()
+    write_table(file, header, ((node, *row) for node, row in enumerate(rows)))
 
 
 def _report_writer(path: Path, report: dict[str, Any]) -> Callable[[BinaryIO], object]:

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import kneighbors_graph
 
+from scalefair._entries import canonical
 from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows
 
@@ -46,7 +47,7 @@ def check_affinity(W: Any) -> sparse.csr_array:
             f"A precomputed affinity must be a square matrix, got shape {W.shape}. "
             'For rows of features use affinity="nearest_neighbors".'
         )
-    A = _with_small_indices(_canonical(sparse.csr_array(W)))
+    A = _with_small_indices(canonical(sparse.csr_array(W)))
     _refuse_negative(A)
     with np.errstate(over="ignore"):
         total = A.data.sum(dtype=np.float64)
@@ -150,14 +151,6 @@ def _refuse_negative(A: sparse.csr_array) -> None:
             f"Negative values in data: the smallest weight is {A.data[p]:g}, at row "
             f"{i}, column {A.indices[p]}; spectral clustering needs weights >= 0."
         )
-
-
-def _canonical(A: sparse.csr_array) -> sparse.csr_array:
-    """Sorted indices, each entry stored once; a copy if A is not like that."""
-    if not A.has_canonical_format:
-        A = A.copy()
-        A.sum_duplicates()
-    return A
 
 
 def _with_small_indices(A: sparse.csr_array) -> sparse.csr_array:

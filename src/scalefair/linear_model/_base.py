@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scalefair._decorators import available_if
+from scalefair._entries import canonical
 from scalefair._features import check_features
 from scalefair._groups import encode_groups, known_codes
 from scalefair.linear_model._group_scores import (
@@ -26,7 +27,6 @@ from scalefair.linear_model._group_scores import (
 )
 from scalefair.linear_model._training_rows import (
     TrainingRows,
-    canonical,
     check_groups,
     encode_labels,
     refuse_parts,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
+from scalefair._entries import canonical
 from scalefair._groups import check_values, encode_groups, encode_values
 from scalefair.linear_model._training_rows import (
     TrainingRows,
-    canonical,
     check_classes,
     check_groups,
 )

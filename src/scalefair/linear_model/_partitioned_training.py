@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from scalefair._entries import canonical
 from scalefair.linear_model._group_scores import real_type
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
     TrainingRows,
-    canonical,
     check_classes,
     check_groups,
 )

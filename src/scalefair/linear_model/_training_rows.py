@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from scalefair._groups import (
@@ -20,7 +19,6 @@ from scalefair.streaming import is_partitioned
 
 __all__ = [
     "TrainingRows",
-    "canonical",
     "check_classes",
     "check_groups",
     "encode_labels",
@@ -71,14 +69,6 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
             "is nothing to tell apart."
         )
     return classes, np.where(codes == 1, 1.0, -1.0)
-
-
-def canonical(X: Any) -> Any:
-    """CSR with sorted columns and no duplicates; dense rows as they are."""
-    if sparse.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
 
 
 def check_groups(groups: NDArray[Any]) -> None:

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import canonical
 from scalefair.metrics._contingency import check_labels, encode_clusters
 
 # Numbers in a block of indicator vectors: 256 MB.
@@ -140,7 +141,7 @@ def _check_affinity(W: Any) -> Any:
     if W.dtype.kind not in "buif":
         raise ValueError(f"W must hold real numbers, got dtype {W.dtype}.")
     rounding = float(np.finfo(W.dtype).eps) if W.dtype.kind == "f" else 0.0
-    W = (_canonical(W.tocsr()) if is_sparse else W).astype(np.float64, copy=False)
+    W = (canonical(W.tocsr()) if is_sparse else W).astype(np.float64, copy=False)
     values = W.data if is_sparse else W
     unknown = ~np.isfinite(values)
     if unknown.any():
@@ -153,14 +154,6 @@ def _check_affinity(W: Any) -> Any:
             "normalised cut needs W >= 0."
         )
     _check_symmetric(W, max(_ASYMMETRY, 100 * rounding))
-    return W
-
-
-def _canonical(W: Any) -> Any:
-    """Each entry stored once; a copy if W is not like that."""
-    if not W.has_canonical_format:
-        W = W.copy()
-        W.sum_duplicates()
     return W
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scalefair._entries import canonical
 from scalefair.kernels import combine
 from scalefair.operators._base import SymmetricBlockOperator, check_weights
 from scalefair.operators._coded_rows import DenseRows, SparseRows
@@ -251,10 +252,7 @@ def _check_rows(X: Any) -> Any:
         raise ValueError(f"X must have rows and columns, got shape {X.shape}.")
     if X.dtype not in _REAL:
         X = X.astype(np.float64)
-    if sparse.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
+    return canonical(X)
 
 
 def _distribute(

@@ -8,18 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import canonical
+
 __all__ = ["check_rows"]
 
 
 def check_rows(X: Any) -> Any:
     """Return `X` as a real matrix, dense or CSR, without reading its entries."""
-    if sparse.issparse(X):
-        X = X.tocsr()
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-    else:
-        X = np.asarray(X)
+    X = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(
             f"X must have two dimensions, rows and features, got shape {X.shape}. "
