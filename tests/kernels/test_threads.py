@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 import threading
+from importlib import metadata
 
 import numba
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from scalefair.kernels import one_thread, single_blas_thread
+from scalefair.kernels._threads import parallel
 
 
 def blas_threads():
@@ -65,38 +67,105 @@ def test_an_error_sets_the_threads_back():
     assert numba.get_num_threads() == 2
 
 
-TURNS = """
-import threading
-import numba
-import numpy as np
-from scalefair.kernels import add_scaled, one_thread
-
-x = np.zeros(100_000)
-
-def work():
-    y = x.copy()
-    for _ in range(100):
-        with one_thread():
-            add_scaled(y, 1.0, x)
-
-work()  # compiled by one thread
-threads = [threading.Thread(target=work) for _ in range(4)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(numba.threading_layer())
-"""
+@pytest.mark.parametrize(("nanoseconds", "expected"), [(1e3, 1), (1e9, 2)])
+def test_little_work_stays_on_the_calling_thread(monkeypatch, nanoseconds, expected):
+    monkeypatch.setattr(numba, "njit", lambda **_: lambda function: function)
+    kernel = parallel(lambda work: work)(lambda work: numba.get_num_threads())
+    assert kernel(nanoseconds) == expected
+    assert numba.get_num_threads() == 2
 
 
-def test_threads_take_turns_where_numba_cannot_have_several():
-    # This layer aborts the process if two threads call kernels at once.
+def test_kernels_that_call_blas_hold_it_to_one_thread(monkeypatch):
+    monkeypatch.setattr(numba, "njit", lambda **_: lambda function: function)
+    kernel = parallel(lambda: 1e9, blas=True)(blas_threads)
+    assert kernel() == {1}
+    assert blas_threads() == {2}
+
+
+def run_under(layer, script):
+    """Run a script with a threading layer of Numba; skip if it is not there."""
     done = subprocess.run(
-        [sys.executable, "-c", TURNS],
-        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue"},
+        [sys.executable, "-c", script],
+        env={**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
+    )
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"no {layer} here")
+    return done
+
+
+LAYERS = ["tbb", "omp", "workqueue"]
+WORK = """
+import os, threading
+import numba
+import numpy as np
+from scalefair.kernels import inner
+
+x = np.ones(3_000_000)  # enough for two threads
+
+def work():
+    for _ in range(50):
+        assert inner(x, x) == x.size
+
+work()
+"""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_threads_call_kernels_at_once(layer):
+    # "workqueue" aborts the process if they do: there they take turns.
+    done = run_under(
+        layer,
+        WORK
+        + """
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(numba.threading_layer())
+""",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "workqueue"
+    assert done.stdout.strip() == layer
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.parametrize("layer", LAYERS)
+def test_forked_process(layer):
+    # GNU OpenMP ends it without a word that Python hears.
+    done = run_under(
+        layer,
+        WORK
+        + """
+child = os.fork()
+if child == 0:
+    try:
+        work()
+        print("done", flush=True)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+work()
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    said, status = done.stdout.splitlines()
+    assert status == "7"
+    if layer == "omp" and sys.platform == "linux":
+        assert "forked" in said
+        assert "forkserver" in said
+        assert "tbb" in said
+    else:
+        assert said == "done"
+
+
+def test_tbb_is_chosen_where_it_is_installed():
+    try:
+        metadata.distribution("tbb")
+    except metadata.PackageNotFoundError:
+        pytest.skip("tbb is not installed")
+    done = run_under("default", WORK + "print(numba.threading_layer())")
+    assert done.stdout.strip() == "tbb", done.stderr

@@ -14,7 +14,7 @@ import numpy as np
 
 from scalefair.kernels._array_types import Float64Array, FloatArray
 from scalefair.kernels._read_only import read_only
-from scalefair.kernels._threads import single_blas_thread
+from scalefair.kernels._threads import parallel
 
 __all__ = [
     "block_gram",
@@ -37,28 +37,24 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     if X.shape[1] <= _THIN:
         _thin_gram(X, Y, partial)
     else:
-        with single_blas_thread():
-            _gram(X, Y, partial)
+        _gram(X, Y, partial)
     gram: Float64Array = partial.sum(axis=0, dtype=np.float64)
     return gram
 
 
 def block_rotate(X: FloatArray, S: FloatArray) -> None:
     """Overwrite `X` with ``X @ S`` for a square matrix `S`."""
-    with single_blas_thread():
-        _rotate(X, np.ascontiguousarray(S, dtype=X.dtype))
+    _rotate(X, np.ascontiguousarray(S, dtype=X.dtype))
 
 
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with ``X @ S``; all C-contiguous and of one type."""
-    with single_blas_thread():
-        _multiply(read_only(X), np.ascontiguousarray(S, dtype=X.dtype), out)
+    _multiply(read_only(X), np.ascontiguousarray(S, dtype=X.dtype), out)
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
-    with single_blas_thread():
-        _subtract(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype))
+    _subtract(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype))
 
 
 def rotate_ritz(
@@ -70,14 +66,13 @@ def rotate_ritz(
     returns the Euclidean norms of the columns of the latter.
     """
     squares = np.zeros((_n_chunks(X), X.shape[1]))
-    with single_blas_thread():
-        _rotate_ritz(
-            X,
-            AX,
-            np.ascontiguousarray(S, dtype=X.dtype),
-            np.ascontiguousarray(values, dtype=X.dtype),
-            squares,
-        )
+    _rotate_ritz(
+        X,
+        AX,
+        np.ascontiguousarray(S, dtype=X.dtype),
+        np.ascontiguousarray(values, dtype=X.dtype),
+        squares,
+    )
     norms: Float64Array = np.sqrt(squares.sum(axis=0))
     return norms
 
@@ -87,7 +82,7 @@ def _n_chunks(X: FloatArray) -> int:
 
 
 # Parallel functions hold the loop alone: what else they hold is compiled slowly.
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda X, Y, partial: X.size * (0.5 + 0.1 * Y.shape[1]), blas=True)
 def _gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * _ROWS
@@ -95,7 +90,7 @@ def _gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
         np.dot(X[start:stop].T, Y[start:stop], partial[chunk])
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda X, Y, partial: X.size * (0.5 + 0.3 * Y.shape[1]))
 def _thin_gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * _ROWS
@@ -112,7 +107,7 @@ def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
                 out[q, c] += x * Y[i, c]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda X, S: X.size * (1 + 0.1 * S.shape[1]), blas=True)
 def _rotate(X: FloatArray, S: FloatArray) -> None:
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
@@ -130,7 +125,7 @@ def _rotate_chunk(X: FloatArray, S: FloatArray) -> None:
             X[i, c] = product[i, c]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda X, S, out: X.size * (1 + 0.1 * S.shape[1]), blas=True)
 def _multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
@@ -140,7 +135,7 @@ def _multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
         np.dot(X[start:stop], S, out[start:stop])
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda out, L, C: out.size * (1 + 0.1 * L.shape[1]), blas=True)
 def _subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     n = out.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
@@ -158,7 +153,7 @@ def _subtract_chunk(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
             out[i, c] -= product[i, c]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda X, AX, S, *_: X.size * (3 + 0.2 * S.shape[1]), blas=True)
 def _rotate_ritz(
     X: FloatArray,
     AX: FloatArray,

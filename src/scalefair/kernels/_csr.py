@@ -7,6 +7,7 @@ import numpy as np
 
 from scalefair.kernels._array_types import FloatArray, IntArray, Scalar
 from scalefair.kernels._read_only import read_only
+from scalefair.kernels._threads import parallel
 
 __all__ = ["csr_matmat"]
 
@@ -51,7 +52,9 @@ def csr_matmat(
     _matmat(*csr, read_only(X), out, alpha, shift, beta)
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda indptr, indices, data, X, out, *_: 0.5 * data.size * X.shape[1] + out.size
+)
 def _matmat(
     indptr: IntArray,
     indices: IntArray,

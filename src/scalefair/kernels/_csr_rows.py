@@ -14,6 +14,7 @@ from scalefair.kernels._array_types import (
     Scalar,
 )
 from scalefair.kernels._read_only import read_only
+from scalefair.kernels._threads import parallel
 
 __all__ = [
     "csr_add_matmat",
@@ -62,7 +63,11 @@ def csr_rows_matmat(
 
 
 # Array expressions, np.zeros among them, would start the threads once more each.
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda indptr, indices, data, rows, bounds, V, *_: (
+        0.5 * rows.size / (indptr.size - 1) * data.size * V.shape[1]
+    )
+)
 def _rows_matmat(
     indptr: IntArray,
     indices: IntArray,
@@ -119,7 +124,9 @@ def csr_add_matmat(
     _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda indptr, indices, data, bounds, alpha, Y, out: 0.5 * data.size * Y.shape[1]
+)
 def _add_matmat(
     indptr: IntArray,
     indices: IntArray,
@@ -215,7 +222,7 @@ def csr_rows_transpose(
     return ends, turned, values
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(lambda indptr, data, *_: data.size + indptr.size)
 def csr_rows_scatter(
     indptr: IntArray,
     data: FloatArray,

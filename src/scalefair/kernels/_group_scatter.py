@@ -24,7 +24,7 @@ from scalefair.kernels._array_types import (
     StridedTable,
 )
 from scalefair.kernels._row_table import strided_table
-from scalefair.kernels._threads import at_most_threads
+from scalefair.kernels._threads import parallel
 
 __all__ = [
     "first_means",
@@ -34,8 +34,6 @@ __all__ = [
     "sparse_gram",
 ]
 
-# Operations below which one thread does them all.
-_SMALL = 10**8
 # Rows multiplied at a time: 256 doubles of 64 columns are 128 KiB, in the cache.
 _DEPTH = 256
 # Columns are this far apart: a power of two would map them to the same cache set.
@@ -85,10 +83,7 @@ def label_scatter(
     counts = np.zeros((n_chunks, n_labels), np.int64)
     sums = np.zeros((n_chunks, n_labels, n))
     partial = np.zeros((n_chunks, n_labels, width, width))
-    # Threads that sleep, or wait for those of BLAS to stop spinning, take longer to
-    # start than a small table takes on one: 25 ms were seen for 2 ms of work.
-    with at_most_threads(1 if m * n * n < _SMALL else n_chunks):
-        _label_scatter(strided_table(X), codes, shifts, n_rows, counts, sums, partial)
+    _label_scatter(strided_table(X), codes, shifts, n_rows, counts, sums, partial)
     scatters = np.zeros((n_labels, n, n))
     _add_chunks(partial, scatters)
     return counts.sum(axis=0), sums.sum(axis=0), scatters
@@ -264,7 +259,11 @@ def _scatter_chunk(
 
 # Nothing but the loop: what else stands in a parallel function is compiled slowly,
 # once for each type of X.
-@numba.njit(parallel=True, cache=True)
+@parallel(
+    lambda table, codes, shifts, *_: (
+        codes.size * shifts.shape[1] * (2 + 0.1 * shifts.shape[1])
+    )
+)
 def _label_scatter(
     table: StridedTable,
     codes: IntArray,
@@ -304,7 +303,7 @@ def _add_chunks(partial: Float64Array, out: Float64Array) -> None:
                 out[code, j, i] = out[code, i, j]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda table, rows, shift, out, sums: out.size)
 def _gather_shifted(
     table: StridedTable,
     rows: IntArray,
@@ -345,7 +344,7 @@ def _gather_chunk(
                 sums[j] += out[k, j]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda A: 0.5 * A.size)
 def mirror_lower(A: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to the upper one."""
     n = A.shape[0]
@@ -359,7 +358,7 @@ def mirror_lower(A: FloatArray) -> None:
                     A[j, i] = A[i, j]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda indptr, indices, data, *_: data.size**2 / max(indptr.size, 1))
 def sparse_gram(
     indptr: IntArray,
     indices: IntArray,

@@ -6,6 +6,7 @@ import numba
 import numpy as np
 
 from scalefair.kernels._array_types import Float64Array, IntArray
+from scalefair.kernels._threads import parallel
 
 __all__ = ["indicator_sweep", "weight_within"]
 
@@ -26,7 +27,7 @@ def weight_within(
     return np.bincount(labels, by_row, n_clusters).astype(np.float64, copy=False)
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda indptr, indices, *_: indices.size)
 def _row_weights_within(
     indptr: IntArray,
     indices: IntArray,

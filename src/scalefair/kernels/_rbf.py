@@ -20,7 +20,7 @@ from numba.extending import overload
 from scalefair.kernels._array_types import FloatArray, Index, Scalar
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._rows import combine
-from scalefair.kernels._threads import single_blas_thread
+from scalefair.kernels._threads import parallel
 
 __all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
 
@@ -92,9 +92,8 @@ def rbf_matmat(
         out.fill(0)
     combine(out, beta, out, -alpha * shift, X)
     X = read_only(X)
-    with single_blas_thread():
-        for r in range(n_rounds):
-            _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers)
+    for r in range(n_rounds):
+        _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers)
 
 
 def rbf_columns(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
@@ -249,7 +248,12 @@ def _add_pair(
 
 
 # Parallel functions hold the loop alone: what else they hold is compiled slowly.
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda tiles, X, *_: (
+        tiles.shape[0] // 2 * _TILE**2 * (3 + 0.3 * tiles.shape[1] + 0.2 * X.shape[1])
+    ),
+    blas=True,
+)
 def _round(
     tiles: FloatArray,
     X: FloatArray,
@@ -298,7 +302,7 @@ def _worker_pairs(
             _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer)
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(lambda left, right, out, n_workers: out.size * (2 + 0.3 * left.shape[1]))
 def _columns(
     left: FloatArray, right: FloatArray, out: FloatArray, n_workers: int
 ) -> None:

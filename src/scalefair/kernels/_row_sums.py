@@ -15,7 +15,7 @@ from numba.extending import overload
 
 from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, RowTable
 from scalefair.kernels._row_table import row_chunks
-from scalefair.kernels._threads import at_most_threads
+from scalefair.kernels._threads import parallel
 
 __all__ = ["weighted_row_sums"]
 
@@ -42,8 +42,7 @@ def weighted_row_sums(
     n_weights = weights.shape[1]
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
-    with at_most_threads(len(partial)):
-        _weighted_row_sums(table, codes, weights, chunks, partial)
+    _weighted_row_sums(table, codes, weights, chunks, partial)
     sums: Float64Array = partial.sum(axis=0)
     return sums
 
@@ -121,7 +120,7 @@ def _add_rows(
         _add_row_block(indptr, indices, data, i, weights[i], sums[codes[i]])
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda table, codes, weights, *_: 0.5 * table[2].size * weights.shape[1])
 def _weighted_row_sums(
     table: RowTable,
     codes: IntArray,

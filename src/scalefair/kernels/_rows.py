@@ -11,7 +11,7 @@ import numpy as np
 
 from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, Scalar
 from scalefair.kernels._read_only import read_only
-from scalefair.kernels._threads import single_blas_thread
+from scalefair.kernels._threads import parallel
 
 __all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
 
@@ -21,8 +21,7 @@ _LENGTH = 4096
 
 def inner(X: FloatArray, Y: FloatArray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
-    with single_blas_thread():
-        return float(_inner(_flat(X), _flat(Y)))
+    return float(_inner(_flat(X), _flat(Y)))
 
 
 def rows_inner(rows: FloatArray, some: list[int], others: list[int]) -> Float64Array:
@@ -40,8 +39,7 @@ def rows_inner(rows: FloatArray, some: list[int], others: list[int]) -> Float64A
     ndarray of shape (len(some), len(others)), float64
     """
     left, right = np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
-    with single_blas_thread():
-        return _rows_inner(rows, left, right)
+    return _rows_inner(rows, left, right)
 
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
@@ -66,7 +64,7 @@ def _flat(X: FloatArray) -> FloatArray:
     return read_only(X).reshape(-1)
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda x, y: 0.3 * x.size, blas=True)
 def _inner(x: FloatArray, y: FloatArray) -> float:
     length = x.shape[0]
     n_chunks = (length + _LENGTH - 1) // _LENGTH
@@ -81,7 +79,9 @@ def _inner(x: FloatArray, y: FloatArray) -> float:
     return total
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(
+    lambda rows, some, others: 0.3 * some.size * others.size * rows.shape[1], blas=True
+)
 def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Array:
     length = rows.shape[1]
     p, q = some.shape[0], others.shape[0]
@@ -103,7 +103,7 @@ def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Ar
     return total
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda rows, coefficients, out: 0.3 * rows.size)
 def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     p, length = rows.shape
     n_chunks = (length + _LENGTH - 1) // _LENGTH
@@ -119,13 +119,13 @@ def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -
                     out[c] += a * rows[i, c]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda out, a, X: 0.5 * X.size)
 def _add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     for c in numba.prange(out.shape[0]):
         out[c] += a * X[c]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda out, a, X, b, Y: 0.5 * X.size)
 def _combine(
     out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
 ) -> None:

@@ -30,7 +30,6 @@ from scalefair.kernels._score_loops import (
     score_and_add,
     score_rows,
 )
-from scalefair.kernels._threads import at_most_threads
 
 __all__ = [
     "HINGE",
@@ -41,9 +40,6 @@ __all__ = [
     "score_losses",
     "score_pass",
 ]
-
-# Losses of fewer blocks than this are not worth a thread of their own.
-_BLOCKS_PER_THREAD = 16
 
 
 def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Array:
@@ -62,8 +58,7 @@ def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Arra
     """
     scores = np.empty(codes.shape[0])
     chunks = row_chunks(table, codes.shape[0], 1)
-    with at_most_threads(len(chunks) - 1):
-        score_rows(table, codes, B, chunks, scores)
+    score_rows(table, codes, B, chunks, scores)
     return scores
 
 
@@ -114,10 +109,9 @@ def score_pass(
     )
     losses = np.empty(chunks.shape[0] - 1)
     bins = edges, centre
-    with at_most_threads(len(losses)):
-        score_and_add(
-            table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
-        )
+    score_and_add(
+        table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
+    )
     return float(losses.sum()), *_accumulate(gradients, moments, sums)
 
 
@@ -149,8 +143,7 @@ def bin_pass(
     """
     chunks, gradients, moments, sums = _workspace(table, codes, shape, edges, n_powers)
     bins = edges, centre
-    with at_most_threads(len(gradients)):
-        add_rows(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
+    add_rows(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
     return _accumulate(gradients, moments, sums)
 
 
@@ -169,8 +162,7 @@ def score_losses(
     slopes = np.empty_like(scores)
     n_blocks = -(-scores.shape[0] // BLOCK)
     losses = np.empty(n_blocks)
-    with at_most_threads(n_blocks // _BLOCKS_PER_THREAD):
-        add_losses(kind, signs, scores, losses, slopes)
+    add_losses(kind, signs, scores, losses, slopes)
     return float(losses.sum()), slopes
 
 

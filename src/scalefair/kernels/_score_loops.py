@@ -10,6 +10,7 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, RowTable
+from scalefair.kernels._threads import parallel
 
 __all__ = [
     "BLOCK",
@@ -270,7 +271,7 @@ def _add_block(
             _add_row(indptr, indices, data, i, h, sums[code, e, 1])
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda table, codes, *_: codes.size + table[2].size)
 def score_rows(
     table: RowTable,
     codes: IntArray,
@@ -283,7 +284,7 @@ def score_rows(
         _block_scores(table, codes, B, start, stop, scores[start:stop])
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda kind, signs, *_: 10 * signs.size)
 def add_losses(
     kind: int,
     signs: Float64Array,
@@ -301,7 +302,7 @@ def add_losses(
 
 # Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
 # once for each type of rows.
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda table, codes, *_: 15 * codes.size + 3 * table[2].size)
 def score_and_add(
     table: RowTable,
     codes: IntArray,
@@ -367,7 +368,7 @@ def _score_chunk(
     return total
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda table, codes, *_: 5 * codes.size + 2 * table[2].size)
 def add_rows(
     table: RowTable,
     codes: IntArray,

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from scalefair.kernels._array_types import Float64Array, IntArray
-from scalefair.kernels._threads import at_most_threads
+from scalefair.kernels._threads import parallel
 
 __all__ = ["sigmoid_slopes", "sigmoid_sums"]
 
@@ -62,8 +62,7 @@ def sigmoid_sums(
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
     partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
     centre, factors = _products(theta, width)
-    with at_most_threads(n_chunks):
-        _sums(scores, codes, theta, width, centre, factors, chunks, partial)
+    _sums(scores, codes, theta, width, centre, factors, chunks, partial)
     total = partial.sum(axis=0)
     return total[:, 0], total[:, 1]
 
@@ -82,8 +81,7 @@ def sigmoid_slopes(
     """
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
     centre, factors = _products(theta, width)
-    with at_most_threads(scores.shape[0] // _ROWS):
-        _slopes(scores, theta, width, centre, factors, out)
+    _slopes(scores, theta, width, centre, factors, out)
     return out
 
 
@@ -128,7 +126,7 @@ def _sigmoids(
 
 
 # Parallel functions hold the loop alone: whatever else they hold is compiled slowly.
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda scores, codes, theta, *_: 5 * scores.size * (1 + theta.size))
 def _sums(
     scores: Float64Array,
     codes: IntArray,
@@ -181,7 +179,7 @@ def _chunk_sums(
             slopes[n + p] += max(0.25 - slope, 0.0) / width if above else 0.0
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
+@parallel(lambda scores, theta, *_: 3 * scores.size * (1 + theta.size))
 def _slopes(
     scores: Float64Array,
     theta: Float64Array,

@@ -1,33 +1,69 @@
-"""Fewer threads: where there is less work, or where others share the processor."""
+"""Threads of kernels and of BLAS: which library runs them, and how many work.
+
+Numba runs parallel loops on one of three libraries, its threading layers. TBB comes
+first: a thread that waits does not hold up the others, which on a busy machine is most
+of the time of a small fit; several threads may call kernels at once; and a forked
+process may. GNU OpenMP waits at the end of each loop for all threads, and ends a forked
+process; "workqueue" ends the process when two threads call kernels at once.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
+import os
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any, TypeVar
 
 import numba
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["at_most_threads", "one_thread", "single_blas_thread"]
+# Nanoseconds of work that are worth another thread. Starting one takes 5 to 20 us on an
+# idle machine, and on a busy one a slice of time whenever it is not there to end.
+_WORTH = 100_000.0
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@contextmanager
-def at_most_threads(n_parts: int) -> Iterator[None]:
-    """Run kernels on no more threads than there are parts of work.
+def parallel(
+    work: Callable[..., float], *, blas: bool = False
+) -> Callable[[_Function], _Function]:
+    """Compile a function with a parallel loop, and run it on as many threads as pay.
 
-    A thread without a part is waited for all the same, which on a busy machine takes
-    many times as long as the work.
+    Parameters
+    ----------
+    work : callable
+        Takes what the function takes; returns about how many nanoseconds one thread
+        needs. Little work stays on the calling thread.
+    blas : bool, default=False
+        Whether the loop calls BLAS, which is then held to one thread.
     """
-    n_threads = numba.get_num_threads()
-    numba.set_num_threads(max(1, min(n_threads, n_parts)))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(n_threads)
+
+    def decorate(function: _Function) -> _Function:
+        compiled = numba.njit(parallel=True, cache=True, nogil=True)(function)
+
+        @functools.wraps(function)
+        def run(*args: Any) -> Any:
+            turn = _turn()
+            before = numba.get_num_threads()
+            n_threads = max(1, min(before, int(work(*args) / _WORTH)))
+            if n_threads < before:
+                numba.set_num_threads(n_threads)
+            try:
+                with turn, single_blas_thread() if blas else _FREE:
+                    return compiled(*args)
+            finally:
+                if n_threads < before:
+                    numba.set_num_threads(before)
+
+        return run  # type: ignore[return-value]
+
+    return decorate
 
 
 @contextmanager
@@ -37,16 +73,13 @@ def one_thread() -> Iterator[None]:
     BLAS is not held back: OpenBLAS does not take its old number of threads back from
     another thread than the one that set it. Whoever starts the threads does it, by
     `single_blas_thread`.
-
-    Numba's threading layer "workqueue" aborts the process if two threads call
-    kernels at once: there they take turns.
     """
-    with at_most_threads(1):
-        if numba.threading_layer() != "workqueue":  # type: ignore[attr-defined]
-            yield
-        else:
-            with _TURN:
-                yield
+    n_threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(n_threads)
 
 
 def single_blas_thread() -> _SingleBlasThread:
@@ -78,6 +111,10 @@ class _SingleBlasThread:
                 self._limit.restore_original_limits()
                 self._limit = None
 
+    def reset(self) -> None:
+        """Forget the threads of the process that this one is a fork of."""
+        self.__init__()  # type: ignore[misc]
+
 
 @functools.cache
 def _blas_controller() -> ThreadpoolController:
@@ -86,5 +123,45 @@ def _blas_controller() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+def _turn() -> Any:
+    """Return what a kernel holds while it runs; raise if it would end the process."""
+    if _forked_from == "omp" and sys.platform == "linux":
+        raise RuntimeError(
+            "This process was forked from one in which kernels had run on the threads "
+            "of GNU OpenMP, which ends such processes. Start processes by "
+            'multiprocessing.get_context("forkserver") or "spawn", or joblib; or '
+            "install tbb, whose threads can be forked."
+        )
+    return _TURN if _layer() == "workqueue" else _FREE
+
+
+def _layer() -> str:
+    numba.get_num_threads()  # starts the threads if they have not been
+    layer: str = numba.threading_layer()  # type: ignore[attr-defined]
+    return layer
+
+
+def _find_tbb() -> None:
+    """Load the library of the package `tbb`: no loader looks where pip puts it."""
+    names = {"linux": "libtbb.so.12", "win32": "tbb12.dll", "darwin": "libtbb.12.dylib"}
+    with suppress(PackageNotFoundError, OSError):
+        for file in distribution("tbb").files or ():
+            if file.name == names.get(sys.platform):
+                ctypes.CDLL(os.fspath(file.locate()))  # type: ignore[arg-type]
+
+
+def _after_fork() -> None:
+    global _forked_from
+    _SINGLE.reset()
+    with suppress(ValueError):  # no kernel had run
+        _forked_from = numba.threading_layer()  # type: ignore[attr-defined]
+
+
+_FREE = nullcontext()
 _SINGLE = _SingleBlasThread()
 _TURN = threading.RLock()
+_forked_from = ""
+
+_find_tbb()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -19,7 +19,7 @@ from scalefair.kernels._array_types import (
 )
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._row_table import strided_table
-from scalefair.kernels._threads import single_blas_thread
+from scalefair.kernels._threads import parallel
 
 __all__ = [
     "dense_rows_gram",
@@ -69,10 +69,9 @@ def dense_rows_matmat(
     slabs, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((slabs.size - 1, *V.shape), V.dtype)
     V, centres = read_only(V), read_only(centres)
-    with single_blas_thread():
-        _dense_matmat(
-            strided_table(X), codes, centres, coefficients, V, slabs, n_rows, partial
-        )
+    _dense_matmat(
+        strided_table(X), codes, centres, coefficients, V, slabs, n_rows, partial
+    )
     for part in partial[1:]:
         partial[0] += part
     total: FloatArray = partial[0]
@@ -95,8 +94,7 @@ def dense_rows_gram(
     slabs, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((slabs.size - 1, n_codes, k, k), np.float64)
     V, centres = read_only(V), read_only(centres)
-    with single_blas_thread():
-        _dense_gram(strided_table(X), codes, centres, V, slabs, n_rows, partial)
+    _dense_gram(strided_table(X), codes, centres, V, slabs, n_rows, partial)
     grams: Float64Array = partial.sum(axis=0)
     return grams
 
@@ -199,7 +197,12 @@ def _fill(
         start = ends[g]
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda table, codes, centres, coefficients, V, *_: (
+        codes.size * V.shape[0] * (1 + 0.2 * V.shape[1])
+    ),
+    blas=True,
+)
 def _dense_matmat(
     table: StridedTable,
     codes: IntArray,
@@ -261,7 +264,12 @@ def _slab_matmat(
                 out[j, c] += product[j, c]
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda table, codes, centres, V, *_: (
+        codes.size * V.shape[0] * (1 + 0.1 * V.shape[1])
+    ),
+    blas=True,
+)
 def _dense_gram(
     table: StridedTable,
     codes: IntArray,
@@ -317,7 +325,11 @@ def _slab_gram(
             first = ends[g]
 
 
-@numba.njit(parallel=True, cache=True, nogil=True)
+@parallel(
+    lambda table, codes, slabs, n_rows, counts, means, scatter: (
+        2 * codes.size * means.shape[2]
+    )
+)
 def _dense_moments(
     table: StridedTable,
     codes: IntArray,
