@@ -15,7 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster._choice import DENSE_LIMIT, choose_solver
 from scalefair.cluster._fairness import FairProblem
-from scalefair.kernels import block_gram, block_rotate
+from scalefair.kernels import (
+    block_gram,
+    block_rotate,
+    long_blas_call,
+    single_blas_thread,
+)
 from scalefair.linalg import (
     EigenResult,
     SpectralBounds,
@@ -73,7 +78,9 @@ def solve(
     asked = name
     if name == "auto":
         name = choose_solver(problem)
-    result = SOLVERS[name](problem, options)
+    # Kernels follow the short products: threads of BLAS would be waited for.
+    with single_blas_thread():
+        result = SOLVERS[name](problem, options)
     if name == "lobpcg" and not result.converged:
         if asked == "lobpcg":
             warnings.warn(
@@ -102,10 +109,11 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
             f'solver="nullspace" forms dense {n} x {n} matrices and would need '
             f'{3 * 8 * n**2 / _GIB:.0f} GiB; use solver="chebyshev".'
         )
-    full, _ = qr(Q)
-    Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
-    MZ = problem.affinity @ Z
-    values, Y = eigh(Z.T @ MZ, subset_by_index=[n - r - k, n - r - 1])
+    with long_blas_call(0.3 * n**3):
+        full, _ = qr(Q)
+        Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
+        MZ = problem.affinity @ Z
+        values, Y = eigh(Z.T @ MZ, subset_by_index=[n - r - k, n - r - 1])
     values, Y = values[::-1], Y[:, ::-1]
     H = Z @ Y
     MH = MZ @ Y

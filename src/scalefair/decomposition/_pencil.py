@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.decomposition._narrow import narrow_leading
+from scalefair.kernels import long_blas_call
 from scalefair.linalg import chebyshev
 from scalefair.operators import GroupCovariance
 
@@ -222,7 +223,9 @@ def buffer_size(r: int) -> int:
 
 def top_sums(C: Array, r: int) -> Array:
     """Sum of the `r` largest eigenvalues of each symmetric matrix ``C[g]``."""
-    sums: Array = np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
+    n = C.shape[1]
+    with long_blas_call(0.05 * n**3):
+        sums: Array = np.linalg.eigvalsh(C)[:, n - r :].sum(axis=1)
     return sums
 
 
@@ -254,9 +257,10 @@ def orthonormal_span(blocks: list[Array]) -> Array:
 
 def _lapack_leading(H: Array, r: int) -> tuple[Array, Array]:
     n = H.shape[0]
-    values, vectors = scipy.linalg.eigh(
-        H, subset_by_index=(n - r, n - 1), overwrite_a=True, check_finite=False
-    )
+    with long_blas_call(0.1 * n**3):
+        values, vectors = scipy.linalg.eigh(
+            H, subset_by_index=(n - r, n - 1), overwrite_a=True, check_finite=False
+        )
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,13 +38,14 @@ def solve(
 ) -> FairBasis:
     """Minimise the largest loss over bases of `r` columns."""
     n = pencil.n_features
-    if isinstance(pencil, FormedPencil) and (n <= _SMALL or 3 * r >= n):
-        with _blas_threads(n):
+    # Short products between kernels: threads of BLAS would be waited for each time.
+    with single_blas_thread():
+        if isinstance(pencil, FormedPencil) and (n <= _SMALL or 3 * r >= n):
             return _solve_formed(pencil.covariances, r, tol, max_iter)
-    rng = check_random_state(random_state)
-    return solve_by_subspaces(
-        pencil, r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
-    )
+        rng = check_random_state(random_state)
+        return solve_by_subspaces(
+            pencil, r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
+        )
 
 
 def _solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
@@ -66,13 +66,4 @@ def _solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
 
 def _solve_small(C: Array, r: int, **options: Any) -> GroupsSolution:
     solver = solve_two_groups if len(C) == 2 else solve_groups
-    with _blas_threads(C.shape[1]):
-        return solver(C, r, **options)
-
-
-def _blas_threads(n: int) -> AbstractContextManager[None]:
-    """Context for matrices of order n: small ones are for one thread of BLAS.
-
-    More gain nothing there, and the next kernel waits for them to go to sleep.
-    """
-    return single_blas_thread() if n <= _SMALL else nullcontext()
+    return solver(C, r, **options)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scalefair.decomposition._pencil import captured
 from scalefair.decomposition._plane_rotation import smallest_rotation, subspace_of_trace
 from scalefair.decomposition._solution import GroupsSolution
+from scalefair.kernels import long_blas_call
 from scalefair.optimize import ConcaveSearch
 
 __all__ = ["solve_two_groups"]
@@ -125,7 +126,9 @@ class _Pencil:
         self.rounding = 4 * _EPS * math.sqrt(C.shape[1]) * float(best.max())
 
     def evaluate(self, t: float) -> _Point:
-        mu, U = np.linalg.eigh(self.C_B + t * self.difference)
+        H = self.C_B + t * self.difference
+        with long_blas_call(0.2 * len(H) ** 3):
+            mu, U = np.linalg.eigh(H)
         D = U.T @ (self.difference @ U)
         split = mu.size - self.r
         low, high = mu[:split], mu[split:]

@@ -45,7 +45,11 @@ from scalefair.kernels._score_bins import (
     score_pass,
 )
 from scalefair.kernels._score_sigmoid import sigmoid_slopes, sigmoid_sums
-from scalefair.kernels._threads import one_thread, single_blas_thread
+from scalefair.kernels._threads import (
+    long_blas_call,
+    one_thread,
+    single_blas_thread,
+)
 from scalefair.kernels._weighted_rows import (
     dense_rows_gram,
     dense_rows_matmat,
@@ -80,6 +84,7 @@ __all__ = [
     "inner",
     "label_scatter",
     "list_open",
+    "long_blas_call",
     "mirror_lower",
     "move_along_paths",
     "one_thread",

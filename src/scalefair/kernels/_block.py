@@ -82,7 +82,7 @@ def _n_chunks(X: FloatArray) -> int:
 
 
 # Parallel functions hold the loop alone: what else they hold is compiled slowly.
-@parallel(lambda X, Y, partial: X.size * (0.5 + 0.1 * Y.shape[1]), blas=True)
+@parallel(lambda X, Y, partial: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
 def _gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * _ROWS
@@ -107,7 +107,7 @@ def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
                 out[q, c] += x * Y[i, c]
 
 
-@parallel(lambda X, S: X.size * (1 + 0.1 * S.shape[1]), blas=True)
+@parallel(lambda X, S: X.size * (1 + 0.04 * S.shape[1]), blas=True)
 def _rotate(X: FloatArray, S: FloatArray) -> None:
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
@@ -125,7 +125,7 @@ def _rotate_chunk(X: FloatArray, S: FloatArray) -> None:
             X[i, c] = product[i, c]
 
 
-@parallel(lambda X, S, out: X.size * (1 + 0.1 * S.shape[1]), blas=True)
+@parallel(lambda X, S, out: X.size * (1 + 0.04 * S.shape[1]), blas=True)
 def _multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     n = X.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
@@ -135,7 +135,7 @@ def _multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
         np.dot(X[start:stop], S, out[start:stop])
 
 
-@parallel(lambda out, L, C: out.size * (1 + 0.1 * L.shape[1]), blas=True)
+@parallel(lambda out, L, C: out.size * (1 + 0.04 * L.shape[1]), blas=True)
 def _subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     n = out.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
@@ -153,7 +153,7 @@ def _subtract_chunk(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
             out[i, c] -= product[i, c]
 
 
-@parallel(lambda X, AX, S, *_: X.size * (3 + 0.2 * S.shape[1]), blas=True)
+@parallel(lambda X, AX, S, *_: X.size * (3 + 0.08 * S.shape[1]), blas=True)
 def _rotate_ritz(
     X: FloatArray,
     AX: FloatArray,

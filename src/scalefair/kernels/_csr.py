@@ -53,7 +53,7 @@ def csr_matmat(
 
 
 @parallel(
-    lambda indptr, indices, data, X, out, *_: 0.5 * data.size * X.shape[1] + out.size
+    lambda indptr, indices, data, X, out, *_: 0.2 * data.size * X.shape[1] + out.size
 )
 def _matmat(
     indptr: IntArray,

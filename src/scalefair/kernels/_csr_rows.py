@@ -65,7 +65,7 @@ def csr_rows_matmat(
 # Array expressions, np.zeros among them, would start the threads once more each.
 @parallel(
     lambda indptr, indices, data, rows, bounds, V, *_: (
-        0.5 * rows.size / (indptr.size - 1) * data.size * V.shape[1]
+        0.2 * rows.size / (indptr.size - 1) * data.size * V.shape[1]
     )
 )
 def _rows_matmat(
@@ -125,7 +125,7 @@ def csr_add_matmat(
 
 
 @parallel(
-    lambda indptr, indices, data, bounds, alpha, Y, out: 0.5 * data.size * Y.shape[1]
+    lambda indptr, indices, data, bounds, alpha, Y, out: 0.2 * data.size * Y.shape[1]
 )
 def _add_matmat(
     indptr: IntArray,

@@ -64,7 +64,7 @@ def _flat(X: FloatArray) -> FloatArray:
     return read_only(X).reshape(-1)
 
 
-@parallel(lambda x, y: 0.3 * x.size, blas=True)
+@parallel(lambda x, y: 0.5 * x.size, blas=True)
 def _inner(x: FloatArray, y: FloatArray) -> float:
     length = x.shape[0]
     n_chunks = (length + _LENGTH - 1) // _LENGTH
@@ -80,7 +80,7 @@ def _inner(x: FloatArray, y: FloatArray) -> float:
 
 
 @parallel(
-    lambda rows, some, others: 0.3 * some.size * others.size * rows.shape[1], blas=True
+    lambda rows, some, others: 0.5 * some.size * others.size * rows.shape[1], blas=True
 )
 def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Array:
     length = rows.shape[1]
@@ -119,13 +119,13 @@ def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -
                     out[c] += a * rows[i, c]
 
 
-@parallel(lambda out, a, X: 0.5 * X.size)
+@parallel(lambda out, a, X: 0.2 * X.size)
 def _add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     for c in numba.prange(out.shape[0]):
         out[c] += a * X[c]
 
 
-@parallel(lambda out, a, X, b, Y: 0.5 * X.size)
+@parallel(lambda out, a, X, b, Y: 0.2 * X.size)
 def _combine(
     out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
 ) -> None:

@@ -16,16 +16,20 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any, TypeVar
 
 import numba
 from threadpoolctl import ThreadpoolController
 
-# Nanoseconds of work that are worth another thread. Starting one takes 5 to 20 us on an
-# idle machine, and on a busy one a slice of time whenever it is not there to end.
-_WORTH = 100_000.0
+# Nanoseconds of work that are worth another thread: on an idle machine two threads of
+# TBB take 40 us for what takes one 60 us. On a busy machine the other layers wait for
+# a slice of time, some milliseconds, whenever a thread is not there to end.
+_WORTH = {"tbb": 30e3, "omp": 150e3, "workqueue": 150e3}
+# Nanoseconds of a call of BLAS that are worth all its threads: they spin for some
+# milliseconds when they have done, and others wait for them.
+_LONG = 50e6
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -49,13 +53,17 @@ def parallel(
 
         @functools.wraps(function)
         def run(*args: Any) -> Any:
-            turn = _turn()
-            before = numba.get_num_threads()
-            n_threads = max(1, min(before, int(work(*args) / _WORTH)))
+            before = numba.get_num_threads()  # starts the threads if need be
+            layer: str = numba.threading_layer()  # type: ignore[attr-defined]
+            _refuse_fork(layer)
+            n_threads = max(1, min(before, int(work(*args) / _WORTH[layer])))
             if n_threads < before:
                 numba.set_num_threads(n_threads)
             try:
-                with turn, single_blas_thread() if blas else _FREE:
+                with (
+                    _TURN if layer == "workqueue" else _FREE,
+                    _SINGLE if blas else _FREE,
+                ):
                     return compiled(*args)
             finally:
                 if n_threads < before:
@@ -90,26 +98,51 @@ def single_blas_thread() -> _SingleBlasThread:
     return _SINGLE
 
 
+def long_blas_call(work: float) -> AbstractContextManager[None]:
+    """Context of one call of BLAS or LAPACK inside of `single_blas_thread`.
+
+    If it takes so many nanoseconds on one thread that others are worth waking, all of
+    them work; unless another thread of Python wants BLAS on one.
+    """
+    return _SINGLE.lifted() if work >= _LONG else _FREE
+
+
 class _SingleBlasThread:
-    """Counts who is inside, in any thread."""
+    """Counts who is inside, in any thread and in each."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._n_inside = 0
+        self._own = threading.local()
         self._limit: Any = None
 
     def __enter__(self) -> None:
+        self._own.depth = getattr(self._own, "depth", 0) + 1
         with self._lock:
             if self._n_inside == 0:
                 self._limit = _blas_controller().limit(limits=1)
             self._n_inside += 1
 
     def __exit__(self, *_: object) -> None:
+        self._own.depth -= 1
         with self._lock:
             self._n_inside -= 1
             if self._n_inside == 0:
                 self._limit.restore_original_limits()
                 self._limit = None
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        with self._lock:
+            lifted = 0 < self._n_inside == getattr(self._own, "depth", 0)
+            if lifted:
+                self._limit.restore_original_limits()
+        try:
+            yield
+        finally:
+            if lifted:
+                with self._lock:
+                    self._limit = _blas_controller().limit(limits=1)
 
     def reset(self) -> None:
         """Forget the threads of the process that this one is a fork of."""
@@ -123,22 +156,15 @@ def _blas_controller() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _turn() -> Any:
-    """Return what a kernel holds while it runs; raise if it would end the process."""
-    if _forked_from == "omp" and sys.platform == "linux":
+def _refuse_fork(layer: str) -> None:
+    """Raise in a process that a kernel would end."""
+    if _is_fork and layer == "omp" and sys.platform == "linux":
         raise RuntimeError(
             "This process was forked from one in which kernels had run on the threads "
             "of GNU OpenMP, which ends such processes. Start processes by "
             'multiprocessing.get_context("forkserver") or "spawn", or joblib; or '
             "install tbb, whose threads can be forked."
         )
-    return _TURN if _layer() == "workqueue" else _FREE
-
-
-def _layer() -> str:
-    numba.get_num_threads()  # starts the threads if they have not been
-    layer: str = numba.threading_layer()  # type: ignore[attr-defined]
-    return layer
 
 
 def _find_tbb() -> None:
@@ -147,20 +173,20 @@ def _find_tbb() -> None:
     with suppress(PackageNotFoundError, OSError):
         for file in distribution("tbb").files or ():
             if file.name == names.get(sys.platform):
-                ctypes.CDLL(os.fspath(file.locate()))  # type: ignore[arg-type]
+                ctypes.CDLL(os.fspath(file.locate()))
 
 
 def _after_fork() -> None:
-    global _forked_from
+    global _is_fork
     _SINGLE.reset()
     with suppress(ValueError):  # no kernel had run
-        _forked_from = numba.threading_layer()  # type: ignore[attr-defined]
+        _is_fork = bool(numba.threading_layer())  # type: ignore[attr-defined]
 
 
 _FREE = nullcontext()
 _SINGLE = _SingleBlasThread()
 _TURN = threading.RLock()
-_forked_from = ""
+_is_fork = False
 
 _find_tbb()
 if hasattr(os, "register_at_fork"):

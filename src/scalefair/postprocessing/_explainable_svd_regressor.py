@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -304,34 +303,38 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             )
         host = find_host(fitted_estimator(self.estimator, X, y, self.prefit))
         check_finite_layers(host)
-        X = passes_over(X).raw_rows(host, X)
-        random_state = check_random_state(self.random_state)
-        sample = passes_over(X).sample_rows(
-            host, X, codes, len(groups), _SAMPLED_ROWS, random_state
-        )
-        trial = next(batches(sample[0], _TRIAL_ROWS))[1]
-        if self.refit_last is not None:
-            targets = checked_targets(y, n_rows)
-            check_linear_output(host, trial)
-            check_n_targets(targets, host)
-        self.groups_ = groups
-        self.layer_ = self._chosen_layer(host, (X, codes), sample)
-        if self.refit_last is not None:
-            check_refit(host, self.layer_)
-        rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
-        wanted = self._wanted()
-        changed = self._changed(rows, wanted)
-        host = host.replaced({self.layer_: (self.weight_, None)})
-        self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if self.refit_last is not None:
-            rows = replace(rows, host=host)
-            refit = fitted_last_layer(rows, targets, changed, wanted, self.refit_last)
-            self.refit_gaps_before_ = refit.gaps_before
-            self.refit_gaps_after_ = refit.gaps_after
-            self.converged_ = self.converged_ and refit.converged
-            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
-        self.estimator_ = host.estimator
-        self._one_prediction = one_prediction(host, trial)
+        # Kernels follow short products: threads of BLAS would be waited for.
+        with single_blas_thread():
+            X = passes_over(X).raw_rows(host, X)
+            random_state = check_random_state(self.random_state)
+            sample = passes_over(X).sample_rows(
+                host, X, codes, len(groups), _SAMPLED_ROWS, random_state
+            )
+            trial = next(batches(sample[0], _TRIAL_ROWS))[1]
+            if self.refit_last is not None:
+                targets = checked_targets(y, n_rows)
+                check_linear_output(host, trial)
+                check_n_targets(targets, host)
+            self.groups_ = groups
+            self.layer_ = self._chosen_layer(host, (X, codes), sample)
+            if self.refit_last is not None:
+                check_refit(host, self.layer_)
+            rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
+            wanted = self._wanted()
+            changed = self._changed(rows, wanted)
+            host = host.replaced({self.layer_: (self.weight_, None)})
+            self.refit_gaps_before_ = self.refit_gaps_after_ = None
+            if self.refit_last is not None:
+                rows = replace(rows, host=host)
+                refit = fitted_last_layer(
+                    rows, targets, changed, wanted, self.refit_last
+                )
+                self.refit_gaps_before_ = refit.gaps_before
+                self.refit_gaps_after_ = refit.gaps_after
+                self.converged_ = self.converged_ and refit.converged
+                host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
+            self.estimator_ = host.estimator
+            self._one_prediction = one_prediction(host, trial)
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -391,10 +394,9 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         else:
             chosen = host.resolve(self.layer)
         X, codes = rows if chosen is None else sample
-        with single_blas_thread() if chosen is not None else nullcontext():
-            self.unfairness_by_layer_ = layer_unfairness(
-                host, X, codes, self.groups_, batch_size=self.batch_size
-            )
+        self.unfairness_by_layer_ = layer_unfairness(
+            host, X, codes, self.groups_, batch_size=self.batch_size
+        )
         if chosen is not None:
             return chosen
         scores = [-1.0 if u is None else u.score for u in self.unfairness_by_layer_]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.kernels import single_blas_thread
 from scalefair.postprocessing._layer_change import LayerChange, LayerRows, Wanted
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._passes_over import passes_over
@@ -83,11 +82,10 @@ def fitted_last_layer(
     )
     # The published method fits without bounds.
     free = wanted.method == "explainable_svd"
-    with single_blas_thread():
-        return refit_last_layer(
-            joint,
-            weight,
-            kind=kind,
-            mean_reduction=1.0 if free else wanted.mean_reduction,
-            covariance_reduction=1.0 if free else wanted.covariance_reduction,
-        )
+    return refit_last_layer(
+        joint,
+        weight,
+        kind=kind,
+        mean_reduction=1.0 if free else wanted.mean_reduction,
+        covariance_reduction=1.0 if free else wanted.covariance_reduction,
+    )

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.kernels import single_blas_thread
 from scalefair.postprocessing._changed_layer import directly_changed, svd_changed
 from scalefair.postprocessing._changed_wide_layer import (
     directly_changed_wide,
@@ -130,12 +129,10 @@ def change_layer(rows: LayerRows, wanted: Wanted) -> LayerChange:
         keep=_KEPT_BYTES,
     )
     layer = LayerMoments(moments)
-    # Threads that are woken for every small product take longer than the product.
-    with single_blas_thread():
-        if wanted.method == "direct":
-            changed = directly_changed(weight, layer, **wanted.reductions)
-        else:
-            changed = svd_changed(weight, layer, **wanted.published)
+    if wanted.method == "direct":
+        changed = directly_changed(weight, layer, **wanted.reductions)
+    else:
+        changed = svd_changed(weight, layer, **wanted.published)
     square = layer.output_change(weight, np.zeros_like(weight)) or 1.0
     return LayerChange(
         weight=changed.weight,
@@ -176,8 +173,7 @@ def change_wide_layer(
             stacklevel=3,
         )
     if wanted.method == "direct":
-        with single_blas_thread():
-            changed = directly_changed_wide(layer, **wanted.reductions)
+        changed = directly_changed_wide(layer, **wanted.reductions)
     else:
         changed = svd_changed_wide(layer, **wanted.published)
     found = layer.compare(changed.weight)

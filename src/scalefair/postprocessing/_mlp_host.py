@@ -12,6 +12,7 @@ from scipy.special import expit
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.extmath import safe_sparse_dot
 
+from scalefair.kernels import block_multiply
 from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
@@ -41,6 +42,7 @@ def _relu(Z: NDArray[Any]) -> None:
     np.maximum(Z, 0, out=Z)
 
 
+_KERNEL_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 # In place, as activations are large.
 _ACTIVATIONS: dict[str, Callable[[NDArray[Any]], None]] = {
     "identity": _identity,
@@ -125,7 +127,17 @@ class MLPHost(LayerHost):
 
     def _forward(self, A: Any, layer: int, later: int) -> Any:
         for i in range(layer, later):
-            A = safe_sparse_dot(A, self.estimator.coefs_[i])
+            A = _product(A, self.estimator.coefs_[i])
             A += self.estimator.intercepts_[i]
             self._activate(A)
         return A
+
+
+def _product(A: Any, weight: NDArray[Any]) -> Any:
+    """Return ``A @ weight``; dense rows are shared among the threads of kernels."""
+    dense = isinstance(A, np.ndarray) and A.flags.c_contiguous
+    if not (dense and A.dtype == weight.dtype and weight.dtype in _KERNEL_TYPES):
+        return safe_sparse_dot(A, weight)
+    product = np.empty((A.shape[0], weight.shape[1]), A.dtype)
+    block_multiply(A, weight, product)
+    return product

@@ -20,6 +20,7 @@ from scalefair.kernels import (
     first_means,
     gather_shifted,
     label_scatter,
+    long_blas_call,
     mirror_lower,
 )
 from scalefair.streaming._blocks import row_blocks
@@ -132,13 +133,14 @@ def _add_wide(
             sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
             # Both transposes are in the order of Fortran: nothing is copied, and
             # the upper triangle that is added to is the lower one of the scatter.
-            dsyrk(
-                1.0,
-                shifted.T,
-                beta=1.0,
-                c=sums.scatters[code].T,
-                overwrite_c=True,
-            )
+            with long_blas_call(0.03 * len(rows) * n**2):
+                dsyrk(
+                    1.0,
+                    shifted.T,
+                    beta=1.0,
+                    c=sums.scatters[code].T,
+                    overwrite_c=True,
+                )
     sums.counts += counts
 
 
