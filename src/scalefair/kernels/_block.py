@@ -44,17 +44,17 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
 
 def block_rotate(X: FloatArray, S: FloatArray) -> None:
     """Overwrite `X` with ``X @ S`` for a square matrix `S`."""
-    _rotate(X, np.ascontiguousarray(S, dtype=X.dtype))
+    block_multiply(X, S, X)
 
 
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
-    """Overwrite `out` with ``X @ S``; all C-contiguous and of one type."""
-    _multiply(read_only(X), np.ascontiguousarray(S, dtype=X.dtype), out)
+    """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
+    _update(out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False)
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
-    _subtract(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype))
+    _update(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True)
 
 
 def rotate_ritz(
@@ -107,50 +107,29 @@ def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
                 out[q, c] += x * Y[i, c]
 
 
-@parallel(lambda X, S: X.size * (1 + 0.04 * S.shape[1]), blas=True)
-def _rotate(X: FloatArray, S: FloatArray) -> None:
-    n = X.shape[0]
-    n_chunks = (n + _ROWS - 1) // _ROWS
-    for chunk in numba.prange(n_chunks):
-        start = chunk * _ROWS
-        _rotate_chunk(X[start : min(n, start + _ROWS)], S)
-
-
-# Loops, outside the parallel function: assignments to slices are compiled slowly.
-@numba.njit(cache=True)
-def _rotate_chunk(X: FloatArray, S: FloatArray) -> None:
-    product = np.dot(X, S)
-    for i in range(X.shape[0]):
-        for c in range(X.shape[1]):
-            X[i, c] = product[i, c]
-
-
-@parallel(lambda X, S, out: X.size * (1 + 0.04 * S.shape[1]), blas=True)
-def _multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
-    n = X.shape[0]
-    n_chunks = (n + _ROWS - 1) // _ROWS
-    for chunk in numba.prange(n_chunks):
-        start = chunk * _ROWS
-        stop = min(n, start + _ROWS)
-        np.dot(X[start:stop], S, out[start:stop])
-
-
-@parallel(lambda out, L, C: out.size * (1 + 0.04 * L.shape[1]), blas=True)
-def _subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
+@parallel(lambda out, L, C, _: out.size * (1 + 0.04 * L.shape[1]), blas=True)
+def _update(out: FloatArray, L: FloatArray, C: FloatArray, subtract: bool) -> None:
     n = out.shape[0]
     n_chunks = (n + _ROWS - 1) // _ROWS
     for chunk in numba.prange(n_chunks):
         start = chunk * _ROWS
         stop = min(n, start + _ROWS)
-        _subtract_chunk(out[start:stop], L[start:stop], C)
+        _update_chunk(out[start:stop], L[start:stop], C, subtract)
 
 
-@numba.njit(cache=True)
-def _subtract_chunk(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
+# Loops, outside the parallel function: assignments to slices are compiled slowly.
+@numba.njit(cache=True, nogil=True)
+def _update_chunk(
+    out: FloatArray, L: FloatArray, C: FloatArray, subtract: bool
+) -> None:
     product = np.dot(L, C)
     for i in range(out.shape[0]):
-        for c in range(out.shape[1]):
-            out[i, c] -= product[i, c]
+        if subtract:
+            for c in range(out.shape[1]):
+                out[i, c] -= product[i, c]
+        else:
+            for c in range(out.shape[1]):
+                out[i, c] = product[i, c]
 
 
 @parallel(lambda X, AX, S, *_: X.size * (3 + 0.08 * S.shape[1]), blas=True)

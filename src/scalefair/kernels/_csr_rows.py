@@ -222,7 +222,7 @@ def csr_rows_transpose(
     return ends, turned, values
 
 
-@parallel(lambda indptr, data, *_: data.size + indptr.size)
+@numba.njit(cache=True, nogil=True)
 def csr_rows_scatter(
     indptr: IntArray,
     data: FloatArray,
@@ -234,7 +234,7 @@ def csr_rows_scatter(
 
     Entries that are not stored count as zeros; duplicates must have been summed.
     """
-    for i in numba.prange(indptr.shape[0] - 1):
+    for i in range(indptr.shape[0] - 1):
         c = centre[i]
         total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
         for p in range(indptr[i], indptr[i + 1]):

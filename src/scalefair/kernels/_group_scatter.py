@@ -344,12 +344,12 @@ def _gather_chunk(
                 sums[j] += out[k, j]
 
 
-@parallel(lambda A: 0.5 * A.size)
+@numba.njit(cache=True, nogil=True)
 def mirror_lower(A: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to the upper one."""
     n = A.shape[0]
     n_tiles = (n + _GATHERED - 1) // _GATHERED
-    for tile in numba.prange(n_tiles):
+    for tile in range(n_tiles):
         start = tile * _GATHERED
         stop = min(n, start + _GATHERED)
         for first in range(0, stop, _GATHERED):
