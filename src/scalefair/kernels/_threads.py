@@ -91,9 +91,11 @@ def one_thread() -> Iterator[None]:
 
 
 def single_blas_thread() -> _SingleBlasThread:
-    """Context in which BLAS runs on one thread (enters in microseconds).
+    """Context, or decorator, in which BLAS runs on one thread (enters in microseconds).
 
-    The number is one of the whole process: whoever leaves last sets it back.
+    For short products, and where kernels follow: threads of BLAS spin for milliseconds
+    when they have done. The number is one of the whole process: whoever leaves last
+    sets it back.
     """
     return _SINGLE
 
@@ -115,6 +117,14 @@ class _SingleBlasThread:
         self._n_inside = 0
         self._own = threading.local()
         self._limit: Any = None
+
+    def __call__(self, function: _Function) -> _Function:
+        @functools.wraps(function)
+        def held(*args: Any, **options: Any) -> Any:
+            with self:
+                return function(*args, **options)
+
+        return held  # type: ignore[return-value]
 
     def __enter__(self) -> None:
         self._own.depth = getattr(self._own, "depth", 0) + 1

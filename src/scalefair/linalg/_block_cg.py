@@ -11,7 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state
-from scalefair.kernels import block_gram, block_multiply, block_subtract
+from scalefair.kernels import (
+    block_gram,
+    block_multiply,
+    block_subtract,
+    single_blas_thread,
+)
 from scalefair.linalg._checks import (
     as_block,
     as_preconditioner,
@@ -69,6 +74,7 @@ class LinearResult:
     message: str
 
 
+@single_blas_thread()
 def block_cg(
     S: Any,
     B: ArrayLike,

@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import block_gram, block_multiply, block_subtract
+from scalefair.kernels import (
+    block_gram,
+    block_multiply,
+    block_subtract,
+    single_blas_thread,
+)
 from scalefair.linalg._checks import (
     as_block,
     as_symmetric_operator,
@@ -30,6 +35,7 @@ __all__ = ["block_krylov"]
 _BASIS_BLOCKS = 8
 
 
+@single_blas_thread()
 def block_krylov(
     A: Any,
     k: int,

@@ -11,7 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import block_gram, block_subtract, rotate_ritz
+from scalefair.kernels import (
+    block_gram,
+    block_subtract,
+    rotate_ritz,
+    single_blas_thread,
+)
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
 from scalefair.linalg._checks import (
     as_avoided,
@@ -45,6 +50,7 @@ _NARROWEST = 16
 _PATIENCE = 8
 
 
+@single_blas_thread()
 def chebyshev(
     A: Any,
     k: int,

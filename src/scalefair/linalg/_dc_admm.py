@@ -11,7 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import block_gram, block_subtract, rotate_ritz
+from scalefair.kernels import (
+    block_gram,
+    block_subtract,
+    rotate_ritz,
+    single_blas_thread,
+)
 from scalefair.linalg._checks import (
     as_block,
     as_symmetric_operator,
@@ -70,6 +75,7 @@ class AdmmResult:
     message: str
 
 
+@single_blas_thread()
 def dc_admm(
     A: Any,
     k: int,

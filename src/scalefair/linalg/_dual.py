@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import block_gram, block_subtract, rotate_ritz
+from scalefair.kernels import (
+    block_gram,
+    block_subtract,
+    rotate_ritz,
+    single_blas_thread,
+)
 from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
 from scalefair.linalg._checks import (
     as_avoided,
@@ -35,6 +40,7 @@ _MARGIN = 0.02
 _GRAM_LIMIT = 1e-7
 
 
+@single_blas_thread()
 def dual(
     A: Any,
     k: int,

@@ -23,6 +23,7 @@ from scalefair.linalg._ritz import eigh_descending
 __all__ = ["lanczos"]
 
 
+@single_blas_thread()
 def lanczos(
     A: Any,
     k: int,
@@ -223,17 +224,14 @@ class _Arpack:
 
         v0 = self.rng.standard_normal(n)
         v0 -= self.avoided @ (self.avoided.T @ v0)
-        # Between two products ARPACK works for microseconds: threads of BLAS and of a
-        # kernel that wait for each other take ten times as long.
-        with single_blas_thread():
-            _, vectors = eigsh(
-                LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
-                k,
-                which="LA",
-                tol=self.tol,
-                maxiter=self.max_iter,
-                v0=v0.astype(self.dtype),
-            )
+        _, vectors = eigsh(
+            LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
+            k,
+            which="LA",
+            tol=self.tol,
+            maxiter=self.max_iter,
+            v0=v0.astype(self.dtype),
+        )
         found: NDArray[np.float64] = vectors.astype(np.float64)
         return found
 

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from scalefair.kernels import add_scaled, combine, rows_combine, rows_inner
+from scalefair.kernels import (
+    add_scaled,
+    combine,
+    rows_combine,
+    rows_inner,
+    single_blas_thread,
+)
 
 __all__ = ["BlockObjective", "MinimizeResult", "lbfgs"]
 
@@ -64,6 +70,7 @@ class MinimizeResult:
     message: str
 
 
+@single_blas_thread()
 def lbfgs(
     objective: BlockObjective,
     V: NDArray[np.float64],

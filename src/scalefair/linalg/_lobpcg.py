@@ -45,6 +45,7 @@ _PATIENCE = 40
 _DEPENDENT = 1e-8
 
 
+@single_blas_thread()
 def lobpcg(
     A: Any,
     k: int,
