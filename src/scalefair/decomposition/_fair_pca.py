@@ -22,6 +22,7 @@ from scalefair.decomposition._pencil import (
 )
 from scalefair.decomposition._solution import FairBasis
 from scalefair.decomposition._solvers import solve
+from scalefair.kernels import single_blas_thread
 from scalefair.operators import GroupCovariance
 from scalefair.streaming import GroupMoments, PartitionedRows
 
@@ -239,10 +240,11 @@ class FairPCA(BaseGroupPCA):
         solver = self.solver
         if solver == "auto":
             solver = choose_solver(X, self.n_components, len(groups))
-        if solver == "gram":
-            self._fit_moments(GroupMoments._from_codes(X, groups, codes))
-        else:
-            self._fit_rows(X, groups, codes)
+        with single_blas_thread():
+            if solver == "gram":
+                self._fit_moments(GroupMoments._from_codes(X, groups, codes))
+            else:
+                self._fit_rows(X, groups, codes)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)

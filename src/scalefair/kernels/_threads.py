@@ -29,7 +29,7 @@ from threadpoolctl import ThreadpoolController
 _WORTH = {"tbb": 30e3, "omp": 150e3, "workqueue": 150e3}
 # Nanoseconds of a call of BLAS that are worth all its threads: they spin for some
 # milliseconds when they have done, and others wait for them.
-_LONG = 50e6
+_LONG = 10e6
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -238,9 +238,8 @@ class _Iteration:
         AW = self._product(W)
         H = self._projected(W, AW)
         values, S = eigh_descending(H)
-        with single_blas_thread():
-            C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
-            self.projected = C.T @ H @ C
+        C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
+        self.projected = C.T @ H @ C
         self.values = values[:m]
         self.basis = _combine(self.basis, W, C)
         self.image = _combine(self.image, AW, C)
