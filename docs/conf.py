@@ -11,10 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
-# Before any kernel is loaded: a figure needs no display, and threads that wait for
-# their next kernel sleep soon (performance.md).
-os.environ.setdefault("MPLBACKEND", "agg")
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+os.environ.setdefault("MPLBACKEND", "agg")  # a figure needs no display
 
 project = "scalefair"
 author = "The scalefair developers"

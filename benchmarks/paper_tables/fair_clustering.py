@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-# Threads that wait shall sleep soon; it has to be set before they are started.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _methods import METHODS, run

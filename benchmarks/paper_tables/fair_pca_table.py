@@ -15,7 +15,6 @@ their rows are skipped; crop mapping is a synthetic stand-in of the same size.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -25,8 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-# Threads that wait shall sleep soon; it has to be set before they are started.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np

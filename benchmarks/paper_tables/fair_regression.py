@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -28,8 +27,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-# Threads that wait shall sleep soon; it has to be set before they are started.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np

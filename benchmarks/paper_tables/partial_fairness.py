@@ -16,15 +16,12 @@ skipped. Markdown on standard output or in a file.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-# Threads that wait shall sleep soon; it has to be set before they are started.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np

@@ -6,8 +6,6 @@ heavy modules are imported when a command runs, so that ``--help`` is immediate.
 
 from __future__ import annotations
 
-import os
-
 import click
 
 import scalefair
@@ -20,13 +18,6 @@ from scalefair.cli._pca import pca
 from scalefair.cli._regress import regress
 
 __all__ = ["main"]
-
-# A thread that waits for its next kernel spins for some microseconds, then sleeps. The
-# OpenMP runtime's own choice, milliseconds, makes kernels many times slower when other
-# processes want the processors (docs/performance.md). It reads this when it is loaded,
-# which is after this module.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 @click.group(

@@ -184,6 +184,11 @@ def _find_tbb() -> None:
         for file in distribution("tbb").files or ():
             if file.name == names.get(sys.platform):
                 ctypes.CDLL(os.fspath(file.locate()))
+                return
+    # GNU OpenMP reads this when Numba loads it: a thread that waits for its next kernel
+    # sleeps after microseconds, not milliseconds, that others want the processor for.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def _after_fork() -> None:
