@@ -10,7 +10,7 @@ import numba
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from scalefair.kernels import one_thread, single_blas_thread
+from scalefair.kernels import long_blas_call, one_thread, single_blas_thread
 from scalefair.kernels._threads import parallel
 
 
@@ -80,6 +80,41 @@ def test_kernels_that_call_blas_hold_it_to_one_thread(monkeypatch):
     kernel = parallel(lambda: 1e9, blas=True)(blas_threads)
     assert kernel() == {1}
     assert blas_threads() == {2}
+
+
+def test_decorated_functions_hold_blas_to_one_thread():
+    assert single_blas_thread()(blas_threads)() == {1}
+    assert blas_threads() == {2}
+
+
+def test_a_long_call_takes_all_threads_and_gives_them_back():
+    with single_blas_thread():
+        with long_blas_call(1e9):
+            assert blas_threads() == {2}
+        assert blas_threads() == {1}
+        with long_blas_call(1e3):
+            assert blas_threads() == {1}
+    assert blas_threads() == {2}
+    with long_blas_call(1e9):  # outside nothing is held
+        assert blas_threads() == {2}
+
+
+def test_a_long_call_does_not_lift_what_another_thread_holds():
+    entered, leave = threading.Event(), threading.Event()
+
+    def work():
+        with single_blas_thread():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=work)
+    other.start()
+    assert entered.wait(10)
+    before = single_blas_thread()._limit
+    with single_blas_thread(), long_blas_call(1e9):
+        assert single_blas_thread()._limit is before
+    leave.set()
+    other.join()
 
 
 def run_under(layer, script):

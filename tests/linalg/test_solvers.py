@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.linalg import subspace_angles
-from scipy.sparse.linalg import aslinearoperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from scalefair.linalg import (
     block_krylov,
@@ -350,3 +351,24 @@ def test_basis_to_avoid_that_leaves_little_room(solver, r):
     assert result.converged
     np.testing.assert_allclose(result.values, [59, 58, 57], atol=1e-6)
     np.testing.assert_allclose(result.vectors[:r], 0, atol=1e-14)
+
+
+@pytest.mark.parametrize("solve", [dual, *SOLVERS.values()])
+def test_blas_is_held_to_one_thread(graphs, solve):
+    # Its threads spin when they have done, and the next kernel waits for the processor.
+    W = graphs.block_model(240)
+    blas = ThreadpoolController().select(user_api="blas")
+    seen = set()
+
+    class Watching(LinearOperator):
+        def _matmat(self, X):
+            seen.update(library["num_threads"] for library in blas.info())
+            return M @ X
+
+        def _matvec(self, x):
+            return self._matmat(x.reshape(-1, 1)).ravel()
+
+    M = NormalizedAffinity(W)
+    with threadpool_limits(2, user_api="blas"):
+        solve(Watching(M.dtype, M.shape), 3, tol=1e-3, random_state=0)
+    assert seen == {1}
