@@ -16,6 +16,7 @@ from scalefair.linear_model import (
     PenalizedPartialParityClassifier,
     partial_fairness_path,
 )
+from scalefair.linear_model._feature_units import FeatureUnits, column_spread
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_training import partitioned_training
 from scalefair.streaming import PartitionedRows, RowReader
@@ -97,7 +98,11 @@ def oracles(rows, X, **options):
         **options,
     }
     known, many = partitioned_training(PartitionedRows.of(X), y, group, options)
-    one = ScoreOracle(whole, known.signs, known.codes, 3, **options)
+    units = FeatureUnits.of(column_spread(whole))
+    for of_parts, of_whole in zip(many.layout.units, units, strict=True):
+        assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
+    units = many.layout.units
+    one = ScoreOracle(whole, known.signs, known.codes, 3, units=units, **options)
     return many, one
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,11 @@ from sklearn.utils.validation import _num_samples
 
 from scalefair._entries import canonical
 from scalefair._groups import check_values, encode_groups, encode_values
+from scalefair.linear_model._feature_units import (
+    ColumnSpread,
+    FeatureUnits,
+    column_spread,
+)
 from scalefair.linear_model._training_rows import (
     TrainingRows,
     check_classes,
@@ -40,7 +46,7 @@ class _Kept:
 
 
 class BlockRows:
-    """Labels, groups and sizes of all rows, from two passes, and a random sample.
+    """Labels, groups, sizes and units of all rows, and a random sample of them.
 
     Parameters
     ----------
@@ -55,7 +61,7 @@ class BlockRows:
     def __init__(self, read_blocks: ReadBlocks, check: Callable[..., Any]) -> None:
         self._read_blocks = read_blocks
         self._check = check
-        classes, groups, sizes = [], [], []
+        classes, groups, sizes, spreads = [], [], [], []
         n_rows = n_blocks = 0
         for X, y, features in self._blocks():
             try:
@@ -68,6 +74,7 @@ class BlockRows:
                 ) from error
             groups.append(found)
             sizes.append(np.bincount(codes))
+            spreads.append(column_spread(_stored(X)))
             n_rows += X.shape[0]
             n_blocks += 1
         if not n_rows:
@@ -80,6 +87,7 @@ class BlockRows:
         check_classes(self.classes)
         check_groups(self.groups)
         self.group_sizes = np.bincount(codes, np.concatenate(sizes)).astype(np.int64)
+        self.units = FeatureUnits.of(reduce(ColumnSpread.merge, spreads))
         self.n_rows = n_rows
         self.n_blocks = n_blocks
 

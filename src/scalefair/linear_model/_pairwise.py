@@ -198,6 +198,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
             len(rows.groups),
             interactions=self.interactions,
             loss=self.loss,
+            units=rows.units(),
         )
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
@@ -210,7 +211,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
                 stationarity=self.tol,
                 max_iter=self.max_iter,
             )
-        self._store_weights(problem.weights(found.x))
+        self._store_weights(oracle.layout.rows(problem.weights(found.x)))
         self.objective_ = found.objective
         excess = problem.limit * float(problem.whitened(found.x).constraints.max())
         self.surrogate_gap_ = excess + self.kappa

@@ -15,6 +15,7 @@ from scalefair._intervals import check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._block_rows import BlockRows, ReadBlocks
+from scalefair.linear_model._feature_units import FeatureUnits
 from scalefair.linear_model._intercept import best_constant, most_accurate_shift
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import (
@@ -336,13 +337,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         last: Solution | None = None
         for share in _GROWING:
             # The labels of all rows: a sample may lack a class.
-            problem = self._problem(self._oracle(blocks.part(sample, share)), labels)
+            part = blocks.part(sample, share)
+            problem = self._problem(self._oracle(part, blocks.units), labels)
             last = self._solve(problem, last)
         oracle = PartitionedOracle(
             LocalParts(blocks.read, blocks.n_blocks).map(self._oracle),
             self.n_features_in_,
             blocks.group_sizes,
             interactions=self.interactions,
+            units=blocks.units,
         )
         problem = self._problem(oracle, labels)
         found = self._solve(problem, last)
@@ -355,7 +358,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     ) -> tuple[TrainingRows, RowOracle]:
         if not is_partitioned(X):
             rows = self._check_training(X, y, sensitive_features)
-            return rows, self._oracle(rows)
+            return rows, self._oracle(rows, rows.units())
         refuse_pairs(self.loss)
         parts = self._check_rows(X, reset=True)
         rows, oracle = partitioned_training(
@@ -364,13 +367,17 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.classes_, self.groups_ = rows.classes, rows.groups
         return rows, oracle
 
-    def _oracle(self, rows: TrainingRows) -> ScoreOracle:
+    def _oracle(
+        self, rows: TrainingRows, units: FeatureUnits | None = None
+    ) -> ScoreOracle:
+        """Return the oracle of rows in memory, in the given units of the features."""
         return ScoreOracle(
             rows.X,
             rows.signs,
             rows.codes,
             len(rows.groups),
             auc_interval=check_interval(self.interval),
+            units=units,
             **self._oracle_options(),
         )
 
@@ -397,7 +404,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         if last is not None:
             v0 = problem.with_thresholds(problem.weights(last.x), last.thresholds)
         elif self._may_go_on(problem):
-            w = np.column_stack([self.coef_, self.intercept_]).ravel()
+            given = np.column_stack([self.coef_, self.intercept_])
+            w = problem.oracle.layout.parameters(given)
             v0 = problem.with_thresholds(w, self.thresholds_)
         elif not isinstance(self.start, str):
             v0 = given_start(problem, self.start, self.tol)
@@ -429,7 +437,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             scores = scores + shift
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
-        self._store_weights(w.reshape(-1, problem.oracle.n_features + 1))
+        self._store_weights(problem.oracle.layout.rows(w))
         self.thresholds_ = thresholds
         self.partial_parity_gap_ = self._gap(scores, rows.codes)
         self.objective_ = found.objective

@@ -83,7 +83,7 @@ def partial_fairness_path(
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
     rows = first._check_training(X, y, sensitive_features)
-    oracle = first._oracle(rows)
+    oracle = first._oracle(rows, rows.units())
     models: list[PartiallyFairClassifier] = [first] * values.size
     last: Solution | None = None
     for i in np.argsort(values, kind="stable"):

@@ -225,6 +225,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             loss=self.loss,
             surrogate=self.surrogate,
             auc_interval=(low, high),
+            units=rows.units(),
         )
         if self.criterion == "strong":
             ranks = np.linspace(low, high, self.n_thresholds, endpoint=False)
@@ -234,7 +235,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             theta = np.array([float(self.threshold)])
             penalty = weak_penalty(low, high)
         w, thresholds = self._descend(oracle, penalty, theta)
-        self._store_weights(w.reshape(-1, rows.X.shape[1] + 1))
+        self._store_weights(oracle.layout.rows(w))
         self.thresholds_ = thresholds
         self.n_oracle_calls_ = oracle.n_calls
         return self

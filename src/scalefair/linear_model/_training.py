@@ -195,7 +195,7 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
             f"start must hold finite rows of coefficients and intercept, of shape "
             f"{expected}, got shape {w.shape}."
         )
-    w = w.ravel()
+    w = problem.oracle.layout.parameters(w)
     v = w
     if isinstance(problem, StrongParity):
         theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)

@@ -15,6 +15,7 @@ from scalefair._groups import (
     encode_values,
     listed,
 )
+from scalefair.linear_model._feature_units import FeatureUnits, column_spread
 from scalefair.streaming import is_partitioned
 
 __all__ = [
@@ -50,6 +51,10 @@ class TrainingRows:
     codes: NDArray[Any]
     classes: NDArray[Any]
     groups: NDArray[Any]
+
+    def units(self) -> FeatureUnits:
+        """Return the units in which all features have mean 0 and variance 1."""
+        return FeatureUnits.of(column_spread(self.X))
 
 
 def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
