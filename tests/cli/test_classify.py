@@ -654,7 +654,8 @@ def test_summary_says_what_is_known():
     report = {
         "input": {"n_features": 1234},
         "positive_label": "yes",
-        "kkt_residual": 1e-4,
+        "parameters": {"tol": 1e-4},
+        "kkt_residual": 1.00171e-4,
         "n_oracle_calls": 1500,
         "n_iter": 7,
         "seconds": {"read": 2.04, "fit": 1.0},
@@ -674,7 +675,7 @@ def test_summary_says_what_is_known():
         "accuracy": "0.8123 (train), 0.8123 (test)",
         "partial parity gap": "0.1000 (train), 0.1000 (test)",
         "weak gap": "0.0500 (train), 0.0500 (test)",
-        "KKT residual": "1.0e-04",
+        "KKT residual": "0.0001002",
         "oracle calls": "1,500 in 7 iterations",
         "time": "1.0 s, reading 2.0 s",
     }

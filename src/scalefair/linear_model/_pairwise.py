@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
+from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
@@ -222,7 +223,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.converged_ = found.kkt_residual <= self.tol
         if not self.converged_:
             warnings.warn(
-                f"The KKT residual is {self.kkt_residual_:.2g} (tol={self.tol:g}) "
+                f"The KKT residual is {apart(self.kkt_residual_, self.tol)} "
+                f"(tol={self.tol:g}) "
                 f"after {self.n_iter_} updates of the multipliers. Raise max_iter or "
                 "tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._digits import apart
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._cut_model import CutModel, Cuts
 from scalefair.optimize._dc_problem import DCProblem, Oracle, Point
@@ -191,7 +192,7 @@ class BundleSolver:
         model = self._model(centre, pull)
         self._cut(model, centre)
         best, value, violation = centre, float(model.values(centre)[0]), 0.0
-        converged, stale = False, 0
+        converged, stale, eps = False, 0, self.eps
         while (
             not (converged or stale == _STALE) and oracle.n_calls - before < max_calls
         ):
@@ -218,7 +219,7 @@ class BundleSolver:
             multipliers=model.multipliers,
             n_calls=oracle.n_calls - before,
             converged=converged,
-            message=_message(converged, stale, value - model.lower_bound),
+            message=_message(converged, stale, value - model.lower_bound, eps),
         )
         return Solved(result, best, model)
 
@@ -256,9 +257,11 @@ class BundleSolver:
         return functions.size > 0
 
 
-def _message(converged: bool, stale: int, gap: float) -> str:
+def _message(converged: bool, stale: int, gap: float, eps: float) -> str:
     if converged:
         return "Gap and violation are within the tolerance."
     if stale == _STALE:
-        return f"The gap is {gap:.1e}: rounding hides what is left; raise eps."
-    return f"The gap is {gap:.1e}: max_calls reached; raise max_calls, mu or eps."
+        return f"The gap is {apart(gap, eps)}: rounding hides what is left; raise eps."
+    return (
+        f"The gap is {apart(gap, eps)}: max_calls reached; raise max_calls, mu or eps."
+    )
