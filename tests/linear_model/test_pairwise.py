@@ -17,6 +17,9 @@ from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
 from scalefair.linear_model._score_cells import MomentCells, RowCells, score_cells
 from scalefair.linear_model._training_rows import TrainingRows
 
+# Most groups here have few rows: what is tested does not depend on their number.
+pytestmark = pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+
 CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
 
 
@@ -346,7 +349,9 @@ def test_a_group_of_one_row():
     groups[:] = 0
     groups[3] = 1
     model = PairwiseFairClassifier(kappa=0.2, alpha=1e-3)
-    model.fit(X, y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="min_group_size"):
+        model.fit(X, y, sensitive_features=groups)
+    model.set_params(min_group_size=1).fit(X, y, sensitive_features=groups)
     assert model.converged_
     assert model.surrogate_gap_ <= 0.2 + 1e-4
 

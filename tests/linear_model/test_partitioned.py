@@ -19,8 +19,10 @@ from scalefair.linear_model import (
 from scalefair.linear_model._feature_units import FeatureUnits, column_spread
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_training import partitioned_training
+from scalefair.linear_model._training_rows import GroupLimits
 from scalefair.streaming import PartitionedRows, RowReader
 
+LIMITS = GroupLimits(100, 2)
 CUTS = [0, 300, 310, 900, 1500]
 
 
@@ -97,7 +99,7 @@ def oracles(rows, X, **options):
         "surrogate": "ramp",
         **options,
     }
-    known, many = partitioned_training(PartitionedRows.of(X), y, group, options)
+    known, many = partitioned_training(PartitionedRows.of(X), y, group, LIMITS, options)
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)

@@ -327,7 +327,7 @@ class ScoreOracle:
         concave_loss, concave_slopes = concave
         if not math.isfinite(loss):
             raise ValueError(
-                "The scores overflow: scale the features or take smaller parameters."
+                "The scores overflow: rescale the features or take smaller parameters."
             )
         concave_gradient = None
         if concave_slopes is not None:

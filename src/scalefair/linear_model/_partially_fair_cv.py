@@ -142,6 +142,8 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             If no gap reaches `fairness_floor` (the fairest is taken), or the final
             training did not converge. Folds do not warn.
+        UserWarning
+            If groups have fewer than 30 rows.
         """
         refuse_parts(X, type(self).__name__)
         kappas = np.unique(check_kappas(self.kappas))
@@ -155,6 +157,7 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         for train, test in self._folds(X, rows.signs, rows.codes):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
+                warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
                 path = partial_fairness_path(
                     _safe_indexing(X, train),
                     labels[train],

@@ -18,9 +18,9 @@ from scalefair.linear_model._group_scores import real_type
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
+    GroupLimits,
     TrainingRows,
     check_classes,
-    check_groups,
 )
 from scalefair.streaming import PartitionedRows
 
@@ -31,6 +31,7 @@ def partitioned_training(
     rows: PartitionedRows,
     y: ArrayLike,
     sensitive_features: ArrayLike,
+    limits: GroupLimits,
     options: dict[str, Any],
 ) -> tuple[TrainingRows, PartitionedOracle]:
     """Return what the client knows of the rows, and the oracle over their parts.
@@ -41,6 +42,8 @@ def partitioned_training(
         Rows of features.
     y, sensitive_features : array-like or Dask collection of shape (m,)
         Labels of two kinds, and groups.
+    limits : GroupLimits
+        What groups there may be.
     options : dict
         Interactions, loss of single rows and surrogate of `ScoreOracle`.
 
@@ -54,17 +57,17 @@ def partitioned_training(
     Raises
     ------
     ValueError
-        If there are not two classes or fewer than two groups, or not one label and
-        group for each row, or if an entry of `X` is NaN or infinite.
+        If there are not two classes, or groups that the limits refuse, or not one
+        label and group for each row, or if an entry of `X` is NaN or infinite.
     """
     classes, labels = rows.encode(y, name="y", what="label")
     check_classes(classes)
     groups, codes = rows.encode(
         sensitive_features, name="sensitive_features", what="group"
     )
-    check_groups(groups)
-    dtype = real_type(rows)
     sizes = codes.map(_sizes, len(groups)).reduce(np.add)
+    limits.check(groups, sizes)
+    dtype = real_type(rows)
     oracles = rows.map(_make_oracle, dtype, len(groups), options, each=[labels, codes])
     units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
     oracle = PartitionedOracle(

@@ -15,6 +15,9 @@ from scalefair.optimize._metric import Metric
 
 __all__ = ["SubproblemResult", "proximal_bundle"]
 
+# Most constraints that one call gives cuts of, the most violated ones. The quadratic
+# programs of more take longer than the calls they save, and memory for all pairs.
+_MOST_NEW = 100
 _STALE = 5  # calls in a row that taught nothing, after which none will
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
@@ -180,7 +183,7 @@ class BundleSolver:
         self.mu, self.eps, self.share = mu, eps, share
         self.cuts = Cuts(oracle.n)
         # No more constraints can bind at once than there are variables.
-        self.most_new = min(oracle.m, max(10, 2 * oracle.n)) + 1
+        self.most_new = min(oracle.m, max(10, 2 * oracle.n), _MOST_NEW) + 1
         self.max_cuts = max(100, 8 * self.most_new)
 
     def solve(
