@@ -215,6 +215,8 @@ def test_spread_of_columns():
             np.testing.assert_allclose(spread.deviation, deviation, rtol=1e-8)
             np.testing.assert_array_equal(spread.low, rows.min(axis=0))
             np.testing.assert_array_equal(spread.high, rows.max(axis=0))
+        nothing = column_spread(container(np.zeros((4, 7))))
+        assert not np.concatenate(nothing[1:]).any()
         units = FeatureUnits.of(whole)
         expected = np.where(
             [1, 1, 1, 1, 0, 0, 1], whole.deviation, [0, 0, 0, 0, 1, 0, 0]

@@ -103,8 +103,8 @@ def _spread_of_block(X: Any) -> ColumnSpread:
         values = X.data / unit[X.indices]
         mean = np.bincount(X.indices, values, minlength=n) / m
         values -= mean[X.indices]
-        square = np.bincount(X.indices, values**2, minlength=n)
-        square += (m - stored) * mean**2
+        square = (m - stored) * mean**2
+        square += np.bincount(X.indices, values**2, minlength=n)
     else:
         values = X / unit
         mean = values.mean(axis=0)
