@@ -255,7 +255,7 @@ def test_models_of_arrays_can_be_used(people, name, standardize, fits):
 @pytest.mark.parametrize("zero_based", [False, True])
 def test_svmlight(people, fits, zero_based):
     X = np.column_stack([people.X, people.sex == "f"]).astype(float)
-    X[0] = 0.5  # a first feature that occurs
+    X[0, :-1] = 0.5  # a first feature that occurs
     y = np.where(people.hired == "yes", 1, -1)
     path = people.folder / "people.svm"
     dump_svmlight_file(X, y, str(path), zero_based=zero_based)
@@ -549,6 +549,18 @@ def test_no_convergence_is_exit_code_3(people, real_fit):
     assert joblib.load(people.output)["classifier"].n_iter_ == 1
 
 
+def test_groups_of_few_rows_are_warned_of(people, real_fit):
+    groups = people.sex.astype("U3")
+    groups[:5] = "few"
+    path = people.folder / "groups.npy"
+    np.save(path, groups)
+    result = people.classify(people.csv, groups=path)
+    assert result.exit_code == 0, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("warning: Gaps of groups of fewer than 30 rows")
+    assert "'few' (5)." in line
+
+
 def test_every_option_of_the_estimator_arrives(people, monkeypatch):
     seen = []
 
@@ -560,6 +572,7 @@ def test_every_option_of_the_estimator_arrives(people, monkeypatch):
     options = "--criterion weak --threshold -0.5 --loss hinge --surrogate sigmoid"
     options += " --no-interactions --n-thresholds 25 --alpha 0.01 --solver ssg"
     options += " --start zero --no-tune-intercept --tol 1e-2 --max-iter 50"
+    options += " --max-groups 7 --min-group-size 3"
     people.classify(people.csv, *options.split())
     assert seen == [
         {
@@ -579,6 +592,8 @@ def test_every_option_of_the_estimator_arrives(people, monkeypatch):
             "max_iter": 50,
             "warm_start": False,
             "random_state": None,
+            "max_groups": 7,
+            "min_group_size": 3,
         }
     ]
 
@@ -654,7 +669,8 @@ def test_summary_says_what_is_known():
     report = {
         "input": {"n_features": 1234},
         "positive_label": "yes",
-        "kkt_residual": 1e-4,
+        "parameters": {"tol": 1e-4},
+        "kkt_residual": 1.00171e-4,
         "n_oracle_calls": 1500,
         "n_iter": 7,
         "seconds": {"read": 2.04, "fit": 1.0},
@@ -674,7 +690,7 @@ def test_summary_says_what_is_known():
         "accuracy": "0.8123 (train), 0.8123 (test)",
         "partial parity gap": "0.1000 (train), 0.1000 (test)",
         "weak gap": "0.0500 (train), 0.0500 (test)",
-        "KKT residual": "1.0e-04",
+        "KKT residual": "0.0001002",
         "oracle calls": "1,500 in 7 iterations",
         "time": "1.0 s, reading 2.0 s",
     }

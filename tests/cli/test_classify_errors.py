@@ -330,13 +330,35 @@ def test_not_finite_in_an_array(older):
         older.fails(older.classify_array(data), f"{data}: ", "row 7, column 1")
 
 
+@pytest.mark.parametrize("blocks", [(), ("--memory-limit", "500")])
+def test_values_that_the_classifier_takes_for_no_groups(older, blocks):
+    np.save(older.npy, older.X)
+    ages = older.folder / "ages.npy"
+    np.save(ages, np.arange(60) % 20 + 0.5)
+    options = (*blocks, "--max-groups", 19)
+    result = older.classify_array(older.npy, *options, groups=ages)
+    line = older.fails(result, "20 different values", "--max-groups 19", "a number")
+    assert "--max-groups 20 if" in line
+    assert "max_groups" not in line
+    np.save(ages, np.arange(60) // 59)
+    result = older.classify_array(older.npy, *blocks, groups=ages)
+    line = older.fails(result, "1 of the 2 groups", "--min-group-size 2: 1 (1).")
+    assert "_size" not in line
+
+
+def test_gradients_larger_than_the_memory(older, monkeypatch):
+    monkeypatch.setattr("scalefair._memory.available_memory", lambda: 1000)
+    result = older.classify_array(older.npy)
+    older.fails(result, older.npy, "not enough memory", "40 constraints of 2 groups")
+
+
 def test_numbers_too_large_to_compute_with(older, monkeypatch):
     def overflow(*args, **kwargs):
         raise FloatingPointError("plus returned a value that is not finite.")
 
     monkeypatch.setattr(PartiallyFairClassifier, "fit", overflow)
     result = older.classify_array(older.npy)
-    older.fails(result, older.npy, "the numbers are too large", "--standardize")
+    older.fails(result, older.npy, "the numbers are too large", "divide columns")
 
 
 def test_columns_too_large_to_standardize(older):

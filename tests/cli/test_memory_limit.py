@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.cli import _memory, _pca_output
+from scalefair import _memory
+from scalefair.cli import _pca_output
 from scalefair.cli._memory_limit import Size, array_limit
 from scalefair.decomposition import FairPCA
 from scalefair.streaming import NpyReader, NpzReader, RowReader

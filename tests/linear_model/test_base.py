@@ -15,6 +15,7 @@ class _Given(BaseGroupClassifier):
     """Keeps the rows it is given, and given weights."""
 
     def __init__(self, loss="logistic", interactions=True, alpha=0.0, weights=None):
+        self.max_groups, self.min_group_size = 100, 2
         self.loss = loss
         self.interactions = interactions
         self.alpha = alpha
@@ -71,7 +72,7 @@ def test_rows_as_they_are_stored():
 
 
 def test_sparse_rows_become_canonical_and_input_is_left_alone():
-    _, _y, groups = _rows(m=4)
+    groups = [0, 0, 1, 1]
     X = sparse.csr_array(
         (np.ones(5), np.array([2, 0, 0, 1, 1]), np.array([0, 3, 3, 4, 5])), shape=(4, 3)
     )

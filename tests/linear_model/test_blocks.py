@@ -9,7 +9,10 @@ from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.linear_model._block_rows import BlockRows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
+from scalefair.linear_model._training_rows import GroupLimits
 from scalefair.streaming import LocalParts
+
+LIMITS = GroupLimits(100, 2)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,7 @@ def test_as_fit(rows, form):
 
 def test_block_oracle_is_the_oracle(rows):
     X, _y, _group = rows
-    blocks = BlockRows(reader(rows), lambda X, reset: np.ascontiguousarray(X))
+    blocks = BlockRows(reader(rows), lambda X, reset: np.ascontiguousarray(X), LIMITS)
     labels = blocks.labels()
 
     def make(block):
@@ -76,7 +79,7 @@ def test_block_oracle_is_the_oracle(rows):
 
 
 def test_sample_has_every_group_and_is_random(rows):
-    blocks = BlockRows(reader(rows), lambda X, reset: X)
+    blocks = BlockRows(reader(rows), lambda X, reset: X, LIMITS)
     sample = blocks.sample(1200, np.random.RandomState(0))
     part = blocks.part(sample, 0.5)
     assert np.bincount(part.codes).min() >= 300
@@ -94,7 +97,7 @@ def test_groups_as_a_column(rows):
 
 
 def test_small_groups_are_kept_in_a_small_sample(rows):
-    blocks = BlockRows(reader(rows), lambda X, reset: X)
+    blocks = BlockRows(reader(rows), lambda X, reset: X, LIMITS)
     sample = blocks.sample(10, np.random.RandomState(0))
     assert [part.keys.size for part in sample] == [500, 500]
     with pytest.raises(ValueError, match="sample_size"):
@@ -145,6 +148,7 @@ def test_blocks_without_rows_are_left_out(rows):
     blocks = BlockRows(
         lambda: [(X[part], y[part], group[part]) for part in parts],
         lambda X, reset: X,
+        LIMITS,
     )
     assert (blocks.n_rows, blocks.n_blocks) == (4000, 2)
     assert [len(block.signs) for block in blocks.read()] == [2500, 1500]

@@ -16,10 +16,13 @@ from scalefair.linear_model import (
     PenalizedPartialParityClassifier,
     partial_fairness_path,
 )
+from scalefair.linear_model._feature_units import FeatureUnits, column_spread
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_training import partitioned_training
+from scalefair.linear_model._training_rows import GroupLimits
 from scalefair.streaming import PartitionedRows, RowReader
 
+LIMITS = GroupLimits(100, 2)
 CUTS = [0, 300, 310, 900, 1500]
 
 
@@ -96,8 +99,12 @@ def oracles(rows, X, **options):
         "surrogate": "ramp",
         **options,
     }
-    known, many = partitioned_training(PartitionedRows.of(X), y, group, options)
-    one = ScoreOracle(whole, known.signs, known.codes, 3, **options)
+    known, many = partitioned_training(PartitionedRows.of(X), y, group, LIMITS, options)
+    units = FeatureUnits.of(column_spread(whole))
+    for of_parts, of_whole in zip(many.layout.units, units, strict=True):
+        assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
+    units = many.layout.units
+    one = ScoreOracle(whole, known.signs, known.codes, 3, units=units, **options)
     return many, one
 
 

@@ -26,12 +26,14 @@ from scalefair.cli._estimator import Words, say_warnings, translate
 __all__ = ["Trained", "train_classifier", "write_model"]
 
 # The estimator names its parameters, the user knows the options.
+_NAMES = "max_iter|n_thresholds|max_groups|min_group_size"
 _WORDS: Words = (
     (r"inner_solver=['\"](\w+)['\"]", r"--solver \1"),
     (r"(criterion|loss|start|surrogate)=['\"](\w+)['\"]", r"--\1 \2"),
     (r"\b(tol|kappa|alpha|interval)( = |=)", r"--\1 "),
-    (r"\b(max_iter|n_thresholds)( = |=)", lambda m: f"--{m[1].replace('_', '-')} "),
-    (r"(?<!-)\b(max_iter|n_thresholds)\b", lambda m: f"--{m[1].replace('_', '-')}"),
+    (rf"\b({_NAMES})( = |=)", lambda m: f"--{m[1].replace('_', '-')} "),
+    (rf"(?<!-)\b({_NAMES})\b", lambda m: f"--{m[1].replace('_', '-')}"),
+    (r"\bsensitive_features\b", "--groups"),
     (r"\binner_solver\b", "--solver"),
     (r"over blocks or partitions: use", "over blocks: raise --memory-limit, or use"),
     # The solver has parameters that the estimator has not.
@@ -129,8 +131,8 @@ def _fit(
             model.fit(matrix, rows.labels, sensitive_features=rows.groups)
         except FloatingPointError as error:
             raise Failure(
-                f"{rows.path}: the numbers are too large to compute with. Pass "
-                "--standardize, or divide columns by constants."
+                f"{rows.path}: the numbers are too large to compute with: divide "
+                "columns by constants."
             ) from error
         except ValueError as error:
             if is_reader(rows.numbers):  # a file that is damaged, or a bad value?

@@ -151,6 +151,22 @@ _OPTIONS = (
         "a row to classify it.",
     ),
     option(
+        "Fairness",
+        "--max-groups",
+        type=Count(min=2),
+        default=100,
+        show_default=True,
+        help="Most groups: more look like a number, such as an age, and are refused.",
+    ),
+    option(
+        "Fairness",
+        "--min-group-size",
+        type=Count(),
+        default=2,
+        show_default=True,
+        help="Fewest rows of a group. Groups of fewer than 30 are warned of.",
+    ),
+    option(
         "Training",
         "--loss",
         type=click.Choice(_LOSSES),
@@ -172,15 +188,16 @@ _OPTIONS = (
         type=Finite(min=0),
         default=0.0,
         show_default=True,
-        help="Factor of half the squared norm of the coefficients.",
+        help="Factor of half the squared norm of the coefficients, those of "
+        "standardized features.",
     ),
     option(
         "Training",
         "--standardize",
         is_flag=True,
         help="Divide each column of numbers by its standard deviation and, unless it "
-        "is sparse, centre it. The ramp is one unit of score wide: large features "
-        "need this.  [default: features as they are]",
+        "is sparse, centre it. Training does not need it: the classifier does not "
+        "depend on units.  [default: features as they are]",
     ),
     option(
         "Training",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from scalefair._digits import apart
 from scalefair.cli._summary_tables import iterations, part_rows, print_tables
 
 __all__ = ["group_rows", "print_summary", "summary_rows"]
@@ -44,7 +45,7 @@ def summary_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("accuracy", values("accuracy")),
         ("partial parity gap", values("partial_parity_gap")),
         ("weak gap", values("weak_partial_parity_gap")),
-        ("KKT residual", f"{report['kkt_residual']:.1e}"),
+        ("KKT residual", apart(report["kkt_residual"], report["parameters"]["tol"])),
         (
             "oracle calls",
             f"{report['n_oracle_calls']:,} in {iterations(report['n_iter'])}",

@@ -1,4 +1,4 @@
-"""Peak memory of this process, and how much there is."""
+"""Peak memory of this process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["available_memory", "peak_memory", "reset_peak_memory"]
+__all__ = ["peak_memory", "reset_peak_memory"]
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-_SYSTEM = Path("/proc/meminfo")
-# What a container may use, and uses.
-_BOUND = Path("/sys/fs/cgroup/memory.max")
-_USED = Path("/sys/fs/cgroup/memory.current")
 
 
 def reset_peak_memory() -> bool:
@@ -45,19 +41,3 @@ def peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def available_memory() -> int | None:
-    """Bytes that a process can have without swapping; None if it is not known."""
-    try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", _SYSTEM.read_text())
-    except OSError:
-        return None
-    if found is None:
-        return None
-    free = int(found[1]) * 1024
-    try:
-        bound, used = int(_BOUND.read_text()), int(_USED.read_text())
-    except (OSError, ValueError):  # no container, or one without a bound
-        return free
-    return min(free, max(0, bound - used))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from scalefair.cli._memory import available_memory
+from scalefair._memory import available_memory
 from scalefair.cli._options import ParamType, option
 
 __all__ = ["Size", "array_limit", "memory_limit_option"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,8 +26,8 @@ from scalefair.linear_model._group_scores import (
     real_type,
 )
 from scalefair.linear_model._training_rows import (
+    GroupLimits,
     TrainingRows,
-    check_groups,
     encode_labels,
     refuse_parts,
 )
@@ -48,18 +48,22 @@ def _gives_probabilities(estimator: Any) -> bool:
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     """Linear classifier of two classes whose weights may differ among groups.
 
-    A subclass has the parameters `loss`, `interactions` and `alpha`. Its `fit` calls
+    A subclass has the parameters below, and `loss`. Its `fit` calls
     `_check_training`, and `_store_weights` in the end.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "interactions": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="left")],
+        "max_groups": [Interval(Integral, 2, None, closed="left")],
+        "min_group_size": [Interval(Integral, 1, None, closed="left")],
     }
 
     loss: str
     interactions: bool
     alpha: float
+    max_groups: int
+    min_group_size: int
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
 
@@ -174,6 +178,10 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             accuracy_score(y, np.asarray(predicted), sample_weight=sample_weight)
         )
 
+    @property
+    def _limits(self) -> GroupLimits:
+        return GroupLimits(self.max_groups, self.min_group_size)
+
     def _check_training(
         self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
     ) -> TrainingRows:
@@ -189,7 +197,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         )
         classes, signs = encode_labels(y)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
-        check_groups(groups)
+        self._limits.check(groups, np.bincount(codes, minlength=len(groups)))
         self.classes_ = classes
         self.groups_ = groups
         return TrainingRows(canonical(X), signs, codes, classes, groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,27 @@ from sklearn.utils.validation import _num_samples
 
 from scalefair._entries import canonical
 from scalefair._groups import check_values, encode_groups, encode_values
+from scalefair.linear_model._feature_units import (
+    ColumnSpread,
+    FeatureUnits,
+    column_spread,
+)
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
+    GroupLimits,
     TrainingRows,
     check_classes,
-    check_groups,
 )
+from scalefair.streaming import LocalParts
 
 __all__ = ["BlockRows", "ReadBlocks"]
 
 ReadBlocks = Callable[[], Iterable[tuple[Any, Any, Any]]]
 # Least rows of a group in the sample, if it has as many.
 _LEAST = 500
+# Shares of the sample that are solved one after the other.
+_GROWING = (1 / 16, 1 / 4, 1.0)
 
 
 @dataclass
@@ -40,7 +51,7 @@ class _Kept:
 
 
 class BlockRows:
-    """Labels, groups and sizes of all rows, from two passes, and a random sample.
+    """Labels, groups, sizes and units of all rows, and a random sample of them.
 
     Parameters
     ----------
@@ -50,12 +61,16 @@ class BlockRows:
     check : callable
         Takes the features of a block, with the keyword `reset` whether they are the
         first, and returns them checked: dense or CSR.
+    limits : GroupLimits
+        What groups there may be.
     """
 
-    def __init__(self, read_blocks: ReadBlocks, check: Callable[..., Any]) -> None:
+    def __init__(
+        self, read_blocks: ReadBlocks, check: Callable[..., Any], limits: GroupLimits
+    ) -> None:
         self._read_blocks = read_blocks
         self._check = check
-        classes, groups, sizes = [], [], []
+        classes, groups, sizes, spreads = [], [], [], []
         n_rows = n_blocks = 0
         for X, y, features in self._blocks():
             try:
@@ -68,6 +83,7 @@ class BlockRows:
                 ) from error
             groups.append(found)
             sizes.append(np.bincount(codes))
+            spreads.append(column_spread(_stored(X)))
             n_rows += X.shape[0]
             n_blocks += 1
         if not n_rows:
@@ -78,8 +94,9 @@ class BlockRows:
         self.classes, _ = _union(classes, "y")
         self.groups, codes = _union(groups, "sensitive_features")
         check_classes(self.classes)
-        check_groups(self.groups)
         self.group_sizes = np.bincount(codes, np.concatenate(sizes)).astype(np.int64)
+        limits.check(self.groups, self.group_sizes)
+        self.units = FeatureUnits.of(reduce(ColumnSpread.merge, spreads))
         self.n_rows = n_rows
         self.n_blocks = n_blocks
 
@@ -133,6 +150,23 @@ class BlockRows:
                 "same blocks each time it is called."
             )
         return [rows for rows in kept if rows is not None]
+
+    def growing(self, size: int, rng: np.random.RandomState) -> Iterator[TrainingRows]:
+        """Return growing samples, each of which has the rows of the one before."""
+        sample = self.sample(size, rng)
+        return (self.part(sample, share) for share in _GROWING)
+
+    def oracle(
+        self, make: Callable[[TrainingRows], ScoreOracle], *, interactions: bool
+    ) -> PartitionedOracle:
+        """Return the oracle of all rows; `make` returns that of a block."""
+        return PartitionedOracle(
+            LocalParts(self.read, self.n_blocks).map(make),
+            len(self.units.centre),
+            self.group_sizes,
+            interactions=interactions,
+            units=self.units,
+        )
 
     def part(self, sample: list[_Kept], share: float) -> TrainingRows:
         """Return the first rows of each group of a sample."""

@@ -28,6 +28,7 @@ from scalefair.kernels import (
     score_pass,
     top_pairwise_hinge,
 )
+from scalefair.linear_model._feature_units import FeatureUnits
 from scalefair.linear_model._shares import Ramp, RampShares, Rows, Shares, SigmoidShares
 from scalefair.linear_model._weight_layout import WeightLayout
 
@@ -113,6 +114,7 @@ class OracleValue:
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
         if self._combine is not None:
             rows, parts = self._combine(weights)
+            rows = self._layout.units.pull_back(rows)
         else:
             slopes = self.slopes
             rows = (weights[:, None] @ slopes)[:, 0]
@@ -128,7 +130,7 @@ class OracleValue:
 
         ndarray of shape (G, 2 P, n + 1), the intercept last.
         """
-        return self._form_slopes()
+        return self._layout.units.pull_back(self._form_slopes())
 
 
 class ScoreOracle:
@@ -159,9 +161,14 @@ class ScoreOracle:
         Smooth step that counts the scores above a threshold.
     auc_interval : tuple of float, default=(0.0, 1.0)
         Ranks among the negatives, as shares from the top.
+    units : FeatureUnits or None, default=None
+        Of the features that parameters and gradients are for; None takes those that
+        they are given in.
 
     Attributes
     ----------
+    layout : WeightLayout
+        What the parameters mean.
     n_weights : int
         Number of parameters: n + 1, times `n_groups` with interactions.
     group_sizes : ndarray of shape (n_groups,)
@@ -185,6 +192,7 @@ class ScoreOracle:
         loss: str = "logistic",
         surrogate: str = "ramp",
         auc_interval: tuple[float, float] = (0.0, 1.0),
+        units: FeatureUnits | None = None,
     ) -> None:
         if loss not in _KINDS and loss not in _PAIRWISE:
             known = ", ".join([*_KINDS, *_PAIRWISE])
@@ -197,8 +205,9 @@ class ScoreOracle:
         self.interactions = interactions
         self.loss = loss
         self.surrogate = surrogate
-        self._layout = WeightLayout(self.n_features, n_groups, interactions)
-        self.n_weights = self._layout.n_weights
+        units = units or FeatureUnits.given(self.n_features)
+        self.layout = WeightLayout(self.n_features, n_groups, interactions, units)
+        self.n_weights = self.layout.n_weights
         self.n_calls = 0
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
@@ -226,7 +235,7 @@ class ScoreOracle:
 
     def scores(self, w: _Array) -> _Array:
         """Return the scores of all rows, ndarray of shape (m,)."""
-        return row_scores(self._rows.table, self._rows.codes, self._layout.effective(w))
+        return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
 
     def evaluate(
         self, w: _Array, theta: _Array, *, width: float = 1.0, corner: float = 0.0
@@ -279,7 +288,7 @@ class ScoreOracle:
         else:
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
-                table, codes, self._signs, kind, self._layout.effective(w), *bins
+                table, codes, self._signs, kind, self.layout.effective(w), *bins
             )
             loss /= codes.shape[0]
             gradient /= codes.shape[0]
@@ -294,6 +303,10 @@ class ScoreOracle:
         gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
         shares = SigmoidShares(self._rows, scores, theta, width)
         return self._value(loss, gradient, concave, shares, shares.combine)
+
+    def _pulled(self, gradient: _Array) -> _Array:
+        """Gradient in the parameters from that in the weights of each group."""
+        return self.layout.lift(self.layout.units.pull_back(gradient))
 
     def _losses(self, scores: _Array) -> tuple[float, _Array, _Concave]:
         """Convex and subtracted loss, and their derivatives in the scores."""
@@ -314,17 +327,17 @@ class ScoreOracle:
         concave_loss, concave_slopes = concave
         if not math.isfinite(loss):
             raise ValueError(
-                "The scores overflow: scale the features or take smaller parameters."
+                "The scores overflow: rescale the features or take smaller parameters."
             )
         concave_gradient = None
         if concave_slopes is not None:
             sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._layout.lift(sums)
+            concave_gradient = self._pulled(sums)
         n_thresholds = shares.values.shape[1] // 2
         return OracleValue(
-            self._layout,
+            self.layout,
             loss,
-            self._layout.lift(gradient),
+            self._pulled(gradient),
             shares.values[:, :n_thresholds],
             shares.values[:, n_thresholds:],
             shares.slopes,

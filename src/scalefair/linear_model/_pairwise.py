@@ -12,10 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
+from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
+from scalefair.linear_model._training_rows import warn_few_rows
 from scalefair.optimize import augmented_lagrangian
 
 __all__ = ["PairwiseFairClassifier"]
@@ -54,11 +56,17 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         Whether groups have weights of their own. Without, the model does not use
         the group, and prediction does not need it.
     alpha : float, default=0.0
-        Factor of half the squared norm of the coefficients (not the intercepts).
+        Factor of half the squared norm of the coefficients (not the intercepts) of
+        standardized features, see `PartiallyFairClassifier`.
     tol : float, default=1e-4
         Bound on `kkt_residual_`.
     max_iter : int, default=50
         Most updates of the multipliers, each after up to 500 iterations of L-BFGS.
+    max_groups : int, default=100
+        Most groups. More look like a number, such as an age, and not a category, and
+        are refused before anything is formed for each of them.
+    min_group_size : int, default=2
+        Fewest rows of a group. Groups of fewer than 30 are warned of in any case.
 
     Attributes
     ----------
@@ -148,6 +156,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         alpha: float = 0.0,
         tol: float = 1e-4,
         max_iter: int = 50,
+        max_groups: int = 100,
+        min_group_size: int = 2,
     ) -> None:
         self.constraint = constraint
         self.kappa = kappa
@@ -156,6 +166,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
+        self.max_groups = max_groups
+        self.min_group_size = min_group_size
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -180,8 +192,9 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         Raises
         ------
         ValueError
-            If a parameter or an input is not as described, or a constraint compares
-            classes and a group has rows of one class only.
+            If a parameter or an input is not as described, there are too many groups
+            or rows too few in one, or a constraint compares classes and a group has
+            rows of one class only.
         TypeError
             If `X` is a Dask collection or a reader: rows have to be in memory.
 
@@ -189,8 +202,11 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         -----
         ConvergenceWarning
             If `kkt_residual_` stayed above `tol`.
+        UserWarning
+            If groups have fewer than 30 rows: the message names them.
         """
         rows = self._check_training(X, y, sensitive_features)
+        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=3)
         oracle = ScoreOracle(
             rows.X,
             rows.signs,
@@ -198,6 +214,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
             len(rows.groups),
             interactions=self.interactions,
             loss=self.loss,
+            units=rows.units(),
         )
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
@@ -210,7 +227,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
                 stationarity=self.tol,
                 max_iter=self.max_iter,
             )
-        self._store_weights(problem.weights(found.x))
+        self._store_weights(oracle.layout.rows(problem.weights(found.x)))
         self.objective_ = found.objective
         excess = problem.limit * float(problem.whitened(found.x).constraints.max())
         self.surrogate_gap_ = excess + self.kappa
@@ -221,7 +238,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.converged_ = found.kkt_residual <= self.tol
         if not self.converged_:
             warnings.warn(
-                f"The KKT residual is {self.kkt_residual_:.2g} (tol={self.tol:g}) "
+                f"The KKT residual is {apart(self.kkt_residual_, self.tol)} "
+                f"(tol={self.tol:g}) "
                 f"after {self.n_iter_} updates of the multipliers. Raise max_iter or "
                 "tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,

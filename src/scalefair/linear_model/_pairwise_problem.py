@@ -104,7 +104,7 @@ class PairwiseProblem:
     pairs : CellPairs
         What is compared.
     oracle : ScoreOracle
-        Mean loss of the rows.
+        Mean loss of the rows, in the parameters that the problem is in.
     kappa : float
         What the constraints allow.
     alpha : float
@@ -126,7 +126,11 @@ class PairwiseProblem:
         self.ridge = ridge_factors(oracle.n_weights, oracle.n_features, alpha)
         self.n_rows = len(self.ridge)
         self.cells = score_cells(
-            rows.X, pairs.cells, pairs.group_of_cell, self._row_scores
+            rows.X,
+            oracle.layout.units,
+            pairs.cells,
+            pairs.group_of_cell,
+            self._row_scores,
         )
         self.whitening = Whitening(self._second_moments())
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._memory import require_memory
 from scalefair.linear_model._oracle import OracleValue
 from scalefair.linear_model._partitioned_oracle import RowOracle
 from scalefair.linear_model._weight_layout import ridge_factors
@@ -21,6 +21,9 @@ Part = tuple[Array, Array]
 # Thresholds are fitted to weights up to this part of the slack, in so many passes.
 _OFF_CENTRE = 0.05
 _ATTEMPTS = 60
+# Arrays of the size of all gradients that the solver has at once, of both parts at
+# the centre, the best point and the last one; measured with cuts and all.
+_COPIES = 16
 # Takes multipliers of the constraints, gives weights of the rates.
 Slopes = Callable[[Array], Array]
 
@@ -61,6 +64,16 @@ class ParityProblem(DCProblem):
         self.slack = kappa * (interval[1] - interval[0])
         self.ridge = ridge_factors(oracle.n_weights, oracle.n_features, ridge).ravel()
 
+    def require_memory(self) -> None:
+        """Raise a MemoryError if the gradients of all constraints do not fit."""
+        n_bytes = 8 * (self.n_constraints + 1) * self.n_variables
+        require_memory(
+            _COPIES * n_bytes,
+            f"{self.n_constraints:,} constraints of {self.oracle.n_groups} groups in "
+            f"{self.n_variables:,} variables",
+            "join groups, or take fewer thresholds or features, or no interactions.",
+        )
+
     @abstractmethod
     def start(self) -> Array:
         """Feasible variables with weights of zero."""
@@ -93,11 +106,8 @@ class ParityProblem(DCProblem):
         if value.concave_gradient is not None:
             concave[: self.oracle.n_weights] = value.concave_gradient
         return (
-            (np.append(objective, plus), np.vstack([gradient, plus_gradient])),
-            (
-                np.append(value.concave_loss, minus),
-                np.vstack([concave, minus_gradient]),
-            ),
+            (np.append(objective, plus), _stacked(gradient, *plus_gradient)),
+            (np.append(value.concave_loss, minus), _stacked(concave, *minus_gradient)),
         )
 
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
@@ -125,12 +135,20 @@ class ParityProblem(DCProblem):
     @abstractmethod
     def _constraint_parts(
         self, value: OracleValue
-    ) -> tuple[Array, Array, Array, Array]:
-        """Convex parts of the constraints with gradients, then the subtracted."""
+    ) -> tuple[Array, list[Array], Array, list[Array]]:
+        """Convex parts of the constraints with gradients, then the subtracted.
+
+        Gradients in pieces: there are many of them, and they are copied once.
+        """
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
         """Constraints as functions of the rates, and how multipliers weigh them."""
+
+
+def _stacked(objective: Array, *constraints: Array) -> Array:
+    """Gradients below each other, the objective's first."""
+    return np.concatenate([objective[None], *constraints])
 
 
 class StrongParity(ParityProblem):
@@ -189,7 +207,7 @@ class StrongParity(ParityProblem):
 
     def _constraint_parts(
         self, value: OracleValue
-    ) -> tuple[Array, Array, Array, Array]:
+    ) -> tuple[Array, list[Array], Array, list[Array]]:
         plus, minus = value.plus, value.minus
         n = self.n_variables
         plus_gradient = value.plus_gradient.reshape(-1, n)
@@ -197,14 +215,14 @@ class StrongParity(ParityProblem):
         # S_minus - (S_plus - p) <= 0, and S_plus - (S_minus + p + slack) <= 0
         return (
             np.concatenate([minus.ravel(), plus.ravel()]),
-            np.vstack([minus_gradient, plus_gradient]),
+            [minus_gradient, plus_gradient],
             np.concatenate(
                 [
                     (plus - self.ranks).ravel(),
                     (minus + self.ranks + self.slack).ravel(),
                 ]
             ),
-            np.vstack([plus_gradient, minus_gradient]),
+            [plus_gradient, minus_gradient],
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
@@ -235,7 +253,7 @@ class WeakParity(ParityProblem):
         self.constant = constant
         self.threshold = np.array([threshold])
         self.n_variables = oracle.n_weights
-        self.pairs = np.array(list(permutations(range(oracle.n_groups), 2)))
+        self.pairs = np.argwhere(~np.eye(oracle.n_groups, dtype=bool))
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
@@ -250,7 +268,7 @@ class WeakParity(ParityProblem):
 
     def _constraint_parts(
         self, value: OracleValue
-    ) -> tuple[Array, Array, Array, Array]:
+    ) -> tuple[Array, list[Array], Array, list[Array]]:
         n = self.n_variables
         plus, minus = value.plus[:, 0], value.minus[:, 0]
         plus_gradient = value.plus_gradient[:, 0, :n]
@@ -268,9 +286,9 @@ class WeakParity(ParityProblem):
         k, other = self.pairs.T
         return (
             low[k] + high[other],
-            low_gradient[k] + high_gradient[other],
+            [low_gradient[k] + high_gradient[other]],
             high[k] + low[other] + self.slack,
-            high_gradient[k] + low_gradient[other],
+            [high_gradient[k] + low_gradient[other]],
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:

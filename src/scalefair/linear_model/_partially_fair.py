@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
@@ -15,38 +14,15 @@ from scalefair._intervals import check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._block_rows import BlockRows, ReadBlocks
-from scalefair.linear_model._intercept import best_constant, most_accurate_shift
-from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._parity_problem import (
-    ParityProblem,
-    StrongParity,
-    WeakParity,
-)
-from scalefair.linear_model._partitioned_oracle import PartitionedOracle, RowOracle
-from scalefair.linear_model._partitioned_training import (
-    partitioned_training,
-    refuse_pairs,
-)
-from scalefair.linear_model._training import (
-    Solution,
-    given_start,
-    solve,
-    warn_unfinished,
-)
-from scalefair.linear_model._training_rows import TrainingRows
-from scalefair.metrics import (
-    partial_demographic_parity_gap,
-    weak_partial_demographic_parity_gap,
-)
-from scalefair.streaming import LocalParts, is_partitioned
+from scalefair.linear_model._parity_training import ParityTraining
+from scalefair.linear_model._partitioned_training import refuse_pairs
+from scalefair.linear_model._training import Solution
+from scalefair.linear_model._training_rows import warn_few_rows
 
 __all__ = ["PartiallyFairClassifier"]
 
-# Shares of the sample that are solved one after the other.
-_GROWING = (1 / 16, 1 / 4, 1.0)
 
-
-class PartiallyFairClassifier(BaseGroupClassifier):
+class PartiallyFairClassifier(ParityTraining):
     r"""Linear classifier whose scores are fair within a range of ranks.
 
     Scores :math:`h_w(x)` decide who is above which threshold. Let :math:`P_k(\theta)`
@@ -90,7 +66,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Ranks at which the strong criterion is enforced. Between them gaps add up:
         25 cost little more and give smaller gaps.
     alpha : float, default=0.0
-        Factor of half the squared norm of the coefficients (not the intercepts).
+        Factor of half the squared norm of the coefficients (not the intercepts) of
+        standardized features, see Notes.
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
         Solver of the convex subproblems: proximal bundle, certified, or the
         switching subgradient method of [1]_. ``"direct"`` applies the latter to the
@@ -109,7 +86,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         common shift of the scores changes no strong criterion; with the weak one
         nothing is moved.
     tol : float, default=1e-3
-        Nearly-KKT residual (definition 6.2 of [1]_) at which to stop.
+        Nearly-KKT residual (definition 6.2 of [1]_), in the coefficients of
+        standardized features, at which to stop.
     max_iter : int, default=500
         Most iterations of the DC algorithm. ``"ssg"`` takes 150 subgradient steps
         in each, ``"direct"`` 150 times as many in all.
@@ -118,6 +96,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         groups are the same.
     random_state : int, RandomState instance or None, default=None
         Draws the sample of `fit_blocks`. `fit` draws no random numbers.
+    max_groups : int, default=100
+        Most groups. More look like a number, such as an age, and not a category, and
+        are refused before anything is formed for each of them.
+    min_group_size : int, default=2
+        Fewest rows of a group. Groups of fewer than 30 are warned of in any case.
 
     Attributes
     ----------
@@ -161,6 +144,14 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     Notes
     -----
+    Features may be in any units. The problem is solved for features of mean 0 and
+    standard deviation 1, or, if a feature has two values, of distance 1 between them
+    as an indicator has [2]_; neither is formed, so that sparse rows stay sparse. The
+    residual, `tol` and `alpha` are about that problem, `coef_` and `intercept_` about
+    the features as given: other units of a feature change the scores by no more than
+    rounding, and what the solver makes of it. A column whose deviation is below 1e-10
+    of its largest entry counts as constant and gets no weight.
+
     Rows may come in parts, as a Dask collection or a reader of a file. The steps are
     those for rows in memory, each pass over the rows one task for each part. To the
     parts go weights and thresholds, from them come sums as large as the gradients of
@@ -174,6 +165,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
        based on difference-of-convex constraints": problems (13) and (17),
        algorithms 1 to 3.
+    .. [2] Gelman (2008). "Scaling regression inputs by dividing by two standard
+       deviations". Statistics in Medicine 27, 2865-2873.
 
     Examples
     --------
@@ -226,6 +219,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         max_iter: int = 500,
         warm_start: bool = False,
         random_state: Any = None,
+        max_groups: int = 100,
+        min_group_size: int = 2,
     ) -> None:
         self.interval = interval
         self.kappa = kappa
@@ -243,6 +238,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.max_iter = max_iter
         self.warm_start = warm_start
         self.random_state = random_state
+        self.max_groups = max_groups
+        self.min_group_size = min_group_size
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -254,10 +251,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ----------
         X : {array-like, sparse matrix, Dask collection, reader} of shape \
                 (m, n_features)
-            Rows of features, dense or CSR; they are not copied if they are
-            C-contiguous. Scale them: the ramp is one unit of score wide. Partitions
-            of a Dask collection stay where they are. A reader is read anew in each
-            pass: `fit_blocks` needs fewer.
+            Rows of features, dense or CSR, in any units; they are not copied if they
+            are C-contiguous. Partitions of a Dask collection stay where they are. A
+            reader is read anew in each pass: `fit_blocks` needs fewer.
         y : array-like or Dask collection of shape (m,)
             Labels of two kinds.
         sensitive_features : array-like or Dask collection of shape (m,)
@@ -271,22 +267,24 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Raises
         ------
         ValueError
-            If a parameter or an input is not as described, a given `start`
-            violates the constraints, or the loss compares pairs of rows and these
-            are in parts.
+            If a parameter or an input is not as described, there are too many groups
+            or rows too few in one, a given `start` violates the constraints, or the
+            loss compares pairs of rows and these are in parts.
+        MemoryError
+            If the gradients of all constraints are larger than the memory that is
+            free.
 
         Warns
         -----
         ConvergenceWarning
             If the residual or the infeasibility stayed above `tol`.
+        UserWarning
+            If groups have fewer than 30 rows: the message names them.
         """
         check_interval(self.interval)
         rows, oracle = self._rows_and_oracle(X, y, sensitive_features)
-        problem = self._problem(oracle, rows)
-        found = self._solve(problem)
-        self._finish(rows, problem, found)
-        warn_unfinished(found, self.tol, stacklevel=4)
-        return self
+        warn_few_rows(rows.groups, oracle.group_sizes, stacklevel=3)
+        return self._train(rows, oracle)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_blocks(
@@ -329,122 +327,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         if sample_size < 1:
             raise ValueError(f"sample_size must be at least 1, got {sample_size!r}.")
         refuse_pairs(self.loss)
-        blocks = BlockRows(read_blocks, self._check_rows)
+        blocks = BlockRows(read_blocks, self._check_rows, self._limits)
         self.classes_, self.groups_ = blocks.classes, blocks.groups
-        sample = blocks.sample(sample_size, check_random_state(self.random_state))
+        warn_few_rows(blocks.groups, blocks.group_sizes, stacklevel=3)
+        parts = blocks.growing(sample_size, check_random_state(self.random_state))
         labels = blocks.labels()
         last: Solution | None = None
-        for share in _GROWING:
+        for part in parts:
             # The labels of all rows: a sample may lack a class.
-            problem = self._problem(self._oracle(blocks.part(sample, share)), labels)
+            problem = self._problem(self._oracle(part, blocks.units), labels)
             last = self._solve(problem, last)
-        oracle = PartitionedOracle(
-            LocalParts(blocks.read, blocks.n_blocks).map(self._oracle),
-            self.n_features_in_,
-            blocks.group_sizes,
-            interactions=self.interactions,
-        )
-        problem = self._problem(oracle, labels)
-        found = self._solve(problem, last)
-        self._finish(labels, problem, found)
-        warn_unfinished(found, self.tol, stacklevel=4)
-        return self
-
-    def _rows_and_oracle(
-        self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
-    ) -> tuple[TrainingRows, RowOracle]:
-        if not is_partitioned(X):
-            rows = self._check_training(X, y, sensitive_features)
-            return rows, self._oracle(rows)
-        refuse_pairs(self.loss)
-        parts = self._check_rows(X, reset=True)
-        rows, oracle = partitioned_training(
-            parts, y, sensitive_features, self._oracle_options()
-        )
-        self.classes_, self.groups_ = rows.classes, rows.groups
-        return rows, oracle
-
-    def _oracle(self, rows: TrainingRows) -> ScoreOracle:
-        return ScoreOracle(
-            rows.X,
-            rows.signs,
-            rows.codes,
-            len(rows.groups),
-            auc_interval=check_interval(self.interval),
-            **self._oracle_options(),
-        )
-
-    def _oracle_options(self) -> dict[str, Any]:
-        return {
-            "interactions": self.interactions,
-            "loss": self.loss,
-            "surrogate": self.surrogate,
-        }
-
-    def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
-        """Return the problem of an oracle's rows; labels are those of `rows`."""
-        interval = check_interval(self.interval)
-        common = (oracle, interval, float(self.kappa), float(self.alpha))
-        if self.criterion == "weak":
-            constant = best_constant(rows.signs, self.loss)
-            return WeakParity(*common, float(self.threshold), constant)
-        return StrongParity(*common, self.n_thresholds, self.surrogate)
-
-    def _solve(self, problem: ParityProblem, last: Solution | None = None) -> Solution:
-        """Solve a problem from another solution, the given start, or the last fit."""
-        v0 = None
-        before = problem.oracle.n_calls
-        if last is not None:
-            v0 = problem.with_thresholds(problem.weights(last.x), last.thresholds)
-        elif self._may_go_on(problem):
-            w = np.column_stack([self.coef_, self.intercept_]).ravel()
-            v0 = problem.with_thresholds(w, self.thresholds_)
-        elif not isinstance(self.start, str):
-            v0 = given_start(problem, self.start, self.tol)
-        return solve(
-            problem,
-            v0,
-            multipliers=None if last is None else last.multipliers,
-            smooth=isinstance(self.start, str) and self.start == "auto",
-            inner_solver=self.inner_solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_calls=problem.oracle.n_calls - before,
-        )
-
-    def _may_go_on(self, problem: ParityProblem) -> bool:
-        n_rows = problem.oracle.n_groups if self.interactions else 1
-        shape = n_rows, problem.oracle.n_features
-        return self.warm_start and hasattr(self, "coef_") and self.coef_.shape == shape
-
-    def _finish(
-        self, rows: TrainingRows, problem: ParityProblem, found: Solution
-    ) -> None:
-        """Store a solution; the intercept is tuned on the rows."""
-        w = problem.weights(found.x).copy()
-        thresholds = np.array(problem.thresholds(found.x))
-        scores = problem.oracle.scores(w)
-        if self.tune_intercept and self.criterion == "strong":
-            shift = most_accurate_shift(scores, rows.signs)
-            scores = scores + shift
-            thresholds = thresholds + shift
-            w[problem.oracle.n_features] += shift
-        self._store_weights(w.reshape(-1, problem.oracle.n_features + 1))
-        self.thresholds_ = thresholds
-        self.partial_parity_gap_ = self._gap(scores, rows.codes)
-        self.objective_ = found.objective
-        self.infeasibility_ = found.infeasibility
-        self.kkt_residual_ = found.kkt_residual
-        self.history_ = found.history
-        self.n_iter_ = found.n_iter
-        self.n_oracle_calls_ = found.n_calls
-        self.converged_ = found.converged
-
-    def _gap(self, scores: NDArray[np.float64], groups: NDArray[Any]) -> float:
-        interval = check_interval(self.interval)
-        where: dict[str, Any] = {"sensitive_features": groups, "interval": interval}
-        if self.criterion == "strong":
-            return partial_demographic_parity_gap(scores, **where)
-        return weak_partial_demographic_parity_gap(
-            scores, threshold=self.threshold, **where
-        )
+        oracle = blocks.oracle(self._oracle, interactions=self.interactions)
+        return self._train(labels, oracle, last)

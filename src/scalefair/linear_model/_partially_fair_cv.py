@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, indexable
 
 from scalefair._decorators import available_if, fit_context
+from scalefair._digits import apart
 from scalefair.linear_model._group_scores import decide
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._path import check_kappas, partial_fairness_path
@@ -141,6 +142,8 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             If no gap reaches `fairness_floor` (the fairest is taken), or the final
             training did not converge. Folds do not warn.
+        UserWarning
+            If groups have fewer than 30 rows.
         """
         refuse_parts(X, type(self).__name__)
         kappas = np.unique(check_kappas(self.kappas))
@@ -154,6 +157,7 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         for train, test in self._folds(X, rows.signs, rows.codes):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
+                warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
                 path = partial_fairness_path(
                     _safe_indexing(X, train),
                     labels[train],
@@ -205,8 +209,8 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         best = int(mean_fairness.argmax())
         warnings.warn(
             f"No gap reaches fairness_floor={self.fairness_floor:g} on held-out rows; "
-            f"the fairest has {mean_fairness[best]:.3g} and is taken. Add smaller "
-            "kappas or more thresholds, or lower the floor.",
+            f"the fairest has {apart(mean_fairness[best], self.fairness_floor)} and is "
+            "taken. Add smaller kappas or more thresholds, or lower the floor.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.linear_model._feature_units import FeatureUnits
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
 from scalefair.linear_model._weight_layout import WeightLayout
 from scalefair.streaming import Parts
@@ -33,10 +34,12 @@ class PartitionedOracle:
         Rows of each group in all parts.
     interactions : bool
         Whether groups have weights of their own.
+    units : FeatureUnits or None, default=None
+        As of `ScoreOracle`. The parts know nothing of them.
 
     Attributes
     ----------
-    n_features, n_weights, n_groups, group_sizes, n_calls
+    layout, n_features, n_weights, n_groups, group_sizes, n_calls
         As of `ScoreOracle`.
     """
 
@@ -47,33 +50,43 @@ class PartitionedOracle:
         group_sizes: NDArray[np.int64],
         *,
         interactions: bool,
+        units: FeatureUnits | None = None,
     ) -> None:
         self._oracles = oracles
-        self._layout = WeightLayout(n_features, len(group_sizes), interactions)
+        units = units or FeatureUnits.given(n_features)
+        self.layout = WeightLayout(n_features, len(group_sizes), interactions, units)
         self.n_features = n_features
-        self.n_weights = self._layout.n_weights
+        self.n_weights = self.layout.n_weights
         self.n_groups = len(group_sizes)
         self.group_sizes = group_sizes
         self.n_calls = 0
 
     def scores(self, w: _Array) -> _Array:
         """Return the scores of all rows, ndarray of shape (m,)."""
-        return np.concatenate(self._oracles.map(_scores, w).gather())
+        return np.concatenate(
+            self._oracles.map(_scores, self.layout.rows(w).ravel()).gather()
+        )
 
     def evaluate(
         self, w: _Array, theta: _Array, *, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         """Return means over the rows of all parts; see `ScoreOracle.evaluate`."""
         self.n_calls += 1
-        at = _Point(w, np.asarray(theta, dtype=np.float64), width, corner)
+        at = _Point(
+            self.layout.rows(w).ravel(),
+            np.asarray(theta, dtype=np.float64),
+            width,
+            corner,
+        )
         sums: _Sums = self._oracles.map(_sums, at).reduce(_added)
         n_rows = self.group_sizes.sum()
         shares = sums.shares / self.group_sizes[:, None]
         slopes = sums.slopes / self.group_sizes[:, None, None]
+        gradient = sums.loss_gradient.reshape(-1, self.n_features + 1)
         return OracleValue(
-            self._layout,
+            self.layout,
             sums.loss / n_rows,
-            sums.loss_gradient / n_rows,
+            self.layout.units.pull_back(gradient).ravel() / n_rows,
             shares[:, : len(theta)],
             shares[:, len(theta) :],
             lambda: slopes,

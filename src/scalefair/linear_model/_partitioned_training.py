@@ -9,13 +9,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from scalefair._entries import canonical
+from scalefair.linear_model._feature_units import (
+    ColumnSpread,
+    FeatureUnits,
+    column_spread,
+)
 from scalefair.linear_model._group_scores import real_type
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
+    GroupLimits,
     TrainingRows,
     check_classes,
-    check_groups,
 )
 from scalefair.streaming import PartitionedRows
 
@@ -26,6 +31,7 @@ def partitioned_training(
     rows: PartitionedRows,
     y: ArrayLike,
     sensitive_features: ArrayLike,
+    limits: GroupLimits,
     options: dict[str, Any],
 ) -> tuple[TrainingRows, PartitionedOracle]:
     """Return what the client knows of the rows, and the oracle over their parts.
@@ -36,6 +42,8 @@ def partitioned_training(
         Rows of features.
     y, sensitive_features : array-like or Dask collection of shape (m,)
         Labels of two kinds, and groups.
+    limits : GroupLimits
+        What groups there may be.
     options : dict
         Interactions, loss of single rows and surrogate of `ScoreOracle`.
 
@@ -49,25 +57,25 @@ def partitioned_training(
     Raises
     ------
     ValueError
-        If there are not two classes or fewer than two groups, or not one label and
-        group for each row; and, from the first evaluation on if not here, if an
-        entry of `X` is NaN or infinite.
+        If there are not two classes, or groups that the limits refuse, or not one
+        label and group for each row, or if an entry of `X` is NaN or infinite.
     """
     classes, labels = rows.encode(y, name="y", what="label")
     check_classes(classes)
     groups, codes = rows.encode(
         sensitive_features, name="sensitive_features", what="group"
     )
-    check_groups(groups)
     sizes = codes.map(_sizes, len(groups)).reduce(np.add)
-    oracles = rows.map(
-        _make_oracle, real_type(rows), len(groups), options, each=[labels, codes]
-    )
+    limits.check(groups, sizes)
+    dtype = real_type(rows)
+    oracles = rows.map(_make_oracle, dtype, len(groups), options, each=[labels, codes])
+    units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
     oracle = PartitionedOracle(
         oracles.persist(),
         rows.shape[1],
         sizes,
         interactions=options["interactions"],
+        units=units,
     )
     known = TrainingRows(
         None,
@@ -97,8 +105,19 @@ def _make_oracle(
     codes: NDArray[Any],
 ) -> ScoreOracle:
     """Oracle of one part, whose entries are looked at."""
-    X = check_array(X, accept_sparse="csr", dtype=dtype, order="C", input_name="X")
-    return ScoreOracle(canonical(X), _signs(labels), codes, n_groups, **options)
+    X = _checked(X, dtype)
+    return ScoreOracle(X, _signs(labels), codes, n_groups, **options)
+
+
+def _spread(X: Any, dtype: np.dtype) -> ColumnSpread:
+    """Spread of the columns of one part, whose entries are looked at."""
+    return column_spread(_checked(X, dtype))
+
+
+def _checked(X: Any, dtype: np.dtype) -> Any:
+    return canonical(
+        check_array(X, accept_sparse="csr", dtype=dtype, order="C", input_name="X")
+    )
 
 
 def _signs(labels: NDArray[Any]) -> NDArray[np.int8]:

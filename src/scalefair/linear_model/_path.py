@@ -11,7 +11,7 @@ from sklearn.base import clone
 from scalefair._intervals import check_interval
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._training import Solution, warn_unfinished
-from scalefair.linear_model._training_rows import refuse_parts
+from scalefair.linear_model._training_rows import refuse_parts, warn_few_rows
 
 __all__ = ["check_kappas", "partial_fairness_path"]
 
@@ -61,6 +61,8 @@ def partial_fairness_path(
     -----
     ConvergenceWarning
         As `PartiallyFairClassifier.fit` does, for each gap.
+    UserWarning
+        If groups have fewer than 30 rows.
 
     Examples
     --------
@@ -83,7 +85,8 @@ def partial_fairness_path(
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
     rows = first._check_training(X, y, sensitive_features)
-    oracle = first._oracle(rows)
+    warn_few_rows(rows.groups, rows.group_sizes, stacklevel=2)
+    oracle = first._oracle(rows, rows.units())
     models: list[PartiallyFairClassifier] = [first] * values.size
     last: Solution | None = None
     for i in np.argsort(values, kind="stable"):

@@ -16,6 +16,7 @@ from scalefair._decorators import fit_context
 from scalefair._intervals import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
+from scalefair.linear_model._training_rows import warn_few_rows
 from scalefair.linear_model._weight_layout import ridge_factors
 
 __all__ = ["PenalizedPartialParityClassifier"]
@@ -72,12 +73,19 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         Length of a step relative to the subgradient. Constant, as in [1]_, where it
         is chosen from 5e-4 to 5e-3 on a validation split.
     alpha : float, default=0.0
-        Factor of half the squared norm of the coefficients (not the intercepts).
+        Factor of half the squared norm of the coefficients (not the intercepts) of
+        standardized features, in which the steps are taken; see
+        `PartiallyFairClassifier`.
     tol : float, default=0.0
         Stops if the best objective fell by less in 500 steps. The default takes all
         steps, as in [1]_.
     max_iter : int, default=10000
         Most steps, a pass over the rows each.
+    max_groups : int, default=100
+        Most groups. More look like a number, such as an age, and not a category, and
+        are refused before anything is formed for each of them.
+    min_group_size : int, default=2
+        Fewest rows of a group. Groups of fewer than 30 are warned of in any case.
 
     Attributes
     ----------
@@ -165,6 +173,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         alpha: float = 0.0,
         tol: float = 0.0,
         max_iter: int = 10000,
+        max_groups: int = 100,
+        min_group_size: int = 2,
     ) -> None:
         self.interval = interval
         self.penalty = penalty
@@ -178,6 +188,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
+        self.max_groups = max_groups
+        self.min_group_size = min_group_size
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -188,8 +200,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features, dense or CSR. Scale them: the ramp is one unit of
-            score wide, and all steps have the same rate.
+            Rows of features, dense or CSR, in any units.
         y : array-like of shape (m,)
             Labels of two kinds.
         sensitive_features : array-like of shape (m,)
@@ -203,8 +214,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         Raises
         ------
         ValueError
-            If a parameter or an input is not as described, or the descent
-            overflows.
+            If a parameter or an input is not as described, there are too many groups
+            or rows too few in one, or the descent overflows.
         TypeError
             If `X` is a Dask collection or a reader: rows have to be in memory.
 
@@ -213,9 +224,12 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         ConvergenceWarning
             If no step improved on weights of zero, or `tol` is positive and the
             objective was still falling.
+        UserWarning
+            If groups have fewer than 30 rows: the message names them.
         """
         low, high = check_interval(self.interval)
         rows = self._check_training(X, y, sensitive_features)
+        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=3)
         oracle = ScoreOracle(
             rows.X,
             rows.signs,
@@ -225,6 +239,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             loss=self.loss,
             surrogate=self.surrogate,
             auc_interval=(low, high),
+            units=rows.units(),
         )
         if self.criterion == "strong":
             ranks = np.linspace(low, high, self.n_thresholds, endpoint=False)
@@ -234,7 +249,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             theta = np.array([float(self.threshold)])
             penalty = weak_penalty(low, high)
         w, thresholds = self._descend(oracle, penalty, theta)
-        self._store_weights(w.reshape(-1, rows.X.shape[1] + 1))
+        self._store_weights(oracle.layout.rows(w))
         self.thresholds_ = thresholds
         self.n_oracle_calls_ = oracle.n_calls
         return self
@@ -338,7 +353,7 @@ def _evaluate(oracle: ScoreOracle, w: Array, theta: Array, step: int) -> OracleV
     except ValueError as error:
         raise ValueError(
             f"The descent left the range of numbers after {step} steps: lower "
-            "learning_rate, or scale the features."
+            "learning_rate."
         ) from error
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.streaming import GroupMoments, row_blocks
+from scalefair.linear_model._feature_units import FeatureUnits, column_spread
+from scalefair.streaming import GroupMoments
 
 __all__ = ["CellScores", "MomentCells", "RowCells", "ScoreCells", "score_cells"]
 
@@ -66,6 +67,8 @@ class MomentCells:
     ----------
     X : {ndarray, CSR matrix} of shape (m, d)
         Rows, read once.
+    units : FeatureUnits
+        Of the features that the weights are for.
     cells : ndarray of shape (m,), int64
         Cell of each row, every one of them occupied.
     group_of_cell : ndarray of shape (n_cells,), int64
@@ -73,11 +76,18 @@ class MomentCells:
     """
 
     def __init__(
-        self, X: Any, cells: NDArray[np.int64], group_of_cell: NDArray[np.int64]
+        self,
+        X: Any,
+        units: FeatureUnits,
+        cells: NDArray[np.int64],
+        group_of_cell: NDArray[np.int64],
     ) -> None:
         moments = GroupMoments.from_data(X, cells)
-        self.means = np.column_stack([moments.means, np.ones(len(moments.counts))])
+        means = (moments.means - units.centre) * units.factor
+        self.means = np.column_stack([means, np.ones(len(moments.counts))])
         self.covariances = moments.covariances("group")
+        self.covariances *= units.factor[:, None]
+        self.covariances *= units.factor
         self._shares = moments.counts / moments.counts.sum()
         self._group = group_of_cell
 
@@ -118,6 +128,8 @@ class RowCells:
     ----------
     X : {ndarray, CSR matrix} of shape (m, d)
         Rows.
+    units : FeatureUnits
+        Of the features that the weights are for.
     cells : ndarray of shape (m,), int64
         Cell of each row, every one of them occupied.
     group_of_cell : ndarray of shape (n_cells,), int64
@@ -129,11 +141,13 @@ class RowCells:
     def __init__(
         self,
         X: Any,
+        units: FeatureUnits,
         cells: NDArray[np.int64],
         group_of_cell: NDArray[np.int64],
         scores: Callable[[Array], Array],
     ) -> None:
         self._X = X
+        self._units = units
         self._cells = cells
         self._group = group_of_cell
         self._scores = scores
@@ -155,15 +169,11 @@ class RowCells:
 
     def second_moments(self, group: int) -> Array:
         """See `ScoreCells`; the diagonal."""
-        in_group = self._group[self._cells] == group
-        total = np.zeros(self._X.shape[1] + 1)
-        for rows, block in row_blocks(self._X):
-            own = in_group[rows].astype(np.float64)
-            total[:-1] += own @ (
-                block.multiply(block) if sparse.issparse(block) else block * block
-            )
-            total[-1] += own.sum()
-        return total / len(in_group)
+        spread = column_spread(self._X, self._group[self._cells] == group)
+        units = self._units
+        square = ((spread.mean - units.centre) * units.factor) ** 2
+        square += (spread.deviation * units.factor) ** 2
+        return np.append(square, 1.0) * spread.n_rows / len(self._cells)
 
     def _group_sums(self, on_rows: Array, n_groups: int) -> Array:
         """Return weighted sums of (x, 1) over the rows of each group."""
@@ -174,11 +184,12 @@ class RowCells:
         sums = np.empty((n_groups, self._X.shape[1] + 1))
         sums[:, :-1] = product.toarray() if sparse.issparse(product) else product
         sums[:, -1] = np.bincount(groups, on_rows, minlength=n_groups)
-        return sums
+        return self._units.pull_back(sums)
 
 
 def score_cells(
     X: Any,
+    units: FeatureUnits,
     cells: NDArray[np.int64],
     group_of_cell: NDArray[np.int64],
     scores: Callable[[Array], Array],
@@ -187,5 +198,5 @@ def score_cells(
     numbers = len(group_of_cell) * X.shape[1] ** 2
     entries = X.nnz if sparse.issparse(X) else X.size
     if 8 * numbers <= _MOMENT_BYTES and numbers <= _PASSES * entries:
-        return MomentCells(X, cells, group_of_cell)
-    return RowCells(X, cells, group_of_cell, scores)
+        return MomentCells(X, units, cells, group_of_cell)
+    return RowCells(X, units, cells, group_of_cell, scores)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import ParityProblem, StrongParity
 from scalefair.optimize import (
@@ -176,8 +177,8 @@ def _remedy(result: DCResult, inner: str, max_iter: int) -> str:
     if inner != "bundle":
         return 'Raise max_iter or tol, or take inner_solver="bundle".'
     if result.n_iter < max_iter:
-        return "No step improves it: raise tol, or scale the features."
-    return "Raise max_iter or tol, or scale the features."
+        return "No step improves it: raise tol."
+    return "Raise max_iter or tol."
 
 
 def _violation(problem: ParityProblem, v: NDArray[np.float64]) -> float:
@@ -195,7 +196,7 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
             f"start must hold finite rows of coefficients and intercept, of shape "
             f"{expected}, got shape {w.shape}."
         )
-    w = w.ravel()
+    w = problem.oracle.layout.parameters(w)
     v = w
     if isinstance(problem, StrongParity):
         theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
@@ -203,8 +204,9 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
     violation = _violation(problem, v)
     if violation > tol:
         raise ValueError(
-            f"start violates a fairness constraint by {violation:.3g}: rates may "
-            f"differ by {problem.slack:.3g}. Give fairer weights, or "
+            f"start violates a fairness constraint by {apart(violation, tol)} "
+            f"(tol={tol:g}): rates may differ by {problem.slack:.3g}. Give fairer "
+            "weights, or "
             'start="auto".'
         )
     return v
@@ -215,8 +217,9 @@ def warn_unfinished(found: Solution, tol: float, *, stacklevel: int) -> None:
     if not found.converged:
         warnings.warn(
             f"Training stopped after {found.n_iter} iterations with a nearly-KKT "
-            f"residual of {found.kkt_residual:.2g} and a violation of "
-            f"{max(found.infeasibility, 0):.2g} (tol={tol:g}). {found.remedy}",
+            f"residual of {apart(found.kkt_residual, tol)} and a violation of "
+            f"{apart(max(found.infeasibility, 0.0), tol)} (tol={tol:g}). "
+            f"{found.remedy}",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair.linear_model._feature_units import FeatureUnits
+
 __all__ = ["WeightLayout", "ridge_factors"]
 
 _Array = NDArray[np.float64]
@@ -16,21 +18,32 @@ class WeightLayout(NamedTuple):
     """Rows of n coefficients, each with its intercept last, as one vector.
 
     Without interactions one row; with them one for each group: the first is shared
-    by all groups, the others are what their groups add.
+    by all groups, the others are what their groups add. Features are in `units`; what
+    goes to and comes from the rows is in those that they are given in.
     """
 
     n_features: int
     n_groups: int
     interactions: bool
+    units: FeatureUnits
 
     @property
     def n_weights(self) -> int:
         """Number of parameters."""
         return (self.n_features + 1) * (self.n_groups if self.interactions else 1)
 
+    def rows(self, w: _Array) -> _Array:
+        """Rows of coefficients and intercept of the features as given, (?, n + 1)."""
+        rows = np.asarray(w, dtype=np.float64).reshape(-1, self.n_features + 1)
+        return self.units.restore(rows)
+
+    def parameters(self, rows: _Array) -> _Array:
+        """Parameters of such rows."""
+        return self.units.standardize(rows).ravel()
+
     def effective(self, w: _Array) -> _Array:
         """Coefficients and intercept of each group, (G, n + 1)."""
-        rows = np.asarray(w, dtype=np.float64).reshape(-1, self.n_features + 1)
+        rows = self.rows(w)
         effective = np.empty((self.n_groups, self.n_features + 1))
         effective[:] = rows[0]
         if self.interactions:
@@ -38,7 +51,7 @@ class WeightLayout(NamedTuple):
         return effective
 
     def lift(self, gradient: _Array) -> _Array:
-        """Adjoint of `effective`: gradients in w from those of each group."""
+        """Gradients in w from those of each group, in the same units."""
         total: _Array = gradient.sum(axis=0)
         if not self.interactions:
             return total

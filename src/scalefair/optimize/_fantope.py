@@ -8,6 +8,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._digits import apart
 from scalefair.optimize._central_path import CentralPath
 
 __all__ = ["FantopeResult", "minimax_on_fantope"]
@@ -137,7 +138,8 @@ def minimax_on_fantope(
         if n_iter > _PATIENCE and best.gap > history[-1 - _PATIENCE] / 2:
             ended = "rounding stopped progress; raise tol"
             break
-    converged = bool(best.gap <= max(tol * abs(best.value), floor))
+    allowed = max(tol * abs(best.value), floor)
+    converged = bool(best.gap <= allowed)
     return replace(
         best,
         value=best.value * scale,
@@ -147,7 +149,7 @@ def minimax_on_fantope(
         converged=converged,
         message="The gap is within the tolerance."
         if converged
-        else f"The gap is {best.gap * scale:.1e}: {ended}.",
+        else f"The gap is {apart(best.gap * scale, allowed * scale)}: {ended}.",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._digits import apart
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
 from scalefair.optimize._kkt import (
@@ -168,7 +169,7 @@ def idca(
         n_calls=oracle.n_calls,
         history=history,
         converged=converged,
-        message=_message(residual, converged, stuck),
+        message=_message(residual, tol, stuck),
     )
 
 
@@ -256,10 +257,10 @@ class _SwitchingStep:
 _Step = _BundleStep | _SwitchingStep
 
 
-def _message(residual: KKTResidual, converged: bool, stuck: bool) -> str:
-    if converged:
+def _message(residual: KKTResidual, tol: float, stuck: bool) -> str:
+    if residual.value <= tol:
         return "The nearly-KKT residual is within the tolerance."
-    start = f"The nearly-KKT residual is {residual.value:.1e}: "
+    start = f"The nearly-KKT residual is {apart(residual.value, tol)}: "
     if residual.violation >= residual.value:
         return start + "the constraints are violated; start from a feasible point."
     if stuck:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._digits import apart
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._cut_model import CutModel, Cuts
 from scalefair.optimize._dc_problem import DCProblem, Oracle, Point
@@ -14,6 +15,9 @@ from scalefair.optimize._metric import Metric
 
 __all__ = ["SubproblemResult", "proximal_bundle"]
 
+# Most constraints that one call gives cuts of, the most violated ones. The quadratic
+# programs of more take longer than the calls they save, and memory for all pairs.
+_MOST_NEW = 100
 _STALE = 5  # calls in a row that taught nothing, after which none will
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
@@ -179,7 +183,7 @@ class BundleSolver:
         self.mu, self.eps, self.share = mu, eps, share
         self.cuts = Cuts(oracle.n)
         # No more constraints can bind at once than there are variables.
-        self.most_new = min(oracle.m, max(10, 2 * oracle.n)) + 1
+        self.most_new = min(oracle.m, max(10, 2 * oracle.n), _MOST_NEW) + 1
         self.max_cuts = max(100, 8 * self.most_new)
 
     def solve(
@@ -191,7 +195,7 @@ class BundleSolver:
         model = self._model(centre, pull)
         self._cut(model, centre)
         best, value, violation = centre, float(model.values(centre)[0]), 0.0
-        converged, stale = False, 0
+        converged, stale, eps = False, 0, self.eps
         while (
             not (converged or stale == _STALE) and oracle.n_calls - before < max_calls
         ):
@@ -218,7 +222,7 @@ class BundleSolver:
             multipliers=model.multipliers,
             n_calls=oracle.n_calls - before,
             converged=converged,
-            message=_message(converged, stale, value - model.lower_bound),
+            message=_message(converged, stale, value - model.lower_bound, eps),
         )
         return Solved(result, best, model)
 
@@ -256,9 +260,11 @@ class BundleSolver:
         return functions.size > 0
 
 
-def _message(converged: bool, stale: int, gap: float) -> str:
+def _message(converged: bool, stale: int, gap: float, eps: float) -> str:
     if converged:
         return "Gap and violation are within the tolerance."
     if stale == _STALE:
-        return f"The gap is {gap:.1e}: rounding hides what is left; raise eps."
-    return f"The gap is {gap:.1e}: max_calls reached; raise max_calls, mu or eps."
+        return f"The gap is {apart(gap, eps)}: rounding hides what is left; raise eps."
+    return (
+        f"The gap is {apart(gap, eps)}: max_calls reached; raise max_calls, mu or eps."
+    )

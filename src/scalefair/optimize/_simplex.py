@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog, nnls
 
+from scalefair._digits import apart
 from scalefair.optimize._simplex_quadratic import maximize_quadratic_on_simplex
 
 __all__ = ["SimplexResult", "maximize_on_simplex"]
@@ -199,7 +200,10 @@ class _Search:
         return self.upper_bound - self.best.value
 
     def certified(self, tol: float, atol: float) -> bool:
-        return bool(self.gap <= max(tol * abs(self.best.value), atol))
+        return bool(self.gap <= self._allowed(tol, atol))
+
+    def _allowed(self, tol: float, atol: float) -> float:
+        return max(tol * abs(self.best.value), atol)
 
     def visit(self, x: NDArray[np.float64]) -> _Point:
         point = self._evaluate(x)
@@ -292,17 +296,13 @@ class _Search:
         self, tol: float, atol: float, stalled: bool, max_iter: int
     ) -> SimplexResult:
         converged = self.certified(tol, atol)
+        gap = apart(self.gap, self._allowed(tol, atol))
         if converged:
             message = "The gap is within the tolerance."
         elif stalled:
-            message = (
-                f"The gap is {self.gap:.1e}: rounding stopped progress; raise tol."
-            )
+            message = f"The gap is {gap}: rounding stopped progress; raise tol."
         else:
-            message = (
-                f"The gap is {self.gap:.1e}: max_iter={max_iter} reached; "
-                "raise max_iter."
-            )
+            message = f"The gap is {gap}: max_iter={max_iter} reached; raise max_iter."
         return SimplexResult(
             self.best.x,
             self.best.value,

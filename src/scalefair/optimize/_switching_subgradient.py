@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scalefair._digits import apart
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
 from scalefair.optimize._kkt import least_residual
@@ -250,7 +251,7 @@ def direct_switching_subgradient(
         message=(
             "The nearly-KKT residual is within the tolerance."
             if converged
-            else f"The nearly-KKT residual is {residual.value:.1e} after {t} steps: "
-            "change eps, raise max_iter or use idca."
+            else f"The nearly-KKT residual is {apart(residual.value, tol)} after {t} "
+            "steps: change eps, raise max_iter or use idca."
         ),
     )

@@ -1,0 +1,241 @@
+"""Classifiers do not depend on the units of the features."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.preprocessing import scale
+
+from scalefair.linear_model import (
+    PairwiseFairClassifier,
+    PartiallyFairClassifier,
+    PartiallyFairClassifierCV,
+    PenalizedPartialParityClassifier,
+    partial_fairness_path,
+)
+from scalefair.linear_model._feature_units import (
+    ColumnSpread,
+    FeatureUnits,
+    column_spread,
+)
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.streaming import NpyReader
+
+INTERVAL = (0.1, 0.5)
+# Codes of a survey in their own units: year, income, level, indicator, share.
+SHIFTS = np.array([1985.0, 4e4, 3.0, 0.0, 1e-8])
+FACTORS = np.array([20.0, 3e4, 1.0, 1.0, 1e-8])
+
+
+@pytest.fixture(scope="module")
+def survey():
+    """Rows in units that differ by orders of magnitude, and the same standardized."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=1500)
+    Z = rng.standard_normal((1500, 5)) + 0.5 * group[:, None]
+    Z[:, 3] = Z[:, 3] > 1
+    y = Z.sum(axis=1) + rng.standard_normal(1500) > 1.5
+    X = SHIFTS + FACTORS * Z
+    X[:, 2] = np.round(X[:, 2])
+    return X, scale(X), y.astype(int), group
+
+
+def as_parts(X, tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    return NpyReader(tmp_path / "rows.npy", max_bytes=10_000)
+
+
+def in_blocks(model, X, y, group):
+    cuts = [0, 7, 400, 1500]
+    return model.fit_blocks(
+        lambda: ((X[a:b], y[a:b], group[a:b]) for a, b in pairwise(cuts)),
+        sample_size=1500,
+    )
+
+
+def fair(**options):
+    options = {"start": "zero", "n_thresholds": 5, **options}
+    return PartiallyFairClassifier(INTERVAL, 0.1, **options)
+
+
+FITS = {
+    "fit": lambda *rows: fair().fit(*rows[:2], sensitive_features=rows[2]),
+    "augmented Lagrangian": lambda *rows: fair(start="auto").fit(
+        *rows[:2], sensitive_features=rows[2]
+    ),
+    "blind": lambda *rows: fair(interactions=False).fit(
+        *rows[:2], sensitive_features=rows[2]
+    ),
+    "sigmoid": lambda *rows: fair(surrogate="sigmoid").fit(
+        *rows[:2], sensitive_features=rows[2]
+    ),
+    "ranking": lambda *rows: fair(loss="partial_auc").fit(
+        *rows[:2], sensitive_features=rows[2]
+    ),
+    "weak": lambda *rows: fair(criterion="weak").fit(
+        *rows[:2], sensitive_features=rows[2]
+    ),
+    "penalty": lambda *rows: fair(alpha=0.1).fit(*rows[:2], sensitive_features=rows[2]),
+    "blocks": lambda *rows: in_blocks(fair(random_state=0), *rows),
+    "path": lambda X, y, group: partial_fairness_path(
+        X,
+        y,
+        sensitive_features=group,
+        kappas=[0.1, 0.3],
+        interval=INTERVAL,
+        start="zero",
+    )[1],
+    "choice": lambda *rows: (
+        (
+            PartiallyFairClassifierCV(
+                [0.1, 0.3], 0.5, estimator=fair(tol=5e-3), cv=2
+            ).fit(*rows[:2], sensitive_features=rows[2])
+        ).best_estimator_
+    ),
+    "pairwise": lambda *rows: PairwiseFairClassifier(
+        "inter_group", 0.3, tol=1e-6, alpha=0.1
+    ).fit(*rows[:2], sensitive_features=rows[2]),
+    "comparator": lambda *rows: PenalizedPartialParityClassifier(
+        INTERVAL, 0.1, max_iter=200
+    ).fit(*rows[:2], sensitive_features=rows[2]),
+}
+
+
+# Both are one problem up to rounding, which decides which of many cuts are active:
+# from there on the solvers take other ways to points that are as good, within `tol`,
+# 1e-3, of the same residual. Without units they end percents apart.
+SAME = {"rel": 5e-4}
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("way", FITS)
+def test_codes_as_they_are_and_standardized(survey, way, container):
+    X, Z, y, group = survey
+    raw, standard = FITS[way](container(X), y, group), FITS[way](Z, y, group)
+    assert raw.objective_ == pytest.approx(standard.objective_, **SAME)
+    expected = standard.decision_function(Z, sensitive_features=group)
+    scores = raw.decision_function(container(X), sensitive_features=group)
+    assert (scores - expected).std() < 0.05 * expected.std()
+    np.testing.assert_allclose(raw.coef_ * X.std(axis=0), standard.coef_, atol=0.15)
+    assert getattr(raw, "converged_", True)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_oracle_of_both(survey, container, surrogate, loss):
+    X, Z, y, group = survey
+    rng = np.random.default_rng(3)
+    w, theta = rng.standard_normal(12), rng.standard_normal(3)
+    options = {"loss": loss, "surrogate": surrogate, "auc_interval": (0.1, 0.5)}
+    values = []
+    for rows in (container(X), Z):
+        units = FeatureUnits.of(column_spread(rows))
+        oracle = ScoreOracle(rows, 2.0 * y - 1, group, 2, units=units, **options)
+        values.append(oracle.evaluate(w, theta))
+    a, b = values
+    for name in ("loss", "plus", "minus", "loss_gradient", "plus_gradient"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=1e-9)
+    weights = rng.standard_normal((2, 2, 3))
+    np.testing.assert_allclose(a.combine(*weights), b.combine(*weights), atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [2.0**-500, 2.0**-27, 1e-8, 1e8, 2.0**27, 2.0**500])
+@pytest.mark.parametrize("start", ["zero", "auto"])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_one_column_in_other_units(survey, container, start, factor):
+    _, Z, y, group = survey
+    factors = np.array([1.0, factor, 1.0, 1.0, 1.0])
+    plain = fair(start=start).fit(container(Z), y, sensitive_features=group)
+    model = fair(start=start).fit(container(Z * factors), y, sensitive_features=group)
+    assert model.converged_
+    # Powers of two change no digit.
+    exact = np.log2(factor) == round(np.log2(factor))
+    same = {"rel": 1e-13} if exact else SAME
+    assert model.objective_ == pytest.approx(plain.objective_, **same)
+    np.testing.assert_allclose(
+        model.coef_ * factors, plain.coef_, atol=1e-12 if exact else 0.05
+    )
+
+
+def test_parts_of_a_file(survey, tmp_path):
+    X, Z, y, group = survey
+    parts = fair().fit(as_parts(X, tmp_path), y, sensitive_features=group)
+    plain = fair().fit(Z, y, sensitive_features=group)
+    assert parts.objective_ == pytest.approx(plain.objective_, **SAME)
+    np.testing.assert_allclose(parts.coef_ * X.std(axis=0), plain.coef_, atol=0.05)
+
+
+def test_columns_that_say_nothing_or_the_same(survey):
+    X, Z, y, group = survey
+    more = np.column_stack(
+        [X, np.zeros(1500), np.full(1500, 1e8), X[:, 0] + 1e-6 * Z[:, 2], 1e9 + Z[:, 1]]
+    )
+    model = fair().fit(more, y, sensitive_features=group)
+    plain = fair().fit(X, y, sensitive_features=group)
+    assert model.converged_
+    assert not model.coef_[:, 5:7].any()
+    assert model.objective_ <= plain.objective_ + 1e-3
+
+
+def test_starts_are_in_the_units_given(survey):
+    X, _, y, group = survey
+    model = PartiallyFairClassifier(INTERVAL, 0.05, start="zero", warm_start=True)
+    model.fit(X, y, sensitive_features=group)
+    objective, n_calls = model.objective_, model.n_oracle_calls_
+    weights = np.column_stack([model.coef_, model.intercept_])
+    given = PartiallyFairClassifier(INTERVAL, 0.1, start=weights, max_iter=1, tol=1.0)
+    given.fit(X, y, sensitive_features=group)
+    assert given.objective_ < objective + 1e-3
+    model.fit(X, y, sensitive_features=group)
+    assert model.n_oracle_calls_ < n_calls
+    assert model.objective_ < objective + 1e-3
+
+
+def test_spread_of_columns():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((300, 7)) * [1, 1e-200, 1e200, 1, 1, 1, 1] + [
+        *(0, 0, 0, 1e6, 0, 0, 0)
+    ]
+    X[:, 4] = X[:, 4] > 1.5  # an indicator
+    X[:, 5] = 3.0
+    X[:, 6] *= rng.random(300) < 0.05
+    for container in (np.asarray, sparse.csr_array):
+        whole = column_spread(container(X))
+        parts = column_spread(container(X[:20])).merge(column_spread(container(X[20:])))
+        chosen = np.arange(300) % 3 == 0
+        third = column_spread(container(X), chosen)
+        for spread, rows in ((whole, X), (parts, X), (third, X[chosen])):
+            assert isinstance(spread, ColumnSpread)
+            assert spread.n_rows == len(rows)
+            np.testing.assert_allclose(spread.mean, rows.mean(axis=0), rtol=1e-10)
+            unit = np.abs(rows).max(axis=0)
+            deviation = (rows / unit).std(axis=0) * unit
+            np.testing.assert_allclose(spread.deviation, deviation, rtol=1e-8)
+            np.testing.assert_array_equal(spread.low, rows.min(axis=0))
+            np.testing.assert_array_equal(spread.high, rows.max(axis=0))
+        nothing = column_spread(container(np.zeros((4, 7))))
+        assert not np.concatenate(nothing[1:]).any()
+        units = FeatureUnits.of(whole)
+        expected = np.where(
+            [1, 1, 1, 1, 0, 0, 1], whole.deviation, [0, 0, 0, 0, 1, 0, 0]
+        )
+        np.testing.assert_allclose(units.scale, expected)
+        assert units.factor[5] == units.centre[5] == 0
+
+
+def test_units_and_back():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((50, 3)) * [1, 1e3, 1e-3] + [0, 1e4, 1]
+    units = FeatureUnits.of(column_spread(X))
+    rows, gradient = rng.standard_normal((2, 4, 4))
+    given = units.restore(rows)
+    np.testing.assert_allclose(units.standardize(given), rows, atol=1e-10)
+    np.testing.assert_allclose(
+        X @ given[0, :-1] + given[0, -1],
+        scale(X) @ rows[0, :-1] + rows[0, -1],
+        atol=1e-10,
+    )
+    adjoint = (units.pull_back(gradient) * rows).sum()
+    assert adjoint == pytest.approx((gradient * given).sum())
