@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from scalefair.kernels import single_blas_thread
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._kkt import as_multipliers
 
@@ -86,6 +87,7 @@ class AugmentedLagrangianResult:
     history: list[tuple[float, float, int]] = field(default_factory=list)
 
 
+@single_blas_thread()
 def augmented_lagrangian(
     evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
     x0: ArrayLike,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._digits import apart
+from scalefair.kernels import single_blas_thread
 from scalefair.optimize._central_path import CentralPath
 
 __all__ = ["FantopeResult", "minimax_on_fantope"]
@@ -51,6 +52,7 @@ class FantopeResult:
     message: str
 
 
+@single_blas_thread()
 def minimax_on_fantope(
     A: ArrayLike, b: ArrayLike, k: int, *, tol: float = 1e-9, max_iter: int = 60
 ) -> FantopeResult:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._digits import apart
+from scalefair.kernels import single_blas_thread
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
 from scalefair.optimize._kkt import (
@@ -35,6 +36,7 @@ _EASIER = 1.1
 _EPS = 2e-3
 
 
+@single_blas_thread()
 def idca(
     problem: DCProblem,
     x0: ArrayLike,

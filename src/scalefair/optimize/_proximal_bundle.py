@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._digits import apart
+from scalefair.kernels import single_blas_thread
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._cut_model import CutModel, Cuts
 from scalefair.optimize._dc_problem import DCProblem, Oracle, Point
@@ -59,6 +60,7 @@ class SubproblemResult:
     message: str
 
 
+@single_blas_thread()
 def proximal_bundle(
     problem: DCProblem,
     center: ArrayLike,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scalefair._digits import apart
+from scalefair.kernels import single_blas_thread
 from scalefair.optimize._checks import check_positive
 from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult, Oracle, Point
 from scalefair.optimize._kkt import least_residual
@@ -17,6 +18,7 @@ from scalefair.optimize._proximal_bundle import Solved, SubproblemResult
 __all__ = ["direct_switching_subgradient", "switching_subgradient"]
 
 
+@single_blas_thread()
 def switching_subgradient(
     problem: DCProblem,
     center: ArrayLike,
@@ -144,6 +146,7 @@ class SwitchingSolver:
         return Solved(result, best)
 
 
+@single_blas_thread()
 def direct_switching_subgradient(
     problem: DCProblem,
     x0: ArrayLike,
