@@ -103,7 +103,7 @@ def child(*words, **environment):
     )
 
 
-def measure(name, settings, rounds=3):
+def measure(name, settings, rounds):
     """Median seconds of a benchmark under each of the settings, taking turns."""
     seconds = {key: [] for key in settings}
     for _ in range(rounds):
@@ -139,6 +139,7 @@ def loop():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=3, help="processes a figure")
     parser.add_argument("--here", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--loop", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -151,9 +152,9 @@ def main():
     print("| benchmark | " + " | ".join(heads) + " |")
     print("| --- " * (len(heads) + 1) + "|", flush=True)
     for name in options.names or BENCHMARKS:
-        idle = measure(name, list(SETTINGS))
+        idle = measure(name, list(SETTINGS), options.rounds)
         with another_fit():
-            beside = measure(name, ["as they come"], rounds=2)["as they come"]
+            beside = measure(name, ["as they come"], options.rounds)["as they come"]
         ours = idle["as they come"]
         cells = [f"{1e3 * idle[key]:.1f} ms" for key in SETTINGS]
         cells += [f"{ours / min(idle.values()):.2f}", f"{1e3 * beside:.1f} ms"]
