@@ -6,7 +6,14 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["available_memory", "peak_memory", "reset_peak_memory"]
+from scalefair.cli._errors import Failure
+
+__all__ = [
+    "available_memory",
+    "peak_memory",
+    "refuse_too_large",
+    "reset_peak_memory",
+]
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -61,3 +68,20 @@ def available_memory() -> int | None:
     except (OSError, ValueError):  # no container, or one without a bound
         return free
     return min(free, max(0, bound - used))
+
+
+def refuse_too_large(path: Path, n_bytes: int) -> None:
+    """Refuse a file that cannot be in memory, before anything is allocated for it.
+
+    Raises
+    ------
+    Failure
+        If there is less memory than it says that it needs.
+    """
+    free = available_memory()
+    if free is not None and n_bytes > free:
+        raise Failure(
+            f"{path}: needs {n_bytes / 1e9:.1f} GB of memory, but only "
+            f"{free / 1e9:.1f} GB are available. Use a part of it, or a machine with "
+            "more memory."
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from scalefair.streaming._npy_array import DAMAGE
+from scalefair._npy import DAMAGE
 
 __all__ = ["read_arrays", "write_arrays"]
 
