@@ -270,7 +270,9 @@ def test_arrays_of_another_length_than_they_say(name, tmp_path):
     path = tmp_path / "rows.npz"
     save_arrays(path, csr())
     rewrite(path, **{name: lambda content: content[:-1]})
-    with pytest.raises(ValueError, match=rf"damaged \({name} is of \d+ bytes, but says"):
+    with pytest.raises(
+        ValueError, match=rf"damaged \({name} is of \d+ bytes, but says"
+    ):
         NpzReader(path)
 
 

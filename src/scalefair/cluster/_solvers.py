@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh, qr
+from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
+from scalefair._lapack import leading_eigh
 from scalefair.cluster._choice import DENSE_LIMIT, choose_solver
 from scalefair.cluster._fairness import FairProblem
 from scalefair.kernels import block_gram, block_rotate
@@ -105,8 +106,7 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
     full, _ = qr(Q)
     Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
     MZ = problem.affinity @ Z
-    values, Y = eigh(Z.T @ MZ, subset_by_index=[n - r - k, n - r - 1])
-    values, Y = values[::-1], Y[:, ::-1]
+    values, Y = leading_eigh(Z.T @ MZ, k, overwrite=True)
     H = Z @ Y
     MH = MZ @ Y
     residuals = MH - Q @ (Q.T @ MH) - H * values

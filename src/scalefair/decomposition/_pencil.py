@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._lapack import leading_eigh
 from scalefair.decomposition._narrow import narrow_leading
 from scalefair.linalg import chebyshev
 from scalefair.operators import GroupCovariance
@@ -108,7 +108,7 @@ class FormedPencil(CovariancePencil):
         mean = self.covariances.mean(axis=0)
         scale = float(np.abs(mean).max()) or 1.0
         size = min(r + buffer_size(r), self.n_features)
-        _, trial = _lapack_leading((mean / scale).astype(_TRIAL), size)
+        trial = leading_eigh((mean / scale).astype(_TRIAL), size)[1]
         return Start(best, trial.astype(np.float64), self.n_groups + 1, "")
 
     def compress(self, V: Array) -> Array:
@@ -128,7 +128,7 @@ class FormedPencil(CovariancePencil):
         H = weighted_sum(weights, self.covariances)
         if near or self._filters(r):
             return _filtered(H, r, start, tol, rng)
-        values, vectors = _lapack_leading(H, r)
+        values, vectors = leading_eigh(H, r, overwrite=True)
         return Leading(vectors, float(values.sum()), 1, "")
 
     def _filters(self, r: int) -> bool:
@@ -141,9 +141,7 @@ class FormedPencil(CovariancePencil):
 
     def _filtered_start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
         """Vectors of the first group by LAPACK, of the others starting from them."""
-        values, vectors = _lapack_leading(
-            self.covariances[0].copy(), r + buffer_size(r)
-        )
+        values, vectors = leading_eigh(self.covariances[0], r + buffer_size(r))
         others = [_filtered(C, r, vectors, tol, rng) for C in self.covariances[1:]]
         return Start(
             best=np.array([values[:r].sum(), *(each.total for each in others)]),
@@ -250,14 +248,6 @@ def captured(C: Array, U: Array) -> Array:
 def orthonormal_span(blocks: list[Array]) -> Array:
     """Orthonormal basis whose span contains all columns."""
     return np.ascontiguousarray(np.linalg.qr(np.hstack(blocks))[0])
-
-
-def _lapack_leading(H: Array, r: int) -> tuple[Array, Array]:
-    n = H.shape[0]
-    values, vectors = scipy.linalg.eigh(
-        H, subset_by_index=(n - r, n - 1), overwrite_a=True, check_finite=False
-    )
-    return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
 def _filtered(

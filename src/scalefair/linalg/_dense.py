@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh, qr
+from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._lapack import leading_eigh
 from scalefair.linalg._checks import as_avoided, as_symmetric_operator, check_product
 from scalefair.linalg._result import EigenResult, orient
 
@@ -56,12 +57,12 @@ def dense_eigh(
     full = as_dense(operator)
     r = avoided.shape[1]
     if r == 0:
-        values, vectors = eigh(full, subset_by_index=[n - k, n - 1])
+        values, vectors = leading_eigh(full, k)
     else:
         Z = qr(avoided)[0][:, r:]
-        values, vectors = eigh(Z.T @ full @ Z, subset_by_index=[n - r - k, n - r - 1])
+        values, vectors = leading_eigh(Z.T @ full @ Z, k, overwrite=True)
         vectors = Z @ vectors
-    values, vectors = values[::-1], orient(np.ascontiguousarray(vectors[:, ::-1]))
+    vectors = orient(vectors)
     residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
     return EigenResult(
         values, vectors, residuals, 1, n, 1, True, "Dense eigen-decomposition."

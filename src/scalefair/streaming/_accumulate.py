@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg.blas import dsyrk
 
 from scalefair._entries import refuse_entries
+from scalefair._lapack import add_gram
 from scalefair.kernels import (
     first_means,
     gather_shifted,
@@ -130,15 +130,7 @@ def _add_wide(
             rows = order[start : min(start + rows_at_once, starts[code + 1])]
             shifted = buffer[: len(rows)]
             sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
-            # Both transposes are in the order of Fortran: nothing is copied, and
-            # the upper triangle that is added to is the lower one of the scatter.
-            dsyrk(
-                1.0,
-                shifted.T,
-                beta=1.0,
-                c=sums.scatters[code].T,
-                overwrite_c=True,
-            )
+            add_gram(shifted, sums.scatters[code])
     sums.counts += counts
 
 

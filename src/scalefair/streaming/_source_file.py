@@ -111,7 +111,7 @@ class SourceFile:
 
 
 def _identity(descriptor: int) -> tuple[int, ...]:
-    """What tells one state of a file from another; first what it has anywhere."""
+    """Return what tells a file from what it was; first what it has anywhere."""
     status = os.fstat(descriptor)
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
