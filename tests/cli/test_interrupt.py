@@ -7,18 +7,16 @@ import sys
 import numpy as np
 import pytest
 
-# Determinants of many matrices by one call, which no signal ends, in the place of a
-# function of the command: an hour, if nothing ends it.
+# One call of compiled code, which no signal ends, in the place of a function of the
+# command: an hour, if nothing else ends it.
 SCRIPT = """
-import sys
-import numpy as np
+import hashlib, sys
 from scalefair.cli import main
 from {module} import {owner}
 
 def compute(*_, **__):
-    matrices = np.broadcast_to(np.eye(1000) + 1, (100_000, 1000, 1000))
     print("here", flush=True)
-    np.linalg.det(matrices)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
 {owner}.{name} = compute
 main(sys.argv[1:])
