@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -26,6 +27,12 @@ FIT = ("scalefair.decomposition", "FairPCA", "fit")
 WRITE = ("scalefair.cli", "_pca_output", "write_scores")
 
 
+def wait_for(process):
+    """Wait until the process is in the call that follows the word."""
+    assert process.stdout.readline() == b"here\n"
+    time.sleep(0.5)  # too short, and the interrupt would be an easy one
+
+
 @pytest.fixture
 def start(older_components):
     """Start a command that stays in compiled code; wait until it is there."""
@@ -40,7 +47,7 @@ def start(older_components):
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         processes.append(process)
-        assert process.stdout.readline() == b"here\n"
+        wait_for(process)
         return process
 
     yield begin
@@ -83,7 +90,7 @@ def test_a_folder_that_was_made_is_removed(tmp_path):
         stderr=subprocess.PIPE,
     )
     try:
-        assert process.stdout.readline() == b"here\n"
+        wait_for(process)
         assert folder.is_dir()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
