@@ -210,7 +210,7 @@ def test_no_nodes(tmp_path, shape):
 def test_npz_of_more_rows_than_the_memory_holds(kind, tmp_path, monkeypatch):
     """A few hundred bytes whose row pointers would fill the memory."""
     path, m = tmp_path / "graph.npz", 10**8
-    sparse.save_npz(path, kind(([1.0], ([0], [0])), shape=(m, 1)))
+    sparse.save_npz(path, kind(sparse.coo_array(([1.0], ([0], [0])), shape=(m, 1))))
     monkeypatch.setattr(_memory, "available_memory", lambda: 10**9)
     tracemalloc.start()
     try:
