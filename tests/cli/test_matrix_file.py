@@ -1,12 +1,15 @@
 import gzip
+import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 from scipy import io, sparse
 
+from scalefair.cli import _memory
 from scalefair.cli._errors import Failure
 from scalefair.cli._graph_readers import read_graph
+from scalefair.cli._npy_file import open_array
 
 TRIANGLE = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]])
 
@@ -201,3 +204,56 @@ def test_no_nodes(tmp_path, shape):
     sparse.save_npz(path, sparse.csr_array(shape))
     with pytest.raises(Failure, match=r"is empty: its shape is \(0, "):
         read_graph(path)
+
+
+@pytest.mark.parametrize("kind", [sparse.coo_array, sparse.csc_array, sparse.dia_array])
+def test_npz_of_more_rows_than_the_memory_holds(kind, tmp_path, monkeypatch):
+    """A few hundred bytes whose row pointers would fill the memory."""
+    path, m = tmp_path / "graph.npz", 10**8
+    sparse.save_npz(path, kind(sparse.coo_array(([1.0], ([0], [0])), shape=(m, 1))))
+    monkeypatch.setattr(_memory, "available_memory", lambda: 10**9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Failure, match=r"needs 1\.6 GB of memory, but only 1\.0 GB"):
+            read_graph(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["indptr", "indices", "data", "shape"])
+def test_npz_that_says_more_than_it_has(name, tmp_path):
+    path = tmp_path / "graph.npz"
+    arrays = {"data": np.ones(3), "indices": np.arange(3), "indptr": np.arange(4)}
+    np.savez(path, format=b"csr", shape=(3, 3), **arrays)
+    with zipfile.ZipFile(path) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    header = {"descr": "<i8", "fortran_order": False, "shape": (10**11,)}
+    with zipfile.ZipFile(path, "w") as new:
+        for member, content in members.items():
+            with new.open(member, "w") as file:
+                if member == f"{name}.npy":
+                    np.lib.format.write_array_header_1_0(file, header)
+                file.write(content)
+    with pytest.raises(
+        Failure, match=rf"or damaged \({name} is of \d+ bytes, but says"
+    ):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("size", [f"{10**13} {10**13} 1", f"3 3 {10**13}"])
+def test_matrix_market_larger_than_the_memory(size, tmp_path):
+    path = tmp_path / "graph.mtx"
+    path.write_text(f"%%MatrixMarket matrix coordinate real general\n{size}\n1 1 1\n")
+    with pytest.raises(Failure, match=r"needs .* GB of memory, but only"):
+        read_graph(path)
+
+
+def test_an_array_larger_than_the_memory(tmp_path, monkeypatch):
+    path = tmp_path / "rows.npy"
+    np.save(path, np.ones((1000, 2)))
+    monkeypatch.setattr(_memory, "available_memory", lambda: 10**4)
+    with pytest.raises(Failure, match=r"needs 0\.0 GB of memory, but only"):
+        open_array(path)
+    monkeypatch.setattr(_memory, "available_memory", lambda: None)  # not known
+    assert open_array(path).shape == (1000, 2)

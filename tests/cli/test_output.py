@@ -1,11 +1,14 @@
 import errno
 import os
 
+import numpy as np
 import pytest
 
+from scalefair import _writing
 from scalefair.cli import _output
 from scalefair.cli._errors import Failure
 from scalefair.cli._output import check_destination, write_files, write_folder
+from scalefair.streaming import GroupMoments
 
 
 def test_writes_and_replaces(tmp_path):
@@ -77,6 +80,67 @@ def test_new_files_follow_the_umask(tmp_path):
     finally:
         os.umask(previous)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def write_output(path):
+    write_files({path: lambda f: f.write(b"a")})
+
+
+def save_moments(path):
+    GroupMoments.from_data(np.eye(4), [0, 0, 1, 1]).save(path)
+
+
+@pytest.mark.parametrize("write", [write_output, save_moments])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_a_file_that_is_replaced_keeps_its_rights(mode, write, tmp_path):
+    path, link = tmp_path / "result", tmp_path / "link"
+    path.write_bytes(b"before")
+    path.chmod(mode)
+    link.symlink_to(path)
+    for name in path, link:
+        write(name)
+        assert path.stat().st_mode & 0o777 == mode
+        assert path.read_bytes() != b"before"
+    assert link.is_symlink()
+
+
+def test_no_one_else_reads_what_is_written(tmp_path):
+    """Not even before it is in place."""
+    path = tmp_path / "result"
+    path.write_bytes(b"before")
+    path.chmod(0o600)
+    modes = []
+
+    def look(file):
+        modes.append(os.fstat(file.fileno()).st_mode & 0o777)
+
+    write_files({path: look})
+    assert modes == [0o600]
+
+
+def test_owner_and_group_are_kept_where_that_is_allowed(tmp_path, monkeypatch):
+    path = tmp_path / "result"
+    path.write_bytes(b"before")
+    path.chmod(0o664)
+    status = path.stat()
+    other = os.stat_result(
+        [*status[:4], status.st_uid + 1, status.st_gid + 1, *[0] * 4]
+    )
+    asked, allowed = [], True
+
+    def chown(path, owner, group):
+        asked.append(owner - status.st_uid if owner >= 0 else owner)
+        if not allowed:
+            raise PermissionError
+
+    monkeypatch.setattr(_writing.os, "chown", chown)
+    _writing._pass_on(other, path)
+    assert (asked, path.stat().st_mode & 0o777) == ([1], 0o664)
+    allowed = False
+    _writing._pass_on(other, path)
+    assert asked == [1, 1, -1]
+    # The rights of a group are not given to another one.
+    assert path.stat().st_mode & 0o777 == 0o604
 
 
 def test_refuses_folders_devices_and_inputs(tmp_path):

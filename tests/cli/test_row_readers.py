@@ -24,7 +24,6 @@ def test_npy(tmp_path, dtype, order):
     expected = np.array(X, dtype=dtype, order=order)
     rows = read_rows(save(tmp_path, expected), affinity="rbf")
     np.testing.assert_array_equal(rows.matrix, expected)
-    assert isinstance(rows.matrix, np.memmap)
     assert rows.node_ids.tolist() == [0, 1]
     assert (rows.n_features, rows.named, rows.ordered) == (3, False, True)
 

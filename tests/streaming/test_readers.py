@@ -1,6 +1,10 @@
 """What all readers of files have in common, and which one is chosen."""
 
+import os
 import pickle
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from scalefair.streaming import (
     is_partitioned,
     open_rows,
 )
+from scalefair.streaming._source_file import SourceFile
 
 M, N = 83, 7
 MAX_BYTES = 2000
@@ -316,13 +321,36 @@ def test_truncated_files(name, tmp_path):
         open_rows(path)
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"npz, several"}))
-def test_files_that_change(name, tmp_path):
+def grow(path):
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def touch(path):
+    """As writing in place does, at a moment later."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+
+def replace(path):
+    """By a file of the same size and time."""
+    other = path.with_name("other")
+    shutil.copy2(path, other)
+    status = path.stat()
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(path)
+
+
+SINGLE = sorted(set(FORMATS) - {"npz, several"})
+
+
+@pytest.mark.parametrize("change", [grow, touch, replace])
+@pytest.mark.parametrize("name", SINGLE)
+def test_files_that_change(name, change, tmp_path):
     save, extension = FORMATS[name]
     path = tmp_path / f"rows{extension}"
     reader = save(path, matrix())
-    path.write_bytes(path.read_bytes() + b"\n")
-    message = rf"rows{extension}: has changed since its reader was made"
+    change(path)
+    message = rf"rows{extension}: has changed since its reader was made\. Make a new"
     with pytest.raises(ValueError, match=message):
         list(reader.blocks())
     with pytest.raises(ValueError, match=message):
@@ -330,3 +358,43 @@ def test_files_that_change(name, tmp_path):
     path.unlink()
     with pytest.raises(ValueError, match="no such file"):
         reader.block(0)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_files_that_change_during_a_pass(name, tmp_path):
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    reader = save(path, matrix())
+    reader.progress = lambda done, n: touch(path) if done == 1 else None
+    with pytest.raises(ValueError, match="has changed since its reader was made"):
+        GroupMoments.from_data(reader, np.arange(M) % 2)
+
+
+@pytest.mark.parametrize("name", ["npy", "npy, Fortran order", "npz, compressed"])
+def test_files_that_are_cut_while_they_are_read(name, tmp_path, monkeypatch):
+    """A memory map would end the process."""
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    reader = save(path, matrix())
+    opened = SourceFile.opened
+
+    @contextmanager
+    def cut(self, *arguments, **options):
+        with opened(self, *arguments, **options) as file:
+            os.truncate(path, 200)
+            yield file
+
+    monkeypatch.setattr(SourceFile, "opened", cut)
+    with pytest.raises(ValueError, match="has changed since its reader was made"):
+        reader.block(len(reader) - 1)
+
+
+def test_other_processes_may_have_copies_of_the_same_time(reader):
+    copy = pickle.loads(pickle.dumps(reader))
+    sources = [file.source for file in getattr(copy, "_files", [])]
+    for source in sources or [copy._source]:
+        replace(Path(source.path))
+    assert all(same(a, b) for a, b in zip(copy.blocks(), copy.blocks(), strict=True))
+    touch(Path(source.path))
+    with pytest.raises(ValueError, match=r"has changed .*, or is a copy of another"):
+        list(copy.blocks())

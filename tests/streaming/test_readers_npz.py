@@ -1,13 +1,18 @@
 """Arrays of numbers in NumPy's formats: what may be in them, and what may not."""
 
 import io
+import os
+import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.streaming import NpyReader, NpzReader
+from scalefair.cli._errors import Failure
+from scalefair.cli._npy_file import open_array
+from scalefair.streaming import NpyReader, NpzReader, _csr_file
+from scalefair.streaming._blocks import sparse_bounds
 
 TYPES = ["f4", "f8", ">f4", ">f8", "f2", "i1", "u8", ">i4", "?", "g"]
 
@@ -227,7 +232,9 @@ def test_damage_is_found_by_its_checksum(compressed, tmp_path):
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         member = archive.getinfo("data.npy")
     content[member.header_offset + member.compress_size // 2] ^= 1
+    status = path.stat()
     path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # a disk's fault
     with pytest.raises(ValueError, match=r"rows\.npz: not a CSR .* or damaged"):
         list(reader.blocks())
 
@@ -248,15 +255,126 @@ def test_members_are_read_without_seeking(tmp_path, monkeypatch):
     assert sum(block.nnz for block in reader.blocks()) == X.nnz
 
 
-def test_arrays_that_end_early(tmp_path):
+def rewrite(path, **members):
+    """Change members of an archive, each by a function of its bytes."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            change = members.get(name.removesuffix(".npy"), bytes)
+            archive.writestr(name, change(content))
+
+
+@pytest.mark.parametrize("name", ["indptr", "indices", "data", "shape", "format"])
+def test_arrays_of_another_length_than_they_say(name, tmp_path):
     path = tmp_path / "rows.npz"
     save_arrays(path, csr())
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    members["data.npy"] = members["data.npy"][:-8]
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    reader = NpzReader(path)
-    with pytest.raises(ValueError, match=r"damaged \(it ends within an array"):
-        list(reader.blocks())
+    rewrite(path, **{name: lambda content: content[:-1]})
+    with pytest.raises(
+        ValueError, match=rf"damaged \({name} is of \d+ bytes, but says"
+    ):
+        NpzReader(path)
+
+
+def saying(shape, dtype="<f8", content=b""):
+    """A file of an array that claims a shape."""
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + content
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(-4, 2), (-1, 2), (4, -2), (-4, -2), (10**30, 2), (2**32, 2**32), (2**60, 1)],
+)
+def test_shapes_that_no_array_has(shape, tmp_path):
+    path = tmp_path / "rows.npy"
+    path.write_bytes(saying(shape, content=bytes(64)))
+    with pytest.raises(ValueError, match=r"not an array .*no array has the shape"):
+        NpyReader(path)
+    with pytest.raises(Failure, match=r"not an array .*no array has the shape"):
+        open_array(path)
+
+
+def test_an_array_larger_than_its_file(tmp_path):
+    path = tmp_path / "rows.npy"
+    path.write_bytes(saying((10**12, 2), content=bytes(64)))
+    with pytest.raises(ValueError, match="is truncated"):
+        NpyReader(path)
+    with pytest.raises(Failure, match="it is truncated"):
+        open_array(path)
+
+
+@pytest.mark.parametrize("name", ["indptr", "shape", "format"])
+def test_an_archive_that_says_more_than_it_has(name, tmp_path):
+    """A few kB that claim 10^11 rows, or a shape of 10^11 numbers."""
+    path = tmp_path / "rows.npz"
+    save_arrays(path, csr(), shape=(10**11, 5))
+    rewrite(path, **{name: lambda _: saying((10**11 + 1,), "<i8", bytes(2**20))})
+    assert path.stat().st_size < 10_000
+    with pytest.raises(ValueError, match=rf"damaged \({name} is of"):
+        NpzReader(path)
+
+
+def test_a_bomb_of_row_pointers_is_read_in_pieces(tmp_path):
+    """20 million rows without entries: 160 MB of zeros in 160 kB."""
+    path, m = tmp_path / "rows.npz", 20_000_000
+    save_arrays(path, csr())
+    rewrite(
+        path,
+        indptr=lambda _: saying((m + 1,), "<i8", bytes(8 * (m + 1))),
+        shape=lambda _: saying((2,), "<i8", np.array([m, 5]).tobytes()),
+        data=lambda _: saying((0,)),
+        indices=lambda _: saying((0,), "<i4"),
+    )
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        reader = NpzReader(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert reader.shape == (m, 5)
+    assert peak < 20e6
+
+
+def test_a_row_of_more_entries_than_columns(tmp_path):
+    path, n = tmp_path / "rows.npz", 100_000
+    save_arrays(
+        path,
+        csr(),
+        shape=(2, 5),
+        indptr=np.array([0, 0, n]),
+        indices=np.zeros(n, np.int32),
+        data=np.zeros(n),
+    )
+    assert NpzReader(path).block(0).nnz <= 5
+    with pytest.raises(ValueError, match="a row has more entries than there are"):
+        NpzReader(path, max_bytes=2**16)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 600, 5000, 40_000, 2**26])
+def test_blocks_do_not_depend_on_the_pieces(max_bytes, tmp_path, monkeypatch):
+    """Row pointers are read in pieces, however long rows are."""
+    lengths = np.random.default_rng(0).integers(0, 60, 700)
+    lengths[100:300] = 0
+    X = csr_of(lengths)
+    sparse.save_npz(tmp_path / "rows.npz", X)
+    wanted = NpzReader(tmp_path / "rows.npz", max_bytes=max_bytes).lengths
+    bounds = sparse_bounds(X.indptr, 12, max_bytes)
+    assert wanted.tolist() == np.diff(bounds).tolist()
+    for pointers in 1, 7, 64:
+        monkeypatch.setattr(_csr_file, "_POINTERS", pointers)
+        reader = NpzReader(tmp_path / "rows.npz", max_bytes=max_bytes)
+        assert np.array_equal(reader.lengths, wanted)
+        found = sparse.vstack(list(reader.blocks()), format="csr")
+        assert (found != X).nnz == 0
+
+
+def csr_of(lengths):
+    """Rows of given numbers of entries."""
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    indices = np.concatenate([np.arange(k) for k in lengths]).astype(np.int32)
+    data = np.arange(1.0, len(indices) + 1)
+    return sparse.csr_array((data, indices, indptr), shape=(len(lengths), 60))

@@ -11,7 +11,6 @@ import numpy as np
 from scipy import sparse
 
 from scalefair.cli._errors import Failure, blame_file
-from scalefair.cli._npy_file import BAD_HEADS
 
 if TYPE_CHECKING:
     from scalefair.streaming import RowReader
@@ -42,13 +41,12 @@ def open_blocks(path: Path, limit: int | None) -> RowReader | None:
     Returns
     -------
     RowReader or None
-        None if the array is small enough, or the file is not what it should be,
-        which those who read all of it tell.
+        None if the array is small enough.
 
     Raises
     ------
     Failure
-        If the file cannot be read.
+        If the file cannot be read, or is not what it should be.
     """
     if limit is None or _array_bytes(path) <= limit:
         return None
@@ -58,8 +56,6 @@ def open_blocks(path: Path, limit: int | None) -> RowReader | None:
         return open_rows(path, max_bytes=block_bytes(limit))
     except ValueError as error:
         raise Failure(str(error)) from error
-    except BAD_HEADS:
-        return None
 
 
 def block_bytes(limit: int) -> int:
@@ -82,18 +78,20 @@ def finite_blocks(path: Path, reader: RowReader) -> Iterator[Any]:
     Failure
         If the file cannot be read, or a value is NaN or infinite.
     """
-    start = 0
+    start, number = 0, 0
     blocks = reader.blocks()
-    for number in range(len(reader)):
+    while True:
         try:
-            block = next(blocks)
+            block = next(blocks, None)  # at the end the file is looked at once more
         except ValueError as error:
             raise Failure(str(error)) from error
+        if block is None:
+            return
         _refuse_not_finite(path, block, start)
         yield block
-        start += block.shape[0]
+        start, number = start + block.shape[0], number + 1
         if reader.progress is not None:
-            reader.progress(number + 1, len(reader))
+            reader.progress(number, len(reader))
 
 
 def refuse_not_finite(path: Path, X: Any) -> None:

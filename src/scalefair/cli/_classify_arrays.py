@@ -29,7 +29,7 @@ ARRAYS = (".npy", ".npz")
 def read_array(
     path: Path, request: Request, like: tuple[Schema, LabelledRows] | None = None
 ) -> tuple[Schema, LabelledRows]:
-    """Read an array of numpy.save, memory-mapped, or a sparse one of save_npz.
+    """Read an array of numpy.save, or a sparse one of save_npz.
 
     A large one is read in blocks; whether all values are finite is then seen in the
     passes that use them.

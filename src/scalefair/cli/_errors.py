@@ -12,6 +12,8 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from scalefair.cli._interrupt import prompt_interrupts
+
 __all__ = [
     "EXIT_CODES",
     "EXIT_CODES_HELP",
@@ -87,7 +89,10 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command."""
         try:
-            return super().invoke(ctx)
+            with prompt_interrupts(
+                _Interrupted.exit_code, lambda: f"error: {_interrupted(ctx)}"
+            ):
+                return super().invoke(ctx)
         # Rich exits when nobody reads what it prints.
         except (
             click.exceptions.Exit,
@@ -102,7 +107,9 @@ class Commands(click.Group):
                 traceback.print_exc()
             if isinstance(error, click.ClickException):
                 raise
-            raise _as_failure(error, bool(ctx.meta.get(_WRITTEN))) from error
+            if isinstance(error, (KeyboardInterrupt, click.Abort)):
+                raise _Interrupted(_interrupted(ctx)) from error
+            raise _as_failure(error) from error
 
 
 def debug_option(command: Command) -> Command:
@@ -169,10 +176,13 @@ def blame_file(path: Path) -> Iterator[None]:
         raise Failure(f"{path}: cannot be read: {_reason(error)}.") from error
 
 
-def _as_failure(error: BaseException, written: bool) -> Failure:
-    if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        state = "the results had been written" if written else "nothing written"
-        return _Interrupted(f"interrupted, {state}")
+def _interrupted(ctx: click.Context) -> str:
+    written = ctx.meta.get(_WRITTEN)
+    state = "the results had been written" if written else "nothing written"
+    return f"interrupted, {state}"
+
+
+def _as_failure(error: BaseException) -> Failure:
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return Failure(

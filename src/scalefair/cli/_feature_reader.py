@@ -63,8 +63,7 @@ def read_features(
     ----------
     path : Path
         A table in ``.csv``, ``.tsv`` or ``.txt``, also with ``.gz`` added, or in
-        ``.parquet``; or an array in ``.npy`` (memory-mapped) or ``.npz`` (SciPy,
-        sparse).
+        ``.parquet``; or an array in ``.npy`` or ``.npz`` (SciPy, sparse).
     groups : str
         Column of a table or, if it has none of this name, a file, see
         `_group_reader.read_groups`.

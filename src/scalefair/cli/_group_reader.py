@@ -105,7 +105,7 @@ def check_group_names(names: Sequence[Any], origin: str) -> None:
 
 def _read_npy(path: Path, nodes: Nodes) -> NDArray[Any]:
     _refuse_unordered(path, nodes)
-    groups = np.array(open_array(path))
+    groups = open_array(path)
     if groups.ndim != 1:
         raise Failure(
             f"{path}: expected an array with one group per {nodes.unit}, found shape "

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import gzip
 import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from scipy import io, sparse
 
+from scalefair._npy import DAMAGE, member_header, read_member
 from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._graph import Graph
-from scalefair.cli._npy_file import BAD_HEADS
+from scalefair.cli._memory import refuse_too_large
 
 __all__ = ["read_matrix_market", "read_npz", "read_sparse"]
 
-_DAMAGE = (
-    *BAD_HEADS,
-    ValueError,
-    KeyError,
-    EOFError,
-    IndexError,
-    NotImplementedError,
-    zlib.error,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-)
+# Compressed text may be damaged, too.
+_DAMAGE = (*DAMAGE, IndexError, gzip.BadGzipFile)
+# What a stored entry of text becomes, and a row of any format: places and pointers.
+_ENTRY_BYTES, _ROW_BYTES = 24, 16
 
 
 def read_npz(path: Path) -> Graph:
@@ -60,6 +53,7 @@ def read_sparse(path: Path, entry: str) -> sparse.csr_array:
     # NumPy leaves a damaged file open if it opens it itself.
     with blame_file(path), open(path, "rb") as file:
         try:
+            refuse_too_large(path, _bytes_of(file))
             matrix = sparse.load_npz(file)
             if hasattr(matrix, "check_format"):
                 # Compiled code takes indices as they are, wherever they point.
@@ -84,6 +78,9 @@ def read_matrix_market(path: Path) -> Graph:
         pass  # SciPy's own errors do not tell a missing file from a damaged one
     with blame_file(path):
         try:
+            n_rows, n_columns, n_entries, *_ = io.mminfo(path)
+            n_bytes = _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns)
+            refuse_too_large(path, n_bytes)
             matrix = io.mmread(path)
         except _DAMAGE as error:
             raise Failure(
@@ -114,6 +111,16 @@ def _check(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
         )
     matrix.eliminate_zeros()
     return matrix
+
+
+def _bytes_of(file: IO[bytes]) -> int:
+    """Return what a sparse matrix will take, as its archive and its arrays say."""
+    with zipfile.ZipFile(file) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        n_bytes = sum(member_header(archive, name).stop for name in names)
+        shape = read_member(archive, "shape")
+    file.seek(0)
+    return n_bytes + _ROW_BYTES * int(shape.max())
 
 
 def _as_graph(path: Path, matrix: sparse.csr_array) -> Graph:

@@ -6,7 +6,10 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["peak_memory", "reset_peak_memory"]
+from scalefair._memory import available_memory
+from scalefair.cli._errors import Failure
+
+__all__ = ["peak_memory", "refuse_too_large", "reset_peak_memory"]
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -41,3 +44,20 @@ def peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def refuse_too_large(path: Path, n_bytes: int) -> None:
+    """Refuse a file that cannot be in memory, before anything is allocated for it.
+
+    Raises
+    ------
+    Failure
+        If there is less memory than it says that it needs.
+    """
+    free = available_memory()
+    if free is not None and n_bytes > free:
+        raise Failure(
+            f"{path}: needs {n_bytes / 1e9:.1f} GB of memory, but only "
+            f"{free / 1e9:.1f} GB are available. Use a part of it, or a machine with "
+            "more memory."
+        )

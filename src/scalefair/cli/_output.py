@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
+from scalefair import _writing
 from scalefair.cli._errors import Failure, mark_written
 
 __all__ = ["check_destination", "name_outputs", "write_files", "write_folder"]
@@ -89,64 +88,12 @@ def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
 
 
 def write_files(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Write several files, then put all of them in place.
-
-    Each file is written under a temporary name in its own folder and renamed when
-    all are complete. Whatever happens before, older files stay as they were and
-    no temporary file is left.
-
-    Parameters
-    ----------
-    writers : mapping of Path to callable
-        For each file a function that writes its content to an open binary file.
-    """
-    pending: list[tuple[Path, Path]] = []
-    try:
-        for path, write in writers.items():
-            # The target of a symbolic link is replaced, not the link.
-            final = Path(os.path.realpath(path))
-            # With an ending of its own the name of the file might be too long.
-            temporary = final.with_name(f".scalefair.{secrets.token_hex(8)}.tmp")
-            pending.append((temporary, final))
-            with _blame(path, temporary):
-                _write(temporary, write)
-        for (temporary, final), path in zip(pending, writers, strict=True):
-            with _blame(path, temporary):
-                os.replace(temporary, final)
-    finally:
-        for temporary, _ in pending:
-            temporary.unlink(missing_ok=True)
-    mark_written()
+    """Write several files of a command, all or none, see `_writing.write_files`."""
+    _writing.write_files(writers, mark_written)
 
 
 def write_folder(
     folder: Path, writers: Mapping[Path, Callable[[BinaryIO], object]]
 ) -> None:
     """Write files to a folder, as `write_files` does; it is made if it is missing."""
-    missing = not folder.is_dir()
-    folder.mkdir(exist_ok=True)
-    try:
-        write_files(writers)
-    except BaseException:  # an interrupt as well
-        if missing:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-
-
-def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    with open(path, "xb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _blame(path: Path, temporary: Path) -> Iterator[None]:
-    """Name the file that the user asked for, not the temporary one, nor none."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None and str(error.filename) != str(temporary):
-            raise  # an input that cannot be read again
-        raise OSError(error.errno, error.strerror, str(path)) from error
+    _writing.write_folder(folder, writers, mark_written)

@@ -90,7 +90,7 @@ def read_rows(
 
 
 def open_npy(path: Path) -> np.ndarray:
-    """Memory-map a two-dimensional array of real numbers; it is not read.
+    """Read a two-dimensional array of real numbers.
 
     Raises
     ------

@@ -14,8 +14,8 @@ __all__ = ["Rows"]
 class Rows(Nodes):
     """Rows of finite numbers read from a file.
 
-    `matrix` is an ndarray (memory-mapped, if it is from a .npy file) or a csr_array
-    of shape (n, n_features); `named` is True if a column held ids.
+    `matrix` is an ndarray or a csr_array of shape (n, n_features); `named` is True if
+    a column held ids.
     """
 
     unit: ClassVar[str] = "row"

@@ -118,8 +118,10 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         among the clustered nodes. Kernels, operators and graphs in parts are taken as
         connected; an isolated node of these is an error.
     random_state : int, RandomState instance or None, default=None
-        For the starting block, k-means and landmarks. With the same value the result
-        is the same whatever the number of threads.
+        For the starting block, k-means and landmarks. With the same value the
+        embedding is the same to rounding (1e-12 of its largest entry) whatever the
+        number of threads, and so are the labels of all nodes that are not between two
+        clusters to that precision.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh, qr
+from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster._choice import DENSE_LIMIT, choose_solver
@@ -18,6 +18,7 @@ from scalefair.cluster._fairness import FairProblem
 from scalefair.kernels import (
     block_gram,
     block_rotate,
+    leading_eigh,
     long_blas_call,
     single_blas_thread,
 )
@@ -111,10 +112,11 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
         )
     with long_blas_call(0.3 * n**3):
         full, _ = qr(Q)
-        Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
-        MZ = problem.affinity @ Z
-        values, Y = eigh(Z.T @ MZ, subset_by_index=[n - r - k, n - r - 1])
-    values, Y = values[::-1], Y[:, ::-1]
+    Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
+    MZ = problem.affinity @ Z
+    with long_blas_call(0.05 * n**3):
+        H_small = Z.T @ MZ
+    values, Y = leading_eigh(H_small, k, overwrite=True)
     H = Z @ Y
     MH = MZ @ Y
     residuals = MH - Q @ (Q.T @ MH) - H * values

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from scalefair.decomposition._base import BaseGroupPCA, Population
 from scalefair.decomposition._pencil import compress, top_sums, weighted_sum
+from scalefair.kernels import leading_eigh
 from scalefair.streaming import GroupMoments
 
 __all__ = ["GroupPCA"]
@@ -65,10 +65,8 @@ class GroupPCA(BaseGroupPCA):
     def _fit_moments(self, moments: GroupMoments) -> None:
         C = moments.covariances(self.centering)
         shares = moments.counts / moments.counts.sum()
-        n, r = moments.n_features, self.n_components
-        _, U = scipy.linalg.eigh(
-            weighted_sum(shares, C), subset_by_index=(n - r, n - 1), overwrite_a=True
-        )
+        r = self.n_components
+        _, U = leading_eigh(weighted_sum(shares, C), r, overwrite=True)
         self._store_basis(
             U,
             Population(moments.groups, moments.counts, moments.mean),

@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.decomposition._narrow import narrow_leading
-from scalefair.kernels import long_blas_call
+from scalefair.kernels import leading_eigh, long_blas_call
 from scalefair.linalg import chebyshev
 from scalefair.operators import GroupCovariance
 
@@ -109,7 +108,7 @@ class FormedPencil(CovariancePencil):
         mean = self.covariances.mean(axis=0)
         scale = float(np.abs(mean).max()) or 1.0
         size = min(r + buffer_size(r), self.n_features)
-        _, trial = _lapack_leading((mean / scale).astype(_TRIAL), size)
+        trial = leading_eigh((mean / scale).astype(_TRIAL), size)[1]
         return Start(best, trial.astype(np.float64), self.n_groups + 1, "")
 
     def compress(self, V: Array) -> Array:
@@ -129,7 +128,7 @@ class FormedPencil(CovariancePencil):
         H = weighted_sum(weights, self.covariances)
         if near or self._filters(r):
             return _filtered(H, r, start, tol, rng)
-        values, vectors = _lapack_leading(H, r)
+        values, vectors = leading_eigh(H, r, overwrite=True)
         return Leading(vectors, float(values.sum()), 1, "")
 
     def _filters(self, r: int) -> bool:
@@ -142,9 +141,7 @@ class FormedPencil(CovariancePencil):
 
     def _filtered_start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
         """Vectors of the first group by LAPACK, of the others starting from them."""
-        values, vectors = _lapack_leading(
-            self.covariances[0].copy(), r + buffer_size(r)
-        )
+        values, vectors = leading_eigh(self.covariances[0], r + buffer_size(r))
         others = [_filtered(C, r, vectors, tol, rng) for C in self.covariances[1:]]
         return Start(
             best=np.array([values[:r].sum(), *(each.total for each in others)]),
@@ -253,15 +250,6 @@ def captured(C: Array, U: Array) -> Array:
 def orthonormal_span(blocks: list[Array]) -> Array:
     """Orthonormal basis whose span contains all columns."""
     return np.ascontiguousarray(np.linalg.qr(np.hstack(blocks))[0])
-
-
-def _lapack_leading(H: Array, r: int) -> tuple[Array, Array]:
-    n = H.shape[0]
-    with long_blas_call(0.1 * n**3):
-        values, vectors = scipy.linalg.eigh(
-            H, subset_by_index=(n - r, n - 1), overwrite_a=True, check_finite=False
-        )
-    return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
 def _filtered(

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval
 
 from scalefair.decomposition._base import BaseGroupPCA
 from scalefair.decomposition._pencil import captured, top_sums, weighted_sum
+from scalefair.kernels import leading_eigh
 from scalefair.streaming import GroupMoments
 
 __all__ = [
@@ -278,10 +278,7 @@ def square_root_spectrum(p: Array) -> Array:
 
 def leading_basis(weights: Array, C: Array, r: int) -> Array:
     """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
-    n = C.shape[1]
-    H = weighted_sum(weights, C)
-    _, U = eigh(H, subset_by_index=(n - r, n - 1), overwrite_a=True)
-    return np.ascontiguousarray(U[:, ::-1])
+    return leading_eigh(weighted_sum(weights, C), r, overwrite=True)[1]
 
 
 def diagonal_of(U: Array, S: Array) -> Array:
@@ -292,7 +289,7 @@ def diagonal_of(U: Array, S: Array) -> Array:
 
 def _spectrum(P: Array) -> tuple[Array, Array]:
     """Positive eigenvalues of P, those of rounding set to 0 or 1, and vectors."""
-    p, V = eigh(P)
+    p, V = np.linalg.eigh(P)
     p, V = p[::-1], V[:, ::-1]
     p = np.where(p > 1 - _ROUNDING, 1.0, p)
     kept = p > _ROUNDING

@@ -30,6 +30,7 @@ from scalefair.kernels._group_scatter import (
     sparse_gram,
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
+from scalefair.kernels._lapack import add_gram, leading_eigh
 from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._row_sums import weighted_row_sums
@@ -60,6 +61,7 @@ __all__ = [
     "HINGE",
     "LOGISTIC",
     "SQUARED",
+    "add_gram",
     "add_scaled",
     "best_columns",
     "bin_pass",
@@ -83,6 +85,7 @@ __all__ = [
     "indicator_sweep",
     "inner",
     "label_scatter",
+    "leading_eigh",
     "list_open",
     "long_blas_call",
     "mirror_lower",

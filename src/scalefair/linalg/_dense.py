@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh, qr
+from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair.kernels import long_blas_call, single_blas_thread
+from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
 from scalefair.linalg._checks import as_avoided, as_symmetric_operator, check_product
 from scalefair.linalg._result import EigenResult, orient
 
@@ -57,15 +57,15 @@ def dense_eigh(
     avoided = as_avoided(orthogonal_to, n, k)
     full = as_dense(operator)
     r = avoided.shape[1]
-    with long_blas_call(0.3 * n**3):
-        if r == 0:
-            values, vectors = eigh(full, subset_by_index=[n - k, n - 1])
-        else:
+    if r == 0:
+        values, vectors = leading_eigh(full, k)
+    else:
+        with long_blas_call(0.3 * n**3):
             Z = qr(avoided)[0][:, r:]
-            kept = [n - r - k, n - r - 1]
-            values, vectors = eigh(Z.T @ full @ Z, subset_by_index=kept)
-            vectors = Z @ vectors
-    values, vectors = values[::-1], orient(np.ascontiguousarray(vectors[:, ::-1]))
+            reduced = Z.T @ full @ Z
+        values, vectors = leading_eigh(reduced, k, overwrite=True)
+        vectors = Z @ vectors
+    vectors = orient(vectors)
     residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
     return EigenResult(
         values, vectors, residuals, 1, n, 1, True, "Dense eigen-decomposition."

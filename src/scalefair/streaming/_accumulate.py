@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg.blas import dsyrk
 
 from scalefair._entries import refuse_entries
 from scalefair.kernels import (
+    add_gram,
     first_means,
     gather_shifted,
     label_scatter,
-    long_blas_call,
     mirror_lower,
 )
 from scalefair.streaming._blocks import row_blocks
@@ -131,16 +130,7 @@ def _add_wide(
             rows = order[start : min(start + rows_at_once, starts[code + 1])]
             shifted = buffer[: len(rows)]
             sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
-            # Both transposes are in the order of Fortran: nothing is copied, and
-            # the upper triangle that is added to is the lower one of the scatter.
-            with long_blas_call(0.03 * len(rows) * n**2):
-                dsyrk(
-                    1.0,
-                    shifted.T,
-                    beta=1.0,
-                    c=sums.scatters[code].T,
-                    overwrite_c=True,
-                )
+            add_gram(shifted, sums.scatters[code])
     sums.counts += counts
 
 

@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._npy import DAMAGE, Header, fill, member_header, read_member
 from scalefair.streaming._blocks import sparse_bounds
-from scalefair.streaming._npy_array import DAMAGE, Header, read_header
 from scalefair.streaming._source_file import SourceFile, block_type, one_line
 
 __all__ = ["CsrFile"]
 
-# Bytes that are copied at a time.
-_PIECE = 2**20
+# Bytes that are read rather than skipped.
+_NEAR = 2**20
+# Row pointers that are looked at together.
+_POINTERS = 2**17
 _ARRAYS = ("indptr", "indices", "data")
 # The header before a member of a zip file: where it says how long its two fields of
 # variable length are, and where they start. The member follows.
@@ -53,10 +55,9 @@ class CsrFile:
         self.source = SourceFile(path)
         with self._archive() as (_, archive):
             m, self.n_features = _read_shape(archive)
-            self._headers = {name: _look_up(archive, name) for name in _ARRAYS}
-            data, indices = self._headers["data"], self._headers["indices"]
-            indptr = _read_member(archive, "indptr")
-            _check_arrays(indptr, indices, data, m)
+            self._headers = {name: member_header(archive, name) for name in _ARRAYS}
+            _check_arrays(self._headers, m)
+        data, indices = self._headers["data"], self._headers["indices"]
         if data.dtype.kind not in "fiub":
             raise self.source.fault(
                 f"entries must be real numbers, found the type {data.dtype}. Save "
@@ -65,10 +66,12 @@ class CsrFile:
         self.nnz = data.shape[0]
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
-        bounds = np.array(sparse_bounds(indptr, entry_bytes, max_bytes), np.int64)
-        self.lengths = np.diff(bounds)
-        self._starts = bounds[:-1]
-        self._entries = indptr[bounds].astype(np.int64)
+        with self._archive() as (_, archive), ExitStack() as stack:
+            pointers = _stream(archive, "indptr", self._headers["indptr"], stack)
+            rows, entries = self._cut(pointers, m, entry_bytes, max_bytes)
+        self.lengths = np.diff(rows)
+        self._starts = np.array(rows[:-1], np.int64)
+        self._entries = np.array(entries, np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
         """Return the rows of one block, with entries of a type."""
@@ -112,6 +115,34 @@ class CsrFile:
         X.sum_duplicates()
         return X
 
+    def _cut(
+        self, pointers: _Stream, m: int, entry_bytes: int, max_bytes: int
+    ) -> tuple[list[int], list[int]]:
+        """First row and first entry of each block and, last, the ends.
+
+        Row pointers are read in pieces: there may be more than the memory holds.
+        """
+        found = pointers.take(0, 1)
+        rows, entries = [0], found.tolist()
+        # Entries at the same place are added up, but not more than make a block.
+        longest = max(self.n_features, max_bytes // entry_bytes)
+        for start in range(1, m + 1, _POINTERS):
+            more = pointers.take(start, min(_POINTERS, m + 1 - start))
+            found = np.concatenate([found, more])
+            if not (found[1:] >= found[:-1]).all():
+                raise ValueError("its row pointers are wrong")
+            if (found[1:] - found[:-1]).max() > longest:
+                raise ValueError("a row has more entries than there are columns")
+            bounds = sparse_bounds(found, entry_bytes, max_bytes)
+            if start + len(more) <= m:
+                bounds.pop()  # the last block may go on
+            entries += found[bounds[1:]].tolist()
+            rows += [rows[-1] + bound for bound in bounds[1:]]
+            found = found[bounds[-1] :]
+        if entries[0] != 0 or entries[-1] != self.nnz:
+            raise ValueError("its row pointers are wrong")
+        return rows, entries
+
     @contextmanager
     def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile]]:
         with self.source.opened() as file:
@@ -138,17 +169,11 @@ class _Stream:
         values = np.empty(count, self._dtype)
         place = self._offset + start * self._dtype.itemsize
         ahead = place - self._file.tell()
-        if 0 < ahead <= _PIECE:
+        if 0 < ahead <= _NEAR:
             self._file.read(ahead)  # after a seek zipfile compares no checksum
         else:
             self._file.seek(place)
-        view = values.view(np.uint8).data
-        done = 0
-        while done < values.nbytes:
-            read = self._file.readinto(view[done : done + _PIECE])  # type: ignore[attr-defined]
-            if not read:
-                raise EOFError("it ends within an array")
-            done += read
+        fill(self._file, values)
         return values
 
 
@@ -175,11 +200,11 @@ def _seek(
 
 
 def _read_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
-    found = _read_member(archive, "format").item()
+    found = read_member(archive, "format").item()
     name = found.decode("ascii", "replace") if isinstance(found, bytes) else found
     if name != "csr":
         raise ValueError(f"it is of format {name!r}")
-    shape = _read_member(archive, "shape")
+    shape = read_member(archive, "shape")
     if shape.shape != (2,) or shape.dtype.kind not in "iu":
         raise ValueError("it has not two dimensions")
     m, n = shape.tolist()
@@ -188,24 +213,10 @@ def _read_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
     return m, n
 
 
-def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    with archive.open(f"{name}.npy") as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def _look_up(archive: zipfile.ZipFile, name: str) -> Header:
-    with archive.open(f"{name}.npy") as file:
-        return read_header(file)
-
-
-def _check_arrays(
-    indptr: NDArray[Any], indices: Header, data: Header, n_rows: int
-) -> None:
-    """Refuse arrays that are no CSR matrix; column indices are seen when read."""
+def _check_arrays(headers: dict[str, Header], n_rows: int) -> None:
+    """Refuse arrays that are no CSR matrix; what is in them is seen when read."""
+    indptr, indices, data = (headers[name] for name in _ARRAYS)
     if indptr.shape != (n_rows + 1,) or indices.shape != data.shape:
         raise ValueError("its arrays do not fit each other")
     if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - set("iu"):
         raise ValueError("its arrays are of the wrong kind")
-    rising = bool((indptr[1:] >= indptr[:-1]).all())
-    if not rising or indptr[0] != 0 or indptr[-1] != data.shape[0]:
-        raise ValueError("its row pointers are wrong")

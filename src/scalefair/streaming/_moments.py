@@ -263,7 +263,7 @@ class GroupMoments:
         ----------
         path : str or path-like
             Name of the file, in NumPy's npz format without pickled objects. No
-            suffix is added; an existing file is replaced.
+            suffix is added; an existing file is replaced and keeps its rights.
 
         Raises
         ------

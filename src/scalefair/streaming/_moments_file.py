@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scalefair.streaming._npy_array import DAMAGE
+from scalefair._npy import DAMAGE
+from scalefair._writing import write_files
 
 __all__ = ["read_arrays", "write_arrays"]
 
@@ -17,26 +17,17 @@ _FORMAT = "scalefair group moments 1"
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
-    """Write arrays under a temporary name beside `path`, then rename the file.
-
-    Whatever happens before, an older file stays as it was.
-    """
+    """Write a file of arrays, whole or not at all."""
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise ValueError(
                 f"{name} are Python objects, which can only be pickled: encode them "
                 "as strings or numbers before they are saved."
             )
-    final = Path(os.path.realpath(path))
-    temporary = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, allow_pickle=False, format=np.array(_FORMAT), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
+    content = {"format": np.array(_FORMAT), **arrays}
+    write_files(
+        {Path(path): lambda file: np.savez(file, allow_pickle=False, **content)}
+    )
 
 
 def read_arrays(path: str | os.PathLike[str], names: list[str]) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.streaming._npy_array import DAMAGE, read_header
+from scalefair._npy import DAMAGE, read_header, read_rows
 from scalefair.streaming._source_file import (
     BLOCK_BYTES,
     FileReader,
@@ -24,7 +22,7 @@ __all__ = ["NpyReader"]
 
 
 class NpyReader(FileReader):
-    """Dense rows in a ``.npy`` file, mapped into memory a block at a time.
+    """Dense rows in a ``.npy`` file, read a block at a time.
 
     Any block is read as fast as the next one. Rows in Fortran order take longer,
     for those of a block are scattered over the whole file.
@@ -113,15 +111,11 @@ class NpyReader(FileReader):
         """
         length = int(self.lengths[number])
         start = range(len(self))[number] * self._step
-        shape, fortran_order, dtype, offset = self._header
-        with self._source.opened() as file:
-            X = np.memmap(
-                file, dtype, "r", offset, shape, "F" if fortran_order else "C"
-            )
-            return np.array(X[start : start + length], dtype=self.dtype, order="C")
+        with self._source.opened(buffering=0) as file:
+            return read_rows(file, self._header, start, length, self.dtype)
 
     def _check(self) -> None:
-        shape, _, dtype, offset = self._header
+        shape, _, dtype, _ = self._header
         source = self._source
         if dtype.kind not in "fiub":
             raise source.fault(
@@ -132,7 +126,7 @@ class NpyReader(FileReader):
                 "must hold a two-dimensional array with at least one row and one "
                 f"feature, found shape {shape}. Reshape it before it is saved"
             )
-        size = offset + math.prod(shape) * dtype.itemsize
+        size = self._header.stop
         if source.size < size:
             raise source.fault(
                 f"is truncated: {source.size} bytes of {size}. Copy or save it again"

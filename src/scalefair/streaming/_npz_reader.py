@@ -52,9 +52,8 @@ class NpzReader(FileReader):
 
     Notes
     -----
-    While the reader is made it holds the row pointers of one file, 8 bytes a row;
-    later nothing but one block is in memory, and as much again while its column
-    indices are narrowed from int64.
+    Nothing but one block is in memory, and as much again while its column indices are
+    narrowed from int64; row pointers are read in pieces when the reader is made.
 
     Examples
     --------

@@ -33,7 +33,7 @@ def open_rows(
     path : str or path-like
         ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet``
         (`ParquetReader`) or ``.svm``, ``.svmlight``, ``.libsvm``
-        (`SvmlightReader`). It must stay as it is.
+        (`SvmlightReader`). It must stay as it is: a change is an error.
     max_bytes : int, default=2**26
         Size of the blocks that are read, 64 MiB by default.
 

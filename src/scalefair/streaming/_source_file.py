@@ -26,6 +26,8 @@ __all__ = [
 
 # Large enough that the cost of a block's Python code does not count.
 BLOCK_BYTES = 2**26
+# Numbers of a file's identity that hold on other machines, too.
+_ANYWHERE = 2
 
 
 class FileReader(RowReader):
@@ -38,6 +40,10 @@ class FileReader(RowReader):
 class SourceFile:
     """A file that stays as it is while it is read again and again.
 
+    It is another one if its size, its time or its place on the disk has changed. In
+    another process only size and time are compared: the file may be a copy there, or
+    on a file system that numbers its files otherwise.
+
     Parameters
     ----------
     path : str or path-like
@@ -47,8 +53,6 @@ class SourceFile:
     ----------
     path : str
         Name of the file.
-    size : int
-        Bytes.
 
     Raises
     ------
@@ -58,20 +62,33 @@ class SourceFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self.size = -1
+        self._identity: tuple[int, ...] = ()
         with self.opened() as file:
-            self.size = os.fstat(file.fileno()).st_size
+            self._identity = _identity(file.fileno())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "_identity": self._identity[:_ANYWHERE]}
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._identity[0]
 
     @contextmanager
-    def opened(self) -> Iterator[BinaryIO]:
-        """Open the file; a file that cannot be read is a ValueError that names it."""
+    def opened(self, buffering: int = -1) -> Iterator[BinaryIO]:
+        """Open the file; a file that cannot be read is a ValueError that names it.
+
+        One that changes meanwhile is, too, whatever else may seem wrong with it then.
+        """
         try:
-            with open(self.path, "rb") as file:
-                if self.size not in (-1, os.fstat(file.fileno()).st_size):
-                    raise self.fault(
-                        "has changed since its reader was made. Make a new reader"
-                    )
-                yield file
+            with open(self.path, "rb", buffering) as file:
+                self._check(file)
+                try:
+                    yield file
+                except Exception:
+                    self._check(file)
+                    raise
+                self._check(file)
         except FileNotFoundError as error:
             raise self.fault("no such file. Check the path") from error
         except IsADirectoryError as error:
@@ -83,6 +100,20 @@ class SourceFile:
     def fault(self, what: str) -> ValueError:
         """Return the error that says what is wrong with the file."""
         return ValueError(f"{self.path}: {what}.")
+
+    def _check(self, file: BinaryIO) -> None:
+        known = self._identity
+        if known != _identity(file.fileno())[: len(known)]:
+            copied = ", or is a copy of another time" if len(known) == _ANYWHERE else ""
+            raise self.fault(
+                f"has changed since its reader was made{copied}. Make a new reader"
+            )
+
+
+def _identity(descriptor: int) -> tuple[int, ...]:
+    """Return what tells a file from what it was; first what it has anywhere."""
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
 
 def check_max_bytes(max_bytes: int) -> int:

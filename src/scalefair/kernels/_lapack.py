@@ -1,0 +1,93 @@
+"""BLAS and LAPACK while other threads run.
+
+SciPy's functions hold the interpreter's lock: for seconds no other thread gets on, nor
+does an interrupt. NumPy's do not, but compute more than is wanted here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, blas, cython_blas, cython_lapack, eigh
+
+from scalefair.kernels._threads import long_blas_call
+
+
+def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:
+    """Add ``X.T @ X`` to the lower triangle of `C`; both are C-contiguous float64."""
+    multiply = _routine(cython_blas, "dsyrk", 4)
+    # What BLAS takes for columns are rows: its upper triangle is the lower one.
+    if multiply is None:
+        blas.dsyrk(1.0, X.T, beta=1.0, c=C.T, overwrite_c=True)
+        return
+    m, n = np.array([[X.shape[0]], [X.shape[1]]], np.intc)
+    one = np.ones(1)
+    arrays = [n, m, one, X, n, one, C, n]
+    with long_blas_call(0.03 * X.size * X.shape[1]):
+        multiply(b"U", b"N", *(array.ctypes.data for array in arrays))
+
+
+def leading_eigh(
+    A: NDArray[Any], k: int, *, overwrite: bool = False
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the `k` largest eigenvalues of a symmetric matrix, falling, and vectors.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not finite.
+    LinAlgError
+        If LAPACK fails.
+    """
+    n, dtype = len(A), np.float32 if A.dtype == np.float32 else np.float64
+    A = np.array(A, dtype, order="C", copy=None if overwrite else True)
+    if not np.isfinite(A).all():
+        raise ValueError("the matrix has entries that are NaN or infinite")
+    name = "ssyevr" if dtype == np.float32 else "dsyevr"
+    solve = _routine(cython_lapack, name, 11)
+    with long_blas_call(0.1 * n**3):
+        if solve is None:
+            kept = (n - k, n - 1)
+            values, vectors = eigh(A, subset_by_index=kept, check_finite=False)
+        else:
+            values, vectors = _solve(solve, A, k)
+    return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
+
+
+def _solve(solve: Any, A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    n = len(A)
+    values, columns = np.empty(n, A.dtype), np.empty((k, n), A.dtype)
+    support = np.empty(2 * k, np.intc)
+    size, first, found, info = np.array([[n], [n - k + 1], [0], [0]], np.intc)
+    zero = np.zeros(1, A.dtype)  # for bounds that are not used, and the tolerance
+    work, n_work = np.empty(1, A.dtype), np.array([-1], np.intc)
+    iwork, n_iwork = np.empty(1, np.intc), np.array([-1], np.intc)
+    arrays = [size, A, size, zero, zero, first, size, zero, found, values, columns]
+    for _ in range(2):  # how much room is wanted, then the solution
+        more = [size, support, work, n_work, iwork, n_iwork, info]
+        solve(b"V", b"I", b"L", *(array.ctypes.data for array in arrays + more))
+        n_work[0], n_iwork[0] = int(work[0]), iwork[0]
+        work, iwork = np.empty(n_work[0], A.dtype), np.empty(n_iwork[0], np.intc)
+    if info[0] or found[0] != k:
+        raise LinAlgError(f"LAPACK's eigensolver failed with code {info[0]}")
+    return values[:k], columns.T
+
+
+@cache
+def _routine(module: Any, name: str, n_integers: int) -> Any:
+    """Return a routine of SciPy, without the lock; None if it is of another kind."""
+    capsule = module.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype = ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    kind = api.PyCapsule_GetName(capsule)
+    if kind.count(b"int *") != n_integers:  # of another size, perhaps
+        return None
+    address = api.PyCapsule_GetPointer(capsule, kind)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * kind.count(b"*"))(address)
