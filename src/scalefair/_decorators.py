@@ -1,4 +1,4 @@
-"""Decorators of scikit-learn, with types.
+"""Decorators of scikit-learn, with types, and with threads held back.
 
 They are untyped there, and what an untyped decorator decorates is Any to its callers.
 """
@@ -12,17 +12,25 @@ from sklearn.base import _fit_context
 from sklearn.callback import with_callbacks as _with_callbacks
 from sklearn.utils.metaestimators import available_if as _available_if
 
+from scalefair._threads import single_blas_thread
+
 __all__ = ["available_if", "fit_context", "with_callbacks"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
-    """Check the parameters of an estimator before it is fitted."""
-    context: Callable[[Method], Method] = _fit_context(
-        prefer_skip_nested_validation=prefer_skip_nested_validation
-    )
-    return context
+    """Check the parameters of an estimator, then fit it with BLAS on one thread.
+
+    Two frames are between a fit and who calls it.
+    """
+    context = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+
+    def decorate(method: Method) -> Method:
+        fit: Method = single_blas_thread()(context(method))
+        return fit
+
+    return decorate
 
 
 def with_callbacks(method: Method) -> Method:

@@ -10,8 +10,8 @@ import numba
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from scalefair._threads import parallel
 from scalefair.kernels import long_blas_call, one_thread, single_blas_thread
-from scalefair.kernels._threads import parallel
 
 
 def blas_threads():

@@ -236,7 +236,7 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
                 f"Nodes still moved in sweep max_iter={self.max_iter}: the clusters "
                 "are not yet a local minimum. Raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         H = problem.scaled_indicator(labels)
         self.affinity_matrix_ = graph.given

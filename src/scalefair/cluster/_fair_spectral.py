@@ -331,7 +331,7 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
                 f'solver="{self.solver_}" did not converge to tol={self.tol:g}. '
                 f"{result.message}",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         with progress.task("labels"):
             labels = self._round(problem, result.vectors, rng)

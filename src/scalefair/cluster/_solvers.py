@@ -20,7 +20,6 @@ from scalefair.kernels import (
     block_rotate,
     leading_eigh,
     long_blas_call,
-    single_blas_thread,
 )
 from scalefair.linalg import (
     EigenResult,
@@ -79,16 +78,14 @@ def solve(
     asked = name
     if name == "auto":
         name = choose_solver(problem)
-    # Kernels follow the short products: threads of BLAS would be waited for.
-    with single_blas_thread():
-        result = SOLVERS[name](problem, options)
+    result = SOLVERS[name](problem, options)
     if name == "lobpcg" and not result.converged:
         if asked == "lobpcg":
             warnings.warn(
                 f'solver="lobpcg" did not converge to tol={options.tol:g} '
                 f'({result.message}) and solver="chebyshev" took over: use that.',
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         name, first = "chebyshev", result
         result = _chebyshev(problem, options, X0=first.vectors)

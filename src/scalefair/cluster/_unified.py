@@ -28,7 +28,6 @@ from scalefair.cluster._learned_graph import (
     sparsity_weight,
 )
 from scalefair.cluster._unified_embedding import descend_embedding, nearest_rotation
-from scalefair.kernels import single_blas_thread
 
 __all__ = ["UnifiedFairSpectralClustering"]
 
@@ -260,32 +259,31 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
             connected_components="all",
             random_state=rng,
         ).fit(graph.W, sensitive_features=graph.codes)
-        with single_blas_thread():
-            state = _Alternation(
-                graph,
-                self.n_neighbors,
-                float(self.embedding_weight),
-                float(self.label_weight),
-                start.embedding_,
-                start.labels_,
-            )
-            history: list[float] = []
-            converged = False
-            while not converged and len(history) < self.max_iter:
-                before = state.weights
-                state.advance()
-                history.append(state.objective())
-                change = np.linalg.norm(state.weights - before)
-                converged = bool(change <= self.tol * np.linalg.norm(state.weights))
-            H = state.H
-            self.fairness_violation_ = state.problem.violation(H)
-            self.orthogonality_violation_ = orthogonality_violation(H)
+        state = _Alternation(
+            graph,
+            self.n_neighbors,
+            float(self.embedding_weight),
+            float(self.label_weight),
+            start.embedding_,
+            start.labels_,
+        )
+        history: list[float] = []
+        converged = False
+        while not converged and len(history) < self.max_iter:
+            before = state.weights
+            state.advance()
+            history.append(state.objective())
+            change = np.linalg.norm(state.weights - before)
+            converged = bool(change <= self.tol * np.linalg.norm(state.weights))
+        H = state.H
+        self.fairness_violation_ = state.problem.violation(H)
+        self.orthogonality_violation_ = orthogonality_violation(H)
         if not converged:
             warnings.warn(
                 f"The learned graph still changes by more than tol={self.tol:g} after "
                 f"max_iter={self.max_iter} rounds. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         self.affinity_matrix_ = graph.given
         self.learned_affinity_ = state.learned_graph(graph.kept)

@@ -170,7 +170,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
                 f"{search.width:.1e} > tol={self.tol:g} after {search.n_iter} "
                 f"eigendecompositions. Increase max_iter={self.max_iter} or tol.",
                 ConvergenceWarning,
-                stacklevel=4,  # where `fit` is called
+                stacklevel=5,  # where `fit` is called
             )
         found = search.best
         self._store_basis(

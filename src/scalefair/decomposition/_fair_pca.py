@@ -22,7 +22,6 @@ from scalefair.decomposition._pencil import (
 )
 from scalefair.decomposition._solution import FairBasis
 from scalefair.decomposition._solvers import solve
-from scalefair.kernels import single_blas_thread
 from scalefair.operators import GroupCovariance
 from scalefair.streaming import GroupMoments, PartitionedRows
 
@@ -240,11 +239,10 @@ class FairPCA(BaseGroupPCA):
         solver = self.solver
         if solver == "auto":
             solver = choose_solver(X, self.n_components, len(groups))
-        with single_blas_thread():
-            if solver == "gram":
-                self._fit_moments(GroupMoments._from_codes(X, groups, codes))
-            else:
-                self._fit_rows(X, groups, codes)
+        if solver == "gram":
+            self._fit_moments(GroupMoments._from_codes(X, groups, codes))
+        else:
+            self._fit_rows(X, groups, codes)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -351,7 +349,7 @@ class FairPCA(BaseGroupPCA):
                 f"{self.duality_gap_:.2g} above the smallest possible. "
                 f"{found.message or 'Raise max_iter or tol.'}",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         elif self.duality_gap_ > max(self.tol * largest, found.rounding):
             warnings.warn(
@@ -360,7 +358,7 @@ class FairPCA(BaseGroupPCA):
                 "be real, and cannot be closed by more iterations: the smallest "
                 "largest loss lies in between. Another n_components may close it.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
 

@@ -1,5 +1,10 @@
 """Numba kernels: plain functions on arrays, nothing else."""
 
+from scalefair._threads import (
+    long_blas_call,
+    one_thread,
+    single_blas_thread,
+)
 from scalefair.kernels._assignment import (
     best_columns,
     box_widths,
@@ -46,11 +51,6 @@ from scalefair.kernels._score_bins import (
     score_pass,
 )
 from scalefair.kernels._score_sigmoid import sigmoid_slopes, sigmoid_sums
-from scalefair.kernels._threads import (
-    long_blas_call,
-    one_thread,
-    single_blas_thread,
-)
 from scalefair.kernels._weighted_rows import (
     dense_rows_gram,
     dense_rows_matmat,

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, FloatArray
 from scalefair.kernels._read_only import read_only
-from scalefair.kernels._threads import parallel
 
 __all__ = [
     "block_gram",

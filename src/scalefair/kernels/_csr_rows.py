@@ -6,6 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import (
     Float64Array,
     FloatArray,
@@ -14,7 +15,6 @@ from scalefair.kernels._array_types import (
     Scalar,
 )
 from scalefair.kernels._read_only import read_only
-from scalefair.kernels._threads import parallel
 
 __all__ = [
     "csr_add_matmat",

@@ -17,6 +17,7 @@ import math
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import (
     Float64Array,
     FloatArray,
@@ -24,7 +25,6 @@ from scalefair.kernels._array_types import (
     StridedTable,
 )
 from scalefair.kernels._row_table import strided_table
-from scalefair.kernels._threads import parallel
 
 __all__ = [
     "first_means",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, IntArray
-from scalefair.kernels._threads import parallel
 
 __all__ = ["indicator_sweep", "weight_within"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, blas, cython_blas, cython_lapack, eigh
 
-from scalefair.kernels._threads import long_blas_call
+from scalefair._threads import long_blas_call
 
 
 def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:

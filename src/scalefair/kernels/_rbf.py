@@ -17,10 +17,10 @@ import numba
 import numpy as np
 from numba.extending import overload
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import FloatArray, Index, Scalar
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._rows import combine
-from scalefair.kernels._threads import parallel
 
 __all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
 

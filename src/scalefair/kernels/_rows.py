@@ -9,9 +9,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, Scalar
 from scalefair.kernels._read_only import read_only
-from scalefair.kernels._threads import parallel
 
 __all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
 

@@ -9,8 +9,8 @@ import numba
 import numpy as np
 from numba.extending import overload
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, RowTable
-from scalefair.kernels._threads import parallel
 
 __all__ = [
     "BLOCK",

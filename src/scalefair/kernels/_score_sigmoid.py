@@ -17,8 +17,8 @@ import math
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, IntArray
-from scalefair.kernels._threads import parallel
 
 __all__ = ["sigmoid_slopes", "sigmoid_sums"]
 

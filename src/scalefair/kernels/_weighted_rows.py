@@ -11,6 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import (
     Float64Array,
     FloatArray,
@@ -19,7 +20,6 @@ from scalefair.kernels._array_types import (
 )
 from scalefair.kernels._read_only import read_only
 from scalefair.kernels._row_table import strided_table
-from scalefair.kernels._threads import parallel
 
 __all__ = [
     "dense_rows_gram",

@@ -13,7 +13,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._digits import apart
-from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
@@ -206,7 +205,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
             If groups have fewer than 30 rows: the message names them.
         """
         rows = self._check_training(X, y, sensitive_features)
-        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=3)
+        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=4)
         oracle = ScoreOracle(
             rows.X,
             rows.signs,
@@ -218,15 +217,13 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         )
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
-        # Matrices are small here: threads of BLAS would wait for each other.
-        with single_blas_thread():
-            found = augmented_lagrangian(
-                problem.whitened,
-                np.zeros(oracle.n_weights),
-                tol=self.tol,
-                stationarity=self.tol,
-                max_iter=self.max_iter,
-            )
+        found = augmented_lagrangian(
+            problem.whitened,
+            np.zeros(oracle.n_weights),
+            tol=self.tol,
+            stationarity=self.tol,
+            max_iter=self.max_iter,
+        )
         self._store_weights(oracle.layout.rows(problem.weights(found.x)))
         self.objective_ = found.objective
         excess = problem.limit * float(problem.whitened(found.x).constraints.max())
@@ -243,6 +240,6 @@ class PairwiseFairClassifier(BaseGroupClassifier):
                 f"after {self.n_iter_} updates of the multipliers. Raise max_iter or "
                 "tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,
-                stacklevel=3,  # where `fit` is called
+                stacklevel=4,  # where `fit` is called
             )
         return self

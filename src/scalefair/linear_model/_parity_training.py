@@ -61,7 +61,7 @@ class ParityTraining(BaseGroupClassifier):
         problem = self._problem(oracle, rows)
         found = self._solve(problem, last)
         self._finish(rows, problem, found)
-        warn_unfinished(found, self.tol, stacklevel=5)
+        warn_unfinished(found, self.tol, stacklevel=6)
         return self
 
     def _rows_and_oracle(

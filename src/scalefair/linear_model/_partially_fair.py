@@ -283,7 +283,7 @@ class PartiallyFairClassifier(ParityTraining):
         """
         check_interval(self.interval)
         rows, oracle = self._rows_and_oracle(X, y, sensitive_features)
-        warn_few_rows(rows.groups, oracle.group_sizes, stacklevel=3)
+        warn_few_rows(rows.groups, oracle.group_sizes, stacklevel=4)
         return self._train(rows, oracle)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -329,7 +329,7 @@ class PartiallyFairClassifier(ParityTraining):
         refuse_pairs(self.loss)
         blocks = BlockRows(read_blocks, self._check_rows, self._limits)
         self.classes_, self.groups_ = blocks.classes, blocks.groups
-        warn_few_rows(blocks.groups, blocks.group_sizes, stacklevel=3)
+        warn_few_rows(blocks.groups, blocks.group_sizes, stacklevel=4)
         parts = blocks.growing(sample_size, check_random_state(self.random_state))
         labels = blocks.labels()
         last: Solution | None = None

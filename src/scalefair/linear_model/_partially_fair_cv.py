@@ -212,7 +212,7 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
             f"the fairest has {apart(mean_fairness[best], self.fairness_floor)} and is "
             "taken. Add smaller kappas or more thresholds, or lower the floor.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         return best
 

@@ -229,7 +229,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         """
         low, high = check_interval(self.interval)
         rows = self._check_training(X, y, sensitive_features)
-        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=3)
+        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=4)
         oracle = ScoreOracle(
             rows.X,
             rows.signs,
@@ -288,7 +288,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 f"No step of {self.n_iter_} improved on weights of zero, which are "
                 "kept. Lower learning_rate or penalty, or raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=4,  # where `fit` is called
+                stacklevel=5,  # where `fit` is called
             )
         elif self.tol > 0 and not stopped:
             warnings.warn(
@@ -296,7 +296,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 f"{_PATIENCE} of {self.n_iter_} steps, or there were not as many. "
                 "Raise max_iter or learning_rate.",
                 ConvergenceWarning,
-                stacklevel=4,  # where `fit` is called
+                stacklevel=5,  # where `fit` is called
             )
         return kept[:n], kept[n:]
 

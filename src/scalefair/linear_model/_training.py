@@ -57,7 +57,6 @@ class Solution:
     remedy: str
 
 
-@single_blas_thread()
 def solve(
     problem: ParityProblem,
     v0: NDArray[np.float64] | None,

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._features import check_features
 from scalefair._random import check_random_state
-from scalefair.kernels import single_blas_thread
 from scalefair.postprocessing._hosts import find_host, is_module
 from scalefair.postprocessing._last_layer import check_refit, fitted_last_layer
 from scalefair.postprocessing._layer_change import (
@@ -305,45 +304,41 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             )
         host = find_host(fitted_estimator(self.estimator, X, y, self.prefit))
         check_finite_layers(host)
-        # Kernels follow short products: threads of BLAS would be waited for.
-        with single_blas_thread():
-            X = passes_over(X).raw_rows(host, X)
-            random_state = check_random_state(self.random_state)
-            sample = passes_over(X).sample_rows(
-                host, X, codes, len(groups), _SAMPLED_ROWS, random_state
-            )
-            trial = next(batches(sample[0], _TRIAL_ROWS))[1]
-            if self.refit_last is not None:
-                targets = checked_targets(y, n_rows)
-                check_linear_output(host, trial)
-                check_n_targets(targets, host)
-            self.groups_ = groups
-            self.layer_ = self._chosen_layer(host, (X, codes), sample)
-            if self.refit_last is not None:
-                check_refit(host, self.layer_)
-            rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
-            wanted = self._wanted()
-            changed = self._changed(rows, wanted)
-            host = host.replaced({self.layer_: (self.weight_, None)})
-            self.refit_gaps_before_ = self.refit_gaps_after_ = None
-            if self.refit_last is not None:
-                rows = replace(rows, host=host)
-                refit = fitted_last_layer(
-                    rows, targets, changed, wanted, self.refit_last
-                )
-                self.refit_gaps_before_ = refit.gaps_before
-                self.refit_gaps_after_ = refit.gaps_after
-                self.converged_ = self.converged_ and refit.converged
-                host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
-            self.estimator_ = host.estimator
-            self._one_prediction = one_prediction(host, trial)
+        X = passes_over(X).raw_rows(host, X)
+        random_state = check_random_state(self.random_state)
+        sample = passes_over(X).sample_rows(
+            host, X, codes, len(groups), _SAMPLED_ROWS, random_state
+        )
+        trial = next(batches(sample[0], _TRIAL_ROWS))[1]
+        if self.refit_last is not None:
+            targets = checked_targets(y, n_rows)
+            check_linear_output(host, trial)
+            check_n_targets(targets, host)
+        self.groups_ = groups
+        self.layer_ = self._chosen_layer(host, (X, codes), sample)
+        if self.refit_last is not None:
+            check_refit(host, self.layer_)
+        rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
+        wanted = self._wanted()
+        changed = self._changed(rows, wanted)
+        host = host.replaced({self.layer_: (self.weight_, None)})
+        self.refit_gaps_before_ = self.refit_gaps_after_ = None
+        if self.refit_last is not None:
+            rows = replace(rows, host=host)
+            refit = fitted_last_layer(rows, targets, changed, wanted, self.refit_last)
+            self.refit_gaps_before_ = refit.gaps_before
+            self.refit_gaps_after_ = refit.gaps_after
+            self.converged_ = self.converged_ and refit.converged
+            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
+        self.estimator_ = host.estimator
+        self._one_prediction = one_prediction(host, trial)
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
                 "covariance_reduction, raise rank if it is given, or choose another "
                 "layer.",
                 ConvergenceWarning,
-                stacklevel=3,  # past the validation of parameters
+                stacklevel=4,  # past the validation of parameters
             )
         return self
 

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._prefit import is_fitted
 
 __all__ = ["fit_group_predictor"]
@@ -45,7 +46,8 @@ def fit_group_predictor(predictor: Any, X: Any, labels: NDArray[Any]) -> Any:
     if predictor is not None:
         if is_fitted(predictor):
             return predictor
-        return clone(predictor).fit(X, labels)
+        with long_blas_call():  # as many threads as its own fit takes
+            return clone(predictor).fit(X, labels)
     try:
         return _logistic_regression(X).fit(X, labels)
     except (TypeError, ValueError) as error:

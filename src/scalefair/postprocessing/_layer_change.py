@@ -170,7 +170,7 @@ def change_wide_layer(
             "their accuracy; the outputs may change more than they need to. Use "
             "rank=None, or another rank.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=6,
         )
     if wanted.method == "direct":
         changed = directly_changed_wide(layer, **wanted.reductions)

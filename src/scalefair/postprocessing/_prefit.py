@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._hosts import is_module
 from scalefair.streaming import is_partitioned
 
@@ -74,4 +75,5 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
             "be passed, but the target y is None. Pass y, or an estimator that is "
             "fitted already."
         )
-    return clone(estimator).fit(X, y)
+    with long_blas_call():  # as many threads as its own fit takes
+        return clone(estimator).fit(X, y)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import math
 import os
 import sys
 import threading
@@ -29,7 +30,7 @@ from threadpoolctl import ThreadpoolController
 _WORTH = {"tbb": 30e3, "omp": 150e3, "workqueue": 150e3}
 # Nanoseconds of a call of BLAS that are worth all its threads: they spin for some
 # milliseconds when they have done, and others wait for them.
-_LONG = 10e6
+_LONG = 30e6
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -100,8 +101,8 @@ def single_blas_thread() -> _SingleBlasThread:
     return _SINGLE
 
 
-def long_blas_call(work: float) -> AbstractContextManager[None]:
-    """Context of one call of BLAS or LAPACK inside of `single_blas_thread`.
+def long_blas_call(work: float = math.inf) -> AbstractContextManager[None]:
+    """Context of a call of BLAS or LAPACK inside of `single_blas_thread`.
 
     If it takes so many nanoseconds on one thread that others are worth waking, all of
     them work; unless another thread of Python wants BLAS on one.
