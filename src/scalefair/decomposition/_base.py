@@ -14,10 +14,10 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from scalefair._checks import check_array, validate_data
 from scalefair._decorators import fit_context
 from scalefair._features import check_features
 from scalefair._groups import check_two_groups

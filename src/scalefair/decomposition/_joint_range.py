@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+
+from scalefair._checks import check_array
 
 __all__ = ["JointNumericalRange", "joint_numerical_range"]
 

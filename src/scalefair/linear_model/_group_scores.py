@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.utils import check_array
 
+from scalefair._checks import check_array
 from scalefair.streaming import PartitionedRows
 
 __all__ = [

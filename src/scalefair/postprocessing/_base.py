@@ -13,13 +13,13 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils.validation import (
     _num_samples,
-    check_array,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
     validate_data,
 )
 
+from scalefair._checks import check_array
 from scalefair._decorators import fit_context
 from scalefair._groups import encode_groups, known_codes
 from scalefair._random import check_random_state
