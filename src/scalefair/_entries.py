@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 __all__ = [
+    "SQUARES_OVERFLOW",
     "all_finite",
     "canonical",
     "check_orthonormal",
@@ -25,6 +26,9 @@ __all__ = [
     "judged_later",
     "refuse_entries",
 ]
+
+
+SQUARES_OVERFLOW = "The squares of the entries of X overflow: rescale its features."
 
 
 def judged_later() -> np.errstate:
@@ -69,9 +73,7 @@ def refuse_entries(block: Any, first: int) -> NoReturn:
         rows, columns = np.nonzero(~np.isfinite(block))
         values = block[rows, columns]
     if rows.size == 0:
-        raise ValueError(
-            "The squares of the entries of X overflow: rescale its features."
-        )
+        raise ValueError(SQUARES_OVERFLOW)
     at = np.lexsort((columns, rows))[0]
     raise ValueError(
         f"X has {rows.size} value(s) that are NaN or infinite in rows {first} to "

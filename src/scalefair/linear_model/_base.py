@@ -94,7 +94,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If the model needs groups and there are none, or one it was not
-            trained on.
+            trained on, or a score is too large for its type.
         """
         return self._outputs(X, sensitive_features, np.asarray)
 

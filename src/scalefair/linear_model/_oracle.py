@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scalefair._entries import all_finite
 from scalefair._sizes import array_bytes
 from scalefair.kernels import (
     HINGE,
@@ -312,7 +313,8 @@ class ScoreOracle:
         combine: _Combine | None = None,
     ) -> OracleValue:
         concave_loss, concave_slopes = concave
-        if not math.isfinite(loss):
+        lifted = self._layout.lift(gradient)
+        if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
                 "The scores overflow: scale the features or take smaller parameters."
             )
@@ -324,7 +326,7 @@ class ScoreOracle:
         return OracleValue(
             self._layout,
             loss,
-            self._layout.lift(gradient),
+            lifted,
             shares.values[:, :n_thresholds],
             shares.values[:, n_thresholds:],
             shares.slopes,

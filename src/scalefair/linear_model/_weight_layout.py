@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._entries import judged_later
+
 __all__ = ["WeightLayout", "ridge_factors"]
 
 _Array = NDArray[np.float64]
@@ -39,7 +41,8 @@ class WeightLayout(NamedTuple):
 
     def lift(self, gradient: _Array) -> _Array:
         """Adjoint of `effective`: gradients in w from those of each group."""
-        total: _Array = gradient.sum(axis=0)
+        with judged_later():
+            total: _Array = gradient.sum(axis=0)
         if not self.interactions:
             return total
         lifted = gradient.copy()

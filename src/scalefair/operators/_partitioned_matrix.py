@@ -110,7 +110,7 @@ def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
         row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
         raise ValueError(
             f"The matrix has an entry that is not finite, at row {row}, column "
-            f"{W.indices[bad]} ({W.data[bad]} in {dtype}): remove or replace it."
+            f"{W.indices[bad]} ({W.data[bad]}), in {dtype}: remove or replace it."
         )
     return _csr(data, W.indices, W.indptr, W.shape)
 

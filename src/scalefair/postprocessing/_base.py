@@ -30,6 +30,9 @@ from scalefair.streaming import is_partitioned
 
 __all__ = ["BaseGroupTransportRegressor"]
 
+# Targets and predictions whose squares can be added up.
+_LARGEST = 1e150
+
 
 class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
     """Regressor that moves the scores of another, by a map for each group.
@@ -231,11 +234,13 @@ def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
             f"{n_samples} rows."
         )
     scores = scores.astype(np.float64)
-    if not np.isfinite(scores).all():
-        bad = np.flatnonzero(~np.isfinite(scores))
+    moderate = np.abs(scores) <= _LARGEST
+    if not moderate.all():
+        bad = np.flatnonzero(~moderate)
         raise ValueError(
-            f"{type(estimator).__name__}.predict returned NaN or infinity for "
-            f"{bad.size} row(s), the first at position {bad[0]}."
+            f"{type(estimator).__name__}.predict returned NaN or infinity, or numbers "
+            f"above {_LARGEST:g}, for {bad.size} row(s), the first at position "
+            f"{bad[0]}."
         )
     return scores
 
@@ -245,5 +250,9 @@ def _checked_targets(y: ArrayLike | None) -> NDArray[np.float64]:
         raise ValueError(
             'fit_on="targets" requires y to be passed, but the target y is None.'
         )
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-    return np.asarray(y)
+    y = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+    if np.abs(y).max() > _LARGEST:
+        raise ValueError(
+            f"y has numbers above {_LARGEST:g}, whose squares overflow: scale it."
+        )
+    return y
