@@ -259,9 +259,9 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         for step in range(self.max_iter + 1):
             w = v[:n]
             value = _evaluate(oracle, w, v[n:], step)
-            gap, on_rates = penalty(value.plus - value.minus)
-            objective = value.loss - value.concave_loss + self.penalty * gap
             with judged_later():
+                gap, on_rates = penalty(value.plus - value.minus)
+                objective = value.loss - value.concave_loss + self.penalty * gap
                 objective += 0.5 * float(ridge @ (w * w))
             if not math.isfinite(objective):
                 raise ValueError(_LEFT.format(step))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair._entries import canonical, check_product, judged_later
+from scalefair._entries import all_finite, canonical, check_product, judged_later
 from scalefair.kernels import combine
 from scalefair.operators._base import SymmetricBlockOperator, check_weights
 from scalefair.operators._coded_rows import DenseRows, SparseRows
@@ -167,8 +167,13 @@ class GroupCovariance(SymmetricBlockOperator):
         return other
 
     def _set_type(self) -> None:
-        self._centres = self._exact_centres.astype(self.dtype)
-        self._typed_rows = self._rows.astype(self.dtype)
+        with judged_later():
+            self._centres = self._exact_centres.astype(self.dtype)
+            self._typed_rows = self._rows.astype(self.dtype)
+        if not all_finite(self._centres):
+            raise ValueError(
+                f"The means of X are too large for {self.dtype}: rescale its features."
+            )
 
     @property
     def trace(self) -> float:

@@ -238,8 +238,8 @@ def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
     if not moderate.all():
         bad = np.flatnonzero(~moderate)
         raise ValueError(
-            f"{type(estimator).__name__}.predict returned NaN or infinity, or numbers "
-            f"above {_LARGEST:g}, for {bad.size} row(s), the first at position "
+            f"{type(estimator).__name__}.predict returned NaN or infinity (or a number "
+            f"above {_LARGEST:g}) for {bad.size} row(s), the first at position "
             f"{bad[0]}."
         )
     return scores
