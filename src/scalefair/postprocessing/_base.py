@@ -113,7 +113,8 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If there are fewer than two groups, targets are needed and not given,
-            or `estimator` does not predict one finite number a row.
+            or `estimator` does not predict one finite number a row, or the values
+            to fit on are above 1e150.
         NotFittedError
             If ``prefit=True`` and `estimator` is not fitted.
         """
@@ -127,6 +128,11 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             values = _checked_targets(y)
         else:
             values = _predicted_scores(self.estimator_, X)
+        if np.abs(values).max() > _LARGEST:
+            raise ValueError(
+                f"The {self.fit_on} have numbers above {_LARGEST:g}, whose squares "
+                "overflow: scale the targets."
+            )
         self.group_predictor_ = None
         if self.group_predictor is not False:
             self.group_predictor_ = fit_group_predictor(
@@ -234,13 +240,11 @@ def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
             f"{n_samples} rows."
         )
     scores = scores.astype(np.float64)
-    moderate = np.abs(scores) <= _LARGEST
-    if not moderate.all():
-        bad = np.flatnonzero(~moderate)
+    if not np.isfinite(scores).all():
+        bad = np.flatnonzero(~np.isfinite(scores))
         raise ValueError(
-            f"{type(estimator).__name__}.predict returned NaN or infinity (or a number "
-            f"above {_LARGEST:g}) for {bad.size} row(s), the first at position "
-            f"{bad[0]}."
+            f"{type(estimator).__name__}.predict returned NaN or infinity for "
+            f"{bad.size} row(s), the first at position {bad[0]}."
         )
     return scores
 
@@ -250,9 +254,5 @@ def _checked_targets(y: ArrayLike | None) -> NDArray[np.float64]:
         raise ValueError(
             'fit_on="targets" requires y to be passed, but the target y is None.'
         )
-    y = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-    if np.abs(y).max() > _LARGEST:
-        raise ValueError(
-            f"y has numbers above {_LARGEST:g}, whose squares overflow: scale it."
-        )
-    return y
+    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    return np.asarray(y)
