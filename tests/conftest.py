@@ -199,10 +199,11 @@ def one_thread():
 
     On the small problems of tests a thread is waited for many times as long as it
     works, on a busy machine above all. That results are the same for any number is
-    tested by `with_threads`.
+    tested by `with_threads`; with NUMBA_NUM_THREADS in the environment all tests run
+    on as many (.ci/processors).
     """
     before = numba.get_num_threads()
-    numba.set_num_threads(1)
+    numba.set_num_threads(int(os.environ.get("NUMBA_NUM_THREADS", "1")))
     with threadpool_limits(1, user_api="blas"):
         yield
     numba.set_num_threads(before)

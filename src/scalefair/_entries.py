@@ -1,5 +1,9 @@
 """Entries of matrices: stored once, and named where they are not finite.
 
+Products of entries whose finiteness is not known are taken under `judged_later`, and
+judged. Without it the warning is NumPy's, and not even the same everywhere: whether
+BLAS raises the floating-point flags for an infinite entry depends on the processor.
+
 Every floor above uses this module; it imports nothing of the package.
 """
 
@@ -8,9 +12,35 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
-__all__ = ["canonical", "refuse_entries"]
+__all__ = [
+    "SQUARES_OVERFLOW",
+    "all_finite",
+    "canonical",
+    "check_orthonormal",
+    "check_product",
+    "checked_product",
+    "judged_later",
+    "refuse_entries",
+]
+
+
+SQUARES_OVERFLOW = "The squares of the entries of X overflow: rescale its features."
+
+
+def judged_later() -> np.errstate:
+    """Context for arithmetic that may overflow or meet NaN; its result is judged."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+def all_finite(X: NDArray[Any]) -> bool:
+    """Whether no entry is NaN or infinite; one sum, as a rule, without a mask."""
+    with judged_later():
+        total = X.sum()
+    return bool(np.isfinite(total)) or bool(np.isfinite(X).all())
 
 
 def canonical(X: Any) -> Any:
@@ -43,12 +73,42 @@ def refuse_entries(block: Any, first: int) -> NoReturn:
         rows, columns = np.nonzero(~np.isfinite(block))
         values = block[rows, columns]
     if rows.size == 0:
-        raise ValueError(
-            "The squares of the entries of X overflow: rescale its features."
-        )
+        raise ValueError(SQUARES_OVERFLOW)
     at = np.lexsort((columns, rows))[0]
     raise ValueError(
         f"X has {rows.size} value(s) that are NaN or infinite in rows {first} to "
         f"{first + block.shape[0] - 1}, the first at row {first + rows[at]}, column "
         f"{columns[at]} ({values[at]}). Replace them or drop the rows."
     )
+
+
+def checked_product(
+    A: LinearOperator, X: np.ndarray, what: str = "operator", dtype: Any = np.float64
+) -> NDArray[Any]:
+    """Return ``A @ X``, finite, as a C-contiguous array of its own."""
+    with judged_later():
+        # A copy: what a product returns may be its argument, or not to be written.
+        Y: NDArray[Any] = np.array(A @ X, dtype, order="C")
+    check_product(Y, what)
+    return Y
+
+
+def check_product(Y: NDArray[Any], what: str = "operator") -> None:
+    """Refuse a product that is not finite."""
+    if not all_finite(Y):
+        raise FloatingPointError(
+            f"A product with the {what} has entries that are not finite: check its "
+            "entries, and those it is multiplied by, for NaN, infinity and numbers too "
+            "large to multiply."
+        )
+
+
+def check_orthonormal(Q: NDArray[np.float64], name: str, most: float = 1e-8) -> None:
+    """Refuse columns that are not orthonormal to the given error."""
+    with judged_later():
+        error = np.abs(Q.T @ Q - np.eye(Q.shape[1])).max(initial=0.0)
+    if not error <= most:
+        raise ValueError(
+            f"The columns of {name} are not orthonormal: max |Q^T Q - I| = "
+            f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
+        )

@@ -182,3 +182,15 @@ def test_nystroem_too_coarse_names_the_remedy(blobs):
     X, _, groups = blobs
     with pytest.raises(ValueError, match=r"degree.*raise n_landmarks or lower gamma"):
         fit(X, groups, affinity="rbf_nystroem", n_landmarks=1, gamma=1e4)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_neighbours_do_not_depend_on_the_unit(blobs, unit):
+    X, _, groups = blobs
+    expected, found = (
+        fit(
+            points, groups, affinity="nearest_neighbors", connected_components="all"
+        ).affinity_matrix_
+        for points in (X, unit * X)
+    )
+    assert (expected != found).nnz == 0

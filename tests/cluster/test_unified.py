@@ -580,3 +580,12 @@ def _expected_failures(estimator):
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_refuses_weights_too_far_apart():
+    W = rbf_kernel(np.random.default_rng(0).standard_normal((60, 2)))
+    W[2, 3] = W[3, 2] = 1e100
+    with pytest.raises(ValueError, match=r"vanished: .* too far apart"):
+        UnifiedFairSpectralClustering(2, random_state=0).fit(
+            W, sensitive_features=np.arange(60) % 2
+        )

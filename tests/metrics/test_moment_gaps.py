@@ -114,11 +114,19 @@ def test_a_vector_is_one_output():
         assert moment_gaps(vector, sensitive_features=groups) == expected
 
 
+def test_large_outputs():
+    z, groups = RNG.standard_normal(30), np.arange(30) % 3
+    means, covariances = moment_gaps(z, sensitive_features=groups)
+    large = moment_gaps(1e100 * z, sensitive_features=groups)  # whose square is not
+    assert large == pytest.approx((1e100 * means, 1e200 * covariances))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"Z": [1.0, np.nan, 2.0]}, "NaN or infinite"),
         ({"Z": [[1.0], [np.inf], [2.0]]}, "NaN or infinite"),
+        ({"Z": [1.0, 1e200, -1e200]}, "overflow"),
         ({"Z": np.zeros((3, 2, 2))}, "two dimensions"),
         ({"Z": np.zeros((3, 0))}, "at least one row and one feature"),
         ({"Z": 1.0}, "one row per sample, got a single number"),

@@ -129,5 +129,8 @@ def test_refuses_what_is_no_problem():
         minimax_on_fantope(A, b[:2], 2)
     with pytest.raises(ValueError, match="G at least 1"):
         minimax_on_fantope(A[:0], b[:0], 2)
-    with pytest.raises(ValueError, match="finite, got NaN or infinity in matrix 1"):
-        minimax_on_fantope(A, [1, np.nan, 1], 2)
+    for bad in (np.nan, np.inf, 1e160, 1e308):
+        with pytest.raises(ValueError, match=r"finite .* in matrix 1 or its number"):
+            minimax_on_fantope(A, [1, bad, 1], 2)
+        with pytest.raises(ValueError, match=r"finite .* in matrix 1 or its number"):
+            minimax_on_fantope(np.where([[[0]], [[1]], [[0]]], bad, A), b, 2)

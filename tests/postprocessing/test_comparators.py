@@ -229,8 +229,13 @@ def test_bad_predictions(comparator):
             return np.ones(3)
 
     class Undefined(_First):
+        value = np.nan
+
         def predict(self, X):
-            return np.where(np.arange(len(X)) == 7, np.nan, 1.0)
+            return np.where(np.arange(len(X)) == 7, self.value, 1.0)
+
+    class Huge(Undefined):
+        value = -1e160
 
     X, _, groups = _table()
     with pytest.raises(ValueError, match=r"one number a row, .* \(200, 3\)"):
@@ -239,6 +244,8 @@ def test_bad_predictions(comparator):
         comparator(Few()).fit(X, sensitive_features=groups)
     with pytest.raises(ValueError, match=r"NaN or infinity .* position 7"):
         comparator(Undefined()).fit(X, sensitive_features=groups)
+    with pytest.raises(ValueError, match=r"above 1e\+150.*squares overflow"):
+        comparator(Huge()).fit(X, sensitive_features=groups)
 
 
 def test_one_group_in_a_prediction(comparator):

@@ -660,6 +660,9 @@ def test_errors_in_the_data():
             fair(net, X[:few], Y[:few], CODES[:few])
     with pytest.raises(ValueError, match="missing value"):
         fair(net, codes=np.where(CODES == 0, np.nan, 1.0))
+    for bad in (1e80, 1e308):
+        with pytest.raises(ValueError, match=r"above 1e\+70, .* position 4"):
+            fair(net, targets=np.where(np.arange(300) == 4, bad, Y))
     for bad in (np.nan, np.inf):
         message = r"y has entries that are NaN or infinite in 1 row\(s\), .* position 4"
         with pytest.raises(ValueError, match=message):

@@ -1,5 +1,6 @@
 """Moments of groups against their definitions in extended precision."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -245,6 +246,24 @@ class TestErrors:
             ValueError, match=r"first at row 650, column 2 \(-?(nan|inf)"
         ):
             GroupMoments.from_data(form(X), groups)
+
+    def test_sums_that_overflow(self):
+        X = np.random.default_rng(0).standard_normal((8, 3))
+        groups = np.arange(8) % 2
+        moments = GroupMoments.from_data(X, groups)
+        before = moments.means.copy(), moments.scatters.copy(), moments.counts.copy()
+        far = GroupMoments([1, 2], [2, 2], np.full((2, 3), 1e160), np.zeros((2, 3, 3)))
+        for combine in (moments.merge, moments._add):
+            with pytest.raises(ValueError, match=r"squares .* overflow"):
+                combine(far)
+        after = moments.means, moments.scatters, moments.counts
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_array_equal(old, new)
+        with pytest.raises(ValueError, match=r"squares .* overflow"):
+            far.merge(moments)
+        two = GroupMoments([0, 1], [2, 2], [[0.0], [1e160]], np.zeros((2, 1, 1)))
+        with pytest.raises(ValueError, match=r"squares .* overflow"):
+            two.covariances()
 
     @pytest.mark.parametrize("n", [NARROW, WIDE])
     def test_infinities_that_cancel(self, n):
@@ -548,6 +567,8 @@ def test_mapped_rows_are_read_in_blocks(tmp_path):
     del X
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path)],
+        # Stacks of threads that start later would count as memory.
+        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
+from scalefair._checks import validate_data
 from scalefair._groups import encode_groups
 from scalefair.cluster._fairness import clustered_groups
 from scalefair.cluster._graph import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from scalefair._checks import check_array
 from scalefair._groups import encode_groups
 from scalefair.cluster._assignment_counts import CountSearch
 from scalefair.cluster._assignment_prices import OptimalPrices, optimal_prices

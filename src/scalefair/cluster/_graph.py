@@ -89,6 +89,9 @@ def nearest_neighbors_affinity(X: Any, n_neighbors: int) -> sparse.csr_array:
             f"n_neighbors = {n_neighbors} must be less than the number of samples, "
             f"{n_samples}."
         )
+    largest = max(X.max(), -X.min())
+    if largest > 0 and not 1e-150 <= largest <= 1e150:
+        X = X / largest  # squared distances in range, for the same neighbours
     directed = sparse.csr_array(
         kneighbors_graph(X, n_neighbors, mode="connectivity", include_self=False)
     )

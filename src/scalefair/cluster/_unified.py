@@ -346,11 +346,17 @@ class _Alternation:
     def objective(self) -> float:
         """J of the class's description."""
         s = self.weights
+        sums = self.pairs.sums(s)
+        if not sums.min() > 0:
+            raise ValueError(
+                "All learned weights of a node have vanished: the weights of the "
+                "affinity are too far apart. Remove or lower the largest."
+            )
         misfit = -self._rows() @ self.R
         misfit[np.arange(misfit.shape[0]), self.labels] += 1.0
         return float(
             2.0 * (s @ self._costs())
-            - np.log(self.pairs.sums(s)).sum()
+            - np.log(sums).sum()
             + s @ s
             + self.node_weights @ (misfit**2).sum(axis=1)
         )

@@ -14,11 +14,12 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from scalefair._checks import check_array, validate_data
 from scalefair._decorators import fit_context
+from scalefair._entries import all_finite, judged_later
 from scalefair._features import check_features
 from scalefair._groups import check_two_groups
 from scalefair.streaming import (
@@ -192,8 +193,11 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"X must hold rows of {len(self.components_)} coordinates, one per "
                 f"component, got shape {scores.shape}."
             )
-        rows: NDArray[Any] = scores @ self.components_ + self.mean_
-        return rows.astype(scores.dtype, copy=False)
+        with judged_later():
+            rows: NDArray[Any] = scores @ self.components_ + self.mean_
+            rows = rows.astype(scores.dtype, copy=False)
+        _check_finite(rows)
+        return rows
 
     @property
     def _n_features_out(self) -> int:
@@ -270,11 +274,12 @@ def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:
     """Coordinates of rows less the mean, in float32 if `X` is."""
     offset = mean @ components
     scores = np.empty((X.shape[0], components.shape[1]), _real_type(X.dtype))
-    for rows, block in row_blocks(X):
-        if sparse.issparse(block):
-            scores[rows] = block @ components - offset
-        else:  # subtract first: a large mean would cancel
-            scores[rows] = (block - mean) @ components
+    with judged_later():
+        for rows, block in row_blocks(X):
+            if sparse.issparse(block):
+                scores[rows] = block @ components - offset
+            else:  # subtract first: a large mean would cancel
+                scores[rows] = (block - mean) @ components
     _check_finite(scores)
     return scores
 
@@ -284,9 +289,10 @@ def _real_type(dtype: np.dtype) -> type[np.floating]:
 
 
 def _check_finite(scores: NDArray[Any]) -> None:
-    if not np.isfinite(scores).all():
+    if not all_finite(scores):
         bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         raise ValueError(
-            f"Input X contains NaN or infinity in {bad.size} row(s), the first at "
-            f"position {bad[0]}. Replace the entries or drop the rows."
+            f"Input X contains NaN, infinity or numbers too large for {scores.dtype}, "
+            f"in {bad.size} row(s), the first at position {bad[0]}. Replace the "
+            "entries or drop the rows."
         )

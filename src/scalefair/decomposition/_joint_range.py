@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+
+from scalefair._checks import check_array
 
 __all__ = ["JointNumericalRange", "joint_numerical_range"]
 
 # Asymmetry, relative to the largest entry, that is taken for rounding.
 _ASYMMETRY = 1e-8
+# Entries whose squares can be added up.
+_LARGEST = 1e150
 # Eigenvalues this close, relative to the matrices' norms, are taken for equal: well
 # above the rounding of an eigensolver, well below what a figure shows.
 _TIE = 1e-12
@@ -230,8 +233,14 @@ def _check_symmetric(C: ArrayLike, name: str) -> NDArray[np.float64]:
     S: NDArray[np.float64] = check_array(C, dtype=np.float64, input_name=name)
     if S.shape[0] != S.shape[1]:
         raise ValueError(f"{name} must be square, got shape {S.shape}.")
+    largest = np.abs(S).max()
+    if largest > _LARGEST:
+        raise ValueError(
+            f"{name} has entries as large as {largest:.1e}, whose squares overflow: "
+            "scale both matrices."
+        )
     asymmetry = np.abs(S - S.T).max()
-    if asymmetry > _ASYMMETRY * np.abs(S).max():
+    if asymmetry > _ASYMMETRY * largest:
         raise ValueError(
             f"{name} must be symmetric, but entries differ from those of its "
             f"transpose by up to {asymmetry:.3g}."

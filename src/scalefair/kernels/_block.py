@@ -12,6 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from scalefair._entries import judged_later
 from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, FloatArray
 from scalefair.kernels._read_only import read_only
@@ -31,14 +32,18 @@ _THIN = 16
 
 
 def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
-    """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type."""
+    """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type.
+
+    Of entries that are not finite, or too large, callers judge what it gives.
+    """
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     X, Y = read_only(X), read_only(Y)
     if X.shape[1] <= _THIN:
         _thin_gram(X, Y, partial)
     else:
         _gram(X, Y, partial)
-    gram: Float64Array = partial.sum(axis=0, dtype=np.float64)
+    with judged_later():
+        gram: Float64Array = partial.sum(axis=0, dtype=np.float64)
     return gram
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import all_finite, check_product, checked_product, judged_later
 from scalefair._random import check_random_state
 from scalefair.kernels import (
     block_gram,
@@ -22,7 +23,6 @@ from scalefair.linalg._checks import (
     as_preconditioner,
     as_symmetric_operator,
     check_count,
-    check_product,
 )
 from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
@@ -187,10 +187,19 @@ def block_cg(
         stalled = 0 if iteration.step(active) else stalled + 1
         stuck = stalled >= _PATIENCE or not iteration.inverse.any()
         if callback is not None and not stuck:
-            ended = bool(callback(iteration.X * scale, iteration.R * scale))
+            with judged_later():
+                so_far = iteration.X * scale, iteration.R * scale
+            ended = bool(callback(*so_far))
+    with judged_later():
+        X, R = iteration.X * scale, iteration.R * scale
+    if not (all_finite(X) and all_finite(R)):
+        raise FloatingPointError(
+            "The solution or its residuals are too large for float64: scale the "
+            "right-hand sides."
+        )
     return LinearResult(
-        X=iteration.X * scale,
-        residuals=iteration.R * scale,
+        X=X,
+        residuals=R,
         residual_norms=norms,
         n_products=iteration.n_products,
         n_columns=iteration.n_columns,
@@ -232,8 +241,7 @@ class _Iteration:
         if P.shape[1] == 0:
             self.inverse = np.empty((0, 0))
             return False
-        SP = np.ascontiguousarray(self.operator.matmat(P), dtype=np.float64)
-        check_product(SP)
+        SP = checked_product(self.operator, P)
         self.n_products += 1
         self.n_columns += P.shape[1]
         self.P, self.SP = P, SP
@@ -263,9 +271,7 @@ class _Iteration:
     def _precondition(self, R: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.T is None:
             return R
-        Z: NDArray[np.float64] = np.array(self.T.matmat(R), np.float64, order="C")
-        check_product(Z, "preconditioner")
-        return Z
+        return checked_product(self.T, R, "preconditioner")
 
 
 def _independent(
@@ -276,6 +282,7 @@ def _independent(
     Columns are scaled to unit norm first: residuals of all sizes count alike.
     """
     norms = column_norms(Z)
+    check_product(norms, "operator or the preconditioner")
     Z = np.ascontiguousarray(Z[:, norms > 0] / norms[norms > 0])
     if Z.shape[1] == 0:
         return Z

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import checked_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
     block_gram,
@@ -20,7 +21,6 @@ from scalefair.linalg._checks import (
     as_block,
     as_symmetric_operator,
     check_count,
-    check_product,
     check_scale,
 )
 from scalefair.linalg._dense import as_dense
@@ -188,9 +188,7 @@ class _Basis:
 
     def multiply(self) -> None:
         """Multiply the newest block; new Ritz pairs."""
-        # A copy: what a product returns may be its argument, or not to be written.
-        F = np.array(self.operator.matmat(self.newest), np.float64, order="C")
-        check_product(F)
+        F = checked_product(self.operator, self.newest)
         self.n_products += 1
         self.n_columns += F.shape[1]
         H = block_gram(self.V, F)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import checked_product
 from scalefair._random import check_random_state
 from scalefair.linalg._checks import (
     as_symmetric_operator,
     check_count,
-    check_product,
     check_scale,
 )
 
@@ -92,9 +92,7 @@ def spectral_bounds(
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
-        # A copy: what a product returns may be its argument, or not to be written.
-        w = np.array(operator.matvec(basis[-1]), dtype=np.float64).ravel()
-        check_product(w)
+        w = checked_product(operator, basis[-1])
         check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
         for q in basis:  # full orthogonalisation: a dozen vectors

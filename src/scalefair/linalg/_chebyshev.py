@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
     block_gram,
@@ -24,7 +25,6 @@ from scalefair.linalg._checks import (
     as_symmetric_operator,
     buffer_size,
     check_count,
-    check_product,
     check_scale,
 )
 from scalefair.linalg._dense import dense_eigh

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from scalefair._entries import check_orthonormal
+
 __all__ = [
     "as_avoided",
     "as_block",
@@ -16,7 +18,6 @@ __all__ = [
     "as_symmetric_operator",
     "buffer_size",
     "check_count",
-    "check_product",
     "check_room",
     "check_scale",
 ]
@@ -75,12 +76,8 @@ def as_avoided(Q: Any, n: int, k: int) -> NDArray[np.float64]:
         return np.empty((n, 0))
     basis = as_block(Q, n, "orthogonal_to")
     check_room(k, n, basis.shape[1])
-    error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0)
-    if not error <= (1e-4 if np.asarray(Q).dtype == np.float32 else 1e-8):
-        raise ValueError(
-            "The columns of orthogonal_to are not orthonormal: max |Q^T Q - I| = "
-            f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
-        )
+    most = 1e-4 if np.asarray(Q).dtype == np.float32 else 1e-8
+    check_orthonormal(basis, "orthogonal_to", most)
     return basis
 
 
@@ -106,19 +103,10 @@ def buffer_size(n_buffer: int | None, k: int) -> int:
     return n_buffer
 
 
-def check_scale(norm: float) -> None:
+def check_scale(norm: float, what: str = "operator") -> None:
     """Refuse an operator that is not zero and has no moderate norm."""
     if norm != 0 and not _SMALLEST <= norm <= _LARGEST:
         raise ValueError(
-            f"The operator has a norm of about {norm:.1e}, too far from 1: the squares "
-            "of residuals are out of range. Scale the operator."
-        )
-
-
-def check_product(Y: NDArray[Any], what: str = "operator") -> None:
-    """Refuse a product that is not finite."""
-    if not np.isfinite(Y).all():
-        raise FloatingPointError(
-            f"A product with the {what} has entries that are not finite: check its "
-            "entries for NaN and infinity."
+            f"The {what} has a norm of about {norm:.1e}, too far from 1: the squares "
+            f"of residuals are out of range. Scale the {what}."
         )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
     block_gram,
@@ -22,6 +23,7 @@ from scalefair.linalg._checks import (
     as_symmetric_operator,
     check_count,
     check_room,
+    check_scale,
 )
 from scalefair.linalg._dual_objective import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
@@ -139,7 +141,8 @@ def dc_admm(
     ------
     ValueError
         If shapes do not fit, more vectors are wanted than the constraints leave,
-        `alpha` is not between 0 and 1, or `max_iter` is not positive.
+        `alpha` is not between 0 and 1, `max_iter` is not positive, the norm of `A` is
+        above 1e150, or `F` is not zero and its entries are below 1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -162,6 +165,7 @@ def dc_admm(
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}.")
     check_count("max_iter", max_iter, 1)
     constraints = as_block(F, operator.shape[0], "F")
+    check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
     start = random_generator(check_random_state(random_state))
     run = _Run(operator, k, constraints, shift, start)
     options: dict[str, Any] = {
@@ -211,6 +215,7 @@ class _Run:
         image = np.empty_like(Q)
         if Q.shape[1]:
             apply_block(self.operator, Q, image, shift=self.shift)
+            check_product(image)
         return np.ascontiguousarray(np.linalg.qr(image)[0])
 
     def step(self, alpha: float, options: dict[str, Any]) -> float:

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import checked_product
 from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
-from scalefair.linalg._checks import as_avoided, as_symmetric_operator, check_product
+from scalefair.linalg._checks import as_avoided, as_symmetric_operator, check_scale
 from scalefair.linalg._result import EigenResult, orient
 
 __all__ = ["as_dense", "dense_eigh"]
@@ -40,8 +41,9 @@ def dense_eigh(
     Raises
     ------
     ValueError
-        If `A` is not square, `k` does not fit it, or the columns of `orthogonal_to`
-        are not orthonormal.
+        If `A` is not square, `k` does not fit it, the columns of `orthogonal_to` are
+        not orthonormal, or the largest entry of `A` is not zero and below 1e-140 or
+        above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -75,6 +77,6 @@ def dense_eigh(
 def as_dense(operator: LinearOperator) -> NDArray[np.float64]:
     """Symmetric part of an operator, from one product with the identity."""
     identity = np.eye(operator.shape[0], dtype=operator.dtype)
-    full: NDArray[np.float64] = np.asarray(operator.matmat(identity), np.float64)
-    check_product(full)
+    full: NDArray[np.float64] = checked_product(operator, identity)
+    check_scale(float(np.abs(full).max()))
     return (full + full.T) / 2

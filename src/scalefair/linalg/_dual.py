@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import checked_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
     block_gram,
@@ -190,7 +191,7 @@ class _Run:
     ) -> EigenResult:
         """Ritz pairs of the primal block, measured; `work` is overwritten."""
         X = orthonormalize(self.objective.H, against=avoided, rng=rng)
-        work[...] = self.operator.matmat(X)
+        work[...] = checked_product(self.operator, X)
         T = block_gram(X, work)
         values, S = eigh_descending(T)
         residuals = rotate_ritz(X, work, S, values)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import check_product
 from scalefair.kernels import add_scaled, block_gram, combine, inner
-from scalefair.linalg._checks import check_product
+from scalefair.linalg._checks import check_scale
 from scalefair.linalg._polar import inverse_root, polar
 from scalefair.operators._base import apply_block
 
@@ -76,6 +77,8 @@ class EnergyDual:
         self._V = V
         self._multiply(V, self._MV)
         check_product(self._MV)
+        # A zero operator is shifted by next to nothing: small products do no harm.
+        check_scale(max(1.0, float(np.abs(self._MV).max())))
         self._n_moves = 0
         self._measure()
         return self._value()

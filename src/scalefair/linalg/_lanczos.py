@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
+from scalefair._entries import checked_product
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg._checks import (
     as_avoided,
     as_symmetric_operator,
-    check_product,
     check_scale,
 )
 from scalefair.linalg._dense import dense_eigh
@@ -213,8 +213,7 @@ class _Arpack:
 
         def matvec(x: NDArray[Any]) -> NDArray[Any]:
             x = x.ravel()
-            y: NDArray[Any] = self.operator.matvec(x)
-            check_product(y)
+            y = checked_product(self.operator, x, dtype=self.dtype)
             self.n_products += 1
             self.n_columns += 1
             check_scale(float(np.abs(y).max()))
@@ -242,7 +241,7 @@ class _Arpack:
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)
             vectors, _ = np.linalg.qr(vectors)
-        product = np.asarray(self.operator.matmat(vectors), dtype=np.float64)
+        product = checked_product(self.operator, vectors)
         self.n_products += 1
         self.n_columns += vectors.shape[1]
         projected = vectors.T @ product

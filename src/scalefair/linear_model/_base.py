@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from scalefair._checks import validate_data
 from scalefair._decorators import available_if
 from scalefair._entries import canonical
 from scalefair._features import check_features
@@ -97,7 +98,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If the model needs groups and there are none, or one it was not
-            trained on.
+            trained on, or a score is too large for its type.
         """
         return self._outputs(X, sensitive_features, np.asarray)
 

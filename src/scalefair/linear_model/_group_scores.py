@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.utils import check_array
 
+from scalefair._checks import check_array
+from scalefair._entries import all_finite, judged_later
 from scalefair.streaming import PartitionedRows
 
 __all__ = [
@@ -48,15 +49,37 @@ def group_scores(
     -------
     ndarray of shape (m,)
         Scores, of the type of `X`.
+
+    Raises
+    ------
+    ValueError
+        If a score is too large for the type of `X`.
     """
+    with judged_later():
+        scores = _products(X, codes, coef, intercept)
+    if not all_finite(scores):
+        bad = np.flatnonzero(~np.isfinite(scores))
+        raise ValueError(
+            f"The scores of {bad.size} row(s) are too large for {X.dtype}, the first "
+            f"at position {bad[0]}: the features of these rows are too large."
+        )
+    return scores
+
+
+def _products(
+    X: Any,
+    codes: NDArray[np.int64] | None,
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+) -> NDArray[Any]:
     if len(coef) == 1:
-        return np.asarray(X @ coef[0].astype(X.dtype) + X.dtype.type(intercept[0]))
+        return np.asarray(X @ coef[0].astype(X.dtype) + intercept.astype(X.dtype)[0])
     scores = np.empty(X.shape[0], X.dtype)
     for code in range(len(coef)):
         rows = np.flatnonzero(codes == code)
         added = coef[0] + coef[code] if code else coef[0]
         shift = intercept[0] + intercept[code] if code else intercept[0]
-        scores[rows] = X[rows] @ added.astype(X.dtype) + X.dtype.type(shift)
+        scores[rows] = X[rows] @ added.astype(X.dtype) + shift.astype(X.dtype)
     return scores
 
 

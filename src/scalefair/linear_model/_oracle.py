@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scalefair._entries import all_finite
 from scalefair._sizes import array_bytes
 from scalefair.kernels import (
     HINGE,
@@ -325,7 +326,8 @@ class ScoreOracle:
         combine: _Combine | None = None,
     ) -> OracleValue:
         concave_loss, concave_slopes = concave
-        if not math.isfinite(loss):
+        lifted = self._pulled(gradient)
+        if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
@@ -337,7 +339,7 @@ class ScoreOracle:
         return OracleValue(
             self.layout,
             loss,
-            self._pulled(gradient),
+            lifted,
             shares.values[:, :n_thresholds],
             shares.values[:, n_thresholds:],
             shares.slopes,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from scalefair._checks import check_array
 from scalefair._entries import canonical
 from scalefair.linear_model._feature_units import (
     ColumnSpread,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
+from scalefair._entries import judged_later
 from scalefair._intervals import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
@@ -29,6 +31,10 @@ Penalty = Callable[[Array], tuple[float, Array]]
 _PATIENCE = 500
 # Rates as close as this are equal: rounding does not choose among them.
 _TIE = 1e-12
+_LEFT = (
+    "The descent left the range of numbers after {} steps: lower learning_rate, or "
+    "scale the features."
+)
 
 
 class PenalizedPartialParityClassifier(BaseGroupClassifier):
@@ -268,18 +274,22 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         for step in range(self.max_iter + 1):
             w = v[:n]
             value = _evaluate(oracle, w, v[n:], step)
-            gap, on_rates = penalty(value.plus - value.minus)
-            objective = value.loss - value.concave_loss + self.penalty * gap
-            objective += 0.5 * float(ridge @ (w * w))
+            with judged_later():
+                gap, on_rates = penalty(value.plus - value.minus)
+                objective = value.loss - value.concave_loss + self.penalty * gap
+                objective += 0.5 * float(ridge @ (w * w))
+            if not math.isfinite(objective):
+                raise ValueError(_LEFT.format(step))
             history.append(objective)
             if objective < best:
                 best, kept, self.surrogate_gap_ = objective, v.copy(), gap
             stopped = self.tol > 0 and _stalled(history, self.tol)
             if stopped or step == self.max_iter:
                 break
-            slope = _slope(value, self.penalty * on_rates)
-            slope[:n] += ridge * w
-            v[:free] -= self.learning_rate * slope[:free]
+            with judged_later():  # by the next evaluation
+                slope = _slope(value, self.penalty * on_rates)
+                slope[:n] += ridge * w
+                v[:free] -= self.learning_rate * slope[:free]
         self.objective_ = best
         self.history_ = np.array(history)
         self.n_iter_ = len(history) - 1
@@ -351,10 +361,7 @@ def _evaluate(oracle: ScoreOracle, w: Array, theta: Array, step: int) -> OracleV
     try:
         return oracle.evaluate(w, theta)
     except ValueError as error:
-        raise ValueError(
-            f"The descent left the range of numbers after {step} steps: lower "
-            "learning_rate."
-        ) from error
+        raise ValueError(_LEFT.format(step)) from error
 
 
 def _slope(value: OracleValue, on_rates: Array) -> Array:

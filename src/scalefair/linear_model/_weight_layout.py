@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._entries import judged_later
 from scalefair.linear_model._feature_units import FeatureUnits
 
 __all__ = ["WeightLayout", "ridge_factors"]
@@ -52,7 +53,8 @@ class WeightLayout(NamedTuple):
 
     def lift(self, gradient: _Array) -> _Array:
         """Gradients in w from those of each group, in the same units."""
-        total: _Array = gradient.sum(axis=0)
+        with judged_later():
+            total: _Array = gradient.sum(axis=0)
         if not self.interactions:
             return total
         lifted = gradient.copy()

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._entries import judged_later
 from scalefair.metrics._scores import encode_compared_groups
 from scalefair.streaming import GroupMoments
 
@@ -40,8 +41,8 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
     Raises
     ------
     ValueError
-        If the lengths differ, a value is missing or infinite, or fewer than two
-        groups occur.
+        If the lengths differ, a value is missing or infinite, squares of values
+        overflow, or fewer than two groups occur.
 
     See Also
     --------
@@ -88,5 +89,10 @@ def _as_rows(Z: Any) -> Any:
 
 def _spread(values: NDArray[np.float64]) -> float:
     """Root of the sum over pairs of groups of the squared distances."""
-    offsets = values - values.mean(axis=0)
-    return float(np.sqrt(len(values) * np.sum(offsets**2)))
+    with judged_later():
+        offsets = values - values.mean(axis=0)
+        largest = np.abs(offsets).max() or 1.0
+        spread = largest * np.sqrt(len(values) * np.sum((offsets / largest) ** 2))
+    if not np.isfinite(spread):
+        raise ValueError("The gaps overflow: rescale Z.")
+    return float(spread)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import csr_matmat
 from scalefair.operators._base import SymmetricBlockOperator, put_product
 
@@ -73,16 +74,22 @@ class NormalizedAffinity(SymmetricBlockOperator):
             raise TypeError("An affinity must be real, got complex numbers.")
         super().__init__(dtype, W.shape[0])
         self.shift = float(shift)
-        self.degrees = W @ np.ones(W.shape[0])  # summed in float64, unlike W.sum
+        with judged_later():
+            self.degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
         check_degrees(self.degrees)
         self.inv_sqrt_degrees = 1.0 / np.sqrt(self.degrees)
         # In float64: weights and degrees may be out of the range of float32.
         data = np.repeat(self.inv_sqrt_degrees, np.diff(W.indptr))
-        data *= W.data
-        data *= self.inv_sqrt_degrees[W.indices]
-        self.matrix = sparse.csr_array(
-            (data.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape
-        )
+        with judged_later():  # negative weights: the degrees may be much smaller
+            data *= W.data
+            data *= self.inv_sqrt_degrees[W.indices]
+            data = data.astype(self.dtype, copy=False)
+        if not all_finite(data):
+            raise ValueError(
+                f"Weights divided by degrees are out of the range of {self.dtype}: "
+                "the sums of rows are too small beside their entries."
+            )
+        self.matrix = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
 
     def astype(self, dtype: Any) -> NormalizedAffinity:
         """Return the operator with entries and products in another type.

@@ -233,7 +233,7 @@ def _check_unit(unit: float, dtype: np.dtype[Any]) -> None:
 
 
 def _as_candidate(candidate: Any, n: int) -> NDArray[np.float64]:
-    b = np.ones(n) if candidate is None else np.asarray(candidate, dtype=np.float64)
+    b = np.ones(n) if candidate is None else np.array(candidate, np.float64)
     if b.shape != (n,):
         raise ValueError(
             f"candidate must be a vector of {n} positive numbers, got shape {b.shape}."
@@ -243,6 +243,12 @@ def _as_candidate(candidate: Any, n: int) -> NDArray[np.float64]:
         raise ValueError(
             f"candidate must be a vector of {n} positive numbers, got {b[bad[0]]} at "
             f"entry {bad[0]}."
+        )
+    b /= b.max()
+    if b.min() < 1e-140:  # squares are taken
+        raise ValueError(
+            f"The entries of candidate are too far apart, by a factor of "
+            f"{1 / b.min():.1e}."
         )
     return b
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._entries import all_finite, check_product, judged_later
 from scalefair.kernels import combine
 
 __all__ = [
@@ -89,7 +90,12 @@ class SymmetricBlockOperator(LinearOperator):
                 f"V must be a block of vectors of length {self.shape[0]}, got shape "
                 f"{V.shape}."
             )
-        return self._converted(V)
+        V = self._converted(V)
+        if not all_finite(V):
+            raise ValueError(
+                f"V has entries that are not finite in {self.dtype}: replace them."
+            )
+        return V
 
     def _converted(self, X: np.ndarray) -> np.ndarray:
         if np.iscomplexobj(X):
@@ -97,11 +103,15 @@ class SymmetricBlockOperator(LinearOperator):
                 f"{type(self).__name__} works on real blocks, got complex numbers: "
                 "multiply real and imaginary part, each by itself."
             )
-        return np.ascontiguousarray(X, dtype=self.dtype)
+        with judged_later():  # float32 may be too narrow
+            return np.ascontiguousarray(X, dtype=self.dtype)
 
     def _matmat(self, X: np.ndarray) -> np.ndarray:
         X = self._converted(X)
-        return self.apply(X, np.empty_like(X))
+        with judged_later():
+            Y = self.apply(X, np.empty_like(X))
+        check_product(Y, type(self).__name__)
+        return Y
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
         return self._matmat(np.reshape(x, (-1, 1))).ravel()
@@ -176,17 +186,18 @@ def apply_block(
 ) -> np.ndarray:
     """Overwrite `out` with ``alpha (A - shift I) X + beta out``, any operator `A`.
 
-    Uses `SymmetricBlockOperator.apply` where `A` has it.
+    Uses `SymmetricBlockOperator.apply` where `A` has it. Callers judge the result.
     """
-    if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
-        return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)
-    product = A.matmat(X)
-    if shift != 0:
-        product = product - shift * X
-    product = alpha * product
-    if beta != 0:
-        product += beta * out
-    out[...] = product
+    with judged_later():
+        if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
+            return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)
+        product = A.matmat(X)
+        if shift != 0:
+            product = product - shift * X
+        product = alpha * product
+        if beta != 0:
+            product += beta * out
+        out[...] = product
     return out
 
 

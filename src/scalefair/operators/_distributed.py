@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._entries import judged_later
 from scalefair.operators._coded_rows import DenseRows, Moments, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
 
@@ -126,7 +127,7 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
     counts = a.counts + b.counts
     share = b.counts / np.maximum(counts, 1)
     offsets = b.means - a.means
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the sum
+    with judged_later():
         between = a.counts * share * (offsets**2).sum(axis=1)
     return _Moments(
         counts,

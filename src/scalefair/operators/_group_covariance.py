@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair._entries import canonical
+from scalefair._entries import all_finite, canonical, check_product, judged_later
 from scalefair.kernels import combine
 from scalefair.operators._base import SymmetricBlockOperator, check_weights
 from scalefair.operators._coded_rows import DenseRows, SparseRows
@@ -167,8 +167,13 @@ class GroupCovariance(SymmetricBlockOperator):
         return other
 
     def _set_type(self) -> None:
-        self._centres = self._exact_centres.astype(self.dtype)
-        self._typed_rows = self._rows.astype(self.dtype)
+        with judged_later():
+            self._centres = self._exact_centres.astype(self.dtype)
+            self._typed_rows = self._rows.astype(self.dtype)
+        if not all_finite(self._centres):
+            raise ValueError(
+                f"The means of X are too large for {self.dtype}: rescale its features."
+            )
 
     @property
     def trace(self) -> float:
@@ -215,9 +220,12 @@ class GroupCovariance(SymmetricBlockOperator):
         V = self._as_block(V)
         if V.size == 0:
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
-        grams = self._typed_rows.gram(V, self._centres)
-        grams /= self.counts[:, None, None]
-        return (grams + grams.transpose(0, 2, 1)) / 2
+        with judged_later():
+            grams = self._typed_rows.gram(V, self._centres)
+            grams /= 2 * self.counts[:, None, None]
+            grams = grams + grams.transpose(0, 2, 1)
+        check_product(grams)
+        return grams
 
     def captured(self, V: ArrayLike) -> NDArray[np.float64]:
         """Return ``trace(V.T @ C_g @ V)`` of every group, in one pass.

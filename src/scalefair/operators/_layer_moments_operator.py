@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._entries import check_product, judged_later
 from scalefair.kernels import (
     dense_rows_gram,
     dense_rows_matmat,
@@ -159,7 +160,11 @@ class StreamedCovariance(_StreamedOperator):
         ndarray of shape (G, n, k)
             Products, of the operator's dtype.
         """
-        return self._rows.code_products([self._as_block(V)] * self.counts.size)
+        V = self._as_block(V)
+        with judged_later():
+            products = self._rows.code_products([V] * self.counts.size)
+        check_product(products)
+        return products
 
     def compress(self, V: ArrayLike) -> NDArray[np.float64]:
         """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
@@ -179,7 +184,10 @@ class StreamedCovariance(_StreamedOperator):
         V = self._as_block(V)
         if V.size == 0:
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
-        return self._rows.compress(V)
+        with judged_later():
+            grams = self._rows.compress(V)
+        check_product(grams)
+        return grams
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         coefficients = self.weights * self._rows.scales

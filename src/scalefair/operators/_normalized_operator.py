@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from scalefair._entries import all_finite, judged_later
 from scalefair.operators._affinity import check_degrees
 from scalefair.operators._base import SymmetricBlockOperator, apply_block
 
@@ -105,12 +106,10 @@ class NormalizedOperator(SymmetricBlockOperator):
         if W.dtype != self.dtype and hasattr(W, "astype"):
             W = W.astype(self.dtype)
         self.W = W
-        with np.errstate(over="ignore"):
+        with judged_later():
             self._scale = self.inv_sqrt_degrees.astype(self.dtype)[:, None]
             self._inverse_scale = np.sqrt(self.degrees).astype(self.dtype)[:, None]
-        if not (
-            np.isfinite(self._scale).all() and np.isfinite(self._inverse_scale).all()
-        ):
+        if not (all_finite(self._scale) and all_finite(self._inverse_scale)):
             raise ValueError(
                 f"The degrees, {self.degrees.min():.1e} to {self.degrees.max():.1e}, "
                 f"are out of the range of {self.dtype}: scale the affinity, or use "
@@ -148,16 +147,20 @@ def _degrees_of_symmetric(W: LinearOperator) -> NDArray[np.float64]:
     n = W.shape[0]
     real = _real_type(W)
     probes: np.ndarray = np.random.default_rng(0).standard_normal((n, 3)).astype(real)
+    probes /= np.abs(probes).max(axis=0)  # no product is larger than a row sum
     probes[:, 0] = 1
-    products = np.asarray(W.matmat(probes))
+    with judged_later():
+        products = np.asarray(W.matmat(probes))
     if np.iscomplexobj(products):
         raise TypeError("An affinity must be real, got complex numbers.")
-    degrees: NDArray[np.float64]
-    degrees, Wx, Wy = products.T.astype(np.float64)
+    products = products.T.astype(np.float64)
+    degrees: NDArray[np.float64] = products[0].copy()
     check_degrees(degrees)
     _, x, y = probes.T.astype(np.float64)
-    difference = abs(x @ Wy - y @ Wx)
-    moduli = (np.abs(x) + np.abs(y)) @ degrees
+    with judged_later():
+        sums, Wx, Wy = products / degrees.max()
+        difference = abs(x @ Wy - y @ Wx)
+        moduli = (np.abs(x) + np.abs(y)) @ sums
     if not difference <= _SYMMETRY_UNITS * np.finfo(real).eps * moduli:
         raise ValueError(
             "The affinity is not symmetric: x^T W y and y^T W x differ by "

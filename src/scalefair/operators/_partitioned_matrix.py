@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import csr_matmat
 from scalefair.operators._base import ProductOperator
 from scalefair.streaming import PartitionedRows
@@ -102,14 +103,16 @@ class _Block(NamedTuple):
 
 def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
     """Block of finite entries of a type, with int32 indices where they do."""
-    if not np.isfinite(W.data).all():
-        bad = int(np.flatnonzero(~np.isfinite(W.data))[0])
+    with judged_later():
+        data = W.data.astype(dtype, copy=False)
+    if not all_finite(data):
+        bad = int(np.flatnonzero(~np.isfinite(data))[0])
         row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
         raise ValueError(
             f"The matrix has an entry that is not finite, at row {row}, column "
-            f"{W.indices[bad]} ({W.data[bad]}): remove or replace it."
+            f"{W.indices[bad]} ({W.data[bad]}), in {dtype}: remove or replace it."
         )
-    return _csr(W.data.astype(dtype, copy=False), W.indices, W.indptr, W.shape)
+    return _csr(data, W.indices, W.indptr, W.shape)
 
 
 def _compress(W: sparse.csr_array, dtype: np.dtype) -> _Block:

@@ -8,6 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from scalefair._entries import (
+    check_orthonormal,
+    check_product,
+    checked_product,
+    judged_later,
+)
 from scalefair.kernels import block_gram, block_subtract
 from scalefair.operators._base import SymmetricBlockOperator, apply_block
 
@@ -24,12 +30,7 @@ def _as_thin_basis(Q: Any) -> NDArray[np.float64]:
             "Q must be a tall matrix with orthonormal columns, got shape "
             f"{basis.shape}."
         )
-    error = np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0)
-    if not error <= 1e-8:
-        raise ValueError(
-            f"The columns of Q are not orthonormal: max |Q^T Q - I| = {error:.1e}. "
-            "Orthonormalise them, for example with numpy.linalg.qr."
-        )
+    check_orthonormal(basis, "Q")
     return basis
 
 
@@ -111,6 +112,8 @@ class Projected(SymmetricBlockOperator):
         `constrained_value` is not finite.
     TypeError
         If `A` or `Q` is complex.
+    FloatingPointError
+        If the product of `A` and `Q` is not finite.
 
     References
     ----------
@@ -142,13 +145,13 @@ class Projected(SymmetricBlockOperator):
             raise ValueError(
                 f"constrained_value must be a finite number, got {constrained_value}."
             )
-        AQ = np.asarray(self.A.matmat(basis), dtype=np.float64)
-        B = (
-            AQ
-            - basis @ (basis.T @ AQ + self.constrained_value * np.eye(AQ.shape[1])) / 2
-        )
-        self._left = np.hstack([basis, B]).astype(self.dtype)
-        self._right = np.hstack([B, basis]).astype(self.dtype)
+        AQ = checked_product(self.A, basis)
+        with judged_later():
+            inner = basis.T @ AQ + self.constrained_value * np.eye(AQ.shape[1])
+            B = (AQ - basis @ inner / 2).astype(self.dtype)
+        check_product(B)
+        basis = basis.astype(self.dtype)
+        self._left, self._right = np.hstack([basis, B]), np.hstack([B, basis])
 
     def apply(
         self,

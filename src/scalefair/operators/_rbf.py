@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import check_array
 
+from scalefair._checks import check_array
+from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import rbf_matmat, rbf_tiles
 from scalefair.operators._base import SymmetricBlockOperator
 
@@ -133,16 +134,16 @@ def kernel_points(X: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
 
     A large common offset would cost digits in float32.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # callers check the result
+    with judged_later():
         points: NDArray[np.float64] = X - X.mean(axis=0)
         points *= math.sqrt(gamma / math.log(2))
     return points
 
 
 def _convert(tiles: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    with np.errstate(over="ignore"):
+    with judged_later():
         converted = tiles.astype(dtype, copy=False)
-    if not np.isfinite(converted).all():
+    if not all_finite(converted):
         raise ValueError(
             f"The features times the square root of gamma overflow {dtype}: "
             "rescale them or lower gamma."

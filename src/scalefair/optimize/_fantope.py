@@ -15,6 +15,7 @@ from scalefair.optimize._central_path import CentralPath
 __all__ = ["FantopeResult", "minimax_on_fantope"]
 
 _EPS = float(np.finfo(np.float64).eps)
+_LARGEST = 1e150  # squares are added up
 _PATIENCE = 8  # iterations within which the certified gap must halve
 
 
@@ -95,7 +96,7 @@ def minimax_on_fantope(
     ------
     ValueError
         If the shapes do not agree, there is no matrix, `k` is out of range or numbers
-        are not finite.
+        are not finite or above 1e150.
 
     References
     ----------
@@ -168,11 +169,11 @@ def _check_problem(
         raise ValueError(
             f"k={k} must be an integer from 1 to n - 1 = {A.shape[1] - 1}."
         )
-    finite = np.isfinite(A).all(axis=(1, 2)) & np.isfinite(b)
-    if not finite.all():
+    moderate = (np.abs(A) <= _LARGEST).all(axis=(1, 2)) & (np.abs(b) <= _LARGEST)
+    if not moderate.all():
         raise ValueError(
-            f"A and b must be finite, got NaN or infinity in matrix "
-            f"{int(np.argmin(finite))} or its number in b."
+            f"A and b must be finite and no larger than {_LARGEST:g}, got NaN, "
+            f"infinity or more in matrix {int(np.argmin(moderate))} or its number in b."
         )
     return (A + A.transpose(0, 2, 1)) / 2, b
 

@@ -13,13 +13,13 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils.validation import (
     _num_samples,
-    check_array,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
     validate_data,
 )
 
+from scalefair._checks import check_array
 from scalefair._decorators import fit_context
 from scalefair._groups import encode_groups, known_codes
 from scalefair._random import check_random_state
@@ -29,6 +29,9 @@ from scalefair.postprocessing._training_rows import training_rows
 from scalefair.streaming import is_partitioned
 
 __all__ = ["BaseGroupTransportRegressor"]
+
+# Targets and predictions whose squares can be added up.
+_LARGEST = 1e150
 
 
 class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
@@ -110,7 +113,8 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If there are fewer than two groups, targets are needed and not given,
-            or `estimator` does not predict one finite number a row.
+            or `estimator` does not predict one finite number a row, or the values
+            to fit on are above 1e150.
         NotFittedError
             If ``prefit=True`` and `estimator` is not fitted.
         """
@@ -124,6 +128,11 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             values = _checked_targets(y)
         else:
             values = _predicted_scores(self.estimator_, X)
+        if np.abs(values).max() > _LARGEST:
+            raise ValueError(
+                f"The {self.fit_on} have numbers above {_LARGEST:g}, whose squares "
+                "overflow: scale the targets."
+            )
         self.group_predictor_ = None
         if self.group_predictor is not False:
             self.group_predictor_ = fit_group_predictor(

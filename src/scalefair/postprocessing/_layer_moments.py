@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._entries import judged_later
 from scalefair.streaming import GroupMoments
 
 __all__ = ["LayerMoments", "fewer_rows", "layer_weight"]
@@ -204,13 +205,22 @@ class LayerMoments:
             :math:`d_v = (\sum_p |W M_p W^T|_F^2)^{1/2}`.
         """
         W = fewer_rows(layer_weight(weight, self.n_features))
-        covariances = W @ self.moments.scatters @ W.T
-        covariances /= self._divisors[:, None, None]
-        squares = [
-            float(((covariances[b] - covariances[a]) ** 2).sum()) for a, b in self.pairs
-        ]
-        mean_gap = float(np.linalg.norm(W @ self.differences))
-        return mean_gap, float(np.sqrt(sum(squares)))
+        with judged_later():
+            covariances = W @ self.moments.scatters @ W.T
+            covariances /= self._divisors[:, None, None]
+            largest = np.abs(covariances).max() or 1.0  # its square may be too large
+            covariances /= largest
+            squares = [
+                float(((covariances[b] - covariances[a]) ** 2).sum())
+                for a, b in self.pairs
+            ]
+            mean_gap = float(np.linalg.norm(W @ self.differences))
+            covariance_gap = float(largest * np.sqrt(sum(squares)))
+        if not (np.isfinite(mean_gap) and np.isfinite(covariance_gap)):
+            raise ValueError(
+                "The moments of the layer's outputs overflow: scale the targets."
+            )
+        return mean_gap, covariance_gap
 
     def output_change(self, weight: ArrayLike, changed: ArrayLike) -> float:
         """Return the squared change of the outputs, summed over the rows.

@@ -13,6 +13,9 @@ from scalefair.streaming import is_partitioned
 
 __all__ = ["check_n_targets", "checked_targets", "one_prediction"]
 
+# Squares of covariances of outputs are added up: fourth powers.
+_LARGEST = 1e70
+
 
 def checked_targets(y: Any, n_rows: int) -> NDArray[np.float64]:
     """Return the targets as numbers in memory, one row each; Dask's are gathered.
@@ -20,7 +23,8 @@ def checked_targets(y: Any, n_rows: int) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If they are no numbers, not one row each, or one is NaN or infinite.
+        If they are no numbers, not one row each, or one is NaN, infinite or so large
+        that its fourth power overflows.
     """
     if isinstance(y, (list, tuple, np.ndarray)) and is_partitioned(y):
         dask = import_module("dask")  # it made what is in the list
@@ -36,12 +40,13 @@ def checked_targets(y: Any, n_rows: int) -> NDArray[np.float64]:
         raise ValueError(
             f"y must have shape ({n_rows},) or ({n_rows}, k), got {targets.shape}."
         )
-    finite = np.isfinite(targets.T).reshape(-1, n_rows).all(axis=0)
-    if not finite.all():
-        bad = np.flatnonzero(~finite)
+    moderate = (np.abs(targets.T) <= _LARGEST).reshape(-1, n_rows).all(axis=0)
+    if not moderate.all():
+        bad = np.flatnonzero(~moderate)
         raise ValueError(
-            f"y has entries that are NaN or infinite in {bad.size} row(s), the first "
-            f"at position {bad[0]}: drop these rows."
+            f"y has entries that are NaN or infinite in {bad.size} row(s), or above "
+            f"{_LARGEST:g}, the first at position {bad[0]}: drop these rows, or scale "
+            "the targets."
         )
     return targets
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import refuse_entries
+from scalefair._entries import judged_later, refuse_entries
 from scalefair.kernels import (
     add_gram,
     first_means,
@@ -57,7 +57,7 @@ def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums
         Number of labels.
     """
     sums = ShiftedSums(n_labels, X.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+    with judged_later():  # in `_add_block`, and when the sums are made moments
         if sparse.issparse(X) and is_cheaper_sparse(X):
             accumulate_sparse(X, codes, sums)
         else:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._entries import SQUARES_OVERFLOW, all_finite, judged_later
 from scalefair._groups import encode_groups, encode_values
 from scalefair.streaming._accumulate import accumulate
 from scalefair.streaming._moments_file import read_arrays, write_arrays
@@ -205,7 +206,7 @@ class GroupMoments:
         Raises
         ------
         ValueError
-            If the numbers of features or the kinds of groups differ.
+            If the numbers of features or the kinds of groups differ, or sums overflow.
         """
         merged = GroupMoments._keep(
             self.groups, self.counts.copy(), self.means.copy(), self.scatters.copy()
@@ -242,7 +243,7 @@ class GroupMoments:
         Raises
         ------
         ValueError
-            If `centering` is neither.
+            If `centering` is neither, or the squares of the means overflow.
         """
         if centering not in {"global", "group"}:
             raise ValueError(
@@ -253,7 +254,10 @@ class GroupMoments:
             for covariance, offset in zip(
                 covariances, self.means - self.mean, strict=True
             ):
-                covariance += np.outer(offset, offset)
+                with judged_later():
+                    covariance += np.outer(offset, offset)
+        if not all_finite(covariances):
+            raise ValueError(SQUARES_OVERFLOW)
         return covariances
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -300,6 +304,7 @@ class GroupMoments:
         """Chan, Golub & LeVeque (1983), equations (2.1), for every group."""
         self._check_features(other.n_features)
         groups = _union(self.groups, other.groups)
+        self._check_sums(other)
         if len(groups) > len(self.groups):
             self._extend(groups)
         for code, count, mean, scatter in zip(
@@ -316,6 +321,20 @@ class GroupMoments:
             self.scatters[code] += np.outer(scaled, scaled)
             self.means[code] += (count / total) * offset
             self.counts[code] = total
+
+    def _check_sums(self, other: GroupMoments) -> None:
+        """Refuse moments whose sums overflow, before anything is added."""
+        mine, theirs = np.intersect1d(self.groups, other.groups, return_indices=True)[
+            1:
+        ]
+        m, n = self.counts[mine, None], other.counts[theirs, None]
+        with judged_later():
+            offsets = other.means[theirs] - self.means[mine]
+            squares = m * (n / (m + n)) * offsets**2
+            squares += np.diagonal(self.scatters, axis1=1, axis2=2)[mine]
+            squares += np.diagonal(other.scatters, axis1=1, axis2=2)[theirs]
+        if not all_finite(squares):
+            raise ValueError(SQUARES_OVERFLOW)
 
     def _extend(self, groups: NDArray[Any]) -> None:
         """Make room for groups without rows yet."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._entries import SQUARES_OVERFLOW
+
 __all__ = ["ShiftedSums"]
 
 
@@ -34,9 +36,7 @@ class ShiftedSums:
         ):
             diagonal = scatter.reshape(-1)[:: scatter.shape[0] + 1]
             if not np.isfinite(diagonal).all():
-                raise ValueError(
-                    "The squares of the entries of X overflow: rescale its features."
-                )
+                raise ValueError(SQUARES_OVERFLOW)
             # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T, exactly symmetric
             offset = np.sqrt(count) * offset
             scatter -= np.outer(offset, offset)
