@@ -114,6 +114,13 @@ def test_certificate(seed, m, mean_reduction, covariance_reduction):
     assert 0 <= least <= found.change * (1 + 1e-9)
 
 
+def test_bounds_hold_however_gaps_are_rounded():
+    moments, weight = layer(537436), np.random.default_rng(537436).normal(size=(1, 6))
+    mean, covariance = reduced(weight, moments, 14.86231016093691, 6648.25)
+    for bound in covariance * (1 + np.finfo(float).eps * np.arange(-40, 41)):
+        assert solve(weight, moments, mean, bound, tol=1e-3).converged
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_cheaper_than_the_explainable_svd_at_the_same_gaps(seed):
     moments = layer(seed, n=12, n_rows=300)

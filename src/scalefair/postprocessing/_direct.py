@@ -31,6 +31,7 @@ _FIRST_OFF = 1.0
 _FURTHER = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 0.5)
 _TINY = 1e-300
 _ROUNDING = 1e-12
+_INSIDE = 1e-9
 _MEMORY = 12
 
 
@@ -388,7 +389,8 @@ def _within_bounds(problem: _Problem, V: Array, bounds: _Bounds) -> Array:
         if problem.means.size:
             mean = bounds.mean / max(problem.mean_gap(V), _TINY)
         share = np.sqrt(bounds.covariance / max(problem.gap(V), _TINY))
-        return V * min(1.0, mean, float(share))
+        # A little inside: gaps are rounded, relative to the terms that cancel in them.
+        return V * (min(1.0, mean, float(share)) * (1 - _INSIDE))
     for _ in range(20):
         middle = (low + high) / 2
         inside = bounds.hold(problem, start + middle * step)
