@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import all_finite, judged_later
 from scalefair.streaming import row_blocks
 
 __all__ = ["ColumnSpread", "FeatureUnits", "column_spread"]
@@ -42,7 +43,8 @@ class ColumnSpread(NamedTuple):
         """Return the spread of the rows of both."""
         n_rows = self.n_rows + other.n_rows
         ours, theirs = self.n_rows / n_rows, other.n_rows / n_rows
-        between = other.mean - self.mean
+        with judged_later():
+            between = other.mean - self.mean
         within = np.hypot(
             np.sqrt(ours) * self.deviation, np.sqrt(theirs) * other.deviation
         )
@@ -65,7 +67,13 @@ class ColumnSpread(NamedTuple):
         The distance of its values if it has two, else the standard deviation: so
         indicators of rare categories do not become large [Gelman 2008].
         """
-        distance = self.high - self.low
+        with judged_later():
+            distance = self.high - self.low
+        if not (all_finite(distance) and all_finite(self.deviation)):
+            raise ValueError(
+                "X has features whose values lie too far apart to be subtracted from "
+                "each other: rescale its features."
+            )
         varies = self.deviation > np.maximum(_CONSTANT * self.largest, _TINIEST)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             part = (self.mean - self.low) / distance
