@@ -44,5 +44,5 @@ def test_large_features_are_features(size, everywhere):
 @pytest.mark.parametrize("size", [8e307, 1.7e308])
 def test_features_too_large_to_be_summed(size):
     for kind in (PenalizedPartialParityClassifier, PartiallyFairClassifier):
-        with pytest.raises(ValueError, match="scale (its|the) features"):
+        with pytest.raises(ValueError, match=r"scale (its|the) features"):
             kind((0.1, 0.5)).fit(size * np.sign(X), y, sensitive_features=groups)
