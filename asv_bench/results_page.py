@@ -74,6 +74,7 @@ SUITES = {
     "parts": "Rows and graphs in parts",
     "score_oracle": "Oracle of loss and shares",
     "spmm": "Sparse products",
+    "threads": "Threads",
 }
 FITTED = tuple(SUITES)[:4]  # whose whole fits are in a figure
 
