@@ -30,6 +30,7 @@ from scalefair.kernels._group_scatter import (
     sparse_gram,
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
+from scalefair.kernels._nearest_centres import nearest_centres
 from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._row_sums import weighted_row_sums
@@ -82,6 +83,7 @@ __all__ = [
     "list_open",
     "mirror_lower",
     "move_along_paths",
+    "nearest_centres",
     "one_thread",
     "rbf_columns",
     "rbf_matmat",
