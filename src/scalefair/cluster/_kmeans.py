@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -13,13 +14,16 @@ from scipy.spatial.distance import cdist
 from scalefair._random import check_random_state
 from scalefair.kernels import nearest_centres, single_blas_thread
 
-# Iterations of an attempt, and relative decrease of the cost below which they end.
-_SHORT, _SHORT_TOL = 5, 1e-4
-_LONG, _LONG_TOL = 300, 1e-6
+# Iterations at most, and relative decrease of the cost below which they end: of
+# attempts, and of the best of them in the end.
+_SHORT = 8, 1e-4
+_LONG = 300, 1e-6
 # An attempt that costs this much more than the best after two iterations is given up.
 _HOPELESS = 1.1
-# Centres added by the attempts, in turn; 0: as many as there are, a fresh start.
-_ADDED = (0, 5, 4, 0, 3, 2, 0, 1, 5)
+# Starts whose costs differ relatively by less are taken to be the same.
+_SAME = 1e-6
+# Centres added to the best ones, in turn.
+_ADDED = (5, 3, 2, 1)
 
 
 def embedding_kmeans(
@@ -33,14 +37,13 @@ def embedding_kmeans(
 
     Embeddings of real graphs have a few rows far from all others, clusters of a
     handful of nodes that hang on the rest by an edge or two and make up most of the
-    cost: no sample of the rows has them all, and starts are alike in almost all
-    centres. So all rows take part, and instead of starting anew the best centres so
-    far are mended. The first ones are those that pivoted QR reads off the embedding
-    [1]_, right when the clusters are well separated. Each of the ``n_init - 1``
-    attempts after it adds centres by greedy k-means++, iterates, takes away as many
-    as were added, those whose rows lose least by going to the next nearest centre,
-    and iterates again (after [2]_); what costs less is kept. Every third attempt
-    adds a whole start of k-means++: the best of both are crossed.
+    cost: no sample of the rows has them all, and every start misses other ones. So
+    all rows take part, and starts are not only compared but crossed: of the centres
+    of two, those are taken away, until as many as asked for are left, whose rows lose
+    least by going to the next nearest centre. The first start is what pivoted QR
+    reads off the embedding [1]_, right when the clusters are well separated; the
+    others are greedy k-means++. To the best centres a few more are then added, and as
+    many taken away again, several times (after [2]_).
 
     Parameters
     ----------
@@ -49,7 +52,7 @@ def embedding_kmeans(
     n_clusters : int
         Number of clusters, at most n.
     n_init : int, default=10
-        Number of attempts, the start by pivoted QR included.
+        Number of attempts: one half starts, the other additions to the best.
     random_state : int, RandomState instance or None, default=None
         For the attempts. With the same value the result is the same whatever the
         number of threads.
@@ -67,26 +70,23 @@ def embedding_kmeans(
     """
     rng = check_random_state(random_state)
     X = np.ascontiguousarray(U, dtype=np.float64)
+    n_starts = (n_init + 2) // 2
     with single_blas_thread():
         _, pivots = qr(X.T, mode="r", pivoting=True, check_finite=False)
         X = X - X.mean(axis=0)
-        best = _iterate(X, X[pivots[:n_clusters]])
-        for attempt in range(n_init - 1):
-            if not best.cost > 0:
-                break
-            n_added = _ADDED[attempt % len(_ADDED)]
-            if n_added == 0 or n_added > n_clusters // 2:
-                more = _add_centres(X, np.full(len(X), np.inf), n_clusters, rng)
-                more = _iterate(X, more, max_iter=2).centres
-            else:
-                more = _add_centres(X, best.low, n_added, rng)
-            tried = _iterate(X, np.vstack([best.centres, more]))
-            tried = _iterate(X, _fewer(X, tried, n_clusters), best.cost)
-            if tried.cost < best.cost:
-                best = tried
-        labels: NDArray[np.int32] = _iterate(
-            X, best.centres, max_iter=_LONG, rtol=_LONG_TOL
-        ).labels
+        runs = [_iterate(X, X[pivots[:n_clusters]])]
+        for _ in range(n_starts - 1):
+            nowhere = np.full(len(X), np.inf)
+            runs.append(_iterate(X, _more_centres(X, nowhere, n_clusters, rng)))
+        while len(runs) > 1:  # as in a tournament
+            pairs = zip(runs[::2], runs[1::2], strict=False)
+            runs = [_cross(X, *pair) for pair in pairs] + runs[len(runs) & ~1 :]
+        best = runs[0]
+        for n_added in itertools.islice(itertools.cycle(_ADDED), n_init - n_starts):
+            n_added = min(n_added, n_clusters - 1)
+            more = _more_centres(X, best.low, n_added, rng)
+            best = _mend(X, best, np.vstack([best.centres, more]))
+        labels: NDArray[np.int32] = _iterate(X, best.centres, *_LONG).labels
     return labels
 
 
@@ -100,98 +100,102 @@ def cluster_means(
     return means
 
 
-class _Clusters(NamedTuple):
-    """Rows at their nearest centres, and what follows."""
+class _Run(NamedTuple):
+    """Rows at their nearest centres, and where these move next."""
 
     labels: NDArray[np.int32]
-    low: NDArray[np.float64]  # squared distance of each row to its centre
+    low: NDArray[np.float64]  # (n,): squared distance to the nearest centre
     cost: float
-    losses: NDArray[np.float64]  # (k,): rise of the cost without each centre
-    centres: NDArray[np.float64]  # (k, d): means of the rows; the old one of none
+    losses: NDArray[np.float64]  # (k,): rise of the cost without the centre, at most
+    centres: NDArray[np.float64]  # (k, d): means of the rows, or where they were
 
 
-def _assign(X: NDArray[np.float64], centres: NDArray[np.float64]) -> _Clusters:
-    labels, low, second, sums, counts = nearest_centres(X, centres)
-    losses = np.bincount(labels, second - low, minlength=len(centres))
-    means = np.where(
-        counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres
+def _assign(X: NDArray[np.float64], centres: NDArray[np.float64]) -> _Run:
+    labels, low, sums, counts, losses = nearest_centres(X, centres)
+    means = np.divide(
+        sums, counts[:, None], out=centres.copy(), where=counts[:, None] > 0
     )
-    return _Clusters(labels, low, float(low.sum()), losses, means)
+    return _Run(labels, low, float(low.sum()), losses, means)
 
 
 def _iterate(
     X: NDArray[np.float64],
     centres: NDArray[np.float64],
+    max_iter: int = _SHORT[0],
+    rtol: float = _SHORT[1],
     to_beat: float = np.inf,
-    *,
-    max_iter: int = _SHORT,
-    rtol: float = _SHORT_TOL,
-) -> _Clusters:
-    """Lloyd's iterations from given centres; stops early if there is no hope."""
+) -> _Run:
+    """Lloyd's iterations from given centres; they end early if there is no hope."""
     before = np.inf
     for i in range(max_iter):
-        clusters = _assign(X, centres)
-        centres, cost = clusters.centres, clusters.cost
-        if before - cost <= rtol * cost or (i == 1 and cost > _HOPELESS * to_beat):
+        run = _assign(X, centres)
+        centres = run.centres
+        if before - run.cost <= rtol * run.cost:
             break
-        before = cost
-    return clusters
+        if i == 1 and run.cost > _HOPELESS * to_beat:
+            break
+        before = run.cost
+    return run
 
 
-def _add_centres(
+def _more_centres(
     X: NDArray[np.float64],
     low: NDArray[np.float64],
-    n_added: int,
+    n_more: int,
     rng: np.random.RandomState,
 ) -> NDArray[np.float64]:
-    """Rows chosen one by one by greedy k-means++; fewer if no row is left apart.
+    """Rows chosen by greedy k-means++; fewer when no row is apart from a centre.
 
     `low` is the squared distance of each row to the centres there are, infinite if
     there are none.
     """
     squares = np.einsum("ij,ij->i", X, X)
-    n_candidates = 2 + int(math.log(n_added))
     chosen: list[int] = []
-    while len(chosen) < n_added:
+    while len(chosen) < n_more:
         ends = np.cumsum(low)
         if not ends[-1] > 0:
             break
         if np.isinf(ends[-1]):
             rows = rng.randint(len(X), size=1)
         else:
-            picks = rng.random_sample(n_candidates) * ends[-1]
+            picks = rng.random_sample(2 + int(math.log(n_more))) * ends[-1]
             rows = np.minimum(np.searchsorted(ends, picks, "right"), len(X) - 1)
         distances = X[rows] @ X.T
         distances *= -2
         distances += squares
         distances += squares[rows, None]
-        np.minimum(distances, low, out=distances)
+        np.clip(distances, 0, low, out=distances)
         best = int(distances.sum(axis=1).argmin())
-        low = np.maximum(distances[best], 0)
+        low = distances[best]
         chosen.append(int(rows[best]))
     return X[chosen]
 
 
-def _fewer(
-    X: NDArray[np.float64], clusters: _Clusters, n_clusters: int
-) -> NDArray[np.float64]:
-    """Centres without those that are missed least.
+def _cross(X: NDArray[np.float64], a: _Run, b: _Run) -> _Run:
+    """Best of two runs and of what comes of the centres of both."""
+    best, other = sorted((a, b), key=lambda run: run.cost)
+    if other.cost - best.cost <= _SAME * other.cost:
+        return best
+    return _mend(X, best, np.vstack([best.centres, other.centres]))
 
-    Half of those to go are taken at a time, but no two of which one is the nearest
-    centre of the other: either may be needed when the other is gone.
+
+def _mend(X: NDArray[np.float64], best: _Run, centres: NDArray[np.float64]) -> _Run:
+    """Best of a run and of one from the centres that are needed of many.
+
+    Half of those to go are taken away at a time, but no two of which one is the
+    nearest centre of the other, which may be needed when that is gone.
     """
-    centres, losses = clusters.centres, clusters.losses
-    while len(centres) > n_clusters:
-        most = max((len(centres) - n_clusters) // 2, 1)
-        apart = cdist(centres, centres, "sqeuclidean")
+    n_clusters = len(best.centres)
+    run = _iterate(X, centres, max_iter=2)
+    while len(run.centres) > n_clusters:
+        most = max((len(run.centres) - n_clusters) // 2, 1)
+        apart = cdist(run.centres, run.centres, "sqeuclidean")
         np.fill_diagonal(apart, np.inf)
         nearest = apart.argmin(axis=1)
         gone: list[int] = []
-        kept: set[int] = set()
-        for c in np.argsort(losses, kind="stable"):
-            if len(gone) < most and c not in kept:
-                gone.append(c)
-                kept.add(int(nearest[c]))
-        clusters = _assign(X, np.delete(centres, gone, axis=0))
-        centres, losses = clusters.centres, clusters.losses
-    return centres
+        for c in np.argsort(run.losses, kind="stable"):
+            if len(gone) < most and not (nearest[gone] == c).any():
+                gone.append(int(c))
+        run = _assign(X, np.delete(run.centres, gone, axis=0))
+    run = _iterate(X, run.centres, to_beat=best.cost)
+    return run if run.cost < best.cost else best

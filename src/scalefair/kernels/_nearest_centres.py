@@ -23,30 +23,33 @@ class NearestCentres(NamedTuple):
 
     labels: IntArray  # (n,), int32
     low: Float64Array  # (n,): squared distance to the nearest centre
-    second: Float64Array  # (n,): to the next one, infinity if there is none
     sums: Float64Array  # (k, d): sum of the rows of each centre
     counts: Float64Array  # (k,): how many there are
+    losses: Float64Array  # (k,): what they lose by going to the next nearest centre
 
 
 def nearest_centres(X: Float64Array, centres: Float64Array) -> NearestCentres:
-    """Find the two nearest of `centres` (k, d) to each row of `X` (n, d)."""
+    """Find the nearest of `centres` (k, d) to each row of `X` (n, d)."""
     n, k = len(X), len(centres)
     n_parts = min(_PARTS, -(-n // _ROWS))
-    labels, low, second = np.empty(n, np.int32), np.empty(n), np.empty(n)
-    sums, counts = np.zeros((n_parts, *centres.shape)), np.zeros((n_parts, k))
+    labels, low = np.empty(n, np.int32), np.empty(n)
+    sums = np.zeros((n_parts, *centres.shape))
+    counts, losses = np.zeros((2, n_parts, k))
     squares = np.einsum("ij,ij->i", centres, centres)
     with at_most_threads(n_parts), single_blas_thread():
         _nearest(
             read_only(X),
-            np.ascontiguousarray(centres.T),
+            np.ascontiguousarray(centres),
             squares,
             labels,
             low,
-            second,
             sums,
             counts,
+            losses,
         )
-    return NearestCentres(labels, low, second, sums.sum(axis=0), counts.sum(axis=0))
+    return NearestCentres(
+        labels, low, sums.sum(axis=0), counts.sum(axis=0), losses.sum(axis=0)
+    )
 
 
 @numba.njit(parallel=True, cache=True)
@@ -56,9 +59,9 @@ def _nearest(
     squares: Float64Array,
     labels: IntArray,
     low: Float64Array,
-    second: Float64Array,
     sums: Float64Array,
     counts: Float64Array,
+    losses: Float64Array,
 ) -> None:
     n, n_parts = X.shape[0], sums.shape[0]
     for part in numba.prange(n_parts):
@@ -71,9 +74,9 @@ def _nearest(
                 squares,
                 labels[start:stop],
                 low[start:stop],
-                second[start:stop],
                 sums[part],
                 counts[part],
+                losses[part],
             )
 
 
@@ -84,25 +87,29 @@ def _nearest_chunk(
     squares: Float64Array,
     labels: IntArray,
     low: Float64Array,
-    second: Float64Array,
     sums: Float64Array,
     counts: Float64Array,
+    losses: Float64Array,
 ) -> None:
-    products = np.dot(X, centres)
-    for i in range(X.shape[0]):
-        least, next_least, best = np.inf, np.inf, 0
-        for j in range(squares.shape[0]):
-            value = squares[j] - 2 * products[i, j]
-            if value < least:
-                next_least = least
-                least, best = value, j
-            elif value < next_least:
-                next_least = value
+    n = X.shape[0]
+    products = np.dot(centres, X.T)
+    least, next_least = np.full(n, np.inf), np.full(n, np.inf)
+    best = np.zeros(n, np.int64)
+    for j in range(products.shape[0]):
+        # Without branches, and along the rows: vector instructions.
+        for i in range(n):
+            value = squares[j] - 2 * products[j, i]
+            closer = value < least[i]
+            next_least[i] = least[i] if closer else min(value, next_least[i])
+            best[i] = j if closer else best[i]
+            least[i] = value if closer else least[i]
+    for i in range(n):
+        j = best[i]
         square = 0.0
         for c in range(X.shape[1]):
             square += X[i, c] * X[i, c]
-            sums[best, c] += X[i, c]
-        counts[best] += 1
-        labels[i] = best
-        low[i] = max(least + square, 0.0)
-        second[i] = max(next_least + square, 0.0)
+            sums[j, c] += X[i, c]
+        labels[i] = j
+        low[i] = max(least[i] + square, 0.0)
+        counts[j] += 1
+        losses[j] += next_least[i] - least[i]
