@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+import itertools
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
+from scipy.spatial.distance import cdist
 
 from scalefair._random import check_random_state
+from scalefair.kernels import nearest_centres, single_blas_thread
 
-__all__ = ["cluster_means", "embedding_kmeans"]
-
-# Starts are compared on at most this many rows, the best one runs on all.
-_SAMPLE_ROWS = 20_000
+# Iterations at most, and relative decrease of the cost below which they end: of
+# attempts, and of the best of them in the end.
+_SHORT = 8, 1e-4
+_LONG = 300, 1e-6
+# An attempt that costs this much more than the best after two iterations is given up.
+_HOPELESS = 1.1
+# Starts whose costs differ relatively by less are taken to be the same.
+_SAME = 1e-6
+# Centres added to the best ones, in turn.
+_ADDED = (5, 3, 2, 1)
 
 
 def embedding_kmeans(
@@ -29,15 +35,15 @@ def embedding_kmeans(
 ) -> NDArray[np.int32]:
     """Cluster the rows of a spectral embedding by k-means with good starts.
 
-    The first start is the partition that pivoted QR reads off the embedding
-    [1]_, which is right when the clusters are well separated and k-means++ with
-    many clusters hardly ever is; the other ``n_init - 1`` starts are k-means++.
-    With more than 20,000 rows the starts compete on a random sample of that
-    size, and only the centres that cost least there are iterated on all rows.
-
-    Everything runs on one thread: scikit-learn adds up the threads' shares of a
-    centre in the order in which they finish, and the labels could then depend on
-    their number.
+    Embeddings of real graphs have a few rows far from all others, clusters of a
+    handful of nodes that hang on the rest by an edge or two and make up most of the
+    cost: no sample of the rows has them all, and every start misses other ones. So
+    all rows take part, and starts are not only compared but crossed: of the centres
+    of two, those are taken away, until as many as asked for are left, whose rows lose
+    least by going to the next nearest centre. The first start is what pivoted QR
+    reads off the embedding [1]_, right when the clusters are well separated; the
+    others are greedy k-means++. To the best centres a few more are then added, and as
+    many taken away again, several times (after [2]_).
 
     Parameters
     ----------
@@ -46,9 +52,10 @@ def embedding_kmeans(
     n_clusters : int
         Number of clusters, at most n.
     n_init : int, default=10
-        Number of starts.
+        Number of attempts: one half starts, the other additions to the best.
     random_state : int, RandomState instance or None, default=None
-        For the sample and the starts.
+        For the attempts. With the same value the result is the same whatever the
+        number of threads.
 
     Returns
     -------
@@ -59,28 +66,27 @@ def embedding_kmeans(
     ----------
     .. [1] Damle, Minden, Ying (2019), "Simple, direct and efficient multi-way
        spectral clustering", Information and Inference 8, 181-203.
+    .. [2] Fritzke (2020), "Breathing k-means", arXiv:2006.15666.
     """
     rng = check_random_state(random_state)
-    n = U.shape[0]
-    sample = U
-    if n > max(_SAMPLE_ROWS, 20 * n_clusters):
-        rows = rng.choice(n, max(_SAMPLE_ROWS, 20 * n_clusters), replace=False)
-        sample = U[np.sort(rows)]
-    with threadpool_limits(1), warnings.catch_warnings():
-        # Fewer distinct rows than clusters: empty clusters are what there is.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        starts: list[Any] = [_pivoted_centres(U, n_clusters)]
-        starts += ["k-means++"] * (n_init - 1)
-        runs = [
-            KMeans(n_clusters, init=start, n_init=1, random_state=rng).fit(sample)
-            for start in starts
-        ]
-        best = min(runs, key=lambda run: run.inertia_)
-        if sample is not U:
-            best = KMeans(
-                n_clusters, init=best.cluster_centers_, n_init=1, random_state=rng
-            ).fit(U)
-    labels: NDArray[np.int32] = best.labels_
+    X = np.ascontiguousarray(U, dtype=np.float64)
+    n_starts = (n_init + 2) // 2
+    with single_blas_thread():
+        _, pivots = qr(X.T, mode="r", pivoting=True, check_finite=False)
+        X = X - X.mean(axis=0)
+        runs = [_iterate(X, X[pivots[:n_clusters]])]
+        for _ in range(n_starts - 1):
+            nowhere = np.full(len(X), np.inf)
+            runs.append(_iterate(X, _more_centres(X, nowhere, n_clusters, rng)))
+        while len(runs) > 1:  # as in a tournament
+            pairs = zip(runs[::2], runs[1::2], strict=False)
+            runs = [_cross(X, *pair) for pair in pairs] + runs[len(runs) & ~1 :]
+        best = runs[0]
+        for n_added in itertools.islice(itertools.cycle(_ADDED), n_init - n_starts):
+            n_added = min(n_added, n_clusters - 1)
+            more = _more_centres(X, best.low, n_added, rng)
+            best = _mend(X, best, np.vstack([best.centres, more]))
+        labels: NDArray[np.int32] = _iterate(X, best.centres, *_LONG).labels
     return labels
 
 
@@ -94,8 +100,102 @@ def cluster_means(
     return means
 
 
-def _pivoted_centres(U: NDArray[np.floating], n_clusters: int) -> NDArray[np.floating]:
-    """Rows of U that pivoted QR picks as the most independent ones."""
-    _, pivots = qr(U.T, mode="r", pivoting=True, check_finite=False)
-    centres: NDArray[np.floating] = U[pivots[:n_clusters]]
-    return centres
+class _Run(NamedTuple):
+    """Rows at their nearest centres, and where these move next."""
+
+    labels: NDArray[np.int32]
+    low: NDArray[np.float64]  # (n,): squared distance to the nearest centre
+    cost: float
+    losses: NDArray[np.float64]  # (k,): rise of the cost without the centre, at most
+    centres: NDArray[np.float64]  # (k, d): means of the rows, or where they were
+
+
+def _assign(X: NDArray[np.float64], centres: NDArray[np.float64]) -> _Run:
+    labels, low, sums, counts, losses = nearest_centres(X, centres)
+    means = np.divide(
+        sums, counts[:, None], out=centres.copy(), where=counts[:, None] > 0
+    )
+    return _Run(labels, low, float(low.sum()), losses, means)
+
+
+def _iterate(
+    X: NDArray[np.float64],
+    centres: NDArray[np.float64],
+    max_iter: int = _SHORT[0],
+    rtol: float = _SHORT[1],
+    to_beat: float = np.inf,
+) -> _Run:
+    """Lloyd's iterations from given centres; they end early if there is no hope."""
+    before = np.inf
+    for i in range(max_iter):
+        run = _assign(X, centres)
+        centres = run.centres
+        if before - run.cost <= rtol * run.cost:
+            break
+        if i == 1 and run.cost > _HOPELESS * to_beat:
+            break
+        before = run.cost
+    return run
+
+
+def _more_centres(
+    X: NDArray[np.float64],
+    low: NDArray[np.float64],
+    n_more: int,
+    rng: np.random.RandomState,
+) -> NDArray[np.float64]:
+    """Rows chosen by greedy k-means++; fewer when no row is apart from a centre.
+
+    `low` is the squared distance of each row to the centres there are, infinite if
+    there are none.
+    """
+    squares = np.einsum("ij,ij->i", X, X)
+    chosen: list[int] = []
+    while len(chosen) < n_more:
+        ends = np.cumsum(low)
+        if not ends[-1] > 0:
+            break
+        if np.isinf(ends[-1]):
+            rows = rng.randint(len(X), size=1)
+        else:
+            picks = rng.random_sample(2 + int(math.log(n_more))) * ends[-1]
+            rows = np.minimum(np.searchsorted(ends, picks, "right"), len(X) - 1)
+        distances = X[rows] @ X.T
+        distances *= -2
+        distances += squares
+        distances += squares[rows, None]
+        np.clip(distances, 0, low, out=distances)
+        best = int(distances.sum(axis=1).argmin())
+        low = distances[best]
+        chosen.append(int(rows[best]))
+    return X[chosen]
+
+
+def _cross(X: NDArray[np.float64], a: _Run, b: _Run) -> _Run:
+    """Best of two runs and of what comes of the centres of both."""
+    best, other = sorted((a, b), key=lambda run: run.cost)
+    if other.cost - best.cost <= _SAME * other.cost:
+        return best
+    return _mend(X, best, np.vstack([best.centres, other.centres]))
+
+
+def _mend(X: NDArray[np.float64], best: _Run, centres: NDArray[np.float64]) -> _Run:
+    """Best of a run and of one from the centres that are needed of many.
+
+    Half of those to go are taken away at a time, but no two of which one is the
+    nearest centre of the other, which may be needed when that is gone.
+    """
+    n_clusters = len(best.centres)
+    run = _iterate(X, centres, max_iter=2)
+    while len(run.centres) > n_clusters:
+        most = max((len(run.centres) - n_clusters) // 2, 1)
+        apart = cdist(run.centres, run.centres, "sqeuclidean")
+        np.fill_diagonal(apart, np.inf)
+        nearest = apart.argmin(axis=1)
+        gone: list[int] = []
+        for c in np.argsort(run.losses, kind="stable"):
+            if len(gone) < most and not (nearest[gone] == c).any():
+                gone.append(int(c))
+        run = _assign(X, np.delete(run.centres, gone, axis=0))
+    run = _iterate(X, run.centres, to_beat=best.cost)
+    return run if run.cost < best.cost else best

@@ -36,6 +36,7 @@ from scalefair.kernels._group_scatter import (
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._lapack import add_gram, leading_eigh
+from scalefair.kernels._nearest_centres import nearest_centres
 from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._row_sums import weighted_row_sums
@@ -90,6 +91,7 @@ __all__ = [
     "long_blas_call",
     "mirror_lower",
     "move_along_paths",
+    "nearest_centres",
     "one_thread",
     "rbf_columns",
     "rbf_matmat",

@@ -7,6 +7,7 @@ import math
 import numba
 import numpy as np
 
+from scalefair._threads import parallel
 from scalefair.kernels._array_types import Float64Array, IntArray
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
 _KEPT_MOVES = 32
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda C, chunks, prices, t, *_: C.size * (10 if t > 0 else 1))
 def soft_columns(
     C: Float64Array,
     chunks: IntArray,
@@ -92,7 +93,7 @@ def _soft_minima(
     return total
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda C, *_: C.size)
 def best_columns(
     C: Float64Array,
     kinds: IntArray,
@@ -125,7 +126,7 @@ def best_columns(
         best[i], low[i], second[i] = column, least, next_least - least
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda C, *_: 10 * C.size)
 def box_widths(
     C: Float64Array,
     offsets: IntArray,
@@ -163,7 +164,7 @@ def box_widths(
         widths[s, j] = np.partition(margins, rank)[rank]
 
 
-@numba.njit(parallel=True, cache=True)
+@parallel(lambda C, *_: C.size)
 def count_open(
     C: Float64Array,
     kinds: IntArray,
