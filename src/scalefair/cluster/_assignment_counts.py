@@ -1,4 +1,4 @@
-"""Choice of the integer counts: tables near the relaxation, then cuts."""
+"""Choice of the integer counts: a table near the relaxation, and how good it is."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from scalefair.cluster._assignment_prices import OptimalPrices
 from scalefair.cluster._assignment_problem import AssignmentProblem
 from scalefair.cluster._assignment_table import (
     checked_table,
     nearest_table,
+    searched_table,
     table_constraints,
+    whole_bounds,
 )
 from scalefair.kernels import move_along_paths
 
@@ -24,6 +26,11 @@ __all__ = ["CountSearch"]
 # The search ends when the gap to the lower bound is this part of the cost.
 _GAP = 1e-3
 _MAX_ROUNDS = 3
+# Cutting planes at most, the first change of a price in rows, and the largest column
+# whose rows are taken to be whole.
+_MAX_STEPS = 60
+_RADIUS = 4.0
+_MOST_SIZES = 4096
 # Most row-column pairs of an integer program over rows.
 _FEW_PAIRS = 4000
 # Nodes of one integer program over rows, or over counts with cuts; counted, not
@@ -38,7 +45,7 @@ class CountSearch:
 
     The cost of a group as a function of its counts is convex, and any prices p give
     the cut ``cost(N) >= value(p) - p . N``. The least sum of the cuts over integer
-    tables is a lower bound that knows that rows are whole.
+    tables is a lower bound, too, and suggests the next table.
     """
 
     problem: AssignmentProblem
@@ -52,13 +59,28 @@ class CountSearch:
     )
 
     def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
-        """Try tables near the relaxed counts, then those that the cuts suggest.
+        """Try the table nearest to the relaxation; prove how good it is; try others.
 
         `fallback` is a table that meets the bounds: there is an assignment in the end.
         """
         self._cut(relaxed.prices)
+        self._try_near(relaxed, relaxed.prices)
+        if self.labels is None:
+            self.evaluate(fallback, relaxed.prices)
+        if self._done():
+            return
+        bound = ColumnBound(self.problem, self.sizes, self.tolerance)
+        prices, value = bound.maximise(relaxed, self.cost)
+        self.lower_bound = max(self.lower_bound, min(value, self.cost))
+        if not self._done():
+            self._try_near(relaxed, prices)
+        if not self._done():
+            self._search(relaxed)
+
+    def _search(self, relaxed: OptimalPrices) -> None:
+        """Try tables that integer programs find."""
         for radius in (1.0, 4.0, np.inf):
-            table = nearest_table(
+            table = searched_table(
                 self.sizes,
                 self.tolerance,
                 radius,
@@ -70,19 +92,23 @@ class CountSearch:
                 self.evaluate(table, relaxed.prices)
             if self._done():
                 return
-        if self.labels is None:
-            self.evaluate(fallback, relaxed.prices)
-        if not self._done():
-            table = self._solve_few(relaxed)
-            if table is not None:
-                self.evaluate(table, relaxed.prices)
-                return
+        table = self._solve_few(relaxed)
+        if table is not None:
+            self.evaluate(table, relaxed.prices)
+            return
         for _ in range(_MAX_ROUNDS):
-            if self._done():
-                return
             table = self._suggest()
             if table is None:
                 return
+            self.evaluate(table, relaxed.prices)
+            if self._done():
+                return
+
+    def _try_near(self, relaxed: OptimalPrices, prices: NDArray[np.float64]) -> None:
+        table = nearest_table(
+            self.sizes, self.tolerance, relaxed.counts, prices, relaxed.steepness
+        )
+        if table is not None:
             self.evaluate(table, relaxed.prices)
 
     def _done(self) -> bool:
@@ -107,7 +133,7 @@ class CountSearch:
         self._cut(prices)
 
     def _cut(self, prices: NDArray[np.float64]) -> None:
-        self.cuts.append((self.problem.group_values(prices), prices))
+        self.cuts.append((self.problem.group_choices(prices)[0], prices))
 
     def _solve_few(self, relaxed: OptimalPrices) -> NDArray[np.int64] | None:
         """Solve the problem with whole counts; None when it has too many pairs.
@@ -205,3 +231,104 @@ class CountSearch:
         )
         self._raise_bound(result, float(base.sum()), unit)
         return checked_table(result.x, self.sizes, k, self.tolerance)
+
+
+class ColumnBound:
+    """Lower bound that knows that the rows of each group in a column are whole.
+
+    At prices p the cheapest priced costs of all rows, less what the dearest whole
+    counts N of each column cost, ``max p_l . N``, are a lower bound (Lagrange, with
+    the counts of rows and of columns as copies of each other; Dantzig and Wolfe 1960).
+    It is concave in p, and maximised by cutting planes within a box around the best.
+    """
+
+    def __init__(
+        self, problem: AssignmentProblem, sizes: NDArray[np.int64], tolerance: float
+    ) -> None:
+        self.problem, self.n = problem, int(sizes.sum())
+        size = np.arange(problem.smallest, min(self.n, _MOST_SIZES) + 1)
+        low, high, possible = whole_bounds(sizes, tolerance, size)
+        self.size = size[possible]
+        self.low, self.high = low[:, possible], high[:, possible]
+        self.first_far = int(size[-1]) + 1
+
+    def maximise(
+        self, relaxed: OptimalPrices, cost: float
+    ) -> tuple[NDArray[np.float64], float]:
+        """Return the best prices found, from the relaxation's on, and their bound."""
+        h, k = self.problem.shape
+        best = relaxed.prices
+        value, cuts = self._evaluate(best)
+        sides = [np.zeros(h + k)]
+        sides[0][:h] = cuts[1]
+        matrices = [cuts[0]]
+        radius = (
+            _RADIUS
+            * np.maximum(relaxed.steepness, 1e-9 * relaxed.steepness.max()).ravel()
+        )
+        wanted = np.concatenate([np.zeros(h * k), -np.ones(h + k)])
+        free = np.full(h + k, np.inf)
+        for _ in range(_MAX_STEPS):
+            if cost - value <= _GAP * cost:
+                break
+            unit = max(cost - value, _GAP * cost) / 100
+            lower = np.concatenate([best.ravel() - radius, -free])
+            upper = np.concatenate([best.ravel() + radius, free])
+            found = linprog(
+                wanted / unit,
+                A_ub=sparse.vstack(matrices, format="csr"),
+                b_ub=np.concatenate(sides),
+                bounds=np.column_stack([lower, upper]),
+                method="highs-ds",
+            )
+            if found.x is None:
+                break
+            model = float(found.x[h * k :].sum())
+            if model - value <= _GAP / 100 * cost:
+                break
+            tried = found.x[: h * k].reshape(h, k)
+            there, (matrix, side) = self._evaluate(tried)
+            matrices.append(matrix)
+            sides.append(np.concatenate([side, np.zeros(k)]))
+            radius *= 1.5 if there > value + 0.1 * (model - value) else 0.5
+            if there > value:
+                best, value = tried, there
+        return best, value
+
+    def _evaluate(
+        self, prices: NDArray[np.float64]
+    ) -> tuple[float, tuple[sparse.csr_array, NDArray[np.float64]]]:
+        """Bound at some prices; its parts of groups and columns as cuts."""
+        h, k = self.problem.shape
+        values, counts = self.problem.group_choices(prices)
+        whole = np.stack([self._dearest(column) for column in prices.T], axis=1)
+        value = float(values.sum() - (prices * whole).sum())
+        rows = sparse.block_diag([-row[None, :] for row in counts])
+        columns = sparse.hstack([sparse.diags_array(row) for row in whole])
+        matrix = sparse.hstack(
+            [sparse.vstack([rows, columns]), sparse.eye_array(h + k)], format="csr"
+        )
+        return value, (sparse.csr_array(matrix), values - (prices * counts).sum(axis=1))
+
+    def _dearest(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the counts of a column that cost most; of many rows, fair shares."""
+        order = np.argsort(-prices, kind="stable")
+        counts = self.low.copy()
+        left = self.size - counts.sum(axis=0)
+        for s in order:
+            more = np.minimum(self.high[s] - self.low[s], left)
+            counts[s] += more
+            left = left - more
+        near = prices @ counts
+        best = int(near.argmax())
+        shares = self.problem.lower.copy()
+        rest = 1.0 - shares.sum()
+        for s in order:
+            more = min(self.problem.upper[s] - self.problem.lower[s], rest)
+            shares[s] += more
+            rest -= more
+        each = float(shares @ prices)
+        far = self.n if each > 0 else self.first_far
+        if self.first_far <= self.n and far * each > near[best]:
+            return far * shares
+        return counts[:, best]

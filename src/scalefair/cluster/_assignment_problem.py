@@ -59,11 +59,15 @@ class AssignmentProblem:
         value = float(np.sum(values * self.weights[groups]))
         return value, table * self.weights[:, None]
 
-    def group_values(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over the rows of each group of the cheapest priced cost."""
-        groups, _, values = self._by_chunk(prices, 0.0)
+    def group_choices(
+        self, prices: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sum over the rows of each group of the cheapest priced cost; the counts."""
+        groups, counts, values = self._by_chunk(prices, 0.0)
+        table = np.zeros(self.shape)
+        np.add.at(table, groups, counts)
         sums = np.bincount(groups, values, minlength=self.shape[0])
-        return sums.astype(np.float64, copy=False)
+        return sums.astype(np.float64, copy=False), table
 
     def _by_chunk(
         self, prices: NDArray[np.float64], temperature: float

@@ -115,16 +115,17 @@ def fair_assignment(
     program; it is solved by HiGHS for the rows near a change of centre only (rows of
     equal distances count as one), and confirmed over all n k pairs.
 
-    *Whole rows.* A small integer program (one unknown per group and cluster) finds
-    counts that meet all bounds, near those of the linear program. Given the counts,
-    each group is a transport problem on its own: its constraints are the incidence
-    matrix of a bipartite graph, which is totally unimodular, so that with whole
-    counts some optimal solution is whole. Shortest augmenting paths find it: they
-    move one row at a time, and keep prices at which every row is at a cheapest
-    centre, which proves it optimal for these counts. Only the choice of the counts
-    is not proved optimal. While it may cost more than a thousandth, other counts
-    are tried, and integer programs over the counts alone, with linear bounds on the
-    cost of each group that such prices give, raise the lower bound.
+    *Whole rows.* Each cluster gets the size near the relaxed one at which whole counts
+    that meet all bounds cost least by themselves, the largest cluster what is left;
+    with sizes given, the counts are a transport problem. So is each group, given its
+    counts: constraints are the incidence matrix of a bipartite graph, which is totally
+    unimodular, so that some optimal solution is whole. Shortest augmenting paths find
+    it: they move one row at a time, and keep prices at which every row is at a cheapest
+    centre, which proves it optimal for these counts. Only the choice of the counts is
+    not proved optimal. At given prices the whole counts of a cluster that cost most can
+    be listed, and with them in place of fair mixes the lower bound knows that rows are
+    whole; cutting planes raise it (Dantzig and Wolfe 1960). While the cost may exceed it
+    by more than a thousandth, integer programs look for other counts.
 
     *Memory.* The squared distances are kept once: 8 n k bytes, 400 MB for a
     million rows and 50 centres; about 100 n bytes and a sorted copy of `X` besides.
