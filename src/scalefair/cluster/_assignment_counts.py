@@ -26,6 +26,8 @@ __all__ = ["CountSearch"]
 # The search ends when the gap to the lower bound is this part of the cost.
 _GAP = 1e-3
 _MAX_ROUNDS = 3
+# Rounds of the relaxation after which an integer program takes less time than more.
+_PATIENCE = 4
 # Cutting planes at most, the first change of a price in rows, and the largest column
 # whose rows are taken to be whole.
 _MAX_STEPS = 60
@@ -64,21 +66,46 @@ class CountSearch:
         `fallback` is a table that meets the bounds: there is an assignment in the end.
         """
         self._cut(relaxed.prices)
-        self._try_near(relaxed, relaxed.prices)
+        if self.labels is None or not self._done():
+            self.near(relaxed)
         if self.labels is None:
             self.evaluate(fallback, relaxed.prices)
-        if self._done():
-            return
+        if not self._done():
+            self._search(relaxed)
+
+    def near(self, relaxed: OptimalPrices) -> bool:
+        """Try tables near a relaxation; return whether they are good enough."""
+        self.lower_bound = max(self.lower_bound, relaxed.lower_bound)
+        self._try_near(relaxed, relaxed.prices)
+        if self.labels is None or self._done():
+            return self._done()
         bound = ColumnBound(self.problem, self.sizes, self.tolerance)
         prices, value = bound.maximise(relaxed, self.cost)
         self.lower_bound = max(self.lower_bound, min(value, self.cost))
         if not self._done():
             self._try_near(relaxed, prices)
-        if not self._done():
-            self._search(relaxed)
+        if not self._done() and relaxed.n_rounds >= _PATIENCE:
+            self._try_searched(relaxed)
+        return self._done()
 
     def _search(self, relaxed: OptimalPrices) -> None:
         """Try tables that integer programs find."""
+        self._try_searched(relaxed)
+        if self._done():
+            return
+        table = self._solve_few(relaxed)
+        if table is not None:
+            self.evaluate(table, relaxed.prices)
+            return
+        for _ in range(_MAX_ROUNDS):
+            table = self._suggest()
+            if table is None:
+                return
+            self.evaluate(table, relaxed.prices)
+            if self._done():
+                return
+
+    def _try_searched(self, relaxed: OptimalPrices) -> None:
         for radius in (1.0, 4.0, np.inf):
             table = searched_table(
                 self.sizes,
@@ -90,17 +117,6 @@ class CountSearch:
             )
             if table is not None:
                 self.evaluate(table, relaxed.prices)
-            if self._done():
-                return
-        table = self._solve_few(relaxed)
-        if table is not None:
-            self.evaluate(table, relaxed.prices)
-            return
-        for _ in range(_MAX_ROUNDS):
-            table = self._suggest()
-            if table is None:
-                return
-            self.evaluate(table, relaxed.prices)
             if self._done():
                 return
 

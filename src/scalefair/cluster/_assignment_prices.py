@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,7 +28,7 @@ _WHOLE = 20_000
 _MOST_PAIRS = 60_000
 # Rows that may change column within the box of one price; more where it was hit.
 _RANK = 30
-_MAX_ROUNDS = 40
+_MAX_ROUNDS = 16
 # Rows of the sample on which the smoothed dual starts.
 _SAMPLE_ROWS = 20_000
 # Costs that differ by less than this part of the largest one are ties. Rows are merged
@@ -49,13 +50,18 @@ class OptimalPrices:
     n_rounds: int
 
 
-def optimal_prices(problem: AssignmentProblem, rtol: float = 1e-9) -> OptimalPrices:
+def optimal_prices(
+    problem: AssignmentProblem,
+    rtol: float = 1e-9,
+    enough: Callable[[OptimalPrices], bool] = lambda _: False,
+) -> OptimalPrices:
     """Solve the linear relaxation by linear programs in boxes around the prices.
 
     Only rows whose cheapest column can change while every price stays in its box
     enter a linear program; leaving the box costs what its side says. When no price
     is at a side, the solution is optimal, which the bound over all pairs confirms.
     Rows of equal costs enter as one: no small box would hold some of them only.
+    After rounds 1, 2, 4 and so on `enough` may find that what was reached will do.
     """
     h, k = problem.shape
     prices, bound = problem.certify(_start(problem), np.zeros(k))
@@ -78,6 +84,9 @@ def optimal_prices(problem: AssignmentProblem, rtol: float = 1e-9) -> OptimalPri
         inside = bool(found.outside.max() < 1e-6)
         optimal = inside and found.value - bound <= rtol * abs(found.value)
         ranks = np.where(found.outside > 1e-6, ranks * 4, np.maximum(ranks // 2, _RANK))
+        reached = OptimalPrices(best[1], counts, widths, best[0], optimal, n_rounds)
+        if n_rounds & (n_rounds - 1) == 0 and not optimal and enough(reached):
+            break
     return OptimalPrices(best[1], counts, widths, best[0], optimal, n_rounds)
 
 

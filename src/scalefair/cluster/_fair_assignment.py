@@ -124,8 +124,8 @@ def fair_assignment(
     centre, which proves it optimal for these counts. Only the choice of the counts is
     not proved optimal. At given prices the whole counts of a cluster that cost most can
     be listed, and with them in place of fair mixes the lower bound knows that rows are
-    whole; cutting planes raise it (Dantzig and Wolfe 1960). While the cost may exceed it
-    by more than a thousandth, integer programs look for other counts.
+    whole; cutting planes raise it (Dantzig and Wolfe 1960). While the cost may exceed
+    it by more than a thousandth, integer programs look for other counts.
 
     *Memory.* The squared distances are kept once: 8 n k bytes, 400 MB for a
     million rows and 50 centres; about 100 n bytes and a sorted copy of `X` besides.
@@ -170,10 +170,8 @@ def fair_assignment(
         if smallest is None or fallback is None:
             raise ValueError(_infeasible(sizes, k, tolerance))
         problem = _problem(costs, sizes, tolerance, smallest)
-        relaxed = optimal_prices(problem)
-        search = CountSearch(
-            problem, sizes, tolerance, max(relaxed.lower_bound, nearest_cost)
-        )
+        search = CountSearch(problem, sizes, tolerance, nearest_cost)
+        relaxed = optimal_prices(problem, enough=search.near)
         search.run(relaxed, fallback)
         assert search.labels is not None  # the fallback at least
         labels, lower_bound = search.labels, search.lower_bound
@@ -262,6 +260,6 @@ def _message(relaxed: OptimalPrices) -> str:
     if relaxed.optimal:
         return f"Linear program solved in {relaxed.n_rounds} rounds."
     return (
-        f"Linear program not solved to the end in {relaxed.n_rounds} rounds: the "
-        "lower bound holds, but it may be loose."
+        f"Linear program not solved to the end in {relaxed.n_rounds} rounds: `gap` "
+        "says how far the cost may be from the least."
     )
