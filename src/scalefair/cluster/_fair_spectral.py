@@ -100,8 +100,9 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         time, and ``"chebyshev"`` finishes in float64, so that the embedding is as
         accurate as `tol` says and exactly fair.
     n_init : int, default=10
-        Starts of k-means; the first is deterministic (pivoted QR), the others are
-        k-means++.
+        Attempts of k-means on all rows. The first start is deterministic (pivoted
+        QR), half of the others are k-means++, whose centres are crossed, and the rest
+        mend the best: on real networks as good as ten starts of scikit-learn's.
     assign_labels : {"kmeans", "fair"}, default="kmeans"
         ``"kmeans"`` rounds the embedding by k-means, which can lose balance.
         ``"fair"`` then moves nodes, at the least increase of the k-means cost,
