@@ -16,7 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 FLOORS = [
     {"kernels"},
     {"streaming"},
-    {"operators"},
+    {"files", "operators"},
     {"linalg", "optimize"},
     {"metrics", "datasets"},
     {"decomposition", "cluster", "linear_model", "postprocessing"},
@@ -33,7 +33,7 @@ ALLOWED_PRIVATE = {
     ("linalg/_lobpcg.py", "scalefair.operators._base"),
 }
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
-MAX_LINES = 450
+MAX_LINES = 600
 # The only members of numpy.random that do not touch the global state.
 LOCAL_RANDOM = {
     "BitGenerator",
@@ -222,6 +222,7 @@ MODULES = [
     "scalefair.linear_model",
     "scalefair.postprocessing",
     "scalefair.streaming",
+    "scalefair.files",
     "scalefair.metrics",
     "scalefair.datasets",
     "scalefair.plotting",
