@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from scalefair.files._npy import Header, read_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
-    FileReader,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -85,7 +84,7 @@ def open_rows(
     return reader
 
 
-class NpyReader(FileReader):
+class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
     Any block is read as fast as the next one. Rows in Fortran order take longer,
@@ -176,11 +175,10 @@ def _check_rows(header: Header, source: SourceFile) -> None:
         )
 
 
-class ParquetReader(FileReader):
+class ParquetReader(RowReader):
     """Dense rows in a parquet file, decoded a block at a time.
 
-    A block is one or several row groups, or a part of one that is too large; for
-    such a part by itself the part of the group before it is decoded too.
+    For a block by itself the part of its first row group before it is decoded too.
 
     Parameters
     ----------
@@ -258,34 +256,54 @@ class ParquetReader(FileReader):
         self.dtype = self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
         self.n_features = len(self._names)
-        if not sum(sizes):
+        m = sum(sizes)
+        if not m:
             raise FileError(f"{self._source.path}: has no rows.")
         self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
-        self._pieces = _cut(sizes, self._step)
-        self.lengths = np.array([piece.length for piece in self._pieces], np.int64)
-        self.nnz = sum(sizes) * self.n_features
+        self.lengths = cut_evenly(m, self._step)
+        self.nnz = m * self.n_features
+        self._ends = np.cumsum(sizes)
 
     def block(self, number: int) -> NDArray[Any]:
-        first, last, skipped, length = self._pieces[number]
+        number = range(len(self))[number]
         with self._opened() as file:
-            batches = self._batches(file, range(first, last + 1))
-            batches.skip(skipped)
-            return batches.take(length)
+            return next(self._read(file, number))
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         with self._opened() as file:
-            batches = self._batches(file, range(file.num_row_groups))
-            for piece in self._pieces:
-                yield batches.take(piece.length)
+            yield from self._read(file, 0)
 
-    def _batches(self, file: Any, groups: range) -> _Batches:
-        batches = file.iter_batches(
+    def _read(self, file: Any, number: int) -> Iterator[NDArray[Any]]:
+        """Read the blocks from one on; row groups come in batches of any size."""
+        start = number * self._step
+        group = int(np.searchsorted(self._ends, start, side="right"))
+        done = int(self._ends[group - 1]) - start if group else -start
+        X = self._empty(number)
+        for batch in file.iter_batches(
             batch_size=self._step,
-            row_groups=list(groups),
+            row_groups=list(range(group, file.num_row_groups)),
             columns=self._names,
             use_threads=False,
-        )
-        return _Batches(batches, self._names, self.dtype)
+        ):
+            while batch.num_rows:
+                # Below zero: rows of the group that come before the block.
+                room = len(X) - done if done >= 0 else -done
+                part, batch = batch.slice(0, room), batch.slice(room)
+                stop = done + part.num_rows
+                if done >= 0:
+                    for j, name in enumerate(self._names):
+                        X[done:stop, j] = _numbers(part.column(name))
+                done = stop
+                if done == len(X):
+                    yield X
+                    number += 1
+                    if number == len(self):
+                        return
+                    X, done = self._empty(number), 0
+        raise ValueError("it has fewer rows than it says")
+
+    def _empty(self, number: int) -> NDArray[Any]:
+        return np.empty((self.lengths[number], self.n_features), self.dtype)
 
     def _check_columns(self, types: dict[str, Any]) -> np.dtype:
         """Return the common type of the columns, if they are numbers."""
@@ -326,71 +344,6 @@ class ParquetReader(FileReader):
                 ) from error
             # Pages are read as they are needed, not whole row groups before.
             yield parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
-
-
-class _Piece(NamedTuple):
-    """Rows of some row groups, or of one without the first rows."""
-
-    first: int
-    last: int
-    skipped: int
-    length: int
-
-
-class _Batches:
-    """Rows that come in batches of any size, taken in blocks of given sizes."""
-
-    def __init__(
-        self, batches: Iterator[Any], names: list[str], dtype: np.dtype
-    ) -> None:
-        self._batches, self._names, self._dtype = batches, names, dtype
-        self._rest: Any = None
-
-    def skip(self, length: int) -> None:
-        """Leave rows out."""
-        while length:
-            length -= self._next(length).num_rows
-
-    def take(self, length: int) -> NDArray[Any]:
-        """Return the next rows."""
-        X = np.empty((length, len(self._names)), self._dtype)
-        start = 0
-        while start < length:
-            batch = self._next(length - start)
-            stop = start + batch.num_rows
-            for j, name in enumerate(self._names):
-                X[start:stop, j] = _numbers(batch.column(name))
-            start = stop
-        return X
-
-    def _next(self, length: int) -> Any:
-        """Return some of the next rows, at least one and at most `length`."""
-        while self._rest is None or not self._rest.num_rows:
-            self._rest = next(self._batches, None)
-            if self._rest is None:
-                raise ValueError("it has fewer rows than it says")
-        batch = self._rest.slice(0, length)
-        self._rest = self._rest.slice(length)
-        return batch
-
-
-def _cut(sizes: list[int], step: int) -> list[_Piece]:
-    """Row groups put together while they fit, and parts of those that do not."""
-    pieces: list[_Piece] = []
-    whole = False  # whether the last piece can take another group
-    for group, size in enumerate(sizes):
-        if size == 0:
-            continue
-        if whole and pieces[-1].length + size <= step:
-            first, _, _, length = pieces[-1]
-            pieces[-1] = _Piece(first, group, 0, length + size)
-            continue
-        pieces += [
-            _Piece(group, group, start, min(step, size - start))
-            for start in range(0, size, step)
-        ]
-        whole = size < step
-    return pieces
 
 
 def _column_types(schema: Any) -> dict[str, Any]:

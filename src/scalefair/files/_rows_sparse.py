@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
-from typing import IO, Any, BinaryIO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,11 @@ from scalefair.files._errors import FileError, one_line
 from scalefair.files._npy import Header, fill, member_header, read_member
 from scalefair.files._source import (
     BLOCK_BYTES,
-    FileReader,
     SourceFile,
     block_type,
     check_max_bytes,
 )
+from scalefair.streaming import RowReader
 
 # Bytes that are read rather than skipped.
 _NEAR = 2**20
@@ -39,7 +39,7 @@ _FIELD_LENGTHS, _FIELDS = 26, 30
 _BYTES_PER_CHARACTER = 8
 
 
-class NpzReader(FileReader):
+class NpzReader(RowReader):
     """Sparse rows in ``.npz`` files, read as streams.
 
     The entries of a block are taken from where those of the block before ended, so
@@ -146,36 +146,28 @@ class _CsrFile:
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
-        with self._archive() as (_, archive), ExitStack() as stack:
-            m, self.n_features = _read_shape(archive)
+        with self.source.opened() as file, zipfile.ZipFile(file) as archive:
+            m, self.n_features = _read_shape(archive, self.source.path)
             self._headers = {name: member_header(archive, name) for name in _ARRAYS}
             _check_arrays(self._headers, m)
-            data, indices = self._headers["data"], self._headers["indices"]
-            self.nnz = data.shape[0]
-            self.dtype = block_type(data.dtype)
-            entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
-            pointers = _stream(archive, "indptr", self._headers["indptr"], stack)
-            rows, entries = self._cut(pointers, m, entry_bytes, max_bytes)
+        data, indices = self._headers["data"], self._headers["indices"]
+        self.nnz = data.shape[0]
+        self.dtype = block_type(data.dtype)
+        entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
+        with self._streams() as streams:
+            rows, entries = self._cut(streams["indptr"], m, entry_bytes, max_bytes)
         self.lengths = np.diff(rows)
         self._starts = np.array(rows[:-1], np.int64)
         self._entries = np.array(entries, np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
         """Return the rows of one block, with entries of a type."""
-        with self._archive() as (file, archive), ExitStack() as stack:
-            streams = {
-                name: _seek(file, archive, name, header, stack)
-                for name, header in self._headers.items()
-            }
+        with self._streams(at_once=True) as streams:
             return self._read(number, streams, dtype)
 
     def blocks(self, dtype: np.dtype) -> Iterator[Any]:
         """Iterate over all blocks; zipfile compares checksums at the end."""
-        with self._archive() as (_, archive), ExitStack() as stack:
-            streams = {
-                name: _stream(archive, name, header, stack)
-                for name, header in self._headers.items()
-            }
+        with self._streams() as streams:
             for number in range(len(self.lengths)):
                 yield self._read(number, streams, dtype)
 
@@ -231,59 +223,52 @@ class _CsrFile:
         return rows, entries
 
     @contextmanager
-    def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile]]:
-        with self.source.opened() as file, zipfile.ZipFile(file) as archive:
-            yield file, archive
+    def _streams(self, at_once: bool = False) -> Iterator[dict[str, _Stream]]:
+        """Open the arrays; at once, to go anywhere in those not compressed."""
+        streams = {}
+        with (
+            self.source.opened() as file,
+            zipfile.ZipFile(file) as archive,
+            ExitStack() as stack,
+        ):
+            for name, header in self._headers.items():
+                member = archive.getinfo(f"{name}.npy")
+                if at_once and member.compress_type == zipfile.ZIP_STORED:
+                    file.seek(member.header_offset + _FIELD_LENGTHS)
+                    lengths = struct.unpack("<HH", file.read(4))
+                    start = member.header_offset + _FIELDS + sum(lengths)
+                    streams[name] = _Stream(file, header.dtype, start + header.offset)
+                else:
+                    content = stack.enter_context(archive.open(member))
+                    streams[name] = _Stream(content, header.dtype, header.offset)
+            yield streams
 
 
-class _Stream:
-    """The numbers of a member, of which pieces are taken."""
+class _Stream(NamedTuple):
+    """The numbers of an array, of which pieces are taken."""
 
-    def __init__(self, file: IO[bytes], header: Header, start: int = 0) -> None:
-        self._file = file
-        self._dtype = header.dtype
-        self._offset = start + header.offset
+    file: IO[bytes]
+    dtype: np.dtype
+    offset: int
 
     def take(self, start: int, count: int) -> NDArray[Any]:
         """Return some numbers; in compressed files it is slow to go back."""
-        values = np.empty(count, self._dtype)
-        place = self._offset + start * self._dtype.itemsize
-        ahead = place - self._file.tell()
+        values = np.empty(count, self.dtype)
+        place = self.offset + start * self.dtype.itemsize
+        ahead = place - self.file.tell()
         if 0 < ahead <= _NEAR:
-            self._file.read(ahead)  # after a seek zipfile compares no checksum
+            self.file.read(ahead)  # after a seek zipfile compares no checksum
         else:
-            self._file.seek(place)
-        fill(self._file, values)
+            self.file.seek(place)
+        fill(self.file, values)
         return values
 
 
-def _stream(
-    archive: zipfile.ZipFile, name: str, header: Header, stack: ExitStack
-) -> _Stream:
-    return _Stream(stack.enter_context(archive.open(f"{name}.npy")), header)
-
-
-def _seek(
-    file: BinaryIO,
-    archive: zipfile.ZipFile,
-    name: str,
-    header: Header,
-    stack: ExitStack,
-) -> _Stream:
-    """Stream that goes to any place at once, if the member is not compressed."""
-    member = archive.getinfo(f"{name}.npy")
-    if member.compress_type != zipfile.ZIP_STORED:
-        return _stream(archive, name, header, stack)
-    file.seek(member.header_offset + _FIELD_LENGTHS)
-    lengths = struct.unpack("<HH", file.read(4))
-    return _Stream(file, header, member.header_offset + _FIELDS + sum(lengths))
-
-
-def _read_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
+def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
     found = read_member(archive, "format").item()
     name = found.decode("ascii", "replace") if isinstance(found, bytes) else found
     if name != "csr":
-        raise ValueError(f"it is of format {name!r}: save X.tocsr()")
+        raise FileError(f"{path}: it is of format {name!r}. Save X.tocsr() again.")
     shape = read_member(archive, "shape")
     if shape.shape != (2,) or shape.dtype.kind not in "iu":
         raise ValueError("it has not two dimensions")
@@ -304,7 +289,7 @@ def _check_arrays(headers: dict[str, Header], n_rows: int) -> None:
         raise ValueError(f"entries must be real numbers, found the type {data.dtype}")
 
 
-class SvmlightReader(FileReader):
+class SvmlightReader(RowReader):
     """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
 
     All lines are read once to make the reader: for the labels, the number of features
@@ -384,21 +369,29 @@ class SvmlightReader(FileReader):
             )
         self._source = SourceFile(path, "in svmlight format")
         name = self._source.path
-        pieces = self._look_through(max(1, max_bytes // _BYTES_PER_CHARACTER))
-        if not pieces:
+        labels, lengths, low, high = [], [], 1, 0
+        self._ranges: list[tuple[int, int]] = []
+        self.nnz = 0
+        for start, text in self._texts(max(1, max_bytes // _BYTES_PER_CHARACTER)):
+            X, y = self._parse(text, start)
+            if len(y):
+                labels.append(y)
+                lengths.append(len(y))
+                self._ranges.append((start, len(text)))
+                self.nnz += X.nnz
+                low = int(X.indices.min(initial=low))
+                high = int(X.indices.max(initial=high))
+        if not labels:
             raise FileError(f"{name}: has no rows.")
-        self.labels = np.concatenate([piece.labels for piece in pieces])
-        self.lengths = np.array([len(piece.labels) for piece in pieces], np.int64)
-        self.nnz = sum(piece.n_entries for piece in pieces)
-        self._ranges = [(piece.start, piece.size) for piece in pieces]
-        low = min(piece.low for piece in pieces)
+        self.labels = np.concatenate(labels)
+        self.lengths = np.array(lengths, np.int64)
         if low == 0 and zero_based is False:
             raise FileError(
                 f"{name}: has a feature 0, but zero_based=False says that they count "
                 "from 1."
             )
         self.zero_based = low == 0 if zero_based == "auto" else bool(zero_based)
-        found = max(piece.high for piece in pieces) + self.zero_based
+        found = high + self.zero_based
         self.n_features = found if n_features is None else int(n_features)
         if self.n_features < max(found, 1):
             given = "" if n_features is None else f", more than n_features={n_features}"
@@ -426,25 +419,19 @@ class SvmlightReader(FileReader):
         without_labels.labels = self.labels[:0]
         return super(SvmlightReader, without_labels).delayed()
 
-    def _look_through(self, size: int) -> list[_Piece]:
-        """Read all lines; return what there is in each piece of them."""
-        pieces, start = [], 0
+    def _texts(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """Read all lines; yield where pieces of them start, and the pieces."""
         with self._source.opened() as file:
             if file.read(2) == b"\x1f\x8b":
                 raise FileError(
                     f"{self._source.path}: is compressed, and cannot be read in "
                     "blocks. Unpack it first."
                 )
-            file.seek(0)
-            while text := _read_lines(file, size):
-                X, labels = self._parse(text, start)
-                if len(labels):
-                    # Without entries nothing tells where indices start.
-                    low = int(X.indices.min()) if X.nnz else 1
-                    high = int(X.indices.max()) if X.nnz else 0
-                    pieces.append(_Piece(start, len(text), labels, X.nnz, low, high))
+            start = file.seek(0)
+            while text := file.read(size):
+                text = text if text.endswith(b"\n") else text + file.readline()
+                yield start, text
                 start += len(text)
-        return pieces
 
     def _parse(self, text: bytes, start: int) -> tuple[Any, NDArray[np.float64]]:
         from sklearn.datasets import load_svmlight_file
@@ -458,20 +445,3 @@ class SvmlightReader(FileReader):
                 "index:value ...` with rising indices."
             ) from error
         return X, labels
-
-
-class _Piece(NamedTuple):
-    """Some lines: where they are, and what the rows are like."""
-
-    start: int
-    size: int
-    labels: NDArray[np.float64]
-    n_entries: int
-    low: int
-    high: int
-
-
-def _read_lines(file: BinaryIO, size: int) -> bytes:
-    """Return the lines that start within the next bytes."""
-    text = file.read(size)
-    return text if text.endswith(b"\n") else text + file.readline()

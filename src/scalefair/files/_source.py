@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError, reading
-from scalefair.streaming import RowReader
 
 # Large enough that the cost of a block's Python code does not count.
 BLOCK_BYTES = 2**26
@@ -69,13 +68,6 @@ def _identity(file: BinaryIO) -> tuple[int, ...]:
     """Return what tells a file from what it was; first what it has anywhere."""
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
-
-
-class FileReader(RowReader):
-    """Reader that goes to other processes without what watches its progress."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "progress": None}
 
 
 def check_max_bytes(max_bytes: int) -> int:

@@ -77,6 +77,10 @@ class RowReader(ABC):
             Dense and C-contiguous, or CSR.
         """
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What watches the progress stays in its process.
+        return {**self.__dict__, "progress": None}
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
