@@ -259,7 +259,9 @@ class ParquetReader(RowReader):
         m = sum(sizes)
         if not m:
             raise FileError(f"{self._source.path}: has no rows.")
-        self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
+        step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
+        # Row groups are mostly of one size: blocks start where they do.
+        self._step = step - step % max(sizes) if step > max(sizes) else step
         self.lengths = cut_evenly(m, self._step)
         self.nnz = m * self.n_features
         self._ends = np.cumsum(sizes)

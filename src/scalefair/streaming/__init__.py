@@ -2,7 +2,7 @@
 
 from scalefair.streaming._blocks import row_blocks
 from scalefair.streaming._moments import GroupMoments
-from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
+from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 from scalefair.streaming._parts import LocalParts, Parts
 from scalefair.streaming._readers import RowReader
 

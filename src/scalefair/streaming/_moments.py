@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import SQUARES_OVERFLOW, all_finite, judged_later
 from scalefair._groups import encode_groups, encode_values
+from scalefair._writing import write_files
 from scalefair.streaming._accumulate import accumulate
-from scalefair.streaming._moments_file import read_arrays, write_arrays
-from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
-from scalefair.streaming._validation import check_rows
+from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 
-__all__ = ["GroupMoments"]
-
+_FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
 
 
@@ -217,8 +217,7 @@ class GroupMoments:
     @property
     def n_features(self) -> int:
         """Number of features."""
-        n: int = self.means.shape[1]
-        return n
+        return int(self.means.shape[1])
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -274,10 +273,20 @@ class GroupMoments:
         ValueError
             If the groups are Python objects other than strings.
         """
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if _kind(self.groups) == "U":
-            arrays["groups"] = self.groups.astype(np.str_)
-        write_arrays(path, arrays)
+        content: dict[str, NDArray[Any]] = {"format": np.array(_FORMAT)}
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if name == "groups" and _kind(array) == "U":
+                array = array.astype(np.str_)
+            if array.dtype.hasobject:
+                raise ValueError(
+                    f"{name} are Python objects, which can only be pickled: encode "
+                    "them as strings or numbers before they are saved."
+                )
+            content[name] = array
+        write_files(
+            {Path(path): lambda file: np.savez(file, allow_pickle=False, **content)}
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
@@ -298,7 +307,20 @@ class GroupMoments:
         ValueError
             If the file was not written by `save`, or is not whole.
         """
-        return cls(**read_arrays(path, _ARRAYS))
+        with open(path, "rb") as file:
+            try:
+                with np.load(file, allow_pickle=False) as found:
+                    if str(found["format"]) != _FORMAT:
+                        raise ValueError("of another format")
+                    arrays = {name: found[name] for name in _ARRAYS}
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever NumPy meets in it
+                raise ValueError(
+                    f"{os.fspath(path)!r} is not a whole file of group moments: write "
+                    "it by GroupMoments.save."
+                ) from error
+        return cls(**arrays)
 
     def _add(self, other: GroupMoments) -> None:
         """Chan, Golub & LeVeque (1983), equations (2.1), for every group."""

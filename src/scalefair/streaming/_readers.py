@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.streaming._dask_parts import require_dask
+from scalefair.streaming._dask import require_dask
 from scalefair.streaming._parts import LocalParts, Progress
-
-__all__ = ["RowReader"]
 
 
 class RowReader(ABC):

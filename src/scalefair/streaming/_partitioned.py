@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -10,18 +11,16 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair._groups import check_values, encode_values
-from scalefair.streaming._collections import (
+from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._dask import (
+    DaskParts,
     column_names,
     dask_column,
     dask_rows,
     is_dask,
 )
-from scalefair.streaming._dask_parts import DaskParts
 from scalefair.streaming._parts import Parts
 from scalefair.streaming._readers import RowReader
-from scalefair.streaming._validation import check_rows
-
-__all__ = ["PartitionedRows", "is_partitioned"]
 
 
 def is_partitioned(X: Any) -> bool:
@@ -130,23 +129,15 @@ class PartitionedRows:
         if isinstance(X, cls):
             return X
         if isinstance(X, RowReader):
-            return cls._of_reader(X)
-        return cls._of_dask(X, persist)
-
-    @classmethod
-    def _of_reader(cls, reader: RowReader) -> Self:
-        return cls(
-            reader.parts(),
-            reader.lengths,
-            reader.n_features,
-            dtype=reader.dtype,
-            is_sparse=reader.is_sparse,
-            nnz=reader.nnz,
-            feature_names=reader.feature_names,
-        )
-
-    @classmethod
-    def _of_dask(cls, X: Any, persist: bool) -> Self:
+            return cls(
+                X.parts(),
+                X.lengths,
+                X.n_features,
+                dtype=X.dtype,
+                is_sparse=X.is_sparse,
+                nnz=X.nnz,
+                feature_names=X.feature_names,
+            )
         parts = dask_rows(X)
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
         if persist:
@@ -206,7 +197,8 @@ class PartitionedRows:
             self._numbers, self.starts.tolist(), self.lengths.tolist(), strict=True
         )
         place = self.parts.like(places)
-        return self.parts.map(_Placed(function, len(args)), *args, each=[place, *each])
+        run = functools.partial(_placed, function, len(args))
+        return self.parts.map(run, *args, each=[place, *each])
 
     def rowwise(
         self,
@@ -314,23 +306,16 @@ class _Description(NamedTuple):
     is_sparse: bool
 
 
-class _Placed:
-    """A function of a part, whose errors say which part."""
-
-    def __init__(self, function: Callable[..., Any], n_args: int) -> None:
-        self._function = function
-        self._n_args = n_args
-
-    def __call__(self, rows: Any, *args: Any) -> Any:
-        shared, (place, *own) = args[: self._n_args], args[self._n_args :]
-        try:
-            return self._function(rows, *shared, *own)
-        except ValueError as error:
-            number, start, length = place
-            raise ValueError(
-                f"Partition {number} of X, rows {start} to {start + length - 1} "
-                f"(counted from 0 within it below): {error}"
-            ) from error
+def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
+    """Call a function of a part; an error says which part, after shared arguments."""
+    shared, ((number, start, length), *own) = args[:n_shared], args[n_shared:]
+    try:
+        return function(rows, *shared, *own)
+    except ValueError as error:
+        raise ValueError(
+            f"Partition {number} of X, rows {start} to {start + length - 1} "
+            f"(counted from 0 within it below): {error}"
+        ) from error
 
 
 def _checked_part(block: Any, number: int) -> Any:
