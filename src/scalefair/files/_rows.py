@@ -31,9 +31,9 @@ def open_rows(
     Parameters
     ----------
     path : str or path-like
-        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet``
-        (`ParquetReader`) or ``.svm``, ``.svmlight``, ``.libsvm``
-        (`SvmlightReader`). It must stay as it is: a change is an error.
+        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet`` (`ParquetReader`)
+        or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
+        is: a change is an error.
     max_bytes : int, default=2**26
         Size of the blocks that are read, 64 MiB by default.
 
@@ -51,14 +51,12 @@ def open_rows(
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from scalefair.files import open_rows
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.npy")
-    ...     np.save(path, np.ones((4, 2)))
-    ...     reader = open_rows(path)
-    ...     [block.shape for block in reader.blocks()]
+    ...     np.save(f"{folder}/rows.npy", np.ones((4, 2)))
+    ...     [block.shape for block in open_rows(f"{folder}/rows.npy").blocks()]
     [(4, 2)]
     """
     readers = {
@@ -87,8 +85,8 @@ def open_rows(
 class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
-    Any block is read as fast as the next one. Rows in Fortran order take longer,
-    for those of a block are scattered over the whole file.
+    Any block is read as fast as the next one. Rows in Fortran order take longer, for
+    those of a block are scattered over the whole file.
 
     Parameters
     ----------
@@ -100,14 +98,9 @@ class NpyReader(RowReader):
 
     Attributes
     ----------
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     dtype : dtype
         float32 if the file's numbers are, else float64, to which they are converted.
-    nnz : int
-        Number of entries.
+        Other attributes as of any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -117,20 +110,15 @@ class NpyReader(RowReader):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from scalefair.files import NpyReader
-    >>> from scalefair.streaming import GroupMoments
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.npy")
-    ...     np.save(path, np.arange(12.0).reshape(6, 2))
-    ...     reader = NpyReader(path, max_bytes=64)
-    ...     moments = GroupMoments.from_data(reader, ["a", "b"] * 3)
-    >>> reader.shape, reader.lengths
-    ((6, 2), array([4, 2]))
-    >>> moments.means
-    array([[4., 5.],
-           [6., 7.]])
+    ...     np.save(f"{folder}/rows.npy", np.arange(12.0).reshape(6, 2))
+    ...     reader = NpyReader(f"{folder}/rows.npy", max_bytes=64)
+    ...     reader.shape, reader.lengths, reader.block(1)
+    ((6, 2), array([4, 2]), array([[ 8.,  9.],
+           [10., 11.]]))
     """
 
     is_sparse = False
@@ -192,16 +180,11 @@ class ParquetReader(RowReader):
 
     Attributes
     ----------
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     feature_names : ndarray of str
         Names of the columns.
     dtype : dtype
         float32 if all columns are, else float64, to which they are converted.
-    nnz : int
-        Number of entries.
+        Other attributes as of any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -218,21 +201,15 @@ class ParquetReader(RowReader):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import pandas as pd
     >>> from scalefair.files import ParquetReader
-    >>> from scalefair.streaming import GroupMoments
     >>> frame = pd.DataFrame({"age": [30, 40, 50], "income": [1.0, 2.0, 6.0]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.parquet")
-    ...     frame.to_parquet(path)
-    ...     reader = ParquetReader(path, max_bytes=32)
-    ...     moments = GroupMoments.from_data(reader, ["a", "a", "b"])
-    >>> reader.shape, reader.lengths, reader.feature_names.tolist()
-    ((3, 2), array([2, 1]), ['age', 'income'])
-    >>> moments.means
-    array([[35. ,  1.5],
-           [50. ,  6. ]])
+    ...     frame.to_parquet(f"{folder}/rows.parquet")
+    ...     reader = ParquetReader(f"{folder}/rows.parquet", max_bytes=32)
+    ...     reader.lengths, reader.feature_names.tolist(), reader.block(1)
+    (array([2, 1]), ['age', 'income'], array([[50.,  6.]]))
     """
 
     is_sparse = False

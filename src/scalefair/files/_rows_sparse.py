@@ -59,15 +59,12 @@ class NpzReader(RowReader):
 
     Attributes
     ----------
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     dtype : dtype
         float32 if the entries in all files are, else float64, to which they are
         converted.
     nnz : int
         Stored entries, counted before entries at the same place are added up.
+        Other attributes as of any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -82,22 +79,17 @@ class NpzReader(RowReader):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from scipy import sparse
     >>> from scalefair.files import NpzReader
-    >>> from scalefair.streaming import GroupMoments
-    >>> X = sparse.csr_array(np.diag(np.arange(1.0, 5.0)))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.npz")
-    ...     sparse.save_npz(path, X, compressed=False)
+    ...     path = f"{folder}/rows.npz"
+    ...     sparse.save_npz(path, sparse.csr_array(np.eye(4)), compressed=False)
     ...     reader = NpzReader(path, max_bytes=1024)
-    ...     moments = GroupMoments.from_data(reader, ["a", "a", "b", "b"])
-    >>> reader.shape, reader.lengths
-    ((4, 4), array([2, 2]))
-    >>> moments.means
-    array([[0.5, 1. , 0. , 0. ],
-           [0. , 0. , 1.5, 2. ]])
+    ...     reader.shape, reader.lengths, reader.block(1).toarray()
+    ((4, 4), array([2, 2]), array([[0., 0., 1., 0.],
+           [0., 0., 0., 1.]]))
     """
 
     is_sparse = True
@@ -290,7 +282,7 @@ def _check_arrays(headers: dict[str, Header], n_rows: int) -> None:
 
 
 class SvmlightReader(RowReader):
-    """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
+    r"""Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
 
     All lines are read once to make the reader: for the labels, the number of features
     and where blocks start. Parsing text takes long: for many passes
@@ -306,24 +298,17 @@ class SvmlightReader(RowReader):
         Whether the first feature has the index 0, else 1. By default it has if a
         feature 0 occurs.
     max_bytes : int, default=2**26
-        Size of a block, 64 MiB by default. Blocks are cut by their text, from which
-        arrays are made that are smaller, mostly by far: a block is an eighth of this
-        size in text. A block has one row at least.
+        Size of a block, 64 MiB by default. Blocks are cut by their text, of an eighth
+        of this size: arrays made from it are smaller than a block, mostly by far. A
+        block has one row at least.
 
     Attributes
     ----------
     labels : ndarray of shape (n_rows,), float64
         The first number of each line; not sent to the workers of Dask.
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     zero_based : bool
-        Whether the first feature has the index 0 in the file.
-    dtype : dtype
-        float64.
-    nnz : int
-        Stored entries.
+        Whether the first feature has the index 0 in the file. Other attributes as of
+        any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -333,22 +318,15 @@ class SvmlightReader(RowReader):
 
     Examples
     --------
-    >>> import os, tempfile
-    >>> import numpy as np
-    >>> from sklearn.datasets import dump_svmlight_file
+    >>> import tempfile
+    >>> from pathlib import Path
     >>> from scalefair.files import SvmlightReader
-    >>> from scalefair.streaming import GroupMoments
-    >>> X, y = np.diag([1.0, 2.0, 3.0]), np.array([1, -1, 1])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.svm")
-    ...     dump_svmlight_file(X, y, path, zero_based=False)
+    ...     path = Path(folder, "rows.svm")
+    ...     _ = path.write_text("1 1:1.0\n-1 2:2.0\n1 3:3.0\n")
     ...     reader = SvmlightReader(path, max_bytes=100)
-    ...     moments = GroupMoments.from_data(reader, reader.labels)
-    >>> reader.shape, reader.lengths, reader.labels
-    ((3, 3), array([2, 1]), array([ 1., -1.,  1.]))
-    >>> moments.means
-    array([[0. , 2. , 0. ],
-           [0.5, 0. , 1.5]])
+    ...     reader.lengths, reader.labels, reader.block(1).toarray()
+    (array([2, 1]), array([ 1., -1.,  1.]), array([[0., 0., 3.]]))
     """
 
     is_sparse = True

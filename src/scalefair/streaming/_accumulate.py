@@ -7,7 +7,7 @@ shift is taken out again at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -81,13 +81,10 @@ class ShiftedSums:
         return self.counts, self.shifts + offsets, self.scatters
 
 
-_Add = Callable[[NDArray[np.floating], NDArray[np.integer], ShiftedSums], None]
-
-
 def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
     """Return the sums of rows as `check_rows` returns them; no label is without."""
     sums = ShiftedSums(n_labels, X.shape[1])
-    with judged_later():  # in `_add_block`, and when the sums are made moments
+    with judged_later():  # where a block is added, and when the sums are made moments
         if sparse.issparse(X) and is_cheaper_sparse(X):
             _accumulate_sparse(X, codes, sums)
         else:
@@ -96,39 +93,35 @@ def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums
 
 
 def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
-    """Add the rows of a dense or sparse matrix, blocks of the latter made dense."""
     n_labels, n = sums.shifts.shape
     thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
     add = _add_thin if thin else _add_wide
-    is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
-    max_bytes = _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)
-    for rows, block in row_blocks(X, max_bytes):
-        if isinstance(block, np.ndarray):
-            _add_block(_as_real(block), codes[rows], rows.start, sums, add)
-            continue
-        step = max(1, _BLOCK_BYTES // (8 * max(1, n)))
-        for start in range(0, block.shape[0], step):
-            part = _as_real(block[start : start + step].toarray())
-            first = rows.start + start
-            _add_block(part, codes[first : first + len(part)], first, sums, add)
+    for first, block in _dense_blocks(X):
+        labels = codes[first : first + len(block)]
+        if not sums.has_shift.all():
+            means, counts = first_means(block, labels, n_labels, _SHIFT_ROWS)
+            sums.set_shifts(means, counts > 0)
+        add(block, labels, sums)
+        if not np.isfinite(sums.sums).all():
+            refuse_entries(block, first)
     if not thin:
         for scatter in sums.scatters:
             mirror_lower(scatter)
 
 
-def _add_block(
-    block: NDArray[np.floating],
-    codes: NDArray[np.integer],
-    first: int,
-    sums: ShiftedSums,
-    add: _Add,
-) -> None:
-    if not sums.has_shift.all():
-        means, counts = first_means(block, codes, len(sums.counts), _SHIFT_ROWS)
-        sums.set_shifts(means, counts > 0)
-    add(block, codes, sums)
-    if not np.isfinite(sums.sums).all():
-        refuse_entries(block, first)
+def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
+    """Yield first rows and blocks in types that the kernels know: float32, float64."""
+    is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
+    for rows, block in row_blocks(X, _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)):
+        step = block.shape[0]
+        if sparse.issparse(block):  # made dense
+            step = max(1, _BLOCK_BYTES // (8 * block.shape[1]))
+        for start in range(0, block.shape[0], step):
+            part = block[start : start + step]
+            part = part.toarray() if sparse.issparse(part) else part
+            single = part.dtype == np.float32 and part.dtype.isnative
+            kind = np.float32 if single else np.float64
+            yield rows.start + start, part.astype(kind, copy=False)
 
 
 def _add_thin(
@@ -162,13 +155,6 @@ def _add_wide(
             sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
             add_gram(shifted, sums.scatters[code])
     sums.counts += counts
-
-
-def _as_real(block: NDArray[Any]) -> NDArray[np.floating]:
-    """Block in a type that the kernels know: float32, otherwise float64."""
-    if block.dtype == np.float32 and block.dtype.isnative:
-        return block
-    return block.astype(np.float64, copy=False)
 
 
 def is_cheaper_sparse(X: Any) -> bool:

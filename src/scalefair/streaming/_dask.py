@@ -51,9 +51,7 @@ class DaskParts(Parts):
         """Return delayed values as parts."""
         # Those of one collection share a graph, of as many tasks as there are values.
         graphs = {id(graph): graph for graph in (v.__dask_graph__() for v in values)}
-        tasks: dict[Any, Any] = {}
-        for graph in graphs.values():
-            tasks.update(graph)
+        tasks = {key: graph[key] for graph in graphs.values() for key in graph}
         return cls(tasks, [value.key for value in values])
 
     def __len__(self) -> int:
@@ -88,15 +86,13 @@ class DaskParts(Parts):
         return DaskParts(self._graph, [self._keys[i] for i in numbers])
 
     def persist(self) -> DaskParts:
-        dask = require_dask()
-        with _large_graphs(), single_blas_thread():
-            kept: DaskParts = dask.persist(self)[0]
+        with _large_graphs(), single_blas_thread():  # that of tasks in this process
+            kept: DaskParts = require_dask().persist(self)[0]
         return kept
 
     def gather(self) -> list[Any]:
-        dask = require_dask()
-        with _large_graphs(), single_blas_thread():  # that of tasks in this process
-            return list(dask.compute(self)[0])
+        with _large_graphs(), single_blas_thread():
+            return list(require_dask().compute(self)[0])
 
     def stack(
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
@@ -122,7 +118,7 @@ class DaskParts(Parts):
                 graph[key] = task_type(key, run, *map(ref, group))
         return DaskParts(graph, keys).gather()[0]
 
-    # What Dask asks of a collection.
+    # The rest is what Dask asks of a collection.
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
         return self._graph
@@ -176,28 +172,21 @@ def _register_sizes() -> None:
     """Tell Dask how large sparse arrays are: it moves what it takes for small."""
     from dask.sizeof import sizeof
 
-    register: Any = sizeof.register
-    register(sparse.sparray)(array_bytes)
+    sizeof.register(sparse.sparray)(array_bytes)  # type: ignore[no-untyped-call]
 
 
 def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
     """Parts of computed values or, from a cluster, futures."""
     _, ref, data = _node_types()
-    return DaskParts(
-        {
-            key: value if isinstance(value, (ref, data)) else data(key, value)
-            for key, value in ((key, graph[key]) for key in keys)
-        },
-        keys,
-    )
+    kept = {}
+    for key in keys:
+        is_node = isinstance(graph[key], (ref, data))
+        kept[key] = graph[key] if is_node else data(key, graph[key])
+    return DaskParts(kept, keys)
 
 
 def _large_graphs() -> AbstractContextManager[object]:
-    """Context in which a large graph is no reason for a warning.
-
-    Blocks of vectors travel inside the graph, from where they can be had again when
-    a worker is lost.
-    """
+    """Context without warnings of large graphs: blocks of vectors travel inside."""
     if "distributed" not in sys.modules:  # its defaults are not there yet
         return nullcontext()
     options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}

@@ -30,14 +30,8 @@ class GroupMoments:
 
     Parameters
     ----------
-    groups : array-like of shape (G,)
-        Distinct groups, sorted.
-    counts : array-like of shape (G,)
-        Rows of each group, at least 1.
-    means : array-like of shape (G, n)
-        Mean of the rows of each group.
-    scatters : array-like of shape (G, n, n)
-        Sum of ``(x - mean_g)(x - mean_g)^T`` over the rows of each group.
+    groups, counts, means, scatters : array-like
+        As the attributes of these names; they are copied.
 
     Attributes
     ----------
@@ -97,25 +91,36 @@ class GroupMoments:
         means: ArrayLike,
         scatters: ArrayLike,
     ) -> None:
+        given = np.asarray(counts)
+        if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
+            raise ValueError(f"counts must be whole numbers, got {given}.")
         # Copies: `update` writes to them.
         self.groups = np.array(groups)
-        self.counts = _whole(counts)
+        self.counts = np.array(given, dtype=np.int64)
         self.means = np.array(means, dtype=np.float64)
         self.scatters = np.array(scatters, dtype=np.float64)
-        self._check()
+        n_groups = len(self.groups) if self.groups.ndim == 1 else -1
+        n = self.means.shape[-1] if self.means.ndim == 2 else -1
+        shapes = [getattr(self, name).shape for name in _ARRAYS]
+        wanted = [(n_groups,), (n_groups,), (n_groups, n), (n_groups, n, n)]
+        if n_groups < 1 or shapes != wanted:
+            raise ValueError(
+                "Moments of G groups of rows with n features need arrays of shape "
+                f"(G,), (G,), (G, n) and (G, n, n), got {', '.join(map(str, shapes))}."
+            )
+        if not (self.groups[1:] > self.groups[:-1]).all():
+            raise ValueError("groups must be distinct and sorted.")
+        if not (self.counts > 0).all():
+            raise ValueError("counts must be positive.")
+        for name in ("means", "scatters"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
     @classmethod
-    def _keep(
-        cls,
-        groups: NDArray[Any],
-        counts: NDArray[np.int64],
-        means: NDArray[np.float64],
-        scatters: NDArray[np.float64],
-    ) -> GroupMoments:
+    def _keep(cls, *arrays: NDArray[Any]) -> GroupMoments:
         """Return moments that take over arrays, which are right and not copied."""
         moments = cls.__new__(cls)
-        moments.groups, moments.counts = groups, counts
-        moments.means, moments.scatters = means, scatters
+        moments.groups, moments.counts, moments.means, moments.scatters = arrays
         return moments
 
     @classmethod
@@ -327,8 +332,7 @@ class GroupMoments:
         self._check_features(other.n_features)
         groups = _union(self.groups, other.groups)
         self._check_sums(other)
-        if len(groups) > len(self.groups):
-            self._extend(groups)
+        self._extend(groups)
         for code, count, mean, scatter in zip(
             np.searchsorted(groups, other.groups),
             other.counts,
@@ -346,9 +350,8 @@ class GroupMoments:
 
     def _check_sums(self, other: GroupMoments) -> None:
         """Refuse moments whose sums overflow, before anything is added."""
-        mine, theirs = np.intersect1d(self.groups, other.groups, return_indices=True)[
-            1:
-        ]
+        both = np.intersect1d(self.groups, other.groups, return_indices=True)
+        mine, theirs = both[1:]
         m, n = self.counts[mine, None], other.counts[theirs, None]
         with judged_later():
             offsets = other.means[theirs] - self.means[mine]
@@ -360,6 +363,8 @@ class GroupMoments:
 
     def _extend(self, groups: NDArray[Any]) -> None:
         """Make room for groups without rows yet."""
+        if len(groups) == len(self.groups):
+            return
         at = np.searchsorted(groups, self.groups)
         n = self.n_features
         counts = np.zeros(len(groups), np.int64)
@@ -367,28 +372,6 @@ class GroupMoments:
         counts[at], means[at], scatters[at] = self.counts, self.means, self.scatters
         self.groups, self.counts = groups, counts
         self.means, self.scatters = means, scatters
-
-    def _check(self) -> None:
-        n_groups = len(self.groups) if self.groups.ndim == 1 else -1
-        n = self.means.shape[-1] if self.means.ndim == 2 else -1
-        if (
-            n_groups < 1
-            or self.counts.shape != (n_groups,)
-            or self.means.shape != (n_groups, n)
-            or self.scatters.shape != (n_groups, n, n)
-        ):
-            raise ValueError(
-                "Moments of G groups of rows with n features need arrays of shape "
-                f"(G,), (G,), (G, n) and (G, n, n), got {self.groups.shape}, "
-                f"{self.counts.shape}, {self.means.shape} and {self.scatters.shape}."
-            )
-        if not (self.groups[1:] > self.groups[:-1]).all():
-            raise ValueError("groups must be distinct and sorted.")
-        if not (self.counts > 0).all():
-            raise ValueError("counts must be positive.")
-        for name in ("means", "scatters"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
     def _check_features(self, n_features: int) -> None:
         if n_features != self.n_features:
@@ -403,14 +386,6 @@ def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
     present, local = encode_values(codes, name="codes")
     sums = accumulate(X, local, len(present))
     return GroupMoments._keep(present, *sums.to_moments())
-
-
-def _whole(counts: ArrayLike) -> NDArray[np.int64]:
-    """Copy of the counts as integers, if they are whole numbers."""
-    given = np.asarray(counts)
-    if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
-        raise ValueError(f"counts must be whole numbers, got {given}.")
-    return np.array(given, dtype=np.int64)
 
 
 def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:

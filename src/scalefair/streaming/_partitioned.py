@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -48,6 +50,7 @@ def is_partitioned(X: Any) -> bool:
     return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
 
 
+@dataclass(eq=False, repr=False)
 class PartitionedRows:
     """Rows in parts, each of which fits in memory.
 
@@ -64,12 +67,8 @@ class PartitionedRows:
         Rows and features.
     dtype : dtype
         A type that holds the entries of all parts.
-    is_sparse : bool
-        Whether the parts are CSR matrices.
-    nnz : int
-        Stored entries; all of them for dense rows.
-    feature_names : ndarray of str or None
-        Names of the columns, if all are strings.
+    is_sparse, nnz, feature_names
+        As of a `RowReader`.
 
     Examples
     --------
@@ -82,27 +81,15 @@ class PartitionedRows:
     [3, 2]
     """
 
-    def __init__(
-        self,
-        parts: Parts,
-        lengths: NDArray[np.int64],
-        n_features: int,
-        *,
-        dtype: np.dtype,
-        is_sparse: bool,
-        nnz: int,
-        feature_names: NDArray[Any] | None = None,
-        given_lengths: Sequence[int] = (),
-    ) -> None:
-        self.parts = parts
-        self.lengths = np.asarray(lengths, dtype=np.int64)
-        self.shape = int(self.lengths.sum()), n_features
-        self.dtype = np.dtype(dtype)
-        self.is_sparse = is_sparse
-        self.nnz = nnz
-        self.feature_names = feature_names
-        # With the parts that have no rows and were left out.
-        self._given_lengths = list(given_lengths or self.lengths)
+    parts: Parts
+    lengths: NDArray[np.int64]
+    n_features: int
+    dtype: np.dtype
+    is_sparse: bool
+    nnz: int
+    feature_names: NDArray[Any] | None = None
+    # Rows of the parts that were given, some of which may have none.
+    _given: Sequence[int] | None = None
 
     @classmethod
     def of(cls, X: Any, *, persist: bool = True) -> Self:
@@ -129,15 +116,8 @@ class PartitionedRows:
         if isinstance(X, cls):
             return X
         if isinstance(X, RowReader):
-            return cls(
-                X.parts(),
-                X.lengths,
-                X.n_features,
-                dtype=X.dtype,
-                is_sparse=X.is_sparse,
-                nnz=X.nnz,
-                feature_names=X.feature_names,
-            )
+            about = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
+            return cls(X.parts(), X.lengths, *about)
         parts = dask_rows(X)
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
         if persist:
@@ -152,14 +132,19 @@ class PartitionedRows:
         some = [found[i] for i in kept]
         return cls(
             parts.select(kept) if len(kept) < len(found) else parts,
-            np.array([part.n_rows for part in some]),
+            np.array([part.n_rows for part in some], np.int64),
             some[0].n_columns,
-            dtype=np.result_type(*{part.dtype for part in some}),
-            is_sparse=some[0].is_sparse,
-            nnz=sum(part.n_stored for part in some),
-            feature_names=column_names(X),
-            given_lengths=[part.n_rows for part in found],
+            np.result_type(*{part.dtype for part in some}),
+            some[0].is_sparse,
+            sum(part.n_stored for part in some),
+            column_names(X),
+            [part.n_rows for part in found],
         )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.lengths.sum()), self.n_features
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -169,8 +154,7 @@ class PartitionedRows:
     @property
     def _numbers(self) -> list[int]:
         """Number of each part among those that were given, for messages."""
-        numbers: list[int] = np.flatnonzero(self._given_lengths).tolist()
-        return numbers
+        return [i for i, length in enumerate(self._given or self.lengths) if length]
 
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
@@ -193,10 +177,8 @@ class PartitionedRows:
         Parts
             Computed when they are asked for.
         """
-        places = zip(
-            self._numbers, self.starts.tolist(), self.lengths.tolist(), strict=True
-        )
-        place = self.parts.like(places)
+        starts, lengths = self.starts.tolist(), self.lengths.tolist()
+        place = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
         run = functools.partial(_placed, function, len(args))
         return self.parts.map(run, *args, each=[place, *each])
 
@@ -213,8 +195,7 @@ class PartitionedRows:
         Parameters
         ----------
         function : callable
-            As for `map`; returns an array with one entry, or row of entries, for
-            each row.
+            As for `map`; returns an array with an entry for each row.
         *args : object
             The same for all parts.
         shape : tuple of int, default=()
@@ -281,10 +262,10 @@ class PartitionedRows:
                 f"{what}s for {self.shape[0]} samples."
             )
         distinct, codes = encode_values(values, name=name)
-        return distinct, self.split(codes.astype(_small_type(len(distinct))))
+        return distinct, self.split(codes.astype(_small_type(distinct)))
 
     def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
-        parts = dask_column(values, self._given_lengths, name)
+        parts = dask_column(values, list(self._given or self.lengths), name)
         kept = self._numbers
         if len(kept) < len(parts):
             parts = parts.select(kept)
@@ -292,8 +273,7 @@ class PartitionedRows:
         parts = parts.map(_checked_column, name, what, each=[places]).persist()
         seen = parts.map(_distinct, name).gather()
         distinct = encode_values(np.concatenate(seen), name=name)[0]
-        small = _small_type(len(distinct))
-        return distinct, parts.map(_codes, distinct, small).persist()
+        return distinct, parts.map(_codes, distinct).persist()
 
 
 class _Description(NamedTuple):
@@ -307,15 +287,22 @@ class _Description(NamedTuple):
 
 
 def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
-    """Call a function of a part; an error says which part, after shared arguments."""
+    """Call a function of a part, whose place comes after the shared arguments."""
     shared, ((number, start, length), *own) = args[:n_shared], args[n_shared:]
-    try:
+    stop = start + length - 1
+    with _naming(
+        f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
+    ):
         return function(rows, *shared, *own)
+
+
+@contextmanager
+def _naming(partition: Any) -> Iterator[None]:
+    """Say in an error which partition has it."""
+    try:
+        yield
     except ValueError as error:
-        raise ValueError(
-            f"Partition {number} of X, rows {start} to {start + length - 1} "
-            f"(counted from 0 within it below): {error}"
-        ) from error
+        raise ValueError(f"Partition {partition}: {error}") from error
 
 
 def _checked_part(block: Any, number: int) -> Any:
@@ -324,10 +311,8 @@ def _checked_part(block: Any, number: int) -> Any:
         block = block.to_numpy()
     if getattr(block, "shape", (1,))[0] == 0:
         return block
-    try:
+    with _naming(f"{number} of X"):
         return check_rows(block)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"Partition {number} of X: {error}") from error
 
 
 def _describe(block: Any) -> _Description:
@@ -347,16 +332,17 @@ def _known(X: Any) -> list[_Description] | None:
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    first = found[kept[0]]
+    first = kept[0]
+    n_columns, is_sparse = found[first].n_columns, found[first].is_sparse
     for i in kept:
-        if found[i].n_columns != first.n_columns:
+        if found[i].n_columns != n_columns:
             raise ValueError(
                 f"Partition {i} of X has {found[i].n_columns} columns, partition "
-                f"{kept[0]} has {first.n_columns}: all must have the same."
+                f"{first} has {n_columns}: all must have the same."
             )
-        if found[i].is_sparse != first.is_sparse:
+        if found[i].is_sparse != is_sparse:
             raise ValueError(
-                f"Partitions {kept[0]} and {i} of X are dense and sparse: make all of "
+                f"Partitions {first} and {i} of X are dense and sparse: make all of "
                 "them one or the other."
             )
 
@@ -367,10 +353,8 @@ def _checked_column(
     number, n_rows = place
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    try:
+    with _naming(number):
         column = check_values(values, name=name, what=what)
-    except ValueError as error:
-        raise ValueError(f"Partition {number}: {error}") from error
     if column.shape[0] != n_rows:
         raise ValueError(
             f"Partition {number} of {name} has {column.shape[0]} {what}s for {n_rows} "
@@ -383,12 +367,9 @@ def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
     return encode_values(values, name=name)[0]
 
 
-def _codes(
-    values: NDArray[Any], distinct: NDArray[Any], dtype: np.dtype
-) -> NDArray[Any]:
-    codes: NDArray[Any] = np.searchsorted(distinct, values).astype(dtype)
-    return codes
+def _codes(values: NDArray[Any], distinct: NDArray[Any]) -> NDArray[Any]:
+    return np.searchsorted(distinct, values).astype(_small_type(distinct))
 
 
-def _small_type(n_distinct: int) -> np.dtype:
-    return np.min_scalar_type(-max(n_distinct, 1))
+def _small_type(distinct: NDArray[Any]) -> np.dtype:
+    return np.min_scalar_type(-max(len(distinct), 1))
