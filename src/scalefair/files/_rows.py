@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError
-from scalefair.files._npy import Header, read_header, read_rows
+from scalefair.files._npy import read_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
@@ -130,9 +130,25 @@ class NpyReader(RowReader):
         self._source = SourceFile(path, "an array saved by numpy.save")
         with self._source.opened() as file:
             self._header = read_header(file)
-        _check_rows(self._header, self._source)
-        m, self.n_features = self._header.shape
-        self.dtype = block_type(self._header.dtype)
+        shape, _, stored, _ = self._header
+        name, size = self._source.path, self._source.size
+        if stored.kind not in "fiub":
+            raise FileError(
+                f"{name}: rows must be real numbers, found the type {stored}. Save "
+                "them as such."
+            )
+        if len(shape) != 2 or 0 in shape:
+            raise FileError(
+                f"{name}: must hold a two-dimensional array with at least one row and "
+                f"one feature, found shape {shape}. Reshape it before it is saved."
+            )
+        if size < self._header.stop:
+            raise FileError(
+                f"{name}: is truncated: {size} bytes of {self._header.stop}. Copy or "
+                "save it again."
+            )
+        m, self.n_features = shape
+        self.dtype = block_type(stored)
         self.nnz = m * self.n_features
         self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
         self.lengths = cut_evenly(m, self._step)
@@ -142,25 +158,6 @@ class NpyReader(RowReader):
         start = range(len(self))[number] * self._step
         with self._source.opened(buffering=0) as file:
             return read_rows(file, self._header, start, length, self.dtype)
-
-
-def _check_rows(header: Header, source: SourceFile) -> None:
-    shape, _, dtype, _ = header
-    if dtype.kind not in "fiub":
-        raise FileError(
-            f"{source.path}: rows must be real numbers, found the type {dtype}. Save "
-            "them as such."
-        )
-    if len(shape) != 2 or 0 in shape:
-        raise FileError(
-            f"{source.path}: must hold a two-dimensional array with at least one row "
-            f"and one feature, found shape {shape}. Reshape it before it is saved."
-        )
-    if source.size < header.stop:
-        raise FileError(
-            f"{source.path}: is truncated: {source.size} bytes of {header.stop}. Copy "
-            "or save it again."
-        )
 
 
 class ParquetReader(RowReader):
@@ -257,7 +254,7 @@ class ParquetReader(RowReader):
         start = number * self._step
         group = int(np.searchsorted(self._ends, start, side="right"))
         done = int(self._ends[group - 1]) - start if group else -start
-        X = self._empty(number)
+        X = np.empty((self.lengths[number], self.n_features), self.dtype)
         for batch in file.iter_batches(
             batch_size=self._step,
             row_groups=list(range(group, file.num_row_groups)),
@@ -278,11 +275,8 @@ class ParquetReader(RowReader):
                     number += 1
                     if number == len(self):
                         return
-                    X, done = self._empty(number), 0
+                    X, done = np.empty((self.lengths[number], len(X[0])), self.dtype), 0
         raise ValueError("it has fewer rows than it says")
-
-    def _empty(self, number: int) -> NDArray[Any]:
-        return np.empty((self.lengths[number], self.n_features), self.dtype)
 
     def _check_columns(self, types: dict[str, Any]) -> np.dtype:
         """Return the common type of the columns, if they are numbers."""

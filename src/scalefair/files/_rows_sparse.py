@@ -17,7 +17,7 @@ from scipy import sparse
 
 from scalefair._sizes import sparse_bounds
 from scalefair.files._errors import FileError, one_line
-from scalefair.files._npy import Header, fill, member_header, read_member
+from scalefair.files._npy import fill, member_header, read_member
 from scalefair.files._source import (
     BLOCK_BYTES,
     SourceFile,
@@ -141,9 +141,17 @@ class _CsrFile:
         with self.source.opened() as file, zipfile.ZipFile(file) as archive:
             m, self.n_features = _read_shape(archive, self.source.path)
             self._headers = {name: member_header(archive, name) for name in _ARRAYS}
-            _check_arrays(self._headers, m)
-        data, indices = self._headers["data"], self._headers["indices"]
-        self.nnz = data.shape[0]
+            indptr, indices, data = self._headers.values()
+            if indptr.shape != (m + 1,) or indices.shape != data.shape:
+                raise ValueError("its arrays do not fit each other")
+            kinds = {indptr.dtype.kind, indices.dtype.kind}
+            if len(data.shape) != 1 or kinds - set("iu"):
+                raise ValueError("its arrays are of the wrong kind")
+            if data.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"entries must be real numbers, found the type {data.dtype}"
+                )
+        (self.nnz,) = data.shape
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
         with self._streams() as streams:
@@ -268,17 +276,6 @@ def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
     if m < 0 or n < 1:
         raise ValueError(f"it has {n} columns")
     return m, n
-
-
-def _check_arrays(headers: dict[str, Header], n_rows: int) -> None:
-    """Refuse arrays that are no CSR matrix; what is in them is seen when read."""
-    indptr, indices, data = (headers[name] for name in _ARRAYS)
-    if indptr.shape != (n_rows + 1,) or indices.shape != data.shape:
-        raise ValueError("its arrays do not fit each other")
-    if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - set("iu"):
-        raise ValueError("its arrays are of the wrong kind")
-    if data.dtype.kind not in "fiub":
-        raise ValueError(f"entries must be real numbers, found the type {data.dtype}")
 
 
 class SvmlightReader(RowReader):
