@@ -6,10 +6,11 @@ import copy
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from io import BytesIO
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from scalefair.streaming import RowReader
 _NEAR = 2**20
 # Row pointers that are looked at together.
 _POINTERS = 2**17
+# Reads numbers of an array: from which, and how many.
+_Numbers = Callable[[int, int], NDArray[Any]]
 _ARRAYS = ("indptr", "indices", "data")
 # The header before a member of a zip file: where it says how long its two fields of
 # variable length are, and where they start. The member follows.
@@ -106,13 +109,12 @@ class NpzReader(RowReader):
             raise ValueError("path must be a file or a list of files, got no file.")
         files = [_CsrFile(name, max_bytes) for name in paths]
         self.n_features = files[0].n_features
-        for file in files:
-            if file.n_features != self.n_features:
-                raise FileError(
-                    f"{file.source.path}: has {file.n_features} columns, "
-                    f"{files[0].source.path} has {self.n_features}: all files must "
-                    "have the same."
-                )
+        others = [file for file in files if file.n_features != self.n_features]
+        if others:
+            raise FileError(
+                f"{others[0].source.path}: has {others[0].n_features} columns, "
+                f"{files[0].source.path} has {self.n_features}: all must have the same."
+            )
         self._files = [file for file in files if len(file.lengths)]
         if not self._files:
             raise FileError(f"{files[0].source.path}: has no rows.")
@@ -171,21 +173,21 @@ class _CsrFile:
             for number in range(len(self.lengths)):
                 yield self._read(number, streams, dtype)
 
-    def _read(self, number: int, streams: dict[str, _Stream], dtype: np.dtype) -> Any:
+    def _read(self, number: int, streams: dict[str, _Numbers], dtype: np.dtype) -> Any:
         start, length = int(self._starts[number]), int(self.lengths[number])
         first, stop = self._entries[number : number + 2].tolist()
         n = stop - first
         # The first pointer of a block is the last one of the block before.
         indptr = np.zeros(length + 1, np.int64)
-        indptr[1:] = streams["indptr"].take(start + 1, length)
+        indptr[1:] = streams["indptr"](start + 1, length)
         indptr[1:] -= first
-        columns = streams["indices"].take(first, n)
+        columns = streams["indices"](first, n)
         if n and not 0 <= columns.min() <= columns.max() < self.n_features:
             raise ValueError("column indices beyond the number of columns")
         small = sparse.get_index_dtype(maxval=max(n, self.n_features))
         X = sparse.csr_array(
             (
-                streams["data"].take(first, n).astype(dtype, copy=False),
+                streams["data"](first, n).astype(dtype, copy=False),
                 columns.astype(small, copy=False),
                 indptr.astype(small, copy=False),
             ),
@@ -195,18 +197,18 @@ class _CsrFile:
         return X
 
     def _cut(
-        self, pointers: _Stream, m: int, entry_bytes: int, max_bytes: int
+        self, pointers: _Numbers, m: int, entry_bytes: int, max_bytes: int
     ) -> tuple[list[int], list[int]]:
         """First row and first entry of each block and, last, the ends.
 
         Row pointers are read in pieces: there may be more than the memory holds.
         """
-        found = pointers.take(0, 1)
+        found = pointers(0, 1)
         rows, entries = [0], found.tolist()
         # Entries at the same place are added up, but not more than make a block.
         longest = max(self.n_features, max_bytes // entry_bytes)
         for start in range(1, m + 1, _POINTERS):
-            more = pointers.take(start, min(_POINTERS, m + 1 - start))
+            more = pointers(start, min(_POINTERS, m + 1 - start))
             found = np.concatenate([found, more])
             if not (found[1:] >= found[:-1]).all():
                 raise ValueError("its row pointers are wrong")
@@ -223,9 +225,9 @@ class _CsrFile:
         return rows, entries
 
     @contextmanager
-    def _streams(self, at_once: bool = False) -> Iterator[dict[str, _Stream]]:
+    def _streams(self, at_once: bool = False) -> Iterator[dict[str, _Numbers]]:
         """Open the arrays; at once, to go anywhere in those not compressed."""
-        streams = {}
+        streams: dict[str, _Numbers] = {}
         with (
             self.source.opened() as file,
             zipfile.ZipFile(file) as archive,
@@ -237,31 +239,28 @@ class _CsrFile:
                     file.seek(member.header_offset + _FIELD_LENGTHS)
                     lengths = struct.unpack("<HH", file.read(4))
                     start = member.header_offset + _FIELDS + sum(lengths)
-                    streams[name] = _Stream(file, header.dtype, start + header.offset)
+                    content: IO[bytes] = file
                 else:
-                    content = stack.enter_context(archive.open(member))
-                    streams[name] = _Stream(content, header.dtype, header.offset)
+                    start, content = 0, stack.enter_context(archive.open(member))
+                streams[name] = partial(
+                    _take, content, start + header.offset, header.dtype
+                )
             yield streams
 
 
-class _Stream(NamedTuple):
-    """The numbers of an array, of which pieces are taken."""
-
-    file: IO[bytes]
-    dtype: np.dtype
-    offset: int
-
-    def take(self, start: int, count: int) -> NDArray[Any]:
-        """Return some numbers; in compressed files it is slow to go back."""
-        values = np.empty(count, self.dtype)
-        place = self.offset + start * self.dtype.itemsize
-        ahead = place - self.file.tell()
-        if 0 < ahead <= _NEAR:
-            self.file.read(ahead)  # after a seek zipfile compares no checksum
-        else:
-            self.file.seek(place)
-        fill(self.file, values)
-        return values
+def _take(
+    file: IO[bytes], offset: int, dtype: np.dtype, start: int, count: int
+) -> NDArray[Any]:
+    """Read some numbers of an array; in compressed files it is slow to go back."""
+    values = np.empty(count, dtype)
+    place = offset + start * dtype.itemsize
+    ahead = place - file.tell()
+    if 0 < ahead <= _NEAR:
+        file.read(ahead)  # after a seek zipfile compares no checksum
+    else:
+        file.seek(place)
+    fill(file, values)
+    return values
 
 
 def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:

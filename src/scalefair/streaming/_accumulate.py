@@ -62,9 +62,7 @@ class ShiftedSums:
         self.shifts[new] = shifts[new]
         self.has_shift |= new
 
-    def to_moments(
-        self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    def to_moments(self) -> tuple[NDArray[Any], ...]:
         """Return counts, means and scatter matrices about the means, in place."""
         offsets = self.sums / self.counts[:, None]
         for scatter, offset, count in zip(

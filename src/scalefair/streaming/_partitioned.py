@@ -67,7 +67,7 @@ class PartitionedRows:
         Rows and features.
     dtype : dtype
         A type that holds the entries of all parts.
-    is_sparse, nnz, feature_names
+    n_features, is_sparse, nnz, feature_names
         As of a `RowReader`.
 
     Examples
