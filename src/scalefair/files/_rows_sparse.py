@@ -343,29 +343,25 @@ class SvmlightReader(RowReader):
             )
         self._source = SourceFile(path, "in svmlight format")
         name = self._source.path
-        labels, lengths, low, high = [], [], 1, 0
-        self._ranges: list[tuple[int, int]] = []
-        self.nnz = 0
+        pieces = []
         for start, text in self._texts(max(1, max_bytes // _BYTES_PER_CHARACTER)):
             X, y = self._parse(text, start)
             if len(y):
-                labels.append(y)
-                lengths.append(len(y))
-                self._ranges.append((start, len(text)))
-                self.nnz += X.nnz
-                low = int(X.indices.min(initial=low))
-                high = int(X.indices.max(initial=high))
-        if not labels:
+                ends = X.indices.min(initial=1), X.indices.max(initial=0)
+                pieces.append((y, (start, len(text)), X.nnz, *ends))
+        if not pieces:
             raise FileError(f"{name}: has no rows.")
-        self.labels = np.concatenate(labels)
-        self.lengths = np.array(lengths, np.int64)
+        labels, self._ranges, counts, lows, highs = zip(*pieces, strict=True)
+        self.labels, self.nnz = np.concatenate(labels), sum(counts)
+        self.lengths = np.array([len(y) for y in labels], np.int64)
+        low = min(lows)
         if low == 0 and zero_based is False:
             raise FileError(
                 f"{name}: has a feature 0, but zero_based=False says that they count "
                 "from 1."
             )
         self.zero_based = low == 0 if zero_based == "auto" else bool(zero_based)
-        found = high + self.zero_based
+        found = int(max(highs)) + self.zero_based
         self.n_features = found if n_features is None else int(n_features)
         if self.n_features < max(found, 1):
             given = "" if n_features is None else f", more than n_features={n_features}"

@@ -79,11 +79,6 @@ class GroupMoments:
            [0., 0.]])
     """
 
-    groups: NDArray[Any]
-    counts: NDArray[np.int64]
-    means: NDArray[np.float64]
-    scatters: NDArray[np.float64]
-
     def __init__(
         self,
         groups: ArrayLike,
@@ -227,8 +222,7 @@ class GroupMoments:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows, shape (n,)."""
-        mean: NDArray[np.float64] = (self.counts / self.counts.sum()) @ self.means
-        return mean
+        return np.asarray((self.counts / self.counts.sum()) @ self.means)
 
     def covariances(self, centering: str = "global") -> NDArray[np.float64]:
         r"""Return the second moments of each group about a centre.
@@ -255,10 +249,9 @@ class GroupMoments:
             )
         covariances = self.scatters / self.counts[:, None, None]
         if centering == "global":
-            for covariance, offset in zip(
-                covariances, self.means - self.mean, strict=True
-            ):
-                with judged_later():
+            offsets = self.means - self.mean
+            with judged_later():
+                for covariance, offset in zip(covariances, offsets, strict=True):
                     covariance += np.outer(offset, offset)
         if not all_finite(covariances):
             raise ValueError(SQUARES_OVERFLOW)
@@ -395,8 +388,6 @@ def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
             f"The groups so far are of type {groups.dtype}, those to add of type "
             f"{others.dtype}. Convert them to one type."
         )
-    if np.array_equal(groups, others):
-        return groups
     return np.union1d(groups, others)
 
 
