@@ -354,8 +354,8 @@ class SvmlightReader(RowReader):
         labels, self._ranges, counts, lows, highs = zip(*pieces, strict=True)
         self.labels, self.nnz = np.concatenate(labels), sum(counts)
         self.lengths = np.array([len(y) for y in labels], np.int64)
-        low = min(lows)
-        if low == 0 and zero_based is False:
+        low = int(min(lows))
+        if low == 0 and not zero_based:
             raise FileError(
                 f"{name}: has a feature 0, but zero_based=False says that they count "
                 "from 1."
@@ -373,7 +373,10 @@ class SvmlightReader(RowReader):
             file.seek(start)
             X = self._parse(file.read(size), start)[0]
         indices = X.indices - (not self.zero_based)
-        if X.shape[0] != self.lengths[number] or (indices >= self.n_features).any():
+        is_known = (
+            0 <= indices.min(initial=0) <= indices.max(initial=0) < self.n_features
+        )
+        if not is_known or X.shape[0] != self.lengths[number]:
             raise FileError(
                 f"{self._source.path}: has changed since its reader was made. Make a "
                 "new reader."

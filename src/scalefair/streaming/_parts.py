@@ -58,17 +58,12 @@ class Parts(ABC):
 
     @abstractmethod
     def like(self, values: Iterable[Any]) -> Parts:
-        """Return parts of this class whose values are given here.
+        """Return parts of this class, which can be columns of `map`, of given values.
 
         Parameters
         ----------
         values : iterable
             A value for each part.
-
-        Returns
-        -------
-        Parts
-            Parts that can be columns of `map`.
         """
 
     @abstractmethod
