@@ -1,5 +1,6 @@
 """What all readers of files have in common, and which one is chosen."""
 
+import errno
 import os
 import pickle
 import shutil
@@ -18,6 +19,7 @@ from scalefair.files import (
     ParquetReader,
     SvmlightReader,
     open_rows,
+    reading,
 )
 from scalefair.files._source import SourceFile
 from scalefair.streaming import (
@@ -326,6 +328,18 @@ def test_truncated_files(name, tmp_path):
         path.write_bytes(content[:size])
         with pytest.raises(FileError, match=rf"rows{extension}: .*(damaged|truncated)"):
             open_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EIO, "disk failure"), r"cannot be read \(disk failure\)"),
+        (OSError("as libraries do"), r"not rows, or damaged \(as libraries do\)"),
+    ],
+)
+def test_errors_of_the_system_are_no_damage(error, message):
+    with pytest.raises(FileError, match=f"^x: {message}"), reading("x", "rows"):
+        raise error
 
 
 @pytest.mark.parametrize("name", SINGLE)

@@ -373,10 +373,9 @@ class SvmlightReader(RowReader):
             file.seek(start)
             X = self._parse(file.read(size), start)[0]
         indices = X.indices - (not self.zero_based)
-        is_known = (
-            0 <= indices.min(initial=0) <= indices.max(initial=0) < self.n_features
-        )
-        if not is_known or X.shape[0] != self.lengths[number]:
+        low, high = indices.min(initial=0), indices.max(initial=0)
+        same_columns = 0 <= low <= high < self.n_features
+        if not same_columns or X.shape[0] != self.lengths[number]:
             raise FileError(
                 f"{self._source.path}: has changed since its reader was made. Make a "
                 "new reader."
