@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas
@@ -46,12 +46,12 @@ class Graph:
     path : Path
         The file.
     matrix : csr_array of shape (n, n)
-        Weights, finite; of a list of edges symmetric.
+        Finite weights; of a list of edges symmetric.
     ids : ndarray of shape (n,)
         int64, or str if an id is not an integer.
     named : bool
-        True for a list of edges, whose ids are the file's own and come in no order
-        that a user has set; False for a matrix, whose ids are row numbers from 0.
+        True for a list of edges, which has ids of its own; False for a matrix, whose
+        ids are row numbers from 0.
     notes : list of str
         What was assumed.
     """
@@ -61,6 +61,12 @@ class Graph:
     ids: NDArray[Any]
     named: bool
     notes: list[str]
+    unit: ClassVar[str] = "node"
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the nodes means something: not in a list of edges."""
+        return not self.named
 
     @property
     def n_edges(self) -> int:

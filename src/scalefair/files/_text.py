@@ -1,4 +1,4 @@
-"""Text of a table or a list: its bytes, its lines, and what its first lines tell."""
+"""Delimited text: its bytes, its records, and what the first ones tell of the others."""
 
 from __future__ import annotations
 
@@ -11,39 +11,37 @@ import lzma
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from scalefair.files._errors import FileError, reading
 
-STDIN = Path("-")
 # Spellings of a value that is not there.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
-# Names of a column that holds ids.
-ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
-
-_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
-_PACKED[b"\xfd7zXZ"] = lzma.open
-_NUMBER = re.compile(
-    r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.I | re.A
-)
+_PACKED: list[tuple[bytes, Any]] = [
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ", lzma.open),
+]
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_COMMENT = ("#", "%")
 # Records that are looked at before a table is read.
 _PEEK = 500
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file, or the standard input for ``-``, unpacked if it is compressed."""
-    file: IO[bytes] = io.BytesIO(_stdin()) if path == STDIN else open(path, "rb")
+    """Open a file, or the standard input for ``-``, unpacked if it is packed."""
+    if str(path) == "-":
+        file: IO[bytes] = io.BytesIO(_stdin())
+    else:
+        file = open(path, "rb")  # noqa: SIM115, the caller closes it
     start = file.read(6)
     file.seek(0)
-    for magic, unpack in _PACKED.items():
-        if start.startswith(magic):
-            unpacked: IO[bytes] = unpack(file)
-            return unpacked
-    return file
+    unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
+    return file if unpack is None else unpack(file)
 
 
 @functools.cache
@@ -52,7 +50,7 @@ def _stdin() -> bytes:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a number; 1_000 and 0x1F, numbers elsewhere, are words."""
+    """Whether a cell is a number; 1_000 and 0x1F, which Python takes, are words."""
     return bool(_NUMBER.fullmatch(cell))
 
 
@@ -65,8 +63,8 @@ def quote(text: str) -> str:
 class Layout:
     """How the cells of a text are told apart.
 
-    `delimiter` is None for white space; `skipped` counts the lines before the first
-    record; `names` are those of a header; `notes` say what was assumed.
+    `delimiter` is None for white space, `skipped` counts the lines before the first
+    record, `names` are those of a header, `notes` say what was assumed.
     """
 
     path: Path
@@ -75,17 +73,22 @@ class Layout:
     skipped: int
     names: list[str] | None
     n_columns: int
-    first: list[list[str]] = field(repr=False)  # records below the header
-    notes: list[str] = field(default_factory=list)
-
-    def column_names(self) -> list[str]:
-        """Names of the columns; their numbers, from 1, if there is no header."""
-        return self.names or [str(i + 1) for i in range(self.n_columns)]
+    notes: list[str]
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield line and cells of each record below the header, comments left out."""
+        """Yield line and cells of each record below the header."""
         found = _records(self.path, self.delimiter, self.skipped)
         yield from islice(found, 0 if self.names is None else 1, None)
+
+    def refuse_uneven(self, most: int | None = None) -> None:
+        """Raise for the first record, among so many, of too few or too many cells."""
+        for line, cells in islice(self.records(), most):
+            if len(cells) != self.n_columns:
+                raise FileError(
+                    f"{self.path}:{line}: expected {self.n_columns} fields as in the "
+                    f"first line, found {len(cells)}: {quote(','.join(cells))}. Correct "
+                    "the line, or give --delimiter or --skip-lines."
+                )
 
 
 def find_layout(
@@ -98,32 +101,16 @@ def find_layout(
     known_headers: Sequence[tuple[str, ...]] = (),
     words_are_rows: bool = False,
 ) -> Layout:
-    """Look at the first lines of a text.
+    """Look at the first records of a text; what is None is found out.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    header : bool or None, default=None
-        Whether the first record is a header; None compares it with the others.
-    delimiter, decimal : str or None, default=None
-        None finds them out.
-    skip_lines : int, default=0
-        Lines before the table.
-    known_headers : sequence of tuples of str
-        First names, in lower case, that are those of a header whatever follows.
-    words_are_rows : bool, default=False
-        Whether words above words are rows, as names in a list of edges.
-
-    Raises
-    ------
-    FileError
-        If the file is empty or no text, or two columns have the same name.
+    `known_headers` has the first names, in lower case, of lines that are headers
+    whatever follows; with `words_are_rows` words above words are none.
     """
-    skipped, line = skip_lines, ""
-    for skipped, line in enumerate(islice(_lines(path), skip_lines, None), skip_lines):
-        if line.strip() and not line.startswith(("#", "%")):
+    skipped = skip_lines
+    for line in islice(_lines(path), skip_lines, None):
+        if line.strip() and not line.startswith(_COMMENT):
             break
+        skipped += 1
     else:
         raise FileError(f"{path}: is empty: it has no rows.")
     if "\r" in line.strip("\r\n"):
@@ -131,33 +118,35 @@ def find_layout(
             f"{path}: its lines end in carriage returns alone, as on old Macs. Save it "
             "with line feeds."
         )
-    notes: list[str] = []
     if delimiter is None:
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
-    elif delimiter in (" ", r"\s+", "space"):
-        delimiter = None
+    delimiter = None if delimiter == " " else delimiter
     found = list(islice(_records(path, delimiter, skipped), _PEEK))
-    cells = [cell for _, record in found[1:] for cell in record]
+    records, notes = [record for _, record in found], []
+    cells = [cell for record in records[1:] for cell in record]
+    commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
     if decimal is None:
-        decimal = "."
-        commas = delimiter != "," and any(map(_COMMA.fullmatch, cells))
-        if commas and not any("." in cell and is_number(cell) for cell in cells):
-            decimal = ","
+        points = any("." in cell and is_number(cell) for cell in cells)
+        decimal = "," if commas and delimiter != "," and not points else "."
+        if decimal == ",":
             notes.append(
-                f"{path}: decimal commas were assumed, as in "
-                f"{next(filter(_COMMA.fullmatch, cells))}; else pass --decimal."
+                f"{path}: decimal commas were assumed, as in {commas[0]}; else pass "
+                "--decimal."
             )
-    records = [record for _, record in found]
     if decimal == ",":
-        records = [[_point(cell) for cell in record] for record in records]
+        records = [
+            [c.replace(",", ".") if _COMMA.fullmatch(c) else c for c in record]
+            for record in records
+        ]
     if header is None:
-        header, assumed = _is_header(records, known_headers, words_are_rows)
-        if assumed:
-            notes.append(f"{path}: {assumed}")
-    if not found:
-        raise FileError(f"{path}: is empty: it has no rows.")
+        header, doubt = _is_header(records, known_headers, words_are_rows)
+        if doubt:
+            taken = "the header; else pass --no-header"
+            taken = taken if header else "data; if it is a header, pass --header"
+            shown = quote(",".join(found[0][1]))
+            notes.append(f"{path}: the first line, {shown}, was taken for {taken}.")
     names = [" ".join(name.split()) for name in found[0][1]] if header else None
-    if header and len(found) == 1:
+    if names is not None and len(found) == 1:
         raise FileError(f"{path}: has no rows below the header on line {found[0][0]}.")
     if names is not None and len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -165,72 +154,52 @@ def find_layout(
             f"{path}:{found[0][0]}: several columns are named {twice!r}. Rename them; "
             "if the line is no header, pass --no-header."
         )
-    return Layout(
-        path,
-        delimiter,
-        decimal,
-        skipped,
-        names,
-        len(found[0][1]),
-        records[1:] if header else records,
-        notes,
-    )
-
-
-def _point(cell: str) -> str:
-    return cell.replace(",", ".") if _COMMA.fullmatch(cell) else cell
+    n_columns = len(records[0])
+    layout = Layout(path, delimiter, decimal, skipped, names, n_columns, notes)
+    layout.refuse_uneven(_PEEK)
+    return layout
 
 
 def _is_header(
     records: list[list[str]], known: Sequence[tuple[str, ...]], words_are_rows: bool
-) -> tuple[bool, str]:
-    """Whether the first record is a header, and what was assumed if that is doubtful.
+) -> tuple[bool, bool]:
+    """Whether the first record is a header, and whether that is doubtful.
 
     It is one if it differs in kind from every other record: a word above numbers, or
-    numbers that count up above fractions or beside a word that does not come again.
+    numbers that count up above fractions, or beside a word that does not come again.
     """
     first, others = records[0], records[1:]
     if tuple(cell.lower() for cell in first[:2]) in known:
-        return True, ""
+        return True, False
     columns = [
         [record[j] for record in others if j < len(record) and record[j] not in MISSING]
         for j in range(len(first))
     ]
     numeric = [bool(column) and all(map(is_number, column)) for column in columns]
-    numbers = [is_number(cell) for cell in first]
-    words = [
-        (cell in column, above)
-        for cell, column, number, above in zip(
-            first, columns, numbers, numeric, strict=True
-        )
-        if not number and cell not in MISSING
-    ]
-    new = bool(words) and not any(again for again, _ in words)
-    header = f"the first line, {quote(','.join(first))}, was taken for the header; else"
-    header = f"{header} pass --no-header."
-    data = f"the first line, {quote(','.join(first))}, was taken for data; if it is a"
-    data = f"{data} header, pass --header."
-    if any(above for _, above in words):
-        return True, header if any(numbers) else ""
+    numbers = [cell for cell in first if is_number(cell)]
+    words = [j for j, c in enumerate(first) if not is_number(c) and c not in MISSING]
+    new = bool(words) and not any(first[j] in columns[j] for j in words)
+    if any(numeric[j] for j in words) and not (numbers and words_are_rows):
+        return True, bool(numbers)
     if len(set(first)) < len(first) or not all(first[1:]):
-        return False, ""
-    if not any(numbers):
-        if words_are_rows:
-            return False, data if new else ""
-        return True, "" if any(numeric) else header
-    below = [column for column, number in zip(columns, numbers, strict=True) if number]
-    if (counts := [cell for cell in first if is_number(cell)]) and all(
-        cell.isdecimal() for cell in counts
-    ):
-        start = int(counts[0])
-        rises = [int(cell) for cell in counts] == [*range(start, start + len(counts))]
-        rises = rises and len(counts) > 1
-        fractions = not any(cell.isdecimal() for column in below for cell in column)
-        if rises + fractions + new > 1:
-            return True, header
-        if rises:
-            return False, data
-    return False, data if new and len(others) > 2 else ""
+        return False, False
+    if not numbers and words_are_rows:
+        return False, new
+    if not numbers:
+        return True, not any(numeric)
+    if words_are_rows or not all(cell.isdecimal() for cell in numbers):
+        return False, new and len(others) > 2 and not words_are_rows
+    start = int(numbers[0])
+    rises = len(numbers) > 1 and [*map(int, numbers)] == [
+        *range(start, start + len(numbers))
+    ]
+    below = [
+        column for cell, column in zip(first, columns, strict=True) if cell in numbers
+    ]
+    fractions = not any(cell.isdecimal() for column in below for cell in column)
+    if rises + fractions + new > 1:
+        return True, True
+    return False, rises or (new and len(others) > 2)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -249,27 +218,20 @@ def _lines(path: Path) -> Iterator[str]:
 def _records(
     path: Path, delimiter: str | None, skipped: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line and the cells of each record; it may go on for lines in quotes."""
-    lines = islice(_lines(path), skipped, None)
-    line = skipped
-
-    def counted() -> Iterator[str]:
-        nonlocal line
-        for text in lines:
-            line += 1
-            yield text
-
-    source = counted()
+    """Yield first line and cells of each record that is not blank or a comment."""
     rows = csv.reader(
-        source, delimiter=delimiter or " ", skipinitialspace=True, strict=True
+        islice(_lines(path), skipped, None),
+        delimiter=delimiter or " ",
+        skipinitialspace=True,
+        strict=True,
     )
     while True:
-        start = line + 1
+        line = skipped + rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
             raise FileError(
-                f"{path}:{start}: unreadable line ({error}). Close the quotation, or "
+                f"{path}:{line}: unreadable line ({error}). Close the quotation, or "
                 "leave the line out."
             ) from None
         if row is None:
@@ -277,5 +239,5 @@ def _records(
         cells = [cell.strip() for cell in row]
         if delimiter is None:
             cells = [cell for cell in cells if cell]
-        if cells and cells != [""] and not cells[0].startswith(("#", "%")):
-            yield start, cells
+        if cells and cells != [""] and not cells[0].startswith(_COMMENT):
+            yield line, cells
