@@ -1,5 +1,20 @@
 """What a user has on disk: tables, graphs, groups and arrays, opened for everybody."""
 
 from scalefair.files._errors import FileError, reading
+from scalefair.files._graphs import Graph, read_dense, read_graph, read_sparse
+from scalefair.files._tables import TableFile, read_table
+from scalefair.files._values import Units, as_values, read_values
 
-__all__ = ["FileError", "reading"]
+__all__ = [
+    "FileError",
+    "Graph",
+    "TableFile",
+    "Units",
+    "as_values",
+    "read_dense",
+    "read_graph",
+    "read_sparse",
+    "read_table",
+    "read_values",
+    "reading",
+]
