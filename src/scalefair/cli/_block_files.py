@@ -50,7 +50,7 @@ def open_blocks(path: Path, limit: int | None) -> RowReader | None:
     """
     if limit is None or _array_bytes(path) <= limit:
         return None
-    from scalefair.streaming import open_rows
+    from scalefair.files import open_rows
 
     try:
         return open_rows(path, max_bytes=block_bytes(limit))

@@ -13,7 +13,7 @@ from scalefair.cli._block_files import block_bytes, finite_blocks, is_reader
 from scalefair.cli._errors import blame_file
 
 if TYPE_CHECKING:
-    from scalefair.streaming import SvmlightReader
+    from scalefair.files import SvmlightReader
 
 __all__ = ["count_beyond", "open_svmlight", "read_feature", "resize", "select"]
 
@@ -51,7 +51,7 @@ def open_svmlight(
     with blame_file(path):
         if _GROWTH * path.stat().st_size <= limit:
             return None
-    from scalefair.streaming import SvmlightReader
+    from scalefair.files import SvmlightReader
 
     # A feature 0 is refused later if features count from 1.
     return SvmlightReader(

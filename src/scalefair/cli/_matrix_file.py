@@ -10,10 +10,11 @@ from typing import IO, Any
 import numpy as np
 from scipy import io, sparse
 
-from scalefair._npy import DAMAGE, member_header, read_member
 from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._graph import Graph
 from scalefair.cli._memory import refuse_too_large
+from scalefair.files._errors import DAMAGE
+from scalefair.files._npy import member_header, read_member
 
 __all__ = ["read_matrix_market", "read_npz", "read_sparse"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from scalefair._npy import DAMAGE, read_array
 from scalefair.cli._errors import Failure, blame_file
 from scalefair.cli._memory import refuse_too_large
+from scalefair.files._errors import DAMAGE
+from scalefair.files._npy import read_array
 
 __all__ = ["open_array"]
 

@@ -2,15 +2,22 @@
 
 from scalefair.files._errors import FileError, reading
 from scalefair.files._graphs import Graph, read_dense, read_graph, read_sparse
+from scalefair.files._rows import NpyReader, ParquetReader, open_rows
+from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._tables import TableFile, read_table
 from scalefair.files._values import Units, as_values, read_values
 
 __all__ = [
     "FileError",
     "Graph",
+    "NpyReader",
+    "NpzReader",
+    "ParquetReader",
+    "SvmlightReader",
     "TableFile",
     "Units",
     "as_values",
+    "open_rows",
     "read_dense",
     "read_graph",
     "read_sparse",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import io, sparse
 
 from scalefair._memory import require_memory
-from scalefair._npy import member_header, read_array, read_member
+from scalefair.files._npy import member_header, read_array, read_member
 from scalefair.files._errors import FileError, reading
 from scalefair.files._tables import TableFile
 from scalefair.files._text import open_bytes, quote

@@ -4,39 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import tokenize
 import zipfile
-import zlib
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "DAMAGE",
-    "Header",
-    "fill",
-    "member_header",
-    "read_array",
-    "read_header",
-    "read_member",
-    "read_rows",
-]
-
-# What NumPy and zipfile raise for damaged files, beside errors of the system.
-DAMAGE = (
-    EOFError,
-    KeyError,
-    RuntimeError,  # encrypted, or compressed in an unknown way
-    ValueError,
-    # NumPy parses the header of an array as Python.
-    OverflowError,
-    SyntaxError,
-    TypeError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 # Bytes that are copied at a time: zipfile makes a copy of its own.
 _PIECE = 2**20
@@ -61,13 +33,7 @@ class Header(NamedTuple):
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Read the header of an array that starts where the file does.
-
-    Raises
-    ------
-    ValueError
-        If there is none, one of another version, or one that no array can have.
-    """
+    """Read the header of an array that starts where the file does, one it can have."""
     version = np.lib.format.read_magic(file)
     read: Any = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -84,13 +50,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 
 def read_array(file: IO[bytes]) -> NDArray[Any]:
-    """Read an array that a whole file holds; a memory map could end the process.
-
-    Raises
-    ------
-    ValueError
-        If it is of Python objects, or the file ends before it does.
-    """
+    """Read an array that a whole file holds; a memory map could end the process."""
     header = read_header(file)
     if header.dtype.hasobject:
         raise ValueError("Python objects, which are not read")
@@ -103,13 +63,7 @@ def read_array(file: IO[bytes]) -> NDArray[Any]:
 def read_rows(
     file: IO[bytes], header: Header, start: int, length: int, dtype: np.dtype
 ) -> NDArray[Any]:
-    """Read some rows of a matrix, C-contiguous, in an unbuffered file.
-
-    Raises
-    ------
-    EOFError
-        If the file ends before they do: a memory map would end the process.
-    """
+    """Read some rows of a matrix, C-contiguous, in an unbuffered file."""
     n, stored = header.shape[1], header.dtype
     rows = np.empty((length, n), dtype)
     if header.fortran_order:
@@ -135,22 +89,17 @@ def _read_columns(
     """Read rows from a file that holds columns, some columns at a time."""
     (m, n), _, stored, offset = header
     buffer = np.empty((min(_COLUMNS, n), len(rows)), stored)
-    views = buffer.view(np.uint8)
     for first in range(0, n, _COLUMNS):
         part = rows[:, first : first + _COLUMNS]
         for j in range(part.shape[1]):
             file.seek(offset + ((first + j) * m + start) * stored.itemsize)
-            _fill(file, views[j].data)
+            fill(file, buffer[j])
         part[...] = buffer[: part.shape[1]].T
 
 
 def fill(file: Any, values: NDArray[Any]) -> None:
     """Read all numbers of a contiguous array; EOFError if the file has fewer."""
-    if values.nbytes:
-        _fill(file, values.reshape(-1).view(np.uint8).data)
-
-
-def _fill(file: Any, view: memoryview) -> None:
+    view = values.reshape(-1).view(np.uint8).data if values.nbytes else b""
     done = 0
     while done < len(view):
         read = file.readinto(view[done : done + _PIECE])

@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from scalefair.streaming import ParquetReader, SvmlightReader
+from scalefair.files import ParquetReader, SvmlightReader
 
 
 @pytest.fixture

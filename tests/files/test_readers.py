@@ -11,18 +11,20 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from scalefair.streaming import (
-    GroupMoments,
+from scalefair.files import (
     NpyReader,
     NpzReader,
     ParquetReader,
-    PartitionedRows,
-    RowReader,
     SvmlightReader,
-    is_partitioned,
     open_rows,
 )
-from scalefair.streaming._source_file import SourceFile
+from scalefair.files._source import SourceFile
+from scalefair.streaming import (
+    GroupMoments,
+    PartitionedRows,
+    RowReader,
+    is_partitioned,
+)
 
 M, N = 83, 7
 MAX_BYTES = 2000
