@@ -95,7 +95,7 @@ class Report:
 
         console = Console()
         for table in self.tables:
-            if not table.terminal:
+            if not (table.terminal and table.records):
                 continue
             columns = table.known()
             grid = Grid()
