@@ -1,34 +1,24 @@
-"""Options of the commands, listed in sections of the help."""
+"""Options of the commands, in sections of the help; many come from an estimator."""
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-__all__ = [
-    "PATH",
-    "QUIET",
-    "REPORT",
-    "Count",
-    "Finite",
-    "ParamType",
-    "SectionedCommand",
-    "add_options",
-    "option",
-    "parameters_in_force",
-]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-if TYPE_CHECKING:
-    ParamType = click.ParamType[Any]
-else:  # a type without parameters in older versions of click
-    ParamType = click.ParamType
+# Sections that come after all others.
+_LAST = {"Advanced": 1, "Other options": 2}
+# Names of parameters that are no words: they need no underscore to be recognised.
+_NO_WORDS = {"dtype", "kappa", "tol"}
 
 # Readable or not is for the readers to say, in one line.
 PATH = click.Path(readable=False, path_type=Path)
@@ -50,15 +40,62 @@ class Count(click.IntRange):
 
 
 class Finite(click.FloatRange):
-    """Range of floats without infinity and NaN."""
+    """Range of floats without NaN and, unless it is `infinite`, without infinity."""
+
+    def __init__(self, *, infinite: bool = False, **bounds: Any) -> None:
+        super().__init__(**bounds)
+        self.infinite = infinite
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
         number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
+        if math.isnan(number) or (math.isinf(number) and not self.infinite):
             self.fail(f"{number} is not a finite number.", param, ctx)
         return number
+
+    def _describe_range(self) -> str:  # click has no words for a range without bounds
+        bounded = self.min is not None or self.max is not None
+        return super()._describe_range() if bounded else "any number"
+
+
+def layer(value: str) -> int | str:
+    """Read the position of a layer, an integer, or its name."""
+    position = re.fullmatch(r"[+-]?[0-9]{1,9}", str(value), re.ASCII)
+    return int(value) if position else value
+
+
+def ranks(value: Any) -> tuple[float, float]:
+    """Read an interval of ranks, ``alpha,beta`` with 0 <= alpha < beta <= 1."""
+    try:
+        low, high = (float(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not alpha,beta: two numbers such as 0.05,0.30."
+        ) from None
+    if not 0 <= low < high <= 1:
+        raise click.BadParameter(
+            f"{value}: ranks must be 0 <= alpha < beta <= 1; 0 is the top."
+        )
+    return low, high
+
+
+def size(value: str) -> int:
+    """Read a number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
+    found = re.fullmatch(
+        r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMGT]?)(i?)B?", value.strip(), re.I
+    )
+    if found is None:
+        raise click.BadParameter(
+            f"{value!r} is not a size: a number and B, kB, MB, GB, TB, KiB, MiB, GiB "
+            "or TiB, such as 2GB."
+        )
+    number, prefix, binary = found.groups()
+    base = 1024 if binary else 1000
+    n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
+    if not 1 <= n_bytes < 2**63:
+        raise click.BadParameter(f"{value!r} is no size of a memory.")
+    return int(n_bytes)
 
 
 class _Option(click.Option):
@@ -75,7 +112,7 @@ class SectionedCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write the sections in the order of their first options."""
+        """Write the sections in the order of their first options, rare ones last."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             # Arguments are described in the text above the options.
@@ -84,9 +121,9 @@ class SectionedCommand(click.Command):
             if record is not None:
                 section = getattr(param, "section", "Other options")
                 sections.setdefault(section, []).append(record)
-        for name, records in sections.items():
+        for name in sorted(sections, key=lambda name: _LAST.get(name, 0)):
             with formatter.section(name):
-                formatter.write_dl(records)
+                formatter.write_dl(sections[name])
 
 
 def option(section: str, *declarations: str, **attributes: Any) -> Any:
@@ -94,36 +131,151 @@ def option(section: str, *declarations: str, **attributes: Any) -> Any:
     return click.option(*declarations, cls=_Option, section=section, **attributes)
 
 
-def add_options(command: Command, options: Sequence[Any]) -> Command:
-    """Add all options, so that the help lists them in this order."""
-    for decorate in reversed(options):
+def add_options(command: Function, options: Sequence[Any]) -> Function:
+    """Add all options to a command, or its function, in the order of the help."""
+    # Of a function click takes the last decorator first.
+    is_command = isinstance(command, click.Command)
+    for decorate in options if is_command else reversed(options):
         command = decorate(command)
     return command
 
 
+def estimator_options(
+    estimator: type, chosen: Mapping[str, tuple[Any, ...]]
+) -> list[Any]:
+    """Options with names, types, defaults and help of an estimator's parameters.
+
+    `chosen` has for a parameter the section, then further spellings of the option
+    such as ``"-k"``, and a mapping of attributes that are not to be the estimator's.
+    """
+    signature = inspect.signature(estimator)
+    constraints = vars(estimator)["_parameter_constraints"]
+    helps = _read_docs(estimator, chosen)
+    options = []
+    for name, (section, *others) in chosen.items():
+        spelling = _spell(name)
+        attributes: dict[str, Any] = {"help": helps.get(name)}
+        default = signature.parameters[name].default
+        if default is not inspect.Parameter.empty:
+            # Of a type such as numpy.float64 the name.
+            attributes["default"] = getattr(default, "__name__", default)
+            attributes["show_default"] = default is not None
+        kinds = constraints[name]
+        if "boolean" in kinds:
+            spelling += f"/--no-{spelling[2:]}"
+        else:
+            attributes |= _type_of(kinds, default)
+        for override in (other for other in others if not isinstance(other, str)):
+            attributes |= override
+        if attributes.get("required"):
+            attributes |= {"default": None, "show_default": False}
+        spellings = [other for other in others if isinstance(other, str)]
+        options.append(option(section, spelling, *spellings, name, **attributes))
+    return options
+
+
+def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
+    """Type of an option, with what belongs to it, from constraints of scikit-learn."""
+    from sklearn.utils._param_validation import Interval, StrOptions
+
+    for kind in kinds:
+        if isinstance(kind, StrOptions):
+            names = sorted(kind.options, key=lambda name: (name != default, name))
+            if None not in kinds:
+                return {"type": click.Choice(names)}
+            return {"type": click.Choice([*names, "none"]), "callback": _none}
+        if isinstance(kind, Interval) and issubclass(kind.type, Integral):
+            return {"type": Count(kind.left)}
+        if isinstance(kind, Interval):
+            closed = kind.closed
+            bounded = Finite(
+                min=kind.left,
+                max=kind.right,
+                min_open=closed in ("right", "neither"),
+                max_open=closed in ("left", "neither"),
+                infinite=kind.right is None and closed in ("right", "both"),
+            )
+            return {"type": bounded}
+        if kind == "random_state":
+            return {
+                "type": click.IntRange(min=0, max=2**32 - 1),
+                "default": 0,
+                "show_default": True,
+                "help": "Seed; the same seed gives the same result.",
+            }
+    return {}
+
+
+def _none(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    return None if value == "none" else value
+
+
+def _read_docs(estimator: type, chosen: Mapping[str, Any]) -> dict[str, str]:
+    """First sentence about each parameter, without markup and literature."""
+    doc = inspect.getdoc(estimator) or ""
+    section = re.split(r"\n\n\w+\n-+\n", doc.partition("Parameters\n---")[2])[0]
+    spellings = {name: _spell(name) for name in chosen}
+    found = {}
+    for name, text in re.findall(r"^(\w+) : .*\n((?: {4}.+\n?)+)", section, re.M):
+        text = " ".join(text.split()).replace("None takes", "by default")
+        text = re.sub(r"(,? as in| in| of)? \[\d\]_| \(see [^)]*\)|:math:", "", text)
+        text = re.sub(r"(?<!`)`(\w+)`", lambda m: spellings.get(m[1], m[1]), text)
+        text = _use_spellings(re.split(r"(?<=[\w)])\. ", text)[0], spellings)
+        found[name] = re.sub(r"`|(?<!\w)\"|\"(?!\w)", "", text).rstrip(".") + "."
+    return found
+
+
+def translate(message: str, ctx: click.Context | None) -> str:
+    """Name the options of the command where an estimator names its parameters."""
+    if ctx is None:
+        return message
+    options = (param for param in ctx.command.params if param.name is not None)
+    spellings = {str(param.name): param.opts[0] for param in options}
+    if "groups" in spellings:
+        spellings["sensitive_features"] = spellings["groups"]
+    return _use_spellings(message, spellings)
+
+
+def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
+    """Write ``--max-iter 5`` for ``max_iter=5``, ``--max-iter`` for ``max_iter``.
+
+    Other names, such as ``solver``, are words as well; ``solver="x"`` is not.
+    """
+
+    def spell(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if value is not None:
+            return f"{spellings[name]} {value}"
+        is_word = "_" not in name and name not in _NO_WORDS
+        return name if is_word else spellings[name]
+
+    names = "|".join(spellings)
+    value = r"(?: ?= ?[`'\"]*([\w.+-]*\w)[`'\"]*)?"
+    return re.sub(rf"(?<![\w.-])({names})\b{value}", spell, text)
+
+
+def _spell(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def parameters_in_force(
     ctx: click.Context,
-    parameters: dict[str, Any],
+    parameters: Mapping[str, Any],
     conditions: Mapping[str, tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:
-    """Drop the options that do not apply, after checking that none was given.
+    """Drop the options that do not apply; a click.UsageError if one was given.
 
     `conditions` has for an option another one, and the values of it with which the
     option applies.
-
-    Raises
-    ------
-    click.UsageError
-        If an option was given that does not apply to the values of the others.
     """
     kept = dict(parameters)
-    names = {param.name: param.opts[-1] for param in ctx.command.params}
+    names = {param.name: param.opts[0] for param in ctx.command.params}
     for name, (other, values) in conditions.items():
         if ctx.params[other] in values:
             continue
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError(
-                f"{names[name]} applies to {names[other]} {_enumerate(values)} only, "
+                f"{names[name]} applies to {names[other]} {' or '.join(values)} only, "
                 f"not to {names[other]} {ctx.params[other]}.",
                 ctx,
             )
@@ -131,11 +283,142 @@ def parameters_in_force(
     return kept
 
 
-def _enumerate(values: tuple[str, ...]) -> str:
-    *others, last = values
-    return f"{', '.join(others)} or {last}" if others else last
+def _groups(section: str, **attributes: Any) -> list[Any]:
+    return [
+        option(
+            section,
+            "--groups",
+            metavar="COLUMN|FILE",
+            help="Column with the group of each row, which is then no feature; or a "
+            "file of groups. In svmlight files the number of a feature.",
+            **attributes,
+        ),
+        option(
+            "Columns",
+            "--keep-groups",
+            is_flag=True,
+            help="Keep the column of the groups as a feature.",
+        ),
+        option(
+            "Files",
+            "--groups-header/--no-groups-header",
+            default=None,
+            help="Whether the file of groups starts with a header.  [default: if its "
+            "first line differs from all others]",
+        ),
+    ]
 
 
+GROUPS = _groups("Required", required=True)
+GROUPS_IF_ANY = _groups("Columns")
+TARGET = [
+    option(
+        "Required",
+        "--target",
+        metavar="COLUMN|FILE",
+        help="Column with the label, or number, of each row that is to be predicted; "
+        "or a file of them. Not for svmlight files, whose lines start with it.",
+    ),
+    option(
+        "Files",
+        "--target-header/--no-target-header",
+        default=None,
+        help="Whether the file of targets starts with a header.  [default: as that "
+        "of groups]",
+    ),
+]
+CATEGORICAL = option(
+    "Columns",
+    "--categorical",
+    multiple=True,
+    metavar="COLUMN",
+    help="Column whose numbers are codes of categories; may be given several times. "
+    "Columns with words need no option.",
+)
+ROLES = [*TARGET, *GROUPS, CATEGORICAL]
+INPUT = [
+    option(
+        "Columns",
+        "--drop",
+        multiple=True,
+        metavar="COLUMN",
+        help="Column of a table, or number of a feature, to leave out; may be given "
+        "several times.",
+    ),
+    option(
+        "Columns",
+        "--id-column",
+        metavar="COLUMN",
+        help="Column of a table with the ids of the rows, by which other files may "
+        "name them; no feature.  [default: a first column named id, node_id, user_id "
+        "...]",
+    ),
+    option(
+        "Columns",
+        "--missing",
+        type=click.Choice(["error", "drop", "impute"]),
+        default="error",
+        show_default=True,
+        help="What is done about missing values: an error that lists them, rows left "
+        "out, or means and most frequent words in their place.",
+    ),
+    option(
+        "Files",
+        "--header/--no-header",
+        default=None,
+        help="Whether a text file starts with a header. Without one columns are given "
+        "by number, from 1.  [default: if its first line differs from all others]",
+    ),
+    option(
+        "Files",
+        "--delimiter",
+        metavar="CHARACTER",
+        help="What stands between the columns of a text file; tab and space as words. "
+        " [default: comma, semicolon, tab or white space, as recognised]",
+    ),
+    option(
+        "Files",
+        "--decimal",
+        metavar="CHARACTER",
+        help="Decimal mark of a text file.  [default: a point]",
+    ),
+    option(
+        "Files",
+        "--skip-lines",
+        type=Count(0),
+        default=0,
+        show_default=True,
+        help="Lines of a text file to pass over before the header.",
+    ),
+]
+SVMLIGHT = option(
+    "Files",
+    "--svmlight",
+    is_flag=True,
+    help="Rows are in svmlight format, whatever the names of their files.",
+)
+TEST = [
+    option(
+        "Test",
+        "--test",
+        "test_file",
+        type=PATH,
+        metavar="TEST",
+        help="Other rows in the same format, on which the result is measured.",
+    ),
+    option(
+        "Test",
+        "--test-target",
+        metavar="COLUMN|FILE",
+        help="Their targets.  [default: the same column]",
+    ),
+    option(
+        "Test",
+        "--test-groups",
+        metavar="COLUMN|FILE",
+        help="Their groups.  [default: the same column]",
+    ),
+]
 REPORT = option(
     "Files",
     "--report",
@@ -144,9 +427,37 @@ REPORT = option(
     help="File to write a report to: a page with tables and figures if its name ends "
     "in .html, else JSON.",
 )
+BASELINE = option(
+    "Files",
+    "--baseline/--no-baseline",
+    default=None,
+    help="Whether the same is computed without fairness, to compare.  [default: if a "
+    "report, or a terminal, shows it]",
+)
+MEMORY_LIMIT = option(
+    "Files",
+    "--memory-limit",
+    type=size,
+    metavar="SIZE",
+    help="Rows that take more, such as 2GB, are not read at once: every pass reads "
+    "blocks of the file again.  [default: half of the memory that is available]",
+)
 QUIET = option(
     "Other options",
-    "--quiet",
-    is_flag=True,
-    help="Nothing on stdout, even on a terminal.",
+    "--quiet/--verbose",
+    default=None,
+    help="Nothing on stdout, or progress and a summary.  [default: verbose on a "
+    "terminal]",
 )
+
+
+def output_option(what: str) -> Any:
+    """Return the option that names the file for `what`."""
+    return option(
+        "Required",
+        "-o",
+        "--output",
+        required=True,
+        type=PATH,
+        help=f"File to write {what} to; - is stdout.",
+    )

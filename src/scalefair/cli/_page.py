@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from scalefair.cli._errors import warn
-from scalefair.cli._reporting import Table, as_python, as_text, is_number
+from scalefair.cli._report import Table, as_python, as_text, is_number
 
 if TYPE_CHECKING:
-    from scalefair.cli._reporting import Figure, Report
+    from scalefair.cli._report import Figure, Report
 
 # Not allowed in HTML, not even escaped.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")

@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from scalefair._memory import available_memory
-from scalefair.cli._errors2 import Failure, printable, warn
-from scalefair.cli._options2 import translate
-from scalefair.cli._output2 import STDOUT
+from scalefair.cli._errors import Failure, printable, warn
+from scalefair.cli._options import translate
+from scalefair.cli._output import STDOUT
 from scalefair.files import FileError
 
 _STATUS = Path("/proc/self/status")
