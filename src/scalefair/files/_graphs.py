@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,11 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas
 from numpy.typing import NDArray
-from scipy import io, sparse
+from scipy import sparse
 
-from scalefair._memory import require_memory
-from scalefair.files._npy import member_header, read_array, read_member
 from scalefair.files._errors import FileError, reading
+from scalefair.files._matrices import (
+    as_matrix,
+    read_dense,
+    read_matrix_market,
+    read_sparse,
+)
 from scalefair.files._tables import TableFile
 from scalefair.files._text import open_bytes, quote
 
@@ -31,8 +34,6 @@ _HEADERS = [
     ("u", "v"),
     ("i", "j"),
 ]
-# What a stored entry of text becomes, and a row of any format: places and pointers.
-_ENTRY_BYTES, _ROW_BYTES = 24, 16
 # Weights of two mentions of an edge that differ by less are the same.
 _ROUNDING = 1e-8
 
@@ -119,72 +120,9 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     if start.startswith(b"\x93NUMPY"):
         return _of_matrix(path, _dense(path, read_dense(path)))
     if start == b"%%MatrixMarket":
-        return _of_matrix(path, _read_matrix_market(path))
+        return _of_matrix(path, read_matrix_market(path))
     table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
     return _read_edges(table) if len(table.names) in (2, 3) else _read_square(table)
-
-
-def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
-    """Read a matrix of ``scipy.sparse.save_npz``; `entry` is what holds a number."""
-    what = "a sparse matrix saved by scipy.sparse.save_npz"
-    # NumPy leaves a damaged file open if it opens it itself.
-    with reading(path, what), open_bytes(path) as file:
-        with zipfile.ZipFile(file) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-            n_bytes = sum(member_header(archive, name).stop for name in names)
-            shape = read_member(archive, "shape")
-        _require(path, n_bytes + _ROW_BYTES * int(shape.max()))
-        file.seek(0)
-        matrix = sparse.load_npz(file)
-        if hasattr(matrix, "check_format"):
-            # Compiled code takes indices as they are, wherever they point.
-            matrix.check_format()
-    return _checked(path, matrix, entry)
-
-
-def read_dense(path: Path) -> NDArray[Any]:
-    """Read an array of ``numpy.save``, of any type but objects."""
-    what = "an array of numbers or strings saved by numpy.save"
-    with reading(path, what), open(path, "rb") as file:
-        _require(path, path.stat().st_size)
-        return read_array(file)
-
-
-def _require(path: Path, n_bytes: int) -> None:
-    require_memory(n_bytes, str(path), "Use a part of it.")
-
-
-def _read_matrix_market(path: Path) -> sparse.csr_array:
-    with reading(path, "a Matrix Market file"):
-        with open_bytes(path) as file:
-            n_rows, n_columns, n_entries, *_ = io.mminfo(file)
-        _require(path, _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns))
-        with open_bytes(path) as file:
-            matrix = io.mmread(file)
-    return _checked(path, matrix, "weight")
-
-
-def _checked(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
-    """Make a matrix of finite real numbers a csr_array."""
-    if loaded.ndim != 2 or 0 in loaded.shape:
-        raise FileError(f"{path}: expected a matrix, found shape {loaded.shape}.")
-    if loaded.dtype.kind not in "buif":
-        raise FileError(
-            f"{path}: {entry}s must be real numbers, found dtype {loaded.dtype}."
-        )
-    matrix = sparse.csr_array(loaded)
-    if matrix.dtype not in (np.float32, np.float64):
-        matrix = matrix.astype(np.float64)
-    invalid = np.flatnonzero(~np.isfinite(matrix.data))
-    if invalid.size:
-        row = int(np.searchsorted(matrix.indptr, invalid[0], side="right")) - 1
-        raise FileError(
-            f"{path}: {invalid.size} {entry}(s) are NaN or infinite, the first at row "
-            f"{row}, column {matrix.indices[invalid[0]]} (counted from 0). Remove them "
-            "or give them a value."
-        )
-    matrix.eliminate_zeros()
-    return matrix
 
 
 def _dense(path: Path, X: NDArray[Any]) -> sparse.csr_array:
@@ -193,7 +131,7 @@ def _dense(path: Path, X: NDArray[Any]) -> sparse.csr_array:
             f"{path}: the matrix of a graph is square, found shape {X.shape}. For rows "
             "of features choose an --affinity, such as nearest_neighbors."
         )
-    return _checked(path, X, "weight")
+    return as_matrix(path, X, "weight")
 
 
 def _of_matrix(

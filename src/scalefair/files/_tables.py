@@ -314,6 +314,37 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     return table.read(wanted["columns"], wanted["words"] or ())
 
 
+def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
+    """Return a frame with these columns: words as stripped strings, numbers as floats.
+
+    What a saved model does first to the rows it is given.
+
+    Parameters
+    ----------
+    X : DataFrame, or array of shape (m, n_columns) in the order of `columns`
+        The rows.
+    columns : sequence of str
+        Names of the columns.
+    words : collection of str
+        Those that hold words.
+
+    Examples
+    --------
+    >>> from scalefair.files import clean_table
+    >>> clean_table([[31, " female"]], ["age", "sex"], ["sex"])
+        age     sex
+    0  31.0  female
+    """
+    if not isinstance(X, pandas.DataFrame):
+        X = pandas.DataFrame(np.asarray(X, dtype=object), columns=list(columns))
+    found = {}
+    for column in columns:
+        is_word = column in words
+        values = _as_words(X[column]) if is_word else X[column].astype(np.float64)
+        found[column] = values.where(values.notna(), np.nan).to_numpy()
+    return pandas.DataFrame(found)
+
+
 def is_parquet(path: Path) -> bool:
     """Whether a file is parquet, by its name or its first bytes."""
     with reading(path, "a file"), open_bytes(path) as file:

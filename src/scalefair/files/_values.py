@@ -11,7 +11,7 @@ import pandas
 from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError, reading
-from scalefair.files._graphs import read_dense
+from scalefair.files._matrices import read_dense
 from scalefair.files._tables import TableFile
 from scalefair.files._text import is_number, open_bytes
 
