@@ -15,8 +15,8 @@ from click.core import ParameterSource
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Sections that come after all others.
-_LAST = {"Advanced": 1, "Other options": 2}
+# Sections that come after those of the estimator, in this order.
+_LAST = ["Columns", "Measures", "Files", "Advanced", "Other options"]
 # Names of parameters that are no words: they need no underscore to be recognised.
 _NO_WORDS = {"dtype", "kappa", "tol"}
 
@@ -88,7 +88,7 @@ class SectionedCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write the sections in the order of their first options, rare ones last."""
+        """Write the estimator's sections, as they come, and then the others."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             # Arguments are described in the text above the options.
@@ -97,7 +97,8 @@ class SectionedCommand(click.Command):
             if record is not None:
                 section = getattr(param, "section", "Other options")
                 sections.setdefault(section, []).append(record)
-        for name in sorted(sections, key=lambda name: _LAST.get(name, 0)):
+        last = [name for name in _LAST if name in sections]
+        for name in [name for name in sections if name not in _LAST] + last:
             with formatter.section(name):
                 formatter.write_dl(sections[name])
 
@@ -215,10 +216,12 @@ def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
 
     def spell(found: re.Match[str]) -> str:
         name, value = found.groups()
+        option = spellings[name]
         if value is not None:
-            return f"{spellings[name]} {value}"
+            flags = {"True": option, "False": f"--no-{option[2:]}"}
+            return flags.get(value, f"{option} {value.replace('None', 'none')}")
         is_word = "_" not in name and name not in _NO_WORDS
-        return name if is_word else spellings[name]
+        return name if is_word else option
 
     names = "|".join(spellings)
     value = r"(?: ?= ?[`'\"]*([\w.+-]*\w)[`'\"]*)?"
@@ -257,14 +260,10 @@ def parameters_in_force(
 _SEVERAL = "; may be given several times."
 
 
-def _header(name: str, what: str) -> Any:
-    return option(
-        "Files",
-        f"--{name}/--no-{name}",
-        default=None,
-        help=f"Whether {what} starts with a header; columns without one go by number, "
-        "from 1.  [default: if the first line differs in kind from all others]",
-    )
+def _header(name: str, told: str) -> Any:
+    recognised = "  [default: if the first line differs in kind from all others]"
+    declaration = f"--{name}/--no-{name}"
+    return option("Files", declaration, default=None, help=told + recognised)
 
 
 def _column_or_file(section: str, role: str, told: str, **attributes: Any) -> Any:
@@ -272,15 +271,12 @@ def _column_or_file(section: str, role: str, told: str, **attributes: Any) -> An
 
 
 def _groups(section: str, **attributes: Any) -> list[Any]:
-    told = (
-        "Column with the group of each row, which is then no feature; or a file of "
-        "groups. In svmlight files the number of a feature."
-    )
+    told = "Column with the group of each row, then no feature; or a file of groups."
     kept = "Keep the column of the groups as a feature."
     return [
         _column_or_file(section, "groups", told, **attributes),
         option("Columns", "--keep-groups", is_flag=True, help=kept),
-        _header("groups-header", "the file of groups"),
+        _header("groups-header", "Whether a file of groups starts with a header."),
     ]
 
 
@@ -290,10 +286,9 @@ TARGET = [
     _column_or_file(
         "Required",
         "target",
-        "Column with the label or number to be predicted for each row; or a file of "
-        "them. Not for svmlight files, whose lines start with it.",
+        "Column with the label or number to be predicted; or a file of them.",
     ),
-    _header("target-header", "the file of targets"),
+    _header("target-header", "Whether a file of targets starts with a header."),
 ]
 CATEGORICAL = option(
     "Columns",
@@ -327,7 +322,11 @@ INPUT = [
         help="Missing values: an error that lists them, rows left out, or means and "
         "most frequent words in their place.",
     ),
-    _header("header", "a text file"),
+    _header(
+        "header",
+        "Whether a text file starts with a header. Columns without one go by number, "
+        "from 1.",
+    ),
     option(
         "Files",
         "--delimiter",
@@ -354,22 +353,23 @@ SVMLIGHT = option(
     "Files",
     "--svmlight",
     is_flag=True,
-    help="Rows are in svmlight format, whatever the names of their files.",
+    help="Rows are in svmlight format, whatever the names of their files: a line "
+    "starts with the target, --groups is the number of a feature.",
 )
 TEST = [
     option(
-        "Test",
+        "Measures",
         "--test",
         "test_file",
         type=PATH,
         metavar="TEST",
         help="Other rows in the same format, on which the result is measured.",
     ),
-    _column_or_file("Test", "test-target", "Their target.  [default: as above]"),
-    _column_or_file("Test", "test-groups", "Their groups.  [default: as above]"),
+    _column_or_file("Measures", "test-target", "Their target.  [default: as above]"),
+    _column_or_file("Measures", "test-groups", "Their groups.  [default: as above]"),
 ]
 BASELINE = option(
-    "Files",
+    "Measures",
     "--baseline/--no-baseline",
     default=None,
     help="Compute the same without fairness, to compare.  [default: if a report or a "
