@@ -81,21 +81,16 @@ class _Passes:
 
     def __init__(self, name: str, bar: Any) -> None:
         self.n_passes = 0
-        self._name = name
+        self._name = printable(name)
         self._bar = bar
-        self._task: Any = None
+        self._task = bar.add_task("", total=None, visible=False)
 
     def __call__(self, n_done: int, n_blocks: int) -> None:
         """Take note that a block was read."""
         if n_done == 1:
             self.n_passes += 1
-        if self._bar is None:
-            return
-        said = printable(f"{self._name}, pass {self.n_passes}")
-        if self._task is None:
-            self._task = self._bar.add_task(said, total=n_blocks)
-        elif n_done == 1:
-            self._bar.reset(self._task, description=said)
+            said = f"{self._name}, pass {self.n_passes}"
+            self._bar.reset(self._task, total=n_blocks, description=said, visible=True)
         self._bar.update(self._task, completed=n_done)
 
 
@@ -105,9 +100,7 @@ def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
     from scalefair.streaming import RowReader
 
     readers = {name: X for name, X in matrices.items() if isinstance(X, RowReader)}
-    if not (show and readers):
-        for name, reader in readers.items():
-            reader.progress = _Passes(name, None)
+    if not readers:
         yield
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -118,7 +111,7 @@ def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
         TextColumn("{task.completed} of {task.total} blocks"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, transient=True) as bar:
+    with Progress(*columns, transient=True, disable=not show) as bar:
         for name, reader in readers.items():
             reader.progress = _Passes(name, bar)
         yield

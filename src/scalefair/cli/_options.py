@@ -15,8 +15,8 @@ from click.core import ParameterSource
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Sections that come after all others.
-_LAST = {"Advanced": 1, "Other options": 2}
+# Sections that come after those of the estimator, in this order.
+_LAST = ["Columns", "Measures", "Files", "Advanced", "Other options"]
 # Names of parameters that are no words: they need no underscore to be recognised.
 _NO_WORDS = {"dtype", "kappa", "tol"}
 
@@ -27,75 +27,45 @@ PATH = click.Path(readable=False, path_type=Path)
 class Count(click.IntRange):
     """Integer from `min` to what fits 32 bits, as compiled code takes it."""
 
-    def __init__(self, min: int = 1) -> None:
-        super().__init__(min=min)
+    name = "integer"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
-        number = super().convert(value, param, ctx)
-        if number >= 2**31:
-            self.fail(f"{number} is too large: at most {2**31 - 1}.", param, ctx)
-        return number
+    def __init__(self, min: int = 1, max: int = 2**31 - 1) -> None:
+        super().__init__(min, max)
 
 
 class Finite(click.FloatRange):
-    """Range of floats without NaN and, unless it is `infinite`, without infinity."""
+    """Range of floats without NaN; infinity is an open end unless told otherwise."""
 
-    def __init__(self, *, infinite: bool = False, **bounds: Any) -> None:
-        super().__init__(**bounds)
-        self.infinite = infinite
+    name = "number"
+
+    def __init__(
+        self, min: float = -math.inf, max: float = math.inf, **ends: bool
+    ) -> None:
+        super().__init__(min, max, **{"min_open": True, "max_open": True, **ends})
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
         number = super().convert(value, param, ctx)
-        if math.isnan(number) or (math.isinf(number) and not self.infinite):
-            self.fail(f"{number} is not a finite number.", param, ctx)
+        if math.isnan(number):
+            self.fail("NaN is not a number.", param, ctx)
         return number
-
-    def _describe_range(self) -> str:  # click has no words for a range without bounds
-        bounded = self.min is not None or self.max is not None
-        return super()._describe_range() if bounded else "any number"
-
-
-def layer(value: str) -> int | str:
-    """Read the position of a layer, an integer, or its name."""
-    position = re.fullmatch(r"[+-]?[0-9]{1,9}", str(value), re.ASCII)
-    return int(value) if position else value
-
-
-def ranks(value: Any) -> tuple[float, float]:
-    """Read an interval of ranks, ``alpha,beta`` with 0 <= alpha < beta <= 1."""
-    try:
-        low, high = (float(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is not alpha,beta: two numbers such as 0.05,0.30."
-        ) from None
-    if not 0 <= low < high <= 1:
-        raise click.BadParameter(
-            f"{value}: ranks must be 0 <= alpha < beta <= 1; 0 is the top."
-        )
-    return low, high
 
 
 def size(value: str) -> int:
     """Read a number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
-    found = re.fullmatch(
-        r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMGT]?)(i?)B?", value.strip(), re.I
+    pattern = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMGT]?)(i?)B?"
+    found = re.fullmatch(pattern, value.strip(), re.IGNORECASE)
+    if found is not None:
+        number, prefix, binary = found.groups()
+        base = 1024 if binary else 1000
+        n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
+        if 1 <= n_bytes < 2**63:
+            return int(n_bytes)
+    raise click.BadParameter(
+        f"{value!r} is not a size of a memory: a number and B, kB, MB, GB, TB, KiB, "
+        "MiB, GiB or TiB, such as 2GB."
     )
-    if found is None:
-        raise click.BadParameter(
-            f"{value!r} is not a size: a number and B, kB, MB, GB, TB, KiB, MiB, GiB "
-            "or TiB, such as 2GB."
-        )
-    number, prefix, binary = found.groups()
-    base = 1024 if binary else 1000
-    n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
-    if not 1 <= n_bytes < 2**63:
-        raise click.BadParameter(f"{value!r} is no size of a memory.")
-    return int(n_bytes)
 
 
 class _Option(click.Option):
@@ -105,6 +75,12 @@ class _Option(click.Option):
         super().__init__(*args, **kwargs)
         self.section = section
 
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Leave out ranges, which errors tell."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
 
 class SectionedCommand(click.Command):
     """Command whose help lists options in sections."""
@@ -112,7 +88,7 @@ class SectionedCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write the sections in the order of their first options, rare ones last."""
+        """Write the estimator's sections, as they come, and then the others."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             # Arguments are described in the text above the options.
@@ -121,7 +97,8 @@ class SectionedCommand(click.Command):
             if record is not None:
                 section = getattr(param, "section", "Other options")
                 sections.setdefault(section, []).append(record)
-        for name in sorted(sections, key=lambda name: _LAST.get(name, 0)):
+        last = [name for name in _LAST if name in sections]
+        for name in [name for name in sections if name not in _LAST] + last:
             with formatter.section(name):
                 formatter.write_dl(sections[name])
 
@@ -187,22 +164,17 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
         if isinstance(kind, Interval) and issubclass(kind.type, Integral):
             return {"type": Count(kind.left)}
         if isinstance(kind, Interval):
-            closed = kind.closed
-            bounded = Finite(
-                min=kind.left,
-                max=kind.right,
-                min_open=closed in ("right", "neither"),
-                max_open=closed in ("left", "neither"),
-                infinite=kind.right is None and closed in ("right", "both"),
-            )
-            return {"type": bounded}
-        if kind == "random_state":
-            return {
-                "type": click.IntRange(min=0, max=2**32 - 1),
-                "default": 0,
-                "show_default": True,
-                "help": "Seed; the same seed gives the same result.",
+            ends = {
+                "min_open": kind.closed in ("right", "neither"),
+                "max_open": kind.closed in ("left", "neither"),
             }
+            low = -math.inf if kind.left is None else kind.left
+            high = math.inf if kind.right is None else kind.right
+            return {"type": Finite(low, high, **ends)}
+        if kind == "random_state":
+            seed = "Seed; the same seed gives the same result."
+            kept = {"default": 0, "show_default": True, "help": seed}
+            return {"type": Count(0, 2**32 - 1), **kept}
     return {}
 
 
@@ -244,10 +216,12 @@ def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
 
     def spell(found: re.Match[str]) -> str:
         name, value = found.groups()
+        option = spellings[name]
         if value is not None:
-            return f"{spellings[name]} {value}"
+            flags = {"True": option, "False": f"--no-{option[2:]}"}
+            return flags.get(value, f"{option} {value.replace('None', 'none')}")
         is_word = "_" not in name and name not in _NO_WORDS
-        return name if is_word else spellings[name]
+        return name if is_word else option
 
     names = "|".join(spellings)
     value = r"(?: ?= ?[`'\"]*([\w.+-]*\w)[`'\"]*)?"
@@ -283,57 +257,45 @@ def parameters_in_force(
     return kept
 
 
+_SEVERAL = "; may be given several times."
+
+
+def _header(name: str, told: str) -> Any:
+    recognised = "  [default: if the first line differs in kind from all others]"
+    declaration = f"--{name}/--no-{name}"
+    return option("Files", declaration, default=None, help=told + recognised)
+
+
+def _column_or_file(section: str, role: str, told: str, **attributes: Any) -> Any:
+    return option(section, f"--{role}", metavar="COLUMN|FILE", help=told, **attributes)
+
+
 def _groups(section: str, **attributes: Any) -> list[Any]:
+    told = "Column with the group of each row, then no feature; or a file of groups."
+    kept = "Keep the column of the groups as a feature."
     return [
-        option(
-            section,
-            "--groups",
-            metavar="COLUMN|FILE",
-            help="Column with the group of each row, which is then no feature; or a "
-            "file of groups. In svmlight files the number of a feature.",
-            **attributes,
-        ),
-        option(
-            "Columns",
-            "--keep-groups",
-            is_flag=True,
-            help="Keep the column of the groups as a feature.",
-        ),
-        option(
-            "Files",
-            "--groups-header/--no-groups-header",
-            default=None,
-            help="Whether the file of groups starts with a header.  [default: if its "
-            "first line differs from all others]",
-        ),
+        _column_or_file(section, "groups", told, **attributes),
+        option("Columns", "--keep-groups", is_flag=True, help=kept),
+        _header("groups-header", "Whether a file of groups starts with a header."),
     ]
 
 
 GROUPS = _groups("Required", required=True)
 GROUPS_IF_ANY = _groups("Columns")
 TARGET = [
-    option(
+    _column_or_file(
         "Required",
-        "--target",
-        metavar="COLUMN|FILE",
-        help="Column with the label, or number, of each row that is to be predicted; "
-        "or a file of them. Not for svmlight files, whose lines start with it.",
+        "target",
+        "Column with the label or number to be predicted; or a file of them.",
     ),
-    option(
-        "Files",
-        "--target-header/--no-target-header",
-        default=None,
-        help="Whether the file of targets starts with a header.  [default: as that "
-        "of groups]",
-    ),
+    _header("target-header", "Whether a file of targets starts with a header."),
 ]
 CATEGORICAL = option(
     "Columns",
     "--categorical",
     multiple=True,
     metavar="COLUMN",
-    help="Column whose numbers are codes of categories; may be given several times. "
-    "Columns with words need no option.",
+    help=f"Column whose numbers are codes of categories, as words are{_SEVERAL}",
 )
 ROLES = [*TARGET, *GROUPS, CATEGORICAL]
 INPUT = [
@@ -342,16 +304,14 @@ INPUT = [
         "--drop",
         multiple=True,
         metavar="COLUMN",
-        help="Column of a table, or number of a feature, to leave out; may be given "
-        "several times.",
+        help=f"Column of a table, or number of a feature, to leave out{_SEVERAL}",
     ),
     option(
         "Columns",
         "--id-column",
         metavar="COLUMN",
-        help="Column of a table with the ids of the rows, by which other files may "
-        "name them; no feature.  [default: a first column named id, node_id, user_id "
-        "...]",
+        help="Column with the ids of the rows, by which other files may name them; no "
+        "feature.  [default: a first column named id, node_id, user_id ...]",
     ),
     option(
         "Columns",
@@ -359,22 +319,20 @@ INPUT = [
         type=click.Choice(["error", "drop", "impute"]),
         default="error",
         show_default=True,
-        help="What is done about missing values: an error that lists them, rows left "
-        "out, or means and most frequent words in their place.",
+        help="Missing values: an error that lists them, rows left out, or means and "
+        "most frequent words in their place.",
     ),
-    option(
-        "Files",
-        "--header/--no-header",
-        default=None,
-        help="Whether a text file starts with a header. Without one columns are given "
-        "by number, from 1.  [default: if its first line differs from all others]",
+    _header(
+        "header",
+        "Whether a text file starts with a header. Columns without one go by number, "
+        "from 1.",
     ),
     option(
         "Files",
         "--delimiter",
         metavar="CHARACTER",
-        help="What stands between the columns of a text file; tab and space as words. "
-        " [default: comma, semicolon, tab or white space, as recognised]",
+        help="Between the columns of a text file; also tab, or space.  [default: "
+        "comma, semicolon, tab or white space, as recognised]",
     ),
     option(
         "Files",
@@ -388,37 +346,35 @@ INPUT = [
         type=Count(0),
         default=0,
         show_default=True,
-        help="Lines of a text file to pass over before the header.",
+        help="Lines of a text file to pass over first.",
     ),
 ]
 SVMLIGHT = option(
     "Files",
     "--svmlight",
     is_flag=True,
-    help="Rows are in svmlight format, whatever the names of their files.",
+    help="Rows are in svmlight format, whatever the names of their files: a line "
+    "starts with the target, --groups is the number of a feature.",
 )
 TEST = [
     option(
-        "Test",
+        "Measures",
         "--test",
         "test_file",
         type=PATH,
         metavar="TEST",
         help="Other rows in the same format, on which the result is measured.",
     ),
-    option(
-        "Test",
-        "--test-target",
-        metavar="COLUMN|FILE",
-        help="Their targets.  [default: the same column]",
-    ),
-    option(
-        "Test",
-        "--test-groups",
-        metavar="COLUMN|FILE",
-        help="Their groups.  [default: the same column]",
-    ),
+    _column_or_file("Measures", "test-target", "Their target.  [default: as above]"),
+    _column_or_file("Measures", "test-groups", "Their groups.  [default: as above]"),
 ]
+BASELINE = option(
+    "Measures",
+    "--baseline/--no-baseline",
+    default=None,
+    help="Compute the same without fairness, to compare.  [default: if a report or a "
+    "terminal shows it]",
+)
 REPORT = option(
     "Files",
     "--report",
@@ -426,13 +382,6 @@ REPORT = option(
     type=PATH,
     help="File to write a report to: a page with tables and figures if its name ends "
     "in .html, else JSON.",
-)
-BASELINE = option(
-    "Files",
-    "--baseline/--no-baseline",
-    default=None,
-    help="Whether the same is computed without fairness, to compare.  [default: if a "
-    "report, or a terminal, shows it]",
 )
 MEMORY_LIMIT = option(
     "Files",
@@ -446,18 +395,12 @@ QUIET = option(
     "Other options",
     "--quiet/--verbose",
     default=None,
-    help="Nothing on stdout, or progress and a summary.  [default: verbose on a "
-    "terminal]",
+    help="Nothing on stdout, or progress and a summary.  [default: --verbose on a "
+    "terminal only]",
 )
 
 
 def output_option(what: str) -> Any:
     """Return the option that names the file for `what`."""
-    return option(
-        "Required",
-        "-o",
-        "--output",
-        required=True,
-        type=PATH,
-        help=f"File to write {what} to; - is stdout.",
-    )
+    said = f"File to write {what} to; - is stdout."
+    return option("Required", "-o", "--output", required=True, type=PATH, help=said)

@@ -637,7 +637,7 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
     scaler = StandardScaler(with_mean=not is_sparse)
     with np.errstate(over="ignore", invalid="ignore"):  # which is looked at below
         for block in _blocks(X):
-            scaler.partial_fit(np.asarray(block) if rows.is_stored else block)
+            scaler.partial_fit(block)
     if not np.isfinite(scaler.var_).all():
         worst = numbers[int(np.flatnonzero(~np.isfinite(scaler.var_))[0])]
         raise Failure(

@@ -52,9 +52,9 @@ class PartiallyFairClassifier(ParityTraining):
     threshold : float, default=0.0
         The threshold of the weak criterion. The strong one has no use for it.
     loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
-        Objective: a mean over rows; ``"squared"`` is half the squared difference
-        from a label of -1 or 1. The last two are mean pairwise hinge losses of
-        positives against negatives, ``"partial_auc"`` of the negatives whose rank
+        What is minimised, a mean over rows. ``"squared"`` is half the squared
+        difference from a label of -1 or 1. The last two are mean pairwise hinge losses
+        of positives against negatives, ``"partial_auc"`` of the negatives whose rank
         among the negatives is in `interval` (examples B.1 and B.2 of [1]_); a
         function of differences of scores leaves the intercept to `tune_intercept`.
     surrogate : {"ramp", "sigmoid"}, default="ramp"
@@ -67,22 +67,22 @@ class PartiallyFairClassifier(ParityTraining):
         25 cost little more and give smaller gaps.
     alpha : float, default=0.0
         Factor of half the squared norm of the coefficients (not the intercepts) of
-        standardized features, see Notes.
+        standardized features (see Notes).
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
         Solver of the convex subproblems: proximal bundle, certified, or the
         switching subgradient method of [1]_. ``"direct"`` applies the latter to the
         problem itself, without DC algorithm and without any guarantee.
     start : {"auto", "zero"} or array-like of shape (n_rows, d + 1), default="auto"
         ``"auto"`` starts from an augmented Lagrangian's solution of the problem with
-        rounded corners: the DC algorithm then needs few iterations. ``"zero"`` is
-        the start of [1]_, weights of zero; for the weak criterion the best constant
-        score instead, which is as fair. An array gives weights as rows of
-        coefficients and intercept (d features), one row without interactions,
+        rounded corners, ``"zero"`` from weights of zero. After the first the DC
+        algorithm needs few iterations; the second is the start of [1]_, for the weak
+        criterion the best constant score, which is as fair. An array gives weights as
+        rows of coefficients and intercept (d features), one row without interactions,
         otherwise one per group as in `coef_`; they have to be feasible.
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
-        are classified best (the accuracy averaged over thresholds up to 1 % of the
-        rows away, as its maximum follows noise), and the probabilities with it. A
+        are classified best, and the probabilities with it. The accuracy is averaged
+        over thresholds up to 1 % of the rows away, as its maximum follows noise. A
         common shift of the scores changes no strong criterion; with the weak one
         nothing is moved.
     tol : float, default=1e-3
@@ -97,8 +97,8 @@ class PartiallyFairClassifier(ParityTraining):
     random_state : int, RandomState instance or None, default=None
         Draws the sample of `fit_blocks`. `fit` draws no random numbers.
     max_groups : int, default=100
-        Most groups. More look like a number, such as an age, and not a category, and
-        are refused before anything is formed for each of them.
+        Most groups: more look like a number, such as an age, and are refused. Nothing
+        is formed for each of them before.
     min_group_size : int, default=2
         Fewest rows of a group. Groups of fewer than 30 are warned of in any case.
 
