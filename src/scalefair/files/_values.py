@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,8 +31,12 @@ class Units(Protocol):
     path: Path
     ids: NDArray[Any]
     named: bool
-    ordered: bool
-    unit: str
+
+    @property
+    def ordered(self) -> bool: ...  # noqa: D102
+
+    @property
+    def unit(self) -> str: ...  # noqa: D102
 
 
 def read_values(
@@ -42,7 +46,7 @@ def read_values(
     *,
     header: bool | None = None,
     kind: str | None = None,
-    notes: list[str],
+    say: Callable[[str], None],
 ) -> NDArray[Any]:
     """Read a value for each unit: lines ``id,value``, a column, or an array.
 
@@ -58,8 +62,8 @@ def read_values(
         Whether the text has one; None takes a first line for it that is of no unit.
     kind : str or None, default=None
         See `as_values`.
-    notes : list of str
-        What was ignored is added.
+    say : callable
+        Is told what was ignored.
 
     Raises
     ------
@@ -107,7 +111,7 @@ def read_values(
             f"{unit} a {what}."
         )
     if keys is not None:
-        values = _in_order(table, keys, values, units, what, notes)
+        values = _in_order(table, keys, values, units, what, say)
     elif len(values) != n:
         hint = " If the first is a header, say so." if len(values) == n + 1 else ""
         raise FileError(
@@ -123,7 +127,7 @@ def _in_order(
     values: pandas.Series,
     units: Units,
     what: str,
-    notes: list[str],
+    say: Callable[[str], None],
 ) -> pandas.Series:
     """Bring values to the order of the units."""
     if units.ids.dtype.kind in "iu":  # 007 is 7
@@ -141,7 +145,7 @@ def _in_order(
         )
     if unknown.size:
         why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
-        notes.append(
+        say(
             f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
             f"ignored{why}."
         )
