@@ -74,7 +74,7 @@ class Rows:
     """Rows of features as they were read: of a table a frame, with words as strings.
 
     `ids` are row numbers from 0 unless `named`; `groups` and `target` are integers if
-    all are, else numbers if all are, else strings; `n_columns` counts those of the file.
+    all are, else numbers if all are, else strings; `n_columns` are those of the file.
     """
 
     path: Path
@@ -156,6 +156,7 @@ def _read_table(
 ) -> Rows:
     options = ("header", "delimiter", "decimal", "skip_lines")
     table = TableFile(path, **{name: getattr(reading, name) for name in options})
+    _say_notes(table)
     roles = {
         name: given
         for name in ("target", "groups")
@@ -182,8 +183,7 @@ def _read_table(
         frame = table.store(wanted, as_words, reading.folder)
     else:
         frame = table.read(wanted, as_words)
-    for message in table.notes:
-        note(message)
+    _say_notes(table)
     rows = Rows(
         path,
         frame[features] if len(wanted) > len(features) else frame,
@@ -204,6 +204,11 @@ def _read_table(
         kind = None if like is None else getattr(like, name).dtype.kind
         setattr(rows, name, as_values(getattr(rows, name), kind))
     return rows
+
+
+def _say_notes(table: TableFile) -> None:
+    while table.notes:
+        note(table.notes.pop(0))
 
 
 def _size(path: Path) -> int:
@@ -231,8 +236,8 @@ def _features(
     if columns is not None:
         if missing := [name for name in columns if name not in table.names]:
             raise Failure(
-                f"{table.path}: lacks {len(missing)} of the {len(columns)} columns that "
-                f"are wanted: {', '.join(missing[:8])}."
+                f"{table.path}: lacks {len(missing)} of the {len(columns)} columns "
+                f"that are wanted: {', '.join(missing[:8])}."
             )
         if roles.get("target") in columns:
             raise Failure(
@@ -252,7 +257,7 @@ def _features(
 
 
 def _ids(table: TableFile, words: pandas.Series) -> NDArray[Any]:
-    """Ids as integers if all are, else as strings; none is missing, no two are equal."""
+    """Ids as integers if all are, else as strings; each row has its own."""
     for what, wrong in (("missing", words.isna()), ("twice", words.duplicated())):
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -384,7 +389,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         X = read_dense(path)
         if X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
             raise Failure(
-                f"{path}: rows of features are a two-dimensional array of real numbers, "
+                f"{path}: rows of features are a two-dimensional array of numbers, "
                 f"found shape {X.shape} and dtype {X.dtype}."
             )
         check_finite(path, X)
@@ -413,7 +418,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         left_out |= set() if reading.keep_groups and name == "groups" else {given}
     if unknown := left_out - set(names):
         raise Failure(
-            f"{path}: --drop {min(unknown)} must be a feature, {names[0]} to {names[-1]}."
+            f"{path}: --drop {min(unknown)} is no feature, {names[0]} to {names[-1]}."
         )
     _read_files(rows, reading, like)
     kept = [j for j, name in enumerate(names) if name not in left_out]
@@ -461,12 +466,9 @@ def check_finite(path: Path, X: Any) -> None:
     for block in X.blocks() if isinstance(X, RowReader) else np.array_split(X, 64):
         is_sparse = sparse.issparse(block)
         if not np.isfinite(block.data if is_sparse else block).all():
-            found = block.tocoo() if is_sparse else None
-            if found is None:
-                row, column = np.argwhere(~np.isfinite(block))[0]
-            else:
-                at = int(np.flatnonzero(~np.isfinite(found.data))[0])
-                row, column = found.row[at], found.col[at]
+            found = sparse.coo_array(block)
+            at = int(np.flatnonzero(~np.isfinite(found.data))[0])
+            row, column = found.row[at], found.col[at]
             raise Failure(
                 f"{path}: a value is NaN or infinite, at row {start + row}, column "
                 f"{column} (counted from 0). Give it a value or leave the row out."

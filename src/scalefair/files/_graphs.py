@@ -189,7 +189,9 @@ def _read_edges(table: TableFile) -> Graph:
 
 
 def _weights(table: TableFile, given: pandas.Series) -> NDArray[np.float64]:
-    weight = pandas.to_numeric(given, errors="coerce").to_numpy(np.float64)
+    weight: NDArray[np.float64] = pandas.to_numeric(given, errors="coerce").to_numpy(
+        np.float64
+    )
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if bad.size:
         row = int(bad[0])

@@ -274,7 +274,7 @@ class TableFile:
 
 
 def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
-    """Read a table as the commands of ``scalefair`` understand it.
+    r"""Read a table as the commands of ``scalefair`` understand it.
 
     Cells are stripped of blanks; ``?``, ``NA``, ``nan`` and empty cells are missing;
     a column is one of numbers or of words, and a word among numbers is an error.
@@ -303,7 +303,7 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "people.csv")
     ...     with open(path, "w") as file:
-    ...         _ = file.write("age, sex\\n31, female\\n?, male\\n")
+    ...         _ = file.write("age, sex\n31, female\n?, male\n")
     ...     read_table(path)
         age     sex
     0  31.0  female

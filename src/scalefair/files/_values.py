@@ -179,12 +179,13 @@ def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
     """
     codes, distinct = pandas.factorize(np.array([str(word) for word in words], object))
     names = [str(word) for word in distinct]
-    if kind in (None, "i", "u") and all(
-        name.lstrip("+-").isdecimal() and len(name) < 19 for name in names
-    ):
-        return np.array([int(name) for name in names], dtype=np.int64)[codes]
+    values: NDArray[Any] = np.array(names, dtype=np.str_)
     if kind in (None, "i", "u", "f") and all(map(is_number, names)):
-        numbers = np.array([float(name) for name in names])
+        numbers = values.astype(np.float64)
         if np.isfinite(numbers).all():
-            return numbers[codes]
-    return np.array(names, dtype=np.str_)[codes]
+            values = numbers
+    whole = all(name.lstrip("+-").isdecimal() and len(name) < 19 for name in names)
+    if whole and kind in (None, "i", "u"):
+        values = np.array(names).astype(np.int64)
+    found: NDArray[Any] = values[codes]
+    return found
