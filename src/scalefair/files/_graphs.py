@@ -1,4 +1,4 @@
-"""Graphs: matrices in NumPy's, SciPy's and Matrix Market's formats, and lists of edges."""
+"""Graphs in files: matrices in several formats, and lists of edges."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Graph:
 
 
 def read_graph(path: str | Path, **options: Any) -> Graph:
-    """Read an undirected graph from a file, whatever its name.
+    r"""Read an undirected graph from a file, whatever its name.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "friends.txt")
     ...     with open(path, "w") as file:
-    ...         _ = file.write("ann bob\\nbob ann\\nann cid\\n")
+    ...         _ = file.write("ann bob\nbob ann\nann cid\n")
     ...     graph = read_graph(path)
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)

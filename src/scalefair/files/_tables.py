@@ -63,7 +63,7 @@ class TableFile:
         self.notes += layout.notes
 
     def find(self, given: str, option: str) -> str:
-        """Return the name of a column, or raise a FileError that lists what there is."""
+        """Return the name of a column, or raise a FileError that lists all."""
         if given in self.names:
             return given
         known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
@@ -201,7 +201,7 @@ class TableFile:
     def _options(
         self, words: Collection[str], missing: Sequence[str]
     ) -> dict[str, Any]:
-        """Return how pandas is to read the text: all columns, so that it counts them."""
+        """Return how pandas is to read the text: all of it, so that it counts cells."""
         layout = self._layout
         assert layout is not None
         return {

@@ -33,10 +33,10 @@ class Units(Protocol):
     named: bool
 
     @property
-    def ordered(self) -> bool: ...  # noqa: D102
+    def ordered(self) -> bool: ...
 
     @property
-    def unit(self) -> str: ...  # noqa: D102
+    def unit(self) -> str: ...
 
 
 def read_values(
