@@ -555,7 +555,7 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     steps = [SimpleImputer()] if impute else []
     steps += [] if scaler is None else [FrozenEstimator(scaler)]
     # Given, for the rows of a large table are not all looked at below.
-    known = [np.unique(rows.X[name].dropna().astype(str)) for name in words]
+    known = [np.array(sorted(rows.X[name].dropna().unique())) for name in words]
     hot = [OneHotEncoder(categories=known, handle_unknown="warn")]
     fill = [SimpleImputer(strategy="most_frequent")] if impute else []
     parts = [
