@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from scalefair.optimize import DCProblem, nearly_kkt_residual
-from scalefair.optimize._dc_problem import Oracle
-from scalefair.optimize._kkt import least_residual, residual_of_aggregate
+from scalefair.optimize._dc_problem import Oracle, least_residual, residual_of_aggregate
 
 
 class Outside(DCProblem):
