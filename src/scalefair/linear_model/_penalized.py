@@ -18,8 +18,7 @@ from scalefair._entries import judged_later
 from scalefair._intervals import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
-from scalefair.linear_model._training_rows import warn_few_rows
-from scalefair.linear_model._weight_layout import ridge_factors
+from scalefair.linear_model._training_rows import ridge_factors, warn_few_rows
 
 __all__ = ["PenalizedPartialParityClassifier"]
 
