@@ -44,8 +44,7 @@ def _gives_probabilities(estimator: Any) -> bool:
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     """Linear classifier of two classes whose weights may differ among groups.
 
-    A subclass has the parameters below, and `loss`. Its `fit` calls
-    `_check_training`, and `_store_weights` in the end.
+    A subclass's `fit` calls `_check_training`, and `_store_weights` in the end.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -199,13 +198,9 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return TrainingRows(canonical(X), signs, codes, classes, groups)
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store weights as attributes.
+        """Store rows of coefficients, intercept last: one, or one for each group.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, d + 1)
-            Coefficients, then the intercept; one row, or one per group: the first
-            shared by all groups, the others what each further group adds.
+        The first is shared by all groups, the others are what each further one adds.
         """
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
@@ -295,26 +290,8 @@ def group_scores(
 ) -> NDArray[Any]:
     """Return ``X @ coef + intercept`` with the weights of each row's group.
 
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (m, d)
-        Rows of features. Products are taken in their type.
-    codes : ndarray of shape (m,), int64, or None
-        Group of each row; only read if there are several rows of weights.
-    coef : ndarray of shape (n_rows, d)
-        Coefficients: the first row shared, the others added to it.
-    intercept : ndarray of shape (n_rows,)
-        Intercepts, likewise.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Scores, of the type of `X`.
-
-    Raises
-    ------
-    ValueError
-        If a score is too large for the type of `X`.
+    In the type of `X`, dense or CSR; a ValueError if a score is too large for it. The
+    first row of weights is shared by the groups, which add the others to it.
     """
     with judged_later():
         scores = _products(X, codes, coef, intercept)

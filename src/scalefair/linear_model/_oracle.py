@@ -46,25 +46,10 @@ _SURROGATES = ("ramp", "sigmoid")
 
 
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point.
+    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds.
 
-    P is the number of thresholds, G of groups. Gradients in both the parameters
-    and the thresholds have the thresholds last.
-
-    Attributes
-    ----------
-    loss : float
-        Mean loss; for ``loss="partial_auc"`` its convex part.
-    loss_gradient : ndarray of shape (n_weights,)
-        Its gradient in the parameters.
-    concave_loss : float
-        Convex function that is subtracted from `loss`; zero but for
-        ``loss="partial_auc"``.
-    concave_gradient : ndarray of shape (n_weights,) or None
-        Its gradient, None if it is zero.
-    plus, minus : ndarray of shape (G, P)
-        Convex parts of the smoothed shares: their difference is the share of the
-        group above the threshold.
+    Gradients in both the parameters and the thresholds have the thresholds last. A
+    convex `concave_loss` is subtracted from `loss`; zero but for "partial_auc".
     """
 
     def __init__(
@@ -82,9 +67,10 @@ class OracleValue:
     ) -> None:
         self._layout = layout
         self.loss = loss
-        self.loss_gradient = loss_gradient
+        self.loss_gradient = loss_gradient  # (n_weights,)
         self.concave_loss = concave_loss
-        self.concave_gradient = concave_gradient
+        self.concave_gradient = concave_gradient  # None if it is zero
+        # (G, P): their difference is the share of the group above the threshold.
         self.plus = plus
         self.minus = minus
         self._form_slopes = slopes
@@ -101,16 +87,7 @@ class OracleValue:
         return self._layout.spread(self.slopes[:, self.plus.shape[1] :])
 
     def combine(self, plus_weights: _Array, minus_weights: _Array) -> _Array:
-        """Return the gradient of a weighted sum of all of `plus` and `minus`.
-
-        Parameters
-        ----------
-        plus_weights, minus_weights : ndarray of shape (G, P)
-
-        Returns
-        -------
-        ndarray of shape (n_weights + P,)
-        """
+        """Return the gradient of a weighted sum of all of `plus` and `minus`."""
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
         if self._combine is not None:
             rows, parts = self._combine(weights)
@@ -136,50 +113,16 @@ class OracleValue:
 class ScoreOracle:
     """Loss of a linear model, and smoothed shares of scores above thresholds.
 
-    A model has one row of coefficients and an intercept, or with interactions one
-    for each group: the first is shared by all groups, the others are what their
-    groups add. The parameters are these rows, each with its intercept last.
-
-    Parameters
-    ----------
-    X : ndarray or sparse array of shape (m, n)
-        Features, C-contiguous or canonical CSR, float64 or float32.
-    signs : array-like of shape (m,)
-        Labels, -1 or 1.
-    codes : array-like of shape (m,)
-        Group of each row, from 0 to ``n_groups - 1``.
-    n_groups : int
-        Number of groups. Shares of a group without rows are 0.
-    interactions : bool, default=True
-        Whether groups have coefficients and intercepts of their own.
-    loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}
-        Mean loss of the rows: ``log(1 + exp(-y h))``, ``max(0, 1 - y h)`` or
-        ``(h - y)^2 / 2``; or mean hinge loss ``max(0, 1 - h_i + h_j)`` of all pairs
-        of positives i and negatives j, or of the negatives with ranks in
-        `auc_interval`, a difference of convex functions.
-    surrogate : {"ramp", "sigmoid"}
-        Smooth step that counts the scores above a threshold.
-    auc_interval : tuple of float, default=(0.0, 1.0)
-        Ranks among the negatives, as shares from the top.
-    units : FeatureUnits or None, default=None
-        Of the features that parameters and gradients are for; None takes those that
-        they are given in.
-
-    Attributes
-    ----------
-    layout : WeightLayout
-        What the parameters mean.
-    n_weights : int
-        Number of parameters: n + 1, times `n_groups` with interactions.
-    group_sizes : ndarray of shape (n_groups,)
-    n_calls : int
-        Calls of `evaluate`.
-
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", examples B.1 to B.4, equation (50).
+    Of He, Huang, Yao, Lin, "Enforcing fairness where it matters", examples B.1 to B.4.
+    The parameters are those of `layout`; `n_calls` counts the calls of `evaluate`.
     """
+
+    # Rows are C-contiguous or canonical CSR, float64 or float32; codes of groups go
+    # from 0 to n_groups - 1, and shares of a group without rows are 0. The mean loss
+    # of a score h with the sign y is log(1 + exp(-y h)), max(0, 1 - y h) or
+    # (h - y)^2 / 2; of pairs max(0, 1 - h_i + h_j) for all positives i and negatives
+    # j, or those with ranks in `auc_interval`: a difference of convex functions.
+    # Parameters are for features in `units`, None for those that they are given in.
 
     def __init__(
         self,
@@ -242,27 +185,8 @@ class ScoreOracle:
     ) -> OracleValue:
         """Return the loss, the shares above the thresholds and their gradients.
 
-        Parameters
-        ----------
-        w : ndarray of shape (n_weights,)
-            Parameters.
-        theta : ndarray of shape (P,)
-            Thresholds, in any order.
-        width : float, default=1.0
-            Scores from the lower end of the ramp to the upper, or per unit of the
-            sigmoid; positive.
-        corner : float, default=0.0
-            Corners of the ramp are parabolas over this part of the width on both
-            sides. The sigmoid has none.
-
-        Returns
-        -------
-        OracleValue
-
-        Raises
-        ------
-        ValueError
-            If the scores overflow, or the width or corner is out of range.
+        A step takes `width` scores, or as many per unit of the sigmoid; corners of the
+        ramp are parabolas over the part `corner` of it on both sides.
         """
         if not (width > 0 and corner >= 0):
             raise ValueError(
@@ -425,13 +349,11 @@ class Shares(Protocol):
 
 
 class Ramp:
-    """Ramps at thresholds: where they bend.
+    """Where ramps at thresholds bend."""
 
-    With ``x = (h - theta) / width`` the plus part is ``max(x + 1/2, 0)`` and the
-    minus part ``max(x - 1/2, 0)``. Either corner is rounded where it is nearer
-    than ``corner`` by ``(u + corner)^2 / (4 corner)``.
-    """
-
+    # With x = (h - theta) / width the plus part is max(x + 1/2, 0), the minus part
+    # max(x - 1/2, 0). Either corner is rounded where it is nearer than `corner` by
+    # (u + corner)^2 / (4 corner).
     def __init__(self, theta: _Array, width: float, corner: float) -> None:
         self.width = width
         self.corner = corner

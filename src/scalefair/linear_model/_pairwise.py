@@ -266,43 +266,21 @@ _RIDGE = 1e-3
 
 @dataclass(frozen=True)
 class CellPairs:
-    """Which cells each constraint compares.
+    """Which cells each constraint compares, the first to be ranked above the second.
 
     Constraint i asks that the sum over t of the means of ``(1 + h - h')**2 / 2``,
     h of cell ``first[i, t]`` and h' of cell ``second[i, t]``, is at most half the
     number of terms plus kappa.
-
-    Attributes
-    ----------
-    cells : ndarray of shape (m,), int64
-        Cell of each row.
-    group_of_cell : ndarray of shape (n_cells,), int64
-        Group of each cell.
-    first, second : ndarray of shape (n_constraints, n_terms), int64
-        Cells, the first to be ranked above the second.
     """
 
-    cells: NDArray[np.int64]
+    cells: NDArray[np.int64]  # of each row, every one of them occupied
     group_of_cell: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
 
 
 def cell_pairs(rows: TrainingRows, constraint: str) -> CellPairs:
-    """Return the cells of the rows and the pairs that a constraint compares.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-        The rows.
-    constraint : {"group_auc", "inter_group", "intra_group"}
-        Baselines D.1 to D.3.
-
-    Raises
-    ------
-    ValueError
-        If a group has rows of one class only, where classes are compared.
-    """
+    """Return the cells of the rows and the pairs that a constraint compares."""
     n_groups = len(rows.groups)
     k, other = np.array(list(permutations(range(n_groups), 2))).reshape(-1, 2).T
     if constraint == "group_auc":
@@ -335,21 +313,7 @@ def _check_cells(rows: TrainingRows, cells: NDArray[np.int64], constraint: str) 
 
 
 class PairwiseProblem:
-    """Mean loss under pairwise constraints, in variables that whiten the rows.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-        The rows.
-    pairs : CellPairs
-        What is compared.
-    oracle : ScoreOracle
-        Mean loss of the rows, in the parameters that the problem is in.
-    kappa : float
-        What the constraints allow.
-    alpha : float
-        Factor of half the squared norm of the coefficients.
-    """
+    """Mean loss under pairwise constraints, in variables that whiten the rows."""
 
     def __init__(
         self,
@@ -372,7 +336,8 @@ class PairwiseProblem:
             pairs.group_of_cell,
             self._row_scores,
         )
-        self.whitening = Whitening(self._second_moments())
+        # Changes of variables after which second moments are near the identity.
+        self._whitening = [_inverse_root(S) for S in self._second_moments()]
 
     def evaluate(self, W: Array) -> ConstrainedValue:
         """Objective and constraints at weights of shape (n_rows, d + 1).
@@ -411,17 +376,32 @@ class PairwiseProblem:
     def whitened(self, u: Array) -> ConstrainedValue:
         """Objective and constraints as functions of the whitened variables."""
         value = self.evaluate(self.weights(u))
-        back = self.whitening.pull_back
         return ConstrainedValue(
             value.objective,
-            back(value.gradient),
+            self._pull_back(value.gradient),
             value.constraints,
-            lambda multipliers: back(value.pull_back(multipliers)),
+            lambda multipliers: self._pull_back(value.pull_back(multipliers)),
         )
 
     def weights(self, u: Array) -> Array:
         """Weights of shape (n_rows, d + 1) from whitened variables."""
-        return self.whitening.apply(u)
+        rows = u.reshape(self.n_rows, -1)
+        return np.array(
+            [
+                T * row if T.ndim == 1 else T @ row
+                for T, row in zip(self._whitening, rows, strict=True)
+            ]
+        )
+
+    def _pull_back(self, gradient: Array) -> Array:
+        """Gradient in the whitened variables from that in the weights."""
+        rows = gradient.reshape(self.n_rows, -1)
+        return np.concatenate(
+            [
+                T * row if T.ndim == 1 else T.T @ row
+                for T, row in zip(self._whitening, rows, strict=True)
+            ]
+        )
 
     def _of_groups(self, W: Array) -> Array:
         """Weights of each group: the shared ones and what it adds."""
@@ -450,39 +430,6 @@ class PairwiseProblem:
         return [S + (extra if S.ndim == 1 else np.diag(extra)) for S in moments]
 
 
-class Whitening:
-    """Change of variables after which second moments are near the identity.
-
-    Parameters
-    ----------
-    moments : list of ndarray
-        For each row of weights a matrix of second moments, or its diagonal.
-    """
-
-    def __init__(self, moments: list[Any]) -> None:
-        self._factors = [_inverse_root(S) for S in moments]
-
-    def apply(self, u: Array) -> Array:
-        """Return the weights, one row per factor."""
-        rows = u.reshape(len(self._factors), -1)
-        return np.array(
-            [
-                T * row if T.ndim == 1 else T @ row
-                for T, row in zip(self._factors, rows, strict=True)
-            ]
-        )
-
-    def pull_back(self, gradient: Array) -> Array:
-        """Return the gradient in the variables from that in the weights."""
-        rows = gradient.reshape(len(self._factors), -1)
-        return np.concatenate(
-            [
-                T * row if T.ndim == 1 else T.T @ row
-                for T, row in zip(self._factors, rows, strict=True)
-            ]
-        )
-
-
 def _inverse_root(S: Array) -> Array:
     """T with ``T.T @ S @ T`` near the identity, S a matrix or a diagonal."""
     diagonal = S if S.ndim == 1 else np.diagonal(S)
@@ -506,19 +453,13 @@ _PASSES = 4
 class CellScores:
     """Means and variances of the scores of each cell, at some weights.
 
-    Attributes
-    ----------
-    means, variances : ndarray of shape (n_cells,)
-        The variances divide by the number of rows.
-    gradient : callable
-        Takes weights of a sum of all means and variances, shape (n_cells,) each,
-        and returns its derivatives in the weights of each group, shape
-        (n_groups, d + 1).
+    The gradient is that of a sum of all means and variances, which are given weights,
+    in the weights of each group.
     """
 
-    means: Array
-    variances: Array
-    gradient: Callable[[Array, Array], Array]
+    means: Array  # (n_cells,)
+    variances: Array  # (n_cells,), divided by the number of rows
+    gradient: Callable[[Array, Array], Array]  # (n_groups, d + 1)
 
 
 class ScoreCells(Protocol):
@@ -535,19 +476,7 @@ class ScoreCells(Protocol):
 
 
 class MomentCells:
-    """Cells known by the mean and the covariance matrix of their rows.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (m, d)
-        Rows, read once.
-    units : FeatureUnits
-        Of the features that the weights are for.
-    cells : ndarray of shape (m,), int64
-        Cell of each row, every one of them occupied.
-    group_of_cell : ndarray of shape (n_cells,), int64
-        The group that the rows of each cell belong to.
-    """
+    """Cells known by the mean and the covariance matrix of their rows, read once."""
 
     def __init__(
         self,
@@ -598,18 +527,7 @@ class MomentCells:
 class RowCells:
     """Cells whose rows are multiplied by: for many features.
 
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (m, d)
-        Rows.
-    units : FeatureUnits
-        Of the features that the weights are for.
-    cells : ndarray of shape (m,), int64
-        Cell of each row, every one of them occupied.
-    group_of_cell : ndarray of shape (n_cells,), int64
-        The group that the rows of each cell belong to.
-    scores : callable
-        Returns the scores of all rows for weights of shape (n_groups, d + 1).
+    `scores` returns those of all rows for weights of shape (n_groups, d + 1).
     """
 
     def __init__(
@@ -668,7 +586,7 @@ def score_cells(
     group_of_cell: NDArray[np.int64],
     scores: Callable[[Array], Array],
 ) -> ScoreCells:
-    """Return the kind of cells that costs less; parameters as of `RowCells`."""
+    """Return the kind of cells that costs less."""
     numbers = len(group_of_cell) * X.shape[1] ** 2
     entries = X.nnz if sparse.issparse(X) else X.size
     if 8 * numbers <= _MOMENT_BYTES and numbers <= _PASSES * entries:

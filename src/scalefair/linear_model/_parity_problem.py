@@ -1,4 +1,4 @@
-"""Partial demographic parity as a DC-constrained problem, and its certified solution."""
+"""Partial demographic parity as a DC-constrained problem, and how it is solved."""
 
 from __future__ import annotations
 
@@ -50,18 +50,8 @@ class ParityProblem(DCProblem):
     """Objective and constraints as differences of convex functions of v.
 
     The variables are the weights, then the thresholds if they are free. Function 0
-    is the objective, the others are constraints, feasible at or below zero.
-
-    Parameters
-    ----------
-    oracle : ScoreOracle or PartitionedOracle
-        Losses and surrogate rates of the rows.
-    interval : tuple of float
-        Ranks ``(alpha, beta)`` within which parity is asked for.
-    kappa : float
-        Gap allowed.
-    ridge : float
-        Factor of half the squared norm of the coefficients, intercepts left out.
+    is the objective, with the factor `ridge` of half the squared norm of the
+    coefficients; the others are constraints, feasible at or below zero.
     """
 
     def __init__(
@@ -192,12 +182,10 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights `w`, and thresholds that suit them.
-
-        The highest and the lowest rate above a threshold are to be in the middle of
-        their bounds. Rates fall in the threshold: those at `theta` and at every
-        later attempt make a table that the next attempt is interpolated in.
-        """
+        """Return variables with the weights `w`, and thresholds that suit them."""
+        # The highest and the lowest rate above a threshold are to be in the middle of
+        # their bounds. Rates fall in the threshold: those at `theta` and at every
+        # later attempt make a table that the next attempt is interpolated in.
         wanted = self.ranks + self.slack / 2
         known = np.empty((2, 0))  # rates, thresholds
         step = 1.0
@@ -352,6 +340,7 @@ class Solution:
     remedy: str
 
 
+@single_blas_thread()  # Matrices are small here: threads would wait for each other.
 def solve(
     problem: ParityProblem,
     v0: NDArray[np.float64] | None,
@@ -363,31 +352,12 @@ def solve(
     max_iter: int,
     n_calls: int,
 ) -> Solution:
-    """Solve a problem from `v0`, or from weights of zero.
+    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls.
 
-    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible; without,
-    a `v0` that is not feasible is of no use. If what the augmented Lagrangian finds
-    violates the constraints by more than `tol`, the DC algorithm starts from weights
-    of zero instead: those are feasible, and it keeps what is feasible.
-    `n_calls` have been made before.
+    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
+    algorithm keeps what is feasible, as weights of zero are: it starts there if what
+    it would start from violates the constraints by more than `tol`.
     """
-    # Matrices are small here: threads of BLAS would wait for each other.
-    with single_blas_thread():
-        return _solve(
-            problem, v0, multipliers, smooth, inner_solver, tol, max_iter, n_calls
-        )
-
-
-def _solve(
-    problem: ParityProblem,
-    v0: NDArray[np.float64] | None,
-    multipliers: NDArray[np.float64] | None,
-    smooth: bool,
-    inner_solver: str,
-    tol: float,
-    max_iter: int,
-    n_calls: int,
-) -> Solution:
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
     if v0 is not None:

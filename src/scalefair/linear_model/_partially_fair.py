@@ -488,18 +488,11 @@ def most_accurate_shift(
 ) -> float:
     """Return the shift after which most signs of the scores are right.
 
-    The number of right signs as a function of the cut is a random walk, whose maximum
-    follows the noise: it is averaged over the cuts up to 1 % of the rows away first.
-    Between two neighbouring scores all shifts do the same: the middle is taken, and
-    of several best places the one that shifts least. Zero if nothing is better.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (m,)
-        Scores.
-    signs : ndarray of shape (m,)
-        Labels, -1 or 1.
+    Zero if nothing is better; of several best places that of the smallest shift.
     """
+    # The number of right signs as a function of the cut is a random walk, whose
+    # maximum follows the noise: it is averaged over neighbouring cuts first. Between
+    # two scores all shifts do the same: the middle is taken.
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     # gain[i]: rows right if the i lowest scores become negative, up to a constant
@@ -526,18 +519,10 @@ def _averaged(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
 
 
 def best_constant(signs: NDArray[np.float64], loss: str) -> float:
-    """Return the score with the least mean loss if all rows have the same.
-
-    Parameters
-    ----------
-    signs : ndarray of shape (m,)
-        Labels, -1 or 1, of both kinds.
-    loss : str
-        Loss of `ScoreOracle`; those of pairs do not depend on a constant.
-    """
+    """Return the score with the least mean loss if all rows have the same."""
     mean = float(signs.mean())
     if loss == "logistic":
         return float(np.log1p(mean) - np.log1p(-mean))
     if loss == "hinge":
         return float(np.sign(mean))
-    return mean if loss == "squared" else 0.0
+    return mean if loss == "squared" else 0.0  # pairs: it does not matter

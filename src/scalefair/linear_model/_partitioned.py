@@ -42,29 +42,8 @@ def partitioned_training(
 ) -> tuple[TrainingRows, PartitionedOracle]:
     """Return what the client knows of the rows, and the oracle over their parts.
 
-    Parameters
-    ----------
-    rows : PartitionedRows
-        Rows of features.
-    y, sensitive_features : array-like or Dask collection of shape (m,)
-        Labels of two kinds, and groups.
-    limits : GroupLimits
-        What groups there may be.
-    options : dict
-        Interactions, loss of single rows and surrogate of `ScoreOracle`.
-
-    Returns
-    -------
-    known : TrainingRows
-        Signs and groups in small integers, without features.
-    oracle : PartitionedOracle
-        Its parts are kept where they were made, if there is room for that.
-
-    Raises
-    ------
-    ValueError
-        If there are not two classes, or groups that the limits refuse, or not one
-        label and group for each row, or if an entry of `X` is NaN or infinite.
+    Known are signs and groups, in small integers. Parts of the oracle are kept where
+    they were made, if there is room; `options` are those of `ScoreOracle`.
     """
     classes, labels = rows.encode(y, name="y", what="label")
     check_classes(classes)
@@ -141,27 +120,8 @@ _Array = NDArray[np.float64]
 class PartitionedOracle:
     """What `ScoreOracle` offers, for rows in parts and losses of single rows.
 
-    To each part go the parameters and the thresholds; back come sums of the size of
-    their gradients, G x 2 P x (n + 1) numbers whatever the number of rows, which are
-    combined on the way.
-
-    Parameters
-    ----------
-    oracles : Parts
-        A `ScoreOracle` for each part. A part may lack groups and classes.
-    n_features : int
-        Number of features.
-    group_sizes : ndarray of shape (G,)
-        Rows of each group in all parts.
-    interactions : bool
-        Whether groups have weights of their own.
-    units : FeatureUnits or None, default=None
-        As of `ScoreOracle`. The parts know nothing of them.
-
-    Attributes
-    ----------
-    layout, n_features, n_weights, n_groups, group_sizes, n_calls
-        As of `ScoreOracle`.
+    To each part, which may lack groups, go parameters and thresholds; back come sums
+    of the size of their gradients, added up on the way. Parts know nothing of units.
     """
 
     def __init__(
@@ -283,16 +243,8 @@ class _Kept:
 class BlockRows:
     """Labels, groups, sizes and units of all rows, and a random sample of them.
 
-    Parameters
-    ----------
-    read_blocks : callable
-        Returns an iterable of blocks ``(X, y, sensitive_features)``, the same ones
-        each time. Those without rows are left out.
-    check : callable
-        Takes the features of a block, with the keyword `reset` whether they are the
-        first, and returns them checked: dense or CSR.
-    limits : GroupLimits
-        What groups there may be.
+    `check` takes the features of a block, with the keyword `reset` for the first, and
+    returns them checked: dense or CSR.
     """
 
     def __init__(

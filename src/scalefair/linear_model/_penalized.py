@@ -20,8 +20,6 @@ from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
 from scalefair.linear_model._training_rows import ridge_factors, warn_few_rows
 
-__all__ = ["PenalizedPartialParityClassifier"]
-
 Array = NDArray[np.float64]
 # Takes rates of shape (G, P), gives the penalty and a subgradient in the rates.
 Penalty = Callable[[Array], tuple[float, Array]]

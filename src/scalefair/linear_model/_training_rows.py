@@ -36,26 +36,15 @@ _NAMED = 5
 class TrainingRows:
     """Rows to learn from, checked and encoded.
 
-    Attributes
-    ----------
-    X : {ndarray, csr_array} of shape (m, d), or None
-        Features: C-contiguous or canonical CSR, float64 or float32. None where they
-        are elsewhere.
-    signs : ndarray of shape (m,)
-        Label of each row, -1 or +1.
-    codes : ndarray of shape (m,)
-        Group of each row, an index into `groups`.
-    classes : ndarray of shape (2,)
-        The labels, sorted; the second has the sign +1.
-    groups : ndarray of shape (G,)
-        The groups, sorted.
+    Features are C-contiguous or canonical CSR, float64 or float32; None where they
+    are elsewhere.
     """
 
-    X: Any
-    signs: NDArray[Any]
-    codes: NDArray[Any]
-    classes: NDArray[Any]
-    groups: NDArray[Any]
+    X: Any  # (m, d)
+    signs: NDArray[Any]  # (m,), label of each row, -1 or +1
+    codes: NDArray[Any]  # (m,), group of each row, an index into `groups`
+    classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
+    groups: NDArray[Any]  # (G,), sorted
 
     @property
     def group_sizes(self) -> NDArray[np.int64]:
@@ -271,25 +260,14 @@ def _spread_of_block(X: Any) -> ColumnSpread:
 class FeatureUnits(NamedTuple):
     """How weights of standardized features become weights of the features given.
 
-    Standardized features have mean 0 and the unit that `ColumnSpread` gives. They are
-    never formed, so that sparse rows stay sparse and no row is copied: a score is
-    that of the features as they are, by ``coefficient / scale`` and an intercept less
-    ``centre`` times that, and gradients go the same way back. Constant columns get no
-    weight.
-
-    Attributes
-    ----------
-    centre : ndarray of shape (n,)
-        Mean of each column, 0 if it is constant.
-    scale : ndarray of shape (n,)
-        Its unit, 0 if it is constant.
-    factor : ndarray of shape (n,)
-        One over it, 0 if it is constant.
+    Standardized features are never formed: sparse rows stay sparse, no row is copied.
+    Scores take ``coefficient / scale`` and an intercept less ``centre`` times that.
     """
 
-    centre: _Array
-    scale: _Array
-    factor: _Array
+    # (n,) each, 0 for a constant column, which gets no weight.
+    centre: _Array  # means
+    scale: _Array  # units, those of `ColumnSpread`
+    factor: _Array  # one over them
 
     @classmethod
     def given(cls, n: int) -> FeatureUnits:
@@ -329,11 +307,10 @@ class FeatureUnits(NamedTuple):
 
 
 class WeightLayout(NamedTuple):
-    """Rows of n coefficients, each with its intercept last, as one vector.
+    """Rows of n coefficients, each with its intercept last, as one vector in `units`.
 
     Without interactions one row; with them one for each group: the first is shared
-    by all groups, the others are what their groups add. Features are in `units`; what
-    goes to and comes from the rows is in those that they are given in.
+    by all groups, the others are what their groups add.
     """
 
     n_features: int
