@@ -1,4 +1,4 @@
-"""How much memory there is, and what does not fit in it.
+"""How much memory there is, what does not fit in it, and what values take of it.
 
 Every floor above uses this module; it imports nothing of the package.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-__all__ = ["available_memory", "require_memory"]
+import numpy as np
 
 _SYSTEM = Path("/proc/meminfo")
 # What a container may use, and uses.
@@ -35,12 +36,7 @@ def available_memory() -> int | None:
 def require_memory(n_bytes: int, what: str, remedy: str) -> None:
     """Raise a MemoryError before more is allocated than there is, where that is known.
 
-    Parameters
-    ----------
-    n_bytes : int
-        Bytes that will be needed.
-    what, remedy : str
-        What needs them, and what to do, for the message.
+    The message says what needs the memory, and the remedy.
     """
     free = available_memory()
     if free is not None and n_bytes > free:
@@ -48,3 +44,14 @@ def require_memory(n_bytes: int, what: str, remedy: str) -> None:
             f"{what} need about {n_bytes / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are "
             f"free: {remedy}"
         )
+
+
+def array_bytes(value: Any) -> int:
+    """Return the bytes of all arrays in a value, in its attributes and entries."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(array_bytes, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(array_bytes, value))
+    return array_bytes(vars(value)) if hasattr(value, "__dict__") else 0

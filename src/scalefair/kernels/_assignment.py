@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, IntArray
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 __all__ = [
     "best_columns",

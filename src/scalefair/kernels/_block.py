@@ -14,8 +14,7 @@ import numpy as np
 
 from scalefair._entries import judged_later
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, FloatArray
-from scalefair.kernels._read_only import read_only
+from scalefair.kernels._arrays import Float64Array, FloatArray, read_only
 
 __all__ = [
     "block_gram",

@@ -6,8 +6,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import FloatArray, IntArray, Scalar
-from scalefair.kernels._read_only import read_only
+from scalefair.kernels._arrays import FloatArray, IntArray, Scalar, read_only
 
 __all__ = ["csr_matmat"]
 

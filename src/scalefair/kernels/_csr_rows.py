@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import (
+from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
     Index,
     IntArray,
     Scalar,
+    read_only,
 )
-from scalefair.kernels._read_only import read_only
 
 __all__ = [
     "csr_add_matmat",

@@ -18,13 +18,13 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import (
+from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
     IntArray,
     StridedTable,
+    strided_table,
 )
-from scalefair.kernels._row_table import strided_table
 
 __all__ = [
     "first_means",

@@ -18,8 +18,7 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import FloatArray, Index, Scalar
-from scalefair.kernels._read_only import read_only
+from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
 from scalefair.kernels._rows import combine
 
 __all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]

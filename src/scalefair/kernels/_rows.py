@@ -10,8 +10,13 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, Scalar
-from scalefair.kernels._read_only import read_only
+from scalefair.kernels._arrays import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    Scalar,
+    read_only,
+)
 
 __all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
 

@@ -18,10 +18,15 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import check_array, validate_data
 from scalefair._decorators import available_if
-from scalefair._entries import all_finite, canonical, judged_later
-from scalefair._features import check_features
+from scalefair._entries import (
+    all_finite,
+    canonical,
+    check_array,
+    check_features,
+    judged_later,
+    validate_data,
+)
 from scalefair._groups import encode_groups, known_codes
 from scalefair.linear_model._training_rows import (
     GroupLimits,

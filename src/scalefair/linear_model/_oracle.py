@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import all_finite
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.kernels import (
     HINGE,
     LOGISTIC,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle

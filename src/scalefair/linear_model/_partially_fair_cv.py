@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from scalefair._decorators import available_if, fit_context
 from scalefair._digits import apart
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair.linear_model._base import decide
 from scalefair.linear_model._parity_problem import Solution, warn_unfinished
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair._checks import check_array
-from scalefair._entries import canonical
+from scalefair._entries import canonical, check_array
 from scalefair._groups import check_values, encode_groups, encode_values
 from scalefair.linear_model._base import real_type
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle

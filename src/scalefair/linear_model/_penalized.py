@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._entries import judged_later
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
 from scalefair.linear_model._training_rows import ridge_factors, warn_few_rows
