@@ -21,9 +21,9 @@ from scalefair.kernels._block import (
     block_subtract,
     rotate_ritz,
 )
-from scalefair.kernels._csr import csr_matmat
-from scalefair.kernels._csr_rows import (
+from scalefair.kernels._csr import (
     csr_add_matmat,
+    csr_matmat,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,

@@ -10,15 +10,6 @@ import numpy as np
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
-__all__ = [
-    "best_columns",
-    "box_widths",
-    "count_open",
-    "list_open",
-    "move_along_paths",
-    "soft_columns",
-]
-
 # Cheapest moves remembered for each ordered pair of columns.
 _KEPT_MOVES = 32
 

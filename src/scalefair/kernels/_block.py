@@ -16,14 +16,6 @@ from scalefair._entries import judged_later
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import Float64Array, FloatArray, read_only
 
-__all__ = [
-    "block_gram",
-    "block_multiply",
-    "block_rotate",
-    "block_subtract",
-    "rotate_ritz",
-]
-
 # 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
 _ROWS = 2048
 # Up to this width of X, a plain loop over the rows beats BLAS.

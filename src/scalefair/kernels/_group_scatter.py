@@ -26,14 +26,6 @@ from scalefair.kernels._arrays import (
     strided_table,
 )
 
-__all__ = [
-    "first_means",
-    "gather_shifted",
-    "label_scatter",
-    "mirror_lower",
-    "sparse_gram",
-]
-
 # Rows multiplied at a time: 256 doubles of 64 columns are 128 KiB, in the cache.
 _DEPTH = 256
 # Columns are this far apart: a power of two would map them to the same cache set.

@@ -8,8 +8,6 @@ import numpy as np
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
-__all__ = ["indicator_sweep", "weight_within"]
-
 # A move must lower the objective by more than its rounding, or rows could cycle.
 _LEAST_GAIN = 1e-11
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from scalefair.kernels._arrays import Float64Array, IntArray
 
-__all__ = ["top_pairwise_hinge"]
-
 
 def top_pairwise_hinge(
     scores: Float64Array,

@@ -21,8 +21,6 @@ from scalefair._threads import parallel
 from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
 from scalefair.kernels._rows import combine
 
-__all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
-
 # A tile of 256 x 256 doubles is half a MiB: it stays in the second-level cache.
 # Products of larger tiles were not faster, and small problems need enough pairs.
 _TILE = 256

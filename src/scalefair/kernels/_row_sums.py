@@ -22,8 +22,6 @@ from scalefair.kernels._arrays import (
     row_chunks,
 )
 
-__all__ = ["weighted_row_sums"]
-
 
 def weighted_row_sums(
     table: RowTable, codes: IntArray, weights: Float64Array, shape: tuple[int, int]

@@ -18,8 +18,6 @@ from scalefair.kernels._arrays import (
     read_only,
 )
 
-__all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
-
 # 4096 doubles of a dozen rows are 400 kB: a chunk stays in the second-level cache.
 _LENGTH = 4096
 

@@ -20,8 +20,6 @@ import numpy as np
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
-__all__ = ["sigmoid_slopes", "sigmoid_sums"]
-
 # Fewest rows of a chunk and most chunks.
 _ROWS = 2048
 _CHUNKS = 64

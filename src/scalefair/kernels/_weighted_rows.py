@@ -21,12 +21,6 @@ from scalefair.kernels._arrays import (
     strided_table,
 )
 
-__all__ = [
-    "dense_rows_gram",
-    "dense_rows_matmat",
-    "dense_rows_moments",
-]
-
 # A block of dense rows and the block of vectors are multiplied within the cache:
 # this many entries, but never fewer rows than BLAS needs to be fast.
 _BLOCK_ENTRIES = 2**16

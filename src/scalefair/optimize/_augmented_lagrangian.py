@@ -12,8 +12,6 @@ from scipy.optimize import minimize
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import as_multipliers, check_positive
 
-__all__ = ["AugmentedLagrangianResult", "ConstrainedValue", "augmented_lagrangian"]
-
 # The penalty grows by this factor unless the violation fell to this share.
 _GROWTH = 4.0
 _ENOUGH = 0.25
