@@ -145,7 +145,7 @@ def estimator_options(
         for override in (other for other in others if not isinstance(other, str)):
             attributes |= override
         if attributes.get("required"):
-            attributes |= {"default": None, "show_default": False}
+            attributes.pop("default")
         spellings = [other for other in others if isinstance(other, str)]
         options.append(option(section, spelling, *spellings, name, **attributes))
     return options
@@ -296,6 +296,13 @@ CATEGORICAL = option(
     multiple=True,
     metavar="COLUMN",
     help=f"Column whose numbers are codes of categories, as words are{_SEVERAL}",
+)
+STANDARDIZE = option(
+    "Columns",
+    "--standardize",
+    is_flag=True,
+    help="Centre each column of numbers, unless it is sparse, and divide it by its "
+    "standard deviation.",
 )
 ROLES = [*TARGET, *GROUPS, CATEGORICAL]
 INPUT = [
