@@ -286,7 +286,7 @@ def test_options_agree_with_the_estimator(estimator):
         assert param.opts[0] == "--" + param.name.replace("_", "-")
         assert param.help.endswith(".")
         assert len(param.help) > 15
-        for markup in ("`", '"', ":math:", "]_", "None", "_=", " ."):
+        for markup in ("`", '"', ":math:", "]_", "(see", "None", "_=", " ."):
             assert markup not in param.help
         for kind in constraints[param.name]:
             if isinstance(kind, StrOptions):
@@ -609,6 +609,7 @@ def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
         "n_passes": 2,
     }
     assert describe_passes(in_memory) == {}
+    assert in_memory["progress"].tolist() == [0.0]
 
 
 def test_silence_unless_asked_for(monkeypatch):
