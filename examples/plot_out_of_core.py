@@ -17,7 +17,7 @@ import numpy as np
 
 from scalefair.datasets import make_group_gaussians
 from scalefair.decomposition import FairPCA
-from scalefair.streaming import open_rows
+from scalefair.files import open_rows
 
 N_FEATURES, MEGABYTE = 60, 2**20
 data = make_group_gaussians(160_000, N_FEATURES, random_state=0)

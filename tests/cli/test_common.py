@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair.cli import _fit2
-from scalefair.cli._errors2 import (
+from scalefair.cli import _fit, main
+from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
     Failure,
@@ -29,7 +29,7 @@ from scalefair.cli._errors2 import (
     printable,
     warn,
 )
-from scalefair.cli._fit2 import (
+from scalefair.cli._fit import (
     describe_passes,
     fit,
     library_warnings,
@@ -38,8 +38,7 @@ from scalefair.cli._fit2 import (
     reset_peak_memory,
     watch_passes,
 )
-from scalefair.cli._main2 import main
-from scalefair.cli._options2 import (
+from scalefair.cli._options import (
     BASELINE,
     INPUT,
     MEMORY_LIMIT,
@@ -59,13 +58,12 @@ from scalefair.cli._options2 import (
     parameters_in_force,
     translate,
 )
-from scalefair.cli._output2 import name_outputs, write_files, write_folder, write_table
+from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
-from scalefair.files import FileError
+from scalefair.files import FileError, NpyReader
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import ExplainableSVDRegressor
-from scalefair.streaming import NpyReader
 
 
 def run(body, *arguments, options=(), cls=SectionedCommand):
@@ -158,16 +156,22 @@ def python(code, *arguments, **options):
     )
 
 
+def is_there(module):
+    return find_spec(f"scalefair.cli.{module}") is not None
+
+
 HEAVY = {"numpy", "scipy", "sklearn", "numba", "pandas", "rich", "matplotlib"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "absent"),
-    [(["--help"], HEAVY), (["data", "--help"], {"numba", "sklearn", "matplotlib"})],
+DATA = pytest.param(
+    ["data", "--help"],
+    {"numba", "sklearn", "matplotlib"},
+    marks=pytest.mark.skipif(not is_there("_data"), reason="_data is not there yet"),
 )
+
+
+@pytest.mark.parametrize(("arguments", "absent"), [(["--help"], HEAVY), DATA])
 def test_help_imports_only_what_it_needs(arguments, absent):
     code = (
-        "import json, sys\nfrom scalefair.cli._main2 import main\n"
+        "import json, sys\nfrom scalefair.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     )
@@ -189,7 +193,7 @@ def test_the_group_lists_its_commands():
 @pytest.mark.parametrize("name", main.commands)
 def test_commands_have_their_names_in_their_modules(name):
     lazy = main.commands[name]
-    if find_spec(f"scalefair.cli.{lazy.module}") is None:
+    if not is_there(lazy.module):
         pytest.skip(f"{lazy.module} is not there yet")
     assert isinstance(lazy, Lazy)
     assert lazy.load().name == name
@@ -201,8 +205,8 @@ SCRIPT = """
 import hashlib, sys
 from pathlib import Path
 import click
-from scalefair.cli._errors2 import Commands
-from scalefair.cli._output2 import write_files, write_folder
+from scalefair.cli._errors import Commands
+from scalefair.cli._output import write_files, write_folder
 
 def compute(file=None):
     print("here", flush=True)
@@ -566,6 +570,62 @@ def test_a_fit_that_fails_names_the_file(error, code, words):
     assert result.stderr.count("\n") == 1
 
 
+def fit_clusters(X, **parameters):
+    """Fit the estimator to affinities or rows, from a command with all its options."""
+    names = [n for n in FairSpectralClustering._parameter_constraints if n != "dtype"]
+    options = estimator_options(
+        FairSpectralClustering, dict.fromkeys(names, ("Model",))
+    )
+
+    def body(**_):
+        model = FairSpectralClustering(random_state=0, **parameters)
+        groups = np.arange(len(X)) % 2
+        fit(model, X, path="rows.csv", show=False, sensitive_features=groups)
+
+    result = run(body, options=options)
+    # No name of a parameter, nor Python, is left.
+    underscored = "|".join(name for name in names if "_" in name)
+    assert not re.search(rf"\b({underscored})\b", result.stderr)
+    assert not re.search(rf"\b({'|'.join(names)}) ?=", result.stderr)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (
+            {"affinity": "nearest_neighbors", "n_neighbors": 40},
+            "--n-neighbors 40 must be less than",
+        ),
+        (
+            {"affinity": "nearest_neighbors", "n_neighbors": 2},
+            "--connected-components largest to .* or --connected-components all to",
+        ),
+        ({"affinity": "rbf", "n_clusters": 40}, "choose --n-clusters <= 39"),
+        ({}, "use --affinity nearest_neighbors"),
+    ],
+)
+def test_what_an_estimator_refuses(parameters, words):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    X[20:] += 10
+    result = fit_clusters(X, **{"n_clusters": 3, **parameters})
+    assert result.exit_code == 1
+    assert re.search("^error: rows.csv: .*" + words, result.stderr)
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "dual", "admm"])
+def test_what_an_estimator_warns_of(solver):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    result = fit_clusters(
+        X, n_clusters=5, affinity="rbf", gamma=9.0, tol=1e-13, solver=solver, max_iter=1
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("\n") == 1
+    start = f"warning: --solver {solver} did not converge to --tol 1e-13. "
+    assert result.stderr.startswith(start)
+    assert "raise --max-iter or --tol" in result.stderr
+
+
 def test_warnings_are_said_once_and_not_those_for_developers():
     def act():
         warnings.warn("old-fashioned", DeprecationWarning, stacklevel=2)
@@ -633,10 +693,10 @@ def test_peak_memory_until_reset():
 
 
 def test_the_system_may_not_tell_of_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(_fit2, "_CLEAR", tmp_path / "missing" / "clear_refs")
-    monkeypatch.setattr(_fit2, "_STATUS", tmp_path / "missing" / "status")
-    monkeypatch.setattr(_fit2, "available_memory", lambda: None)
+    monkeypatch.setattr(_fit, "_CLEAR", tmp_path / "missing" / "clear_refs")
+    monkeypatch.setattr(_fit, "_STATUS", tmp_path / "missing" / "status")
+    monkeypatch.setattr(_fit, "available_memory", lambda: None)
     assert not reset_peak_memory()
     assert peak_memory() > 10e6  # from getrusage
-    assert _fit2.array_limit(None) == 2**31
-    assert _fit2.array_limit(7) == 7
+    assert _fit.array_limit(None) == 2**31
+    assert _fit.array_limit(7) == 7

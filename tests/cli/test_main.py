@@ -17,7 +17,7 @@ from scalefair.cli import main
 from scalefair.cli._errors import Commands, Failure, warn
 from scalefair.cli._passes import watch_passes
 from scalefair.cli._summary_tables import on_terminal
-from scalefair.streaming import NpyReader
+from scalefair.files import NpyReader
 
 COMMAND = [sys.executable, "-m", "scalefair.cli"]
 

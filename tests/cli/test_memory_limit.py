@@ -15,7 +15,8 @@ from scalefair import _memory
 from scalefair.cli import _pca_output
 from scalefair.cli._memory_limit import Size, array_limit
 from scalefair.decomposition import FairPCA
-from scalefair.streaming import NpyReader, NpzReader, RowReader
+from scalefair.files import NpyReader, NpzReader
+from scalefair.streaming import RowReader
 
 
 @pytest.mark.parametrize(

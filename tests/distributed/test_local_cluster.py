@@ -14,10 +14,11 @@ from sklearn.linear_model import LinearRegression
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_biased_rows, make_fair_sbm
 from scalefair.decomposition import FairPCA
+from scalefair.files import open_rows
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.operators import GroupCovariance, PartitionedMatrix
 from scalefair.postprocessing import ExplainableSVDRegressor
-from scalefair.streaming import GroupMoments, PartitionedRows, open_rows
+from scalefair.streaming import GroupMoments, PartitionedRows
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.preprocessing import scale
 
+from scalefair.files import NpyReader
 from scalefair.linear_model import (
     PairwiseFairClassifier,
     PartiallyFairClassifier,
@@ -20,7 +21,6 @@ from scalefair.linear_model._feature_units import (
     column_spread,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.streaming import NpyReader
 
 INTERVAL = (0.1, 0.5)
 # Codes of a survey in their own units: year, income, level, indicator, share.

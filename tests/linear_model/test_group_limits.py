@@ -7,6 +7,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
+from scalefair.files import NpyReader
 from scalefair.linear_model import (
     PairwiseFairClassifier,
     PartiallyFairClassifier,
@@ -15,7 +16,6 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model import _parity_problem as parity_problem
-from scalefair.streaming import NpyReader
 
 INTERVAL = (0.1, 0.5)
 

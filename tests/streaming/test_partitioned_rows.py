@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.streaming import (
-    GroupMoments,
-    PartitionedRows,
-    is_partitioned,
-    open_rows,
-)
+from scalefair.files import open_rows
+from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

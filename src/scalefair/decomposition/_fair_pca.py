@@ -203,7 +203,7 @@ class FairPCA(BaseGroupPCA):
             converted). Sparse matrices are not densified; memory-mapped arrays are
             read in blocks. Partitions of a Dask collection stay where they are: their
             moments, or products with them, are added up. A reader
-            (:func:`scalefair.streaming.open_rows`) is read anew in each pass.
+            (:func:`scalefair.files.open_rows`) is read anew in each pass.
         y : None
             Ignored; there for the scikit-learn interface.
         sensitive_features : array-like or Dask collection of shape (m,)

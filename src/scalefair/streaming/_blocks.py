@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["row_blocks", "sparse_bounds"]
-
-# What a row without stored entries counts: its results take memory too.
-_SPARSE_ROW_BYTES = 512
+from scalefair._sizes import sparse_bounds
 
 
 def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
@@ -59,33 +56,6 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
             f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
         )
     return _sparse_blocks(X.tocsr(), max_bytes)
-
-
-def sparse_bounds(
-    indptr: NDArray[np.integer], entry_bytes: int, max_bytes: int
-) -> list[int]:
-    """Return the first row of each block of a CSR matrix and, last, the end.
-
-    Parameters
-    ----------
-    indptr : ndarray of shape (m + 1,)
-        Row pointers.
-    entry_bytes : int
-        Size of an entry and its column index.
-    max_bytes : int
-        Size of a block, as for `row_blocks`.
-    """
-    n_entries = max(1, int(max_bytes) // entry_bytes)
-    n_rows = max(1, int(max_bytes) // _SPARSE_ROW_BYTES)
-    m, bounds = len(indptr) - 1, [0]
-    while bounds[-1] < m:
-        start = bounds[-1]
-        # The last row whose entries still fit. The limit is of the pointers' type:
-        # all of them would be converted to another in each search.
-        limit = min(int(indptr[start]) + n_entries, int(indptr[-1]))
-        at = np.searchsorted(indptr, indptr.dtype.type(limit), side="right")
-        bounds.append(min(m, start + n_rows, max(start + 1, int(at) - 1)))
-    return bounds
 
 
 def _dense_blocks(

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from scalefair._npy import DAMAGE
 from scalefair._writing import write_files
 
 __all__ = ["read_arrays", "write_arrays"]
@@ -37,11 +36,9 @@ def read_arrays(path: str | os.PathLike[str], names: list[str]) -> dict[str, Any
             with np.load(file, allow_pickle=False) as arrays:
                 if str(arrays["format"]) == _FORMAT:
                     return {name: arrays[name] for name in names}
-        except (
-            OSError,
-            TypeError,  # an array alone is no context manager
-            *DAMAGE,
-        ) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever NumPy meets in it
             raise _foreign(path) from error
     raise _foreign(path)
 

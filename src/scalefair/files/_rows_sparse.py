@@ -1,0 +1,477 @@
+"""Sparse rows in files: CSR matrices in zip archives, lines in svmlight format."""
+
+from __future__ import annotations
+
+import copy
+import os
+import struct
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from typing import IO, Any, BinaryIO, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair._sizes import sparse_bounds
+from scalefair.files._errors import FileError, one_line
+from scalefair.files._npy import Header, fill, member_header, read_member
+from scalefair.files._source import (
+    BLOCK_BYTES,
+    FileReader,
+    SourceFile,
+    block_type,
+    check_max_bytes,
+)
+
+# Bytes that are read rather than skipped.
+_NEAR = 2**20
+# Row pointers that are looked at together.
+_POINTERS = 2**17
+_ARRAYS = ("indptr", "indices", "data")
+# The header before a member of a zip file: where it says how long its two fields of
+# variable length are, and where they start. The member follows.
+_FIELD_LENGTHS, _FIELDS = 26, 30
+# A character of text makes this many bytes at most: two are a row, of a label and a
+# row pointer, and four an entry of a value and a column index.
+_BYTES_PER_CHARACTER = 8
+
+
+class NpzReader(FileReader):
+    """Sparse rows in ``.npz`` files, read as streams.
+
+    The entries of a block are taken from where those of the block before ended, so
+    that a pass reads each file once. A block for itself is found at once in files
+    saved with ``compressed=False``; in compressed ones all before it is read too: for
+    Dask save many files, or uncompressed ones.
+
+    Parameters
+    ----------
+    path : str, path-like or sequence of them
+        File that ``scipy.sparse.save_npz`` wrote from a CSR matrix of real numbers,
+        or several ones with consecutive rows. They must stay as they are.
+    max_bytes : int, default=2**26
+        Size of a block, 64 MiB by default: of its entries and their column indices;
+        a row counts as 512 bytes at least, for what is computed from it takes
+        memory too. A block has one row at least, and no block has rows of two files.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_blocks,), int64
+        Rows of each block.
+    n_features : int
+        Number of columns.
+    dtype : dtype
+        float32 if the entries in all files are, else float64, to which they are
+        converted.
+    nnz : int
+        Stored entries, counted before entries at the same place are added up.
+
+    Raises
+    ------
+    FileError
+        If a file is missing, is truncated, or holds something else, or files differ
+        in their number of columns; from `block`, if one is no longer what it was.
+
+    Notes
+    -----
+    Nothing but one block is in memory, and as much again while its column indices are
+    narrowed from int64; row pointers are read in pieces when the reader is made.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from scalefair.files import NpzReader
+    >>> from scalefair.streaming import GroupMoments
+    >>> X = sparse.csr_array(np.diag(np.arange(1.0, 5.0)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "rows.npz")
+    ...     sparse.save_npz(path, X, compressed=False)
+    ...     reader = NpzReader(path, max_bytes=1024)
+    ...     moments = GroupMoments.from_data(reader, ["a", "a", "b", "b"])
+    >>> reader.shape, reader.lengths
+    ((4, 4), array([2, 2]))
+    >>> moments.means
+    array([[0.5, 1. , 0. , 0. ],
+           [0. , 0. , 1.5, 2. ]])
+    """
+
+    is_sparse = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        max_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        max_bytes = check_max_bytes(max_bytes)
+        paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+        if not paths:
+            raise ValueError("path must be a file or a list of files, got no file.")
+        files = [_CsrFile(name, max_bytes) for name in paths]
+        self.n_features = files[0].n_features
+        for file in files:
+            if file.n_features != self.n_features:
+                raise FileError(
+                    f"{file.source.path}: has {file.n_features} columns, "
+                    f"{files[0].source.path} has {self.n_features}: all files must "
+                    "have the same."
+                )
+        self._files = [file for file in files if len(file.lengths)]
+        if not self._files:
+            raise FileError(f"{files[0].source.path}: has no rows.")
+        self.lengths = np.concatenate([file.lengths for file in self._files])
+        self.dtype = np.result_type(*(file.dtype for file in self._files))
+        self.nnz = sum(file.nnz for file in self._files)
+
+    def block(self, number: int) -> Any:
+        number = range(len(self))[number]
+        for file in self._files:
+            if number < len(file.lengths):
+                return file.block(number, self.dtype)
+            number -= len(file.lengths)
+        raise AssertionError  # the range has been checked
+
+    def blocks(self) -> Iterator[Any]:
+        for file in self._files:
+            yield from file.blocks(self.dtype)
+
+
+class _CsrFile:
+    """Rows in one file, in blocks of given `lengths`."""
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
+        self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
+        with self._archive() as (_, archive), ExitStack() as stack:
+            m, self.n_features = _read_shape(archive)
+            self._headers = {name: member_header(archive, name) for name in _ARRAYS}
+            _check_arrays(self._headers, m)
+            data, indices = self._headers["data"], self._headers["indices"]
+            self.nnz = data.shape[0]
+            self.dtype = block_type(data.dtype)
+            entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
+            pointers = _stream(archive, "indptr", self._headers["indptr"], stack)
+            rows, entries = self._cut(pointers, m, entry_bytes, max_bytes)
+        self.lengths = np.diff(rows)
+        self._starts = np.array(rows[:-1], np.int64)
+        self._entries = np.array(entries, np.int64)
+
+    def block(self, number: int, dtype: np.dtype) -> Any:
+        """Return the rows of one block, with entries of a type."""
+        with self._archive() as (file, archive), ExitStack() as stack:
+            streams = {
+                name: _seek(file, archive, name, header, stack)
+                for name, header in self._headers.items()
+            }
+            return self._read(number, streams, dtype)
+
+    def blocks(self, dtype: np.dtype) -> Iterator[Any]:
+        """Iterate over all blocks; zipfile compares checksums at the end."""
+        with self._archive() as (_, archive), ExitStack() as stack:
+            streams = {
+                name: _stream(archive, name, header, stack)
+                for name, header in self._headers.items()
+            }
+            for number in range(len(self.lengths)):
+                yield self._read(number, streams, dtype)
+
+    def _read(self, number: int, streams: dict[str, _Stream], dtype: np.dtype) -> Any:
+        start, length = int(self._starts[number]), int(self.lengths[number])
+        first, stop = self._entries[number : number + 2].tolist()
+        n = stop - first
+        # The first pointer of a block is the last one of the block before.
+        indptr = np.zeros(length + 1, np.int64)
+        indptr[1:] = streams["indptr"].take(start + 1, length)
+        indptr[1:] -= first
+        columns = streams["indices"].take(first, n)
+        if n and not 0 <= columns.min() <= columns.max() < self.n_features:
+            raise ValueError("column indices beyond the number of columns")
+        small = sparse.get_index_dtype(maxval=max(n, self.n_features))
+        X = sparse.csr_array(
+            (
+                streams["data"].take(first, n).astype(dtype, copy=False),
+                columns.astype(small, copy=False),
+                indptr.astype(small, copy=False),
+            ),
+            shape=(length, self.n_features),
+        )
+        X.sum_duplicates()
+        return X
+
+    def _cut(
+        self, pointers: _Stream, m: int, entry_bytes: int, max_bytes: int
+    ) -> tuple[list[int], list[int]]:
+        """First row and first entry of each block and, last, the ends.
+
+        Row pointers are read in pieces: there may be more than the memory holds.
+        """
+        found = pointers.take(0, 1)
+        rows, entries = [0], found.tolist()
+        # Entries at the same place are added up, but not more than make a block.
+        longest = max(self.n_features, max_bytes // entry_bytes)
+        for start in range(1, m + 1, _POINTERS):
+            more = pointers.take(start, min(_POINTERS, m + 1 - start))
+            found = np.concatenate([found, more])
+            if not (found[1:] >= found[:-1]).all():
+                raise ValueError("its row pointers are wrong")
+            if (found[1:] - found[:-1]).max() > longest:
+                raise ValueError("a row has more entries than there are columns")
+            bounds = sparse_bounds(found, entry_bytes, max_bytes)
+            if start + len(more) <= m:
+                bounds.pop()  # the last block may go on
+            entries += found[bounds[1:]].tolist()
+            rows += [rows[-1] + bound for bound in bounds[1:]]
+            found = found[bounds[-1] :]
+        if entries[0] != 0 or entries[-1] != self.nnz:
+            raise ValueError("its row pointers are wrong")
+        return rows, entries
+
+    @contextmanager
+    def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile]]:
+        with self.source.opened() as file, zipfile.ZipFile(file) as archive:
+            yield file, archive
+
+
+class _Stream:
+    """The numbers of a member, of which pieces are taken."""
+
+    def __init__(self, file: IO[bytes], header: Header, start: int = 0) -> None:
+        self._file = file
+        self._dtype = header.dtype
+        self._offset = start + header.offset
+
+    def take(self, start: int, count: int) -> NDArray[Any]:
+        """Return some numbers; in compressed files it is slow to go back."""
+        values = np.empty(count, self._dtype)
+        place = self._offset + start * self._dtype.itemsize
+        ahead = place - self._file.tell()
+        if 0 < ahead <= _NEAR:
+            self._file.read(ahead)  # after a seek zipfile compares no checksum
+        else:
+            self._file.seek(place)
+        fill(self._file, values)
+        return values
+
+
+def _stream(
+    archive: zipfile.ZipFile, name: str, header: Header, stack: ExitStack
+) -> _Stream:
+    return _Stream(stack.enter_context(archive.open(f"{name}.npy")), header)
+
+
+def _seek(
+    file: BinaryIO,
+    archive: zipfile.ZipFile,
+    name: str,
+    header: Header,
+    stack: ExitStack,
+) -> _Stream:
+    """Stream that goes to any place at once, if the member is not compressed."""
+    member = archive.getinfo(f"{name}.npy")
+    if member.compress_type != zipfile.ZIP_STORED:
+        return _stream(archive, name, header, stack)
+    file.seek(member.header_offset + _FIELD_LENGTHS)
+    lengths = struct.unpack("<HH", file.read(4))
+    return _Stream(file, header, member.header_offset + _FIELDS + sum(lengths))
+
+
+def _read_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
+    found = read_member(archive, "format").item()
+    name = found.decode("ascii", "replace") if isinstance(found, bytes) else found
+    if name != "csr":
+        raise ValueError(f"it is of format {name!r}: save X.tocsr()")
+    shape = read_member(archive, "shape")
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise ValueError("it has not two dimensions")
+    m, n = shape.tolist()
+    if m < 0 or n < 1:
+        raise ValueError(f"it has {n} columns")
+    return m, n
+
+
+def _check_arrays(headers: dict[str, Header], n_rows: int) -> None:
+    """Refuse arrays that are no CSR matrix; what is in them is seen when read."""
+    indptr, indices, data = (headers[name] for name in _ARRAYS)
+    if indptr.shape != (n_rows + 1,) or indices.shape != data.shape:
+        raise ValueError("its arrays do not fit each other")
+    if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - set("iu"):
+        raise ValueError("its arrays are of the wrong kind")
+    if data.dtype.kind not in "fiub":
+        raise ValueError(f"entries must be real numbers, found the type {data.dtype}")
+
+
+class SvmlightReader(FileReader):
+    """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
+
+    All lines are read once to make the reader: for the labels, the number of features
+    and where blocks start. Parsing text takes long: for many passes
+    ``scipy.sparse.save_npz`` is the better format.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; not compressed. It must stay as it is.
+    n_features : int or None, default=None
+        Number of features, if there are more than occur in the file.
+    zero_based : bool or "auto", default="auto"
+        Whether the first feature has the index 0, else 1. By default it has if a
+        feature 0 occurs.
+    max_bytes : int, default=2**26
+        Size of a block, 64 MiB by default. Blocks are cut by their text, from which
+        arrays are made that are smaller, mostly by far: a block is an eighth of this
+        size in text. A block has one row at least.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_rows,), float64
+        The first number of each line; not sent to the workers of Dask.
+    lengths : ndarray of shape (n_blocks,), int64
+        Rows of each block.
+    n_features : int
+        Number of columns.
+    zero_based : bool
+        Whether the first feature has the index 0 in the file.
+    dtype : dtype
+        float64.
+    nnz : int
+        Stored entries.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, is compressed, or holds something else, or has more
+        features than `n_features`; from `block`, if it is no longer what it was.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sklearn.datasets import dump_svmlight_file
+    >>> from scalefair.files import SvmlightReader
+    >>> from scalefair.streaming import GroupMoments
+    >>> X, y = np.diag([1.0, 2.0, 3.0]), np.array([1, -1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "rows.svm")
+    ...     dump_svmlight_file(X, y, path, zero_based=False)
+    ...     reader = SvmlightReader(path, max_bytes=100)
+    ...     moments = GroupMoments.from_data(reader, reader.labels)
+    >>> reader.shape, reader.lengths, reader.labels
+    ((3, 3), array([2, 1]), array([ 1., -1.,  1.]))
+    >>> moments.means
+    array([[0. , 2. , 0. ],
+           [0.5, 0. , 1.5]])
+    """
+
+    is_sparse = True
+    dtype = np.dtype(np.float64)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        n_features: int | None = None,
+        zero_based: bool | Literal["auto"] = "auto",
+        max_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        max_bytes = check_max_bytes(max_bytes)
+        if zero_based not in (True, False, "auto"):
+            raise ValueError(
+                f'zero_based must be True, False or "auto", got {zero_based!r}.'
+            )
+        self._source = SourceFile(path, "in svmlight format")
+        name = self._source.path
+        pieces = self._look_through(max(1, max_bytes // _BYTES_PER_CHARACTER))
+        if not pieces:
+            raise FileError(f"{name}: has no rows.")
+        self.labels = np.concatenate([piece.labels for piece in pieces])
+        self.lengths = np.array([len(piece.labels) for piece in pieces], np.int64)
+        self.nnz = sum(piece.n_entries for piece in pieces)
+        self._ranges = [(piece.start, piece.size) for piece in pieces]
+        low = min(piece.low for piece in pieces)
+        if low == 0 and zero_based is False:
+            raise FileError(
+                f"{name}: has a feature 0, but zero_based=False says that they count "
+                "from 1."
+            )
+        self.zero_based = low == 0 if zero_based == "auto" else bool(zero_based)
+        found = max(piece.high for piece in pieces) + self.zero_based
+        self.n_features = found if n_features is None else int(n_features)
+        if self.n_features < max(found, 1):
+            given = "" if n_features is None else f", more than n_features={n_features}"
+            raise FileError(f"{name}: has {found} features{given}.")
+
+    def block(self, number: int) -> Any:
+        start, size = self._ranges[number]
+        with self._source.opened() as file:
+            file.seek(start)
+            X = self._parse(file.read(size), start)[0]
+        indices = X.indices - (not self.zero_based)
+        if X.shape[0] != self.lengths[number] or (indices >= self.n_features).any():
+            raise FileError(
+                f"{self._source.path}: has changed since its reader was made. Make a "
+                "new reader."
+            )
+        small = sparse.get_index_dtype(maxval=max(X.nnz, self.n_features))
+        return sparse.csr_array(
+            (X.data, indices.astype(small), X.indptr.astype(small)),
+            shape=(X.shape[0], self.n_features),
+        )
+
+    def delayed(self) -> list[Any]:
+        without_labels = copy.copy(self)
+        without_labels.labels = self.labels[:0]
+        return super(SvmlightReader, without_labels).delayed()
+
+    def _look_through(self, size: int) -> list[_Piece]:
+        """Read all lines; return what there is in each piece of them."""
+        pieces, start = [], 0
+        with self._source.opened() as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise FileError(
+                    f"{self._source.path}: is compressed, and cannot be read in "
+                    "blocks. Unpack it first."
+                )
+            file.seek(0)
+            while text := _read_lines(file, size):
+                X, labels = self._parse(text, start)
+                if len(labels):
+                    # Without entries nothing tells where indices start.
+                    low = int(X.indices.min()) if X.nnz else 1
+                    high = int(X.indices.max()) if X.nnz else 0
+                    pieces.append(_Piece(start, len(text), labels, X.nnz, low, high))
+                start += len(text)
+        return pieces
+
+    def _parse(self, text: bytes, start: int) -> tuple[Any, NDArray[np.float64]]:
+        from sklearn.datasets import load_svmlight_file
+
+        try:
+            X, labels = load_svmlight_file(BytesIO(text), zero_based=True)
+        except (ValueError, OverflowError) as error:
+            raise FileError(
+                f"{self._source.path}: not in svmlight format between bytes {start} "
+                f"and {start + len(text)} ({one_line(error)}). A line is `label "
+                "index:value ...` with rising indices."
+            ) from error
+        return X, labels
+
+
+class _Piece(NamedTuple):
+    """Some lines: where they are, and what the rows are like."""
+
+    start: int
+    size: int
+    labels: NDArray[np.float64]
+    n_entries: int
+    low: int
+    high: int
+
+
+def _read_lines(file: BinaryIO, size: int) -> bytes:
+    """Return the lines that start within the next bytes."""
+    text = file.read(size)
+    return text if text.endswith(b"\n") else text + file.readline()

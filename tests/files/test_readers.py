@@ -1,0 +1,402 @@
+"""What all readers of files have in common, and which one is chosen."""
+
+import os
+import pickle
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+
+from scalefair.files import (
+    NpyReader,
+    NpzReader,
+    ParquetReader,
+    SvmlightReader,
+    open_rows,
+)
+from scalefair.files._source import SourceFile
+from scalefair.streaming import (
+    GroupMoments,
+    PartitionedRows,
+    RowReader,
+    is_partitioned,
+)
+
+M, N = 83, 7
+MAX_BYTES = 2000
+
+
+def matrix():
+    X = np.random.default_rng(0).standard_normal((M, N)).round(6)  # exact as text
+    X[np.abs(X) < 0.8] = 0
+    X[30:50] = 0
+    X[60] = 3.0
+    X[-1, -1] = 1.0  # svmlight files end with the last feature that occurs
+    return X
+
+
+def save_npy(path, X):
+    np.save(path, X)
+    return NpyReader(path, max_bytes=MAX_BYTES)
+
+
+def save_fortran(path, X):
+    np.save(path, np.asfortranarray(X))
+    return NpyReader(path, max_bytes=MAX_BYTES)
+
+
+def save_npz(path, X):
+    sparse.save_npz(path, sparse.csr_array(X), compressed=False)
+    return NpzReader(path, max_bytes=MAX_BYTES)
+
+
+def save_compressed(path, X):
+    sparse.save_npz(path, sparse.csr_matrix(X))
+    return NpzReader(path, max_bytes=MAX_BYTES)
+
+
+def save_parts(path, X):
+    paths = [path.with_name(f"{i}.npz") for i in range(4)]
+    for part, name in zip(np.split(X, [0, 20, 60]), paths, strict=True):
+        sparse.save_npz(name, sparse.csr_array(part))
+    return NpzReader(paths, max_bytes=MAX_BYTES)
+
+
+def save_parquet(path, X):
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("gfedcba"))
+    frame.to_parquet(path, row_group_size=50)
+    return ParquetReader(path, max_bytes=MAX_BYTES)
+
+
+def save_svmlight(path, X):
+    dump_svmlight_file(X, np.arange(M), str(path), zero_based=False)
+    return SvmlightReader(path, max_bytes=MAX_BYTES)
+
+
+FORMATS = {
+    "npy": (save_npy, ".npy"),
+    "npy, Fortran order": (save_fortran, ".npy"),
+    "npz": (save_npz, ".npz"),
+    "npz, compressed": (save_compressed, ".npz"),
+    "npz, several": (save_parts, ".npz"),
+    "parquet": (save_parquet, ".parquet"),
+    "svmlight": (save_svmlight, ".svm"),
+}
+
+
+@pytest.fixture(params=FORMATS)
+def reader(request, tmp_path):
+    save, extension = FORMATS[request.param]
+    return save(tmp_path / f"rows{extension}", matrix())
+
+
+def dense(block):
+    return block.toarray() if sparse.issparse(block) else block
+
+
+def held(block):
+    if not sparse.issparse(block):
+        return block.nbytes
+    return block.data.nbytes + block.indices.nbytes
+
+
+def same(block, other):
+    return type(block) is type(other) and np.array_equal(dense(block), dense(other))
+
+
+def test_blocks_are_the_rows_in_order(reader):
+    blocks = list(reader.blocks())
+    assert len(reader) == len(blocks) == len(reader.lengths) > 2
+    assert [block.shape for block in blocks] == [(k, N) for k in reader.lengths]
+    assert min(reader.lengths) >= 1
+    assert reader.lengths.dtype == np.int64
+    assert reader.shape == (M, N)
+    assert reader.n_features == N
+    assert np.array_equal(np.concatenate([dense(block) for block in blocks]), matrix())
+    for block in blocks:
+        assert block.dtype == reader.dtype == np.float64
+        assert sparse.issparse(block) == reader.is_sparse
+        assert held(block) <= MAX_BYTES
+        if reader.is_sparse:
+            assert block.format == "csr"
+            assert block.has_canonical_format
+            assert block.indices.dtype == block.indptr.dtype == np.int32
+        else:
+            assert block.flags.c_contiguous
+            assert type(block) is np.ndarray
+    sizes = [block.nnz if reader.is_sparse else block.size for block in blocks]
+    assert reader.nnz == sum(sizes)
+
+
+def test_any_block_is_that_of_a_pass(reader):
+    blocks = list(reader.blocks())
+    for number in [*range(len(blocks)), 0, len(blocks) - 1, -1]:
+        assert same(reader.block(number), blocks[number])
+    with pytest.raises(IndexError):
+        reader.block(len(blocks))
+
+
+def test_passes_do_not_disturb_each_other(reader):
+    first = reader.blocks()
+    blocks = [next(first)]
+    second = list(reader.blocks())
+    blocks += first
+    assert all(same(a, b) for a, b in zip(blocks, second, strict=True))
+
+
+def test_moments_are_those_in_memory(reader):
+    groups = np.array(["a", "b", "c"])[np.arange(M) % 3]
+    found = GroupMoments.from_data(reader, groups)
+    wanted = GroupMoments.from_data(matrix(), groups)
+    assert found.groups.tolist() == ["a", "b", "c"]
+    assert np.array_equal(found.counts, wanted.counts)
+    assert np.allclose(found.means, wanted.means, rtol=0, atol=1e-13)
+    assert np.allclose(found.scatters, wanted.scatters, rtol=0, atol=1e-11)
+
+
+def test_rows_in_parts(reader):
+    assert is_partitioned(reader)
+    rows = PartitionedRows.of(reader)
+    assert np.array_equal(rows.lengths, reader.lengths)
+    assert rows.shape == (M, N)
+    assert rows.map(held).gather() == [held(block) for block in reader.blocks()]
+
+
+def test_progress_is_told(reader):
+    told = []
+    reader.progress = lambda done, n: told.append((done, n))
+    reader.parts().gather()
+    assert told == [(i + 1, len(reader)) for i in range(len(reader))]
+
+
+class Blocks(RowReader):
+    """Reader of given blocks that says whatever it is told to."""
+
+    def __init__(self, blocks, lengths, n_features=2, is_sparse=False):
+        self._blocks, self.lengths = blocks, np.array(lengths)
+        self.n_features, self.is_sparse = n_features, is_sparse
+        self.dtype, self.nnz = np.dtype(float), 10
+
+    def block(self, number):
+        return self._blocks[number]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "options", "message"),
+    [
+        ([np.ones((3, 2)), np.ones((1, 2))], {}, r"Block 1 .* \(1, 2\), .* \(2, 2\)"),
+        ([np.ones((3, 2)), np.ones((4, 2))], {}, r"Block 1 .* \(4, 2\), .* \(2, 2\)"),
+        ([np.ones((3, 3)), np.ones((2, 3))], {}, r"Block 0 .* \(3, 3\), .* \(3, 2\)"),
+        ([np.ones(3), np.ones(2)], {}, r"Block 0 .* shape \(3,\)"),
+        ([[[1.0, 2.0]] * 3] * 2, {}, "Block 0 of Blocks is a list: .* an ndarray"),
+        ([sparse.csr_array((3, 2))] * 2, {}, "Block 0 .* a csr_array: .* an ndarray"),
+        (
+            [sparse.csc_array((3, 2))] * 2,
+            {"is_sparse": True},
+            "Block 0 .* a csc_array: is_sparse is True, .* a CSR matrix",
+        ),
+    ],
+)
+def test_blocks_that_are_not_what_the_reader_says(blocks, options, message):
+    reader = Blocks(blocks, [3, 2], **options)
+    with pytest.raises(ValueError, match=message):
+        GroupMoments.from_data(reader, np.arange(5) % 2)
+
+
+def test_reader_goes_to_other_processes(reader):
+    reader.progress = lambda done, n: None  # stays here
+    copy = pickle.loads(pickle.dumps(reader))
+    assert copy.progress is None
+    assert np.array_equal(copy.lengths, reader.lengths)
+    assert all(same(a, b) for a, b in zip(copy.blocks(), reader.blocks(), strict=True))
+
+
+def test_reader_of_many_rows_is_small(tmp_path):
+    X = sparse.csr_array((200_000, 3))
+    sparse.save_npz(tmp_path / "rows.npz", X)
+    np.save(tmp_path / "rows.npy", np.zeros((200_000, 1), np.int8))
+    for name in "rows.npz", "rows.npy":
+        assert len(pickle.dumps(open_rows(tmp_path / name))) < 2000
+
+
+def test_blocks_as_delayed_values(reader):
+    dask = pytest.importorskip("dask")
+    values = reader.delayed()
+    assert len(values) == len(reader)
+    blocks = dask.compute(*values, scheduler="synchronous")
+    assert all(same(a, b) for a, b in zip(blocks, reader.blocks(), strict=True))
+    with dask.config.set(scheduler="synchronous"):
+        found = GroupMoments.from_data(values, np.arange(M) % 2)
+    wanted = GroupMoments.from_data(matrix(), np.arange(M) % 2)
+    assert np.allclose(found.scatters, wanted.scatters, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_row_larger_than_a_block(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "MAX_BYTES", 1)
+    save, extension = FORMATS[name]
+    reader = save(tmp_path / f"rows{extension}", matrix())
+    assert reader.lengths.tolist() == [1] * M
+    blocks = [dense(block) for block in reader.blocks()]
+    assert np.array_equal(np.concatenate(blocks), matrix())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_everything_in_one_block(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "MAX_BYTES", 2**26)
+    save, extension = FORMATS[name]
+    reader = save(tmp_path / f"rows{extension}", matrix())
+    # Rows without entries are no block, and no block has rows of two files.
+    assert reader.lengths.tolist() == ([20, 40, 23] if "several" in name else [M])
+
+
+@pytest.mark.parametrize("name", ["npy", "npz", "npz, several", "parquet"])
+def test_nan_is_found_by_who_computes(name, tmp_path):
+    X = matrix()
+    X[70, 2] = np.nan
+    save, extension = FORMATS[name]
+    reader = save(tmp_path / f"rows{extension}", X)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        GroupMoments.from_data(reader, np.arange(M) % 2)
+
+
+EXTENSIONS = {".npy": NpyReader, ".npz": NpzReader, ".parquet": ParquetReader}
+EXTENSIONS |= dict.fromkeys([".svm", ".svmlight", ".libsvm", ".SVM"], SvmlightReader)
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_reader_is_chosen_by_the_extension(extension, tmp_path):
+    made = [save for save, known in FORMATS.values() if known == extension]
+    save = made[0] if made else save_svmlight
+    save(tmp_path / f"rows{extension}", matrix())
+    reader = open_rows(str(tmp_path / f"rows{extension}"), max_bytes=500)
+    assert type(reader) is EXTENSIONS[extension]
+    assert max(held(block) for block in reader.blocks()) <= 500
+
+
+def test_other_extensions():
+    with pytest.raises(ValueError, match=r"no reader for the extension '\.csv'"):
+        open_rows("rows.csv")
+    with pytest.raises(ValueError, match=r"rows\.svm\.gz: compressed .* Unpack it"):
+        open_rows("rows.svm.gz")
+
+
+@pytest.mark.parametrize("extension", [".npy", ".npz", ".parquet", ".svm"])
+def test_files_that_are_none(extension, tmp_path):
+    if extension == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"rows{extension}"
+    with pytest.raises(ValueError, match=rf"rows{extension}: no such file. Check the"):
+        open_rows(path)
+    path.mkdir()
+    with pytest.raises(ValueError, match=rf"rows{extension}: is a folder"):
+        open_rows(path)
+    path.rmdir()
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=rf"rows{extension}: (not|has no rows)"):
+        open_rows(path)
+    path.write_bytes(b"\x93words that are no numbers\n" * 100)
+    with pytest.raises(ValueError, match=rf"rows{extension}: not .*\. "):
+        open_rows(path)
+    for size in 0, -1.0, np.nan, np.inf:
+        with pytest.raises(ValueError, match=f"max_bytes must be at least 1, .*{size}"):
+            open_rows(path, max_bytes=size)
+    for size in "64MB", None, True:
+        with pytest.raises(ValueError, match=f"a number of bytes, got '?{size}"):
+            open_rows(path, max_bytes=size)
+
+
+@pytest.mark.parametrize("name", ["npy", "npz", "npz, compressed", "parquet"])
+def test_truncated_files(name, tmp_path):
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    save(path, matrix())
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises(ValueError, match=rf"rows{extension}: .*(damaged|truncated)"):
+        open_rows(path)
+
+
+def grow(path):
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def touch(path):
+    """As writing in place does, at a moment later."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+
+def replace(path):
+    """By a file of the same size and time."""
+    other = path.with_name("other")
+    shutil.copy2(path, other)
+    status = path.stat()
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(path)
+
+
+SINGLE = sorted(set(FORMATS) - {"npz, several"})
+
+
+@pytest.mark.parametrize("change", [grow, touch, replace])
+@pytest.mark.parametrize("name", SINGLE)
+def test_files_that_change(name, change, tmp_path):
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    reader = save(path, matrix())
+    change(path)
+    message = rf"rows{extension}: has changed since its reader was made\. Make a new"
+    with pytest.raises(ValueError, match=message):
+        list(reader.blocks())
+    with pytest.raises(ValueError, match=message):
+        reader.block(0)
+    path.unlink()
+    with pytest.raises(ValueError, match="no such file"):
+        reader.block(0)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_files_that_change_during_a_pass(name, tmp_path):
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    reader = save(path, matrix())
+    reader.progress = lambda done, n: touch(path) if done == 1 else None
+    with pytest.raises(ValueError, match="has changed since its reader was made"):
+        GroupMoments.from_data(reader, np.arange(M) % 2)
+
+
+@pytest.mark.parametrize("name", ["npy", "npy, Fortran order", "npz, compressed"])
+def test_files_that_are_cut_while_they_are_read(name, tmp_path, monkeypatch):
+    """A memory map would end the process."""
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    reader = save(path, matrix())
+    opened = SourceFile.opened
+
+    @contextmanager
+    def cut(self, *arguments, **options):
+        with opened(self, *arguments, **options) as file:
+            os.truncate(path, 200)
+            yield file
+
+    monkeypatch.setattr(SourceFile, "opened", cut)
+    with pytest.raises(ValueError, match="has changed since its reader was made"):
+        reader.block(len(reader) - 1)
+
+
+def test_other_processes_may_have_copies_of_the_same_time(reader):
+    copy = pickle.loads(pickle.dumps(reader))
+    sources = [file.source for file in getattr(copy, "_files", [])]
+    for source in sources or [copy._source]:
+        replace(Path(source.path))
+    assert all(same(a, b) for a, b in zip(copy.blocks(), copy.blocks(), strict=True))
+    touch(Path(source.path))
+    with pytest.raises(ValueError, match=r"has changed .*, or is a copy of another"):
+        list(copy.blocks())
