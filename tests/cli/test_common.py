@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import fields
 from importlib.util import find_spec
 
 import click
@@ -59,6 +60,7 @@ from scalefair.cli._options import (
     translate,
 )
 from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
+from scalefair.cli._rows import Reading
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader
@@ -408,6 +410,7 @@ def test_help_has_sections_each_option_once():
 
 def test_shared_options_are_those_of_reading():
     found = values_of(SHARED, "--groups", "sex", "-o", "-", "--drop", "a", "--drop=b")
+    assert {entry.name for entry in fields(Reading)} - {"folder"} <= found.keys()
     assert found["drop"] == ("a", "b")
     assert (found["missing"], found["skip_lines"]) == ("error", 0)
     assert found["header"] is found["quiet"] is found["baseline"] is None
