@@ -7,11 +7,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from scalefair.cli._npy_file import open_array
 from scipy import sparse
 
-from scalefair._sizes import sparse_bounds
+from scalefair._memory import sparse_bounds
 from scalefair.cli._errors import Failure
-from scalefair.cli._npy_file import open_array
 from scalefair.files import NpyReader, NpzReader, _rows_sparse
 
 TYPES = ["f4", "f8", ">f4", ">f8", "f2", "i1", "u8", ">i4", "?", "g"]

@@ -13,7 +13,7 @@ from uuid import uuid4
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
 

@@ -1,34 +1,223 @@
-"""Rows that are read in blocks: what there is, and a sample of it."""
+"""Rows that are not all in memory: in parts elsewhere, or read in blocks.
+
+What is known of all of them, the oracle to which every part adds its sums, and a
+random sample.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair._entries import canonical
+from scalefair._entries import canonical, check_array
 from scalefair._groups import check_values, encode_groups, encode_values
-from scalefair.linear_model._feature_units import (
+from scalefair.linear_model._base import real_type
+from scalefair.linear_model._oracle import OracleValue, ScoreOracle
+from scalefair.linear_model._training_rows import (
     ColumnSpread,
     FeatureUnits,
-    column_spread,
-)
-from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._partitioned_oracle import PartitionedOracle
-from scalefair.linear_model._training_rows import (
     GroupLimits,
     TrainingRows,
+    WeightLayout,
     check_classes,
+    column_spread,
 )
-from scalefair.streaming import LocalParts
+from scalefair.streaming import LocalParts, PartitionedRows, Parts
 
-__all__ = ["BlockRows", "ReadBlocks"]
+
+def partitioned_training(
+    rows: PartitionedRows,
+    y: ArrayLike,
+    sensitive_features: ArrayLike,
+    limits: GroupLimits,
+    options: dict[str, Any],
+) -> tuple[TrainingRows, PartitionedOracle]:
+    """Return what the client knows of the rows, and the oracle over their parts.
+
+    Known are signs and groups, in small integers. Parts of the oracle are kept where
+    they were made, if there is room; `options` are those of `ScoreOracle`.
+    """
+    classes, labels = rows.encode(y, name="y", what="label")
+    check_classes(classes)
+    groups, codes = rows.encode(
+        sensitive_features, name="sensitive_features", what="group"
+    )
+    sizes = codes.map(_sizes, len(groups)).reduce(np.add)
+    limits.check(groups, sizes)
+    dtype = real_type(rows)
+    oracles = rows.map(_make_oracle, dtype, len(groups), options, each=[labels, codes])
+    units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
+    oracle = PartitionedOracle(
+        oracles.persist(),
+        rows.shape[1],
+        sizes,
+        interactions=options["interactions"],
+        units=units,
+    )
+    known = TrainingRows(
+        None,
+        np.concatenate(labels.map(_signs).gather()),
+        np.concatenate(codes.gather()),
+        classes,
+        groups,
+    )
+    return known, oracle
+
+
+def refuse_pairs(loss: str) -> None:
+    """Raise a ValueError for a loss that rows of one part do not have alone."""
+    if loss in {"auc", "partial_auc"}:
+        raise ValueError(
+            f"loss={loss!r} compares pairs of rows and cannot be added up over blocks "
+            'or partitions: use "logistic", "hinge" or "squared".'
+        )
+
+
+def _make_oracle(
+    X: Any,
+    dtype: np.dtype,
+    n_groups: int,
+    options: dict[str, Any],
+    labels: NDArray[Any],
+    codes: NDArray[Any],
+) -> ScoreOracle:
+    """Oracle of one part, whose entries are looked at."""
+    X = _checked(X, dtype)
+    return ScoreOracle(X, _signs(labels), codes, n_groups, **options)
+
+
+def _spread(X: Any, dtype: np.dtype) -> ColumnSpread:
+    """Spread of the columns of one part, whose entries are looked at."""
+    return column_spread(_checked(X, dtype))
+
+
+def _checked(X: Any, dtype: np.dtype) -> Any:
+    return canonical(
+        check_array(X, accept_sparse="csr", dtype=dtype, order="C", input_name="X")
+    )
+
+
+def _signs(labels: NDArray[Any]) -> NDArray[np.int8]:
+    """Labels 0 and 1 as -1 and 1."""
+    return (2 * labels - 1).astype(np.int8)
+
+
+def _sizes(codes: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
+    return np.bincount(codes, minlength=n_groups)
+
+
+_Array = NDArray[np.float64]
+
+
+class PartitionedOracle:
+    """What `ScoreOracle` offers, for rows in parts and losses of single rows.
+
+    To each part, which may lack groups, go parameters and thresholds; back come sums
+    of the size of their gradients, added up on the way. Parts know nothing of units.
+    """
+
+    def __init__(
+        self,
+        oracles: Parts,
+        n_features: int,
+        group_sizes: NDArray[np.int64],
+        *,
+        interactions: bool,
+        units: FeatureUnits | None = None,
+    ) -> None:
+        self._oracles = oracles
+        units = units or FeatureUnits.given(n_features)
+        self.layout = WeightLayout(n_features, len(group_sizes), interactions, units)
+        self.n_features = n_features
+        self.n_weights = self.layout.n_weights
+        self.n_groups = len(group_sizes)
+        self.group_sizes = group_sizes
+        self.n_calls = 0
+
+    def scores(self, w: _Array) -> _Array:
+        """Return the scores of all rows, ndarray of shape (m,)."""
+        return np.concatenate(
+            self._oracles.map(_scores, self.layout.rows(w).ravel()).gather()
+        )
+
+    def evaluate(
+        self, w: _Array, theta: _Array, *, width: float = 1.0, corner: float = 0.0
+    ) -> OracleValue:
+        """Return means over the rows of all parts; see `ScoreOracle.evaluate`."""
+        self.n_calls += 1
+        at = _Point(
+            self.layout.rows(w).ravel(),
+            np.asarray(theta, dtype=np.float64),
+            width,
+            corner,
+        )
+        sums: _Sums = self._oracles.map(_sums, at).reduce(_added)
+        n_rows = self.group_sizes.sum()
+        shares = sums.shares / self.group_sizes[:, None]
+        slopes = sums.slopes / self.group_sizes[:, None, None]
+        gradient = sums.loss_gradient.reshape(-1, self.n_features + 1)
+        return OracleValue(
+            self.layout,
+            sums.loss / n_rows,
+            self.layout.units.pull_back(gradient).ravel() / n_rows,
+            shares[:, : len(theta)],
+            shares[:, len(theta) :],
+            lambda: slopes,
+        )
+
+
+RowOracle = ScoreOracle | PartitionedOracle
+
+
+class _Point(NamedTuple):
+    """Where an oracle is evaluated: one thing to send."""
+
+    w: _Array
+    theta: _Array
+    width: float
+    corner: float
+
+
+class _Sums(NamedTuple):
+    """Sums over rows of what `OracleValue` has the means of."""
+
+    loss: float
+    loss_gradient: _Array
+    shares: _Array  # plus parts, then minus parts, (G, 2 P)
+    slopes: _Array  # likewise, (G, 2 P, n + 1)
+
+
+def _sums(oracle: ScoreOracle, at: _Point) -> _Sums:
+    # What was sent may be read-only, and kernels are compiled for what is not.
+    value = oracle.evaluate(at.w, at.theta.copy(), width=at.width, corner=at.corner)
+    sizes = oracle.group_sizes
+    return _Sums(
+        value.loss * sizes.sum(),
+        value.loss_gradient * sizes.sum(),
+        np.hstack([value.plus, value.minus]) * sizes[:, None],
+        value.slopes * sizes[:, None, None],
+    )
+
+
+def _added(a: _Sums, b: _Sums) -> _Sums:
+    return _Sums(
+        a.loss + b.loss,
+        a.loss_gradient + b.loss_gradient,
+        a.shares + b.shares,
+        a.slopes + b.slopes,
+    )
+
+
+def _scores(oracle: ScoreOracle, w: _Array) -> _Array:
+    return oracle.scores(w)
+
 
 ReadBlocks = Callable[[], Iterable[tuple[Any, Any, Any]]]
 # Least rows of a group in the sample, if it has as many.
@@ -53,16 +242,8 @@ class _Kept:
 class BlockRows:
     """Labels, groups, sizes and units of all rows, and a random sample of them.
 
-    Parameters
-    ----------
-    read_blocks : callable
-        Returns an iterable of blocks ``(X, y, sensitive_features)``, the same ones
-        each time. Those without rows are left out.
-    check : callable
-        Takes the features of a block, with the keyword `reset` whether they are the
-        first, and returns them checked: dense or CSR.
-    limits : GroupLimits
-        What groups there may be.
+    `check` takes the features of a block, with the keyword `reset` for the first, and
+    returns them checked: dense or CSR.
     """
 
     def __init__(

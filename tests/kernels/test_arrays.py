@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.kernels import _row_table
-from scalefair.kernels._row_table import row_chunks, row_table, strided_table
+from scalefair.kernels import _arrays
+from scalefair.kernels._arrays import row_chunks, row_table, strided_table
 
 VIEWS = {
     "C": np.ascontiguousarray,
@@ -24,7 +24,7 @@ VIEWS = {
 @pytest.fixture(autouse=True)
 def types_stay(monkeypatch):
     """As for many rows; few are converted."""
-    monkeypatch.setattr(_row_table, "_FEW", 0)
+    monkeypatch.setattr(_arrays, "_FEW", 0)
 
 
 def matrix(dtype=np.float64):

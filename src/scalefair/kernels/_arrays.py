@@ -1,16 +1,39 @@
-"""Dense and sparse rows as one kind of argument, and how they are cut for threads."""
+"""Arrays as kernels take them, so that each is compiled for few types.
+
+Their names for readers and type checkers (Numba infers types of its own), views that
+are only read, dense and sparse rows as one kind of argument, and their chunks.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from scalefair.kernels._array_types import FloatArray, IntArray, RowTable, StridedTable
-from scalefair.kernels._read_only import read_only
+FloatArray = NDArray[np.floating]  # float64 or float32
+Float64Array = NDArray[np.float64]
+IntArray = NDArray[np.integer]
+Scalar = float | np.floating
+Index = int | np.integer
+# What `row_table` and `strided_table` return.
+RowTable = tuple[IntArray, IntArray, FloatArray]
+StridedTable = tuple[FloatArray, int, int, int]
 
-__all__ = ["row_chunks", "row_table", "strided_table"]
+_Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
+
+
+def read_only(array: _Array) -> _Array:
+    """Return a view of an array that is only read, which cannot be written.
+
+    Kernels are compiled for arrays that can be written and again, in seconds, for
+    those that cannot: what a kernel only reads is always passed as the latter.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
 
 # Entries up to which rows are converted to the one type that is compiled first: to
 # compile for another takes seconds, to convert them microseconds.
@@ -22,7 +45,7 @@ _PARTIAL_BYTES = 2**27
 
 
 def row_table(X: Any) -> RowTable:
-    """Return the arrays of dense or CSR rows, as the kernels of this file read them.
+    """Return the arrays of dense or CSR rows, as kernels read them.
 
     Parameters
     ----------
