@@ -10,6 +10,14 @@ import pandas as pd
 
 from scalefair.files import read_graph, read_table
 
+ARGUMENTS = {
+    "describe": "describe people.csv",
+    "pca": "pca people.csv --groups sex --drop colour --drop job -r 2 -o out.npz",
+    "classify": "classify people.csv --groups sex --target hired -o out.joblib",
+    "cluster": "cluster people.csv --affinity nearest_neighbors --groups sex "
+    "--drop colour --drop job -k 3 -o out.csv",
+}
+
 
 def write_people(path, m):
     """Write six columns of numbers, two of words, a group and a label."""
@@ -36,8 +44,8 @@ class Folder:
 class Tables(Folder):
     """A table of words and numbers, beside the parser that it rests on."""
 
-    params = [[10**5, 10**6]]
-    param_names = ["n_rows"]
+    params = ([10**5, 10**6],)
+    param_names = ("n_rows",)
     timeout = 300
 
     def setup(self, m):
@@ -60,8 +68,8 @@ class Tables(Folder):
 class Edges(Folder):
     """A million edges in text, integers or names."""
 
-    params = [["integers", "names"]]
-    param_names = ["ids"]
+    params = (["integers", "names"],)
+    param_names = ("ids",)
     timeout = 300
 
     def setup(self, ids):
@@ -83,16 +91,9 @@ class Edges(Folder):
 class Commands(Folder):
     """Small commands from start to end, in processes of their own."""
 
-    params = [["describe", "pca", "classify", "cluster"]]
-    param_names = ["command"]
+    params = (["describe", "pca", "classify", "cluster"],)
+    param_names = ("command",)
     timeout = 120
-    arguments = {
-        "describe": "describe people.csv",
-        "pca": "pca people.csv --groups sex --drop colour --drop job -r 2 -o out.npz",
-        "classify": "classify people.csv --groups sex --target hired -o out.joblib",
-        "cluster": "cluster people.csv --affinity nearest_neighbors --groups sex "
-        "--drop colour --drop job -k 3 -o out.csv",
-    }
 
     def setup(self, command):
         super().setup()
@@ -101,7 +102,7 @@ class Commands(Folder):
 
     def time_command(self, command):
         subprocess.run(
-            [sys.executable, "-m", "scalefair.cli", *self.arguments[command].split()],
+            [sys.executable, "-m", "scalefair.cli", *ARGUMENTS[command].split()],
             cwd=self.folder,
             check=True,
             capture_output=True,

@@ -18,7 +18,7 @@ from scalefair.files._matrices import (
     read_matrix_market,
     read_sparse,
 )
-from scalefair.files._tables import TableFile
+from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import open_bytes, quote
 
 # First lines that are taken for a header whatever stands below.
@@ -162,17 +162,17 @@ def _read_edges(table: TableFile) -> Graph:
     ends, weights = table.names[:2], table.names[2:]
     frame = table.frame(table.names, (), missing=[""])
     if any(frame[end].dtype.kind not in "iu" for end in ends):
-        frame = table.frame(table.names, ends, missing=[""])
+        if frame[ends].dtypes.nunique() > 1:  # integers are spelled as names then
+            frame = table.frame(table.names, ends, missing=[""])
+        for end in ends:
+            frame[end] = as_words(frame[end], missing=[""])
     for end in ends:
         missing = np.flatnonzero(frame[end].isna())
         if missing.size:
             raise FileError(f"{table.where(int(missing[0]), end)}: a node id is empty.")
-    names = frame[ends].to_numpy().ravel()
-    if names.dtype.kind not in "iu":
-        names = np.array([str(name).strip() for name in names], dtype=object)
-    codes, ids = pandas.factorize(names)
-    if names.dtype.kind not in "iu":
-        ids = np.asarray(ids, np.str_)
+    codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
+    if ids.dtype.kind not in "iu":
+        ids = ids.astype(np.str_)
     source, target = codes.reshape(-1, 2).T
     weight = np.ones(len(frame))
     if weights:
