@@ -1,54 +1,220 @@
-"""Find the file of a data set on disk, or download it once, checked."""
+"""Find the files of a data set or download them, read and check them."""
 
 import importlib
+import inspect
 import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import IO, Any, TypeVar
 
-from scalefair.datasets._sources import SourceFile
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import Bunch
+
+from scalefair.datasets._sources import CHECKSUMS, Source
+from scalefair.files import FileError, reading
 
 DATA_VARIABLE = "SCALEFAIR_DATA"
+PUBLISHED = "the published file (delete it to download it again)"
 
 # A folder as users name it; None is the default one.
 DataHome = str | os.PathLike[str] | None
+Columns = dict[str, NDArray[np.float64]]
 
 
-def local_file(file: SourceFile, data_home: DataHome, download: bool) -> Path:
-    """Return the path of `file`, downloading it first if allowed and needed.
+class Files:
+    """The files of a data set in a folder, downloaded where allowed and needed."""
 
-    A file already in the folder is used as it is, under its published name or, for
-    text, gzip-compressed with ``.gz`` added; a download is checked against the
-    checksum.
-    """
-    folder = data_folder(data_home)
-    plain = folder / file.path
-    if plain.is_file():
+    def __init__(self, source: Source, data_home: DataHome, download: bool) -> None:
+        self._source = source
+        self._folder = data_folder(data_home)
+        self._download = download
+
+    def path(self, name: str) -> Path:
+        """Return where a file is, downloading it first if allowed and needed.
+
+        A file already in the folder is used as it is, under its published name or, for
+        text, gzip-compressed with ``.gz`` added; a download is checked.
+        """
+        key, url = f"{self._source.folder}/{name}", self._source.url(name)
+        plain = self._folder / key
+        if plain.is_file():
+            return plain
+        compressed = plain.with_name(f"{name}.gz")
+        if plain.suffix not in {".npz", ".zip"} and compressed.is_file():
+            return compressed
+        if not self._download:
+            raise FileNotFoundError(
+                f"{key} is not in the data folder {self._folder}, and "
+                f"download_if_missing=False. Name the folder that holds it with "
+                f"data_home or the environment variable {DATA_VARIABLE}, allow the "
+                f"download, or save {url} there yourself."
+            )
+        pooch = _import_pooch(f"download {url}")
+        try:
+            # Downloads to a temporary name, checks, then renames: no half file is left.
+            pooch.retrieve(
+                url=url,
+                known_hash=f"sha256:{CHECKSUMS[key]}",
+                fname=name,
+                path=plain.parent,
+            )
+        except OSError as error:
+            raise OSError(
+                f"{key} could not be downloaded: {error}. Try again, or save {url} as "
+                f"{plain} yourself."
+            ) from error
         return plain
-    compressed = plain.with_name(f"{plain.name}.gz")
-    if plain.suffix not in {".npz", ".zip"} and compressed.is_file():
-        return compressed
-    if not download:
-        raise FileNotFoundError(
-            f"{file.path} is not in the data folder {folder}, and "
-            f"download_if_missing=False. Name the folder that holds it with "
-            f"data_home or the environment variable {DATA_VARIABLE}, allow the "
-            f"download, or save {file.url} there yourself."
+
+    def table(self, name: str, columns: str, **options: Any) -> "Table":
+        """Read a text file: see `Table`."""
+        path = self.path(name)
+        with reading(path, PUBLISHED):
+            return Table(path, path, columns.split(","), **options)
+
+    def bunch(self, **entries: Any) -> Bunch:
+        """Return the entries, and where they come from."""
+        return Bunch(
+            **entries,
+            DESCR=self._source.description,
+            source=self._source.page,
+            licence=self._source.licence,
         )
-    pooch = _import_pooch(f"download {file.url}")
-    try:
-        # Downloads to a temporary name, checks, then renames: no half file is left.
-        pooch.retrieve(
-            url=file.url,
-            known_hash=f"sha256:{file.sha256}",
-            fname=plain.name,
-            path=plain.parent,
+
+
+class Table:
+    """The columns of a text file by name, checked when they are taken.
+
+    `content` is what is read, `path` what messages name; `names` are all columns, in
+    order, or with `among` some that there must be. The last of the `header` lines
+    before the first row holds the names.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        content: Path | IO[bytes],
+        names: Sequence[str],
+        *,
+        sep: str = ",",
+        header: int = 1,
+        among: bool = False,
+    ) -> None:
+        self._path, self._first_line = path, header + 1
+        frame = _pandas().read_csv(
+            content,
+            sep=sep,
+            header=None,
+            skiprows=max(header - 1, 0),
+            dtype=str,
+            keep_default_na=False,
+            skip_blank_lines=False,
         )
-    except OSError as error:
-        raise OSError(
-            f"{file.path} could not be downloaded: {error}. Try again, or save "
-            f"{file.url} as {plain} yourself."
-        ) from error
-    return plain
+        if header:
+            found, frame = frame.iloc[0].tolist(), frame.iloc[1:]
+            if among:
+                self._check(set(names) <= set(found), f"it must have columns {names}")
+                names = found
+            self._check(
+                found == names,
+                f"its header must be {sep.join(names)}, got {sep.join(found)[:200]!r}",
+            )
+        self._check(len(frame) > 0, "it has no rows")
+        n_columns = frame.shape[1]
+        self._check(
+            n_columns == len(names),
+            f"it must have {len(names)} column(s), but has {n_columns}",
+        )
+        self._columns = {name: frame.iloc[:, i] for i, name in enumerate(names)}
+        # Lines that are too long do not come so far; short ones end in empty entries.
+        whole = frame.iloc[:, -1] != ""
+        self._check(whole, f"each line must have {n_columns} entries, one has fewer")
+
+    def text(self, name: str) -> NDArray[np.str_]:
+        """Return a column as it is."""
+        column: NDArray[np.str_] = self._columns[name].to_numpy(dtype=np.str_)
+        return column
+
+    def words(self, name: str, known: Sequence[str]) -> NDArray[np.str_]:
+        """Return a column of known words."""
+        column = self.text(name)
+        self._check_column(name, np.isin(column, known), f"hold one of {list(known)}")
+        return column
+
+    def numbers(self, name: str, *, empty: float = np.nan) -> NDArray[np.float64]:
+        """Return a column of finite numbers; `empty` stands for those that lack."""
+        column = self._columns[name]
+        values: NDArray[np.float64] = (
+            _pandas().to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+        )
+        values = np.where(column == "", empty, values)
+        self._check_column(name, np.isfinite(values), "hold finite numbers")
+        return values
+
+    def integers(self, name: str) -> NDArray[np.int64]:
+        """Return a column of integers."""
+        values = self.numbers(name)
+        whole = (values == np.rint(values)) & (np.abs(values) < 2**53)
+        self._check_column(name, whole, "hold integers")
+        return values.astype(np.int64)
+
+    def labels(self, name: str) -> NDArray[np.int64]:
+        """Return a column of labels 0 and 1."""
+        values = self.integers(name)
+        self._check_column(name, np.isin(values, (0, 1)), "hold 0 or 1")
+        return values
+
+    def dates(self, name: str) -> NDArray[np.datetime64]:
+        """Return a column of dates, with or without a time; NaT where missing."""
+        column = self._columns[name]
+        parsed = _pandas().to_datetime(column, format="ISO8601", errors="coerce")
+        values: NDArray[np.datetime64] = parsed.to_numpy(dtype="datetime64[s]")
+        right = (column == "").to_numpy() | ~np.isnat(values)
+        self._check_column(name, right, "hold dates")
+        return values
+
+    def indicators(
+        self, name: str, known: Sequence[str], *, missing: bool = False
+    ) -> Columns:
+        """Return a column of zeros and ones for each word of a column of words."""
+        words = self.words(name, (*known, "") if missing else known)
+        return {f"{name}={word}": (words == word).astype(np.float64) for word in known}
+
+    def _check_column(self, name: str, right: NDArray[np.bool_], rule: str) -> None:
+        if not right.all():
+            entry = self.text(name)[right.argmin()]
+            self._check(right, f"column {name} must {rule}, got {str(entry)!r}")
+
+    def _check(self, right: Any, rule: str) -> None:
+        """Raise unless all is right, with the line of the first that is not."""
+        right = np.asarray(right)
+        if not right.all():
+            place = (
+                f" in line {right.argmin() + self._first_line}" if right.ndim else ""
+            )
+            raise FileError(
+                f"{self._path}: not the published file: {rule}{place}. Delete it to "
+                "download it again, or replace it."
+            )
+
+
+def check_option(name: str, value: Any, known: Sequence[Any]) -> None:
+    """Raise ValueError unless the value is among the known ones."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {tuple(known)}, got {value!r}.")
+
+
+def standardise(values: NDArray[np.float64], *, ddof: int = 0) -> NDArray[np.float64]:
+    """Return columns of mean 0 and variance 1; constant ones become 0.
+
+    The sum of squares is divided by n - ddof for the variance.
+    """
+    spread = values.std(axis=0, ddof=ddof)
+    scaled: NDArray[np.float64] = values - values.mean(axis=0)
+    scaled /= np.where(spread > 0, spread, 1.0)
+    return scaled
 
 
 def data_folder(data_home: DataHome) -> Path:
@@ -68,3 +234,70 @@ def _import_pooch(purpose: str) -> ModuleType:
             f'pooch is needed to {purpose}. Run pip install "scalefair[data]", or '
             f"name a folder that has the data in {DATA_VARIABLE}."
         ) from error
+
+
+def _pandas() -> ModuleType:
+    return importlib.import_module("pandas")  # not needed for the generators
+
+
+# -- What the docstrings share ------------------------------------------------------
+
+_PARAMETERS = """
+data_home : str or path-like, default=None
+    Folder with the data, in which files are looked for and to which they are
+    downloaded. By default the folder named by the environment variable
+    SCALEFAIR_DATA or, without it, the user's cache folder.
+download_if_missing : bool, default=True
+    If False, raise an error instead of downloading."""
+_RAISES = """Raises
+------
+OSError
+    If a file is missing and `download_if_missing` is False, or a download fails.
+ValueError
+    If an option is unknown, a file is not the published one (the message names file,
+    line and column), or a download does not have the expected checksum.
+ImportError
+    If a download is needed and pooch is not installed."""
+_EXAMPLES = """Examples
+--------
+>>> from scalefair.datasets import {function}
+>>> data = {function}()  # doctest: +SKIP
+>>> data.{entry}.shape  # doctest: +SKIP
+{shape}"""
+_SECTIONS = (
+    "Parameters",
+    "Returns",
+    "Raises",
+    "See Also",
+    "Notes",
+    "References",
+    "Examples",
+)
+
+Fetcher = TypeVar("Fetcher", bound=Callable[..., Bunch])
+
+
+def documented(source: Source) -> Callable[[Fetcher], Fetcher]:
+    """Fill into a docstring what all fetchers share, and the description as notes."""
+
+    def fill(function: Fetcher) -> Fetcher:
+        if function.__doc__ is None:  # python -OO
+            return function
+        doc = inspect.cleandoc(function.__doc__)
+        head, *written = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
+        sections = {text.split("\n")[0]: text for text in written}
+        own = sections.get("Parameters", "Parameters\n----------")
+        sections["Parameters"] = own + _PARAMETERS
+        sections["Raises"] = _RAISES
+        sections["Notes"] = f"Notes\n-----\n{source.description.strip()}"
+        sections["Examples"] = _EXAMPLES.format(
+            function=function.__name__,
+            entry="graph" if source.shape[0] == source.shape[1] else "data",
+            shape=source.shape,
+        )
+        function.__doc__ = "\n\n".join(
+            [head, *(sections[name] for name in _SECTIONS if name in sections)]
+        )
+        return function
+
+    return fill
