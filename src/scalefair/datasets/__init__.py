@@ -1,17 +1,13 @@
 """Generators of problems with groups, and loaders of public data sets."""
 
 from scalefair.datasets._a9a import fetch_a9a
-from scalefair.datasets._affinity import make_random_affinity
 from scalefair.datasets._bank_clients import (
     fetch_bank_additional,
     fetch_bank_marketing,
     fetch_credit_default,
 )
-from scalefair.datasets._biased_rows import make_biased_rows
 from scalefair.datasets._block_model import make_fair_sbm
 from scalefair.datasets._diabetes import fetch_diabetes
-from scalefair.datasets._elliptical import make_elliptical
-from scalefair.datasets._group_gaussians import make_group_gaussians
 from scalefair.datasets._law import fetch_bar_passage, fetch_compas, fetch_law_school
 from scalefair.datasets._networks import (
     fetch_deezer_europe,
@@ -19,6 +15,8 @@ from scalefair.datasets._networks import (
     fetch_lastfm_asia,
     fetch_pokec,
 )
+from scalefair.datasets._normal_rows import make_biased_rows, make_group_gaussians
+from scalefair.datasets._point_sets import make_elliptical, make_random_affinity
 from scalefair.datasets._topic_documents import make_topic_documents
 
 __all__ = [

@@ -8,7 +8,8 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.utils import Bunch
 
-from scalefair.datasets._fetch import PUBLISHED, DataHome, Files, documented
+from scalefair.datasets._common import fetcher
+from scalefair.datasets._fetch import PUBLISHED, Files, Home
 from scalefair.datasets._sources import A9A
 from scalefair.files import FileError, reading
 
@@ -50,22 +51,19 @@ def _feature_names() -> list[str]:
     return names
 
 
-@documented(A9A)
-def fetch_a9a(*, data_home: DataHome = None, download_if_missing: bool = True) -> Bunch:
+@fetcher(A9A)
+def fetch_a9a(*, data_home: Home = None, download_if_missing: bool = True) -> Bunch:
     """Load the incomes of 48,842 persons as sparse binary rows, with groups by sex.
 
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : csr_array of float64, shape (32561, 123), the training rows
         - target : ndarray of int, shape (32561,), 1 for an income above 50,000 dollars
         - sensitive_features : ndarray of str, shape (32561,), "Female" or "Male"
         - data_test, target_test, sensitive_features_test : the same of the 16,281
           test rows
         - feature_names : list of str, such as "workclass=Private"
-        - DESCR, source, licence : str
     """
     files = Files(A9A, data_home, download_if_missing)
     names = _feature_names()

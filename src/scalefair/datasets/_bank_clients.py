@@ -4,13 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from scalefair.datasets._common import fetcher
 from scalefair.datasets._fetch import (
     Columns,
-    DataHome,
     Files,
+    Home,
     Table,
     check_option,
-    documented,
     standardise,
 )
 from scalefair.datasets._sources import BANK, BANK_ADDITIONAL, CREDIT
@@ -22,12 +22,9 @@ _BANK_COLUMNS = (
 _OLD = 65
 
 
-@documented(BANK)
+@fetcher(BANK)
 def fetch_bank_marketing(
-    *,
-    preprocess: bool = True,
-    data_home: DataHome = None,
-    download_if_missing: bool = True,
+    *, preprocess: bool = True, data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load 45,211 calls of a bank's campaigns, with old and young clients as groups.
 
@@ -40,14 +37,11 @@ def fetch_bank_marketing(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (45211, 16), the outcome last
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (45211,), "65 or older" or
           "younger than 65"
         - target : ndarray of int, shape (45211,), 1 if the client subscribed
-        - DESCR, source, licence : str
 
     References
     ----------
@@ -94,12 +88,9 @@ _CALL_WORDS = {
 _YOUNGEST, _OLDEST = 25, 60
 
 
-@documented(BANK_ADDITIONAL)
+@fetcher(BANK_ADDITIONAL)
 def fetch_bank_additional(
-    *,
-    preprocess: bool = True,
-    data_home: DataHome = None,
-    download_if_missing: bool = True,
+    *, preprocess: bool = True, data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load 41,188 calls of a bank's campaigns, with clients by age as groups.
 
@@ -112,13 +103,10 @@ def fetch_bank_additional(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (41188, 53), the numbers first
         - feature_names : list of str, such as "age" and "job=student"
         - sensitive_features : ndarray of str, shape (41188,), "25-60" or "other"
         - target : ndarray of int, shape (41188,), 1 if the client made a deposit
-        - DESCR, source, licence : str
 
     See Also
     --------
@@ -167,12 +155,12 @@ _CREDIT_FEATURES = tuple(name for block in _CREDIT_BLOCKS for name in block)
 _MAN = 1
 
 
-@documented(CREDIT)
+@fetcher(CREDIT)
 def fetch_credit_default(
     *,
     n_groups: int = 2,
     preprocess: bool = True,
-    data_home: DataHome = None,
+    data_home: Home = None,
     download_if_missing: bool = True,
 ) -> Bunch:
     """Load 30,000 credit card clients, with groups by education or also by sex.
@@ -189,14 +177,11 @@ def fetch_credit_default(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (30000, 23): for two groups without
           EDUCATION and with the default of payment last, otherwise the reverse
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (30000,)
         - target : ndarray of int, shape (30000,), 1 if the client defaulted
-        - DESCR, source, licence : str
 
     References
     ----------
@@ -211,7 +196,7 @@ def fetch_credit_default(
     columns = ",".join(["ID", *_CREDIT_FEATURES, _DEFAULT])
     table = files.table("default_degree.csv", columns, header=2)
     names = [*_CREDIT_FEATURES[1:], _DEFAULT] if n_groups == 2 else [*_CREDIT_FEATURES]
-    data = np.array([table.numbers(name) for name in names]).T
+    data = np.array([table.integers(name) for name in names], dtype=np.float64).T
     if preprocess and n_groups == 2:
         data = standardise(data, ddof=1)
     elif preprocess:

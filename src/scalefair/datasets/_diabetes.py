@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from scalefair.datasets._common import fetcher
 from scalefair.datasets._fetch import (
     PUBLISHED,
     Columns,
-    DataHome,
     Files,
+    Home,
     Table,
     check_option,
-    documented,
     standardise,
 )
 from scalefair.datasets._sources import DIABETES
@@ -83,12 +83,9 @@ _CHAPTERS = {
 _SENSITIVE = ("race", "gender", "age")
 
 
-@documented(DIABETES)
+@fetcher(DIABETES)
 def fetch_diabetes(
-    *,
-    sensitive: str = "race",
-    data_home: DataHome = None,
-    download_if_missing: bool = True,
+    *, sensitive: str = "race", data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load 101,766 hospital stays of patients with diabetes, encoded as numbers.
 
@@ -103,8 +100,6 @@ def fetch_diabetes(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (101766, 83), no missing values: 8 numeric
           features with mean 0 and variance 1, then indicators of categories scaled
           by 1 / sqrt(2)
@@ -112,7 +107,6 @@ def fetch_diabetes(
         - sensitive_features : ndarray of str, shape (101766,)
         - target : ndarray of str, shape (101766,), readmission: "<30", ">30" or "NO"
         - node_ids : ndarray of int, shape (101766,), encounter id
-        - DESCR, source, licence : str
     """
     check_option("sensitive", sensitive, _SENSITIVE)
     files = Files(DIABETES, data_home, download_if_missing)

@@ -1,13 +1,11 @@
 """Find the files of a data set or download them, read and check them."""
 
 import importlib
-import inspect
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +18,14 @@ DATA_VARIABLE = "SCALEFAIR_DATA"
 PUBLISHED = "the published file (delete it to download it again)"
 
 # A folder as users name it; None is the default one.
-DataHome = str | os.PathLike[str] | None
+Home = str | os.PathLike[str] | None
 Columns = dict[str, NDArray[np.float64]]
 
 
 class Files:
     """The files of a data set in a folder, downloaded where allowed and needed."""
 
-    def __init__(self, source: Source, data_home: DataHome, download: bool) -> None:
+    def __init__(self, source: Source, data_home: Home, download: bool) -> None:
         self._source = source
         self._folder = data_folder(data_home)
         self._download = download
@@ -217,7 +215,7 @@ def standardise(values: NDArray[np.float64], *, ddof: int = 0) -> NDArray[np.flo
     return scaled
 
 
-def data_folder(data_home: DataHome) -> Path:
+def data_folder(data_home: Home) -> Path:
     """Return `data_home`, else the folder SCALEFAIR_DATA names, else pooch's cache."""
     if data_home is not None:
         return Path(data_home).expanduser()
@@ -238,66 +236,3 @@ def _import_pooch(purpose: str) -> ModuleType:
 
 def _pandas() -> ModuleType:
     return importlib.import_module("pandas")  # not needed for the generators
-
-
-# -- What the docstrings share ------------------------------------------------------
-
-_PARAMETERS = """
-data_home : str or path-like, default=None
-    Folder with the data, in which files are looked for and to which they are
-    downloaded. By default the folder named by the environment variable
-    SCALEFAIR_DATA or, without it, the user's cache folder.
-download_if_missing : bool, default=True
-    If False, raise an error instead of downloading."""
-_RAISES = """Raises
-------
-OSError
-    If a file is missing and `download_if_missing` is False, or a download fails.
-ValueError
-    If an option is unknown, a file is not the published one (the message names file,
-    line and column), or a download does not have the expected checksum.
-ImportError
-    If a download is needed and pooch is not installed."""
-_EXAMPLES = """Examples
---------
->>> from scalefair.datasets import {function}
->>> data = {function}()  # doctest: +SKIP
->>> data.{entry}.shape  # doctest: +SKIP
-{shape}"""
-_SECTIONS = (
-    "Parameters",
-    "Returns",
-    "Raises",
-    "See Also",
-    "Notes",
-    "References",
-    "Examples",
-)
-
-Fetcher = TypeVar("Fetcher", bound=Callable[..., Bunch])
-
-
-def documented(source: Source) -> Callable[[Fetcher], Fetcher]:
-    """Fill into a docstring what all fetchers share, and the description as notes."""
-
-    def fill(function: Fetcher) -> Fetcher:
-        if function.__doc__ is None:  # python -OO
-            return function
-        doc = inspect.cleandoc(function.__doc__)
-        head, *written = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
-        sections = {text.split("\n")[0]: text for text in written}
-        own = sections.get("Parameters", "Parameters\n----------")
-        sections["Parameters"] = own + _PARAMETERS
-        sections["Raises"] = _RAISES
-        sections["Notes"] = f"Notes\n-----\n{source.description.strip()}"
-        sections["Examples"] = _EXAMPLES.format(
-            function=function.__name__,
-            entry="graph" if source.shape[0] == source.shape[1] else "data",
-            shape=source.shape,
-        )
-        function.__doc__ = "\n\n".join(
-            [head, *(sections[name] for name in _SECTIONS if name in sections)]
-        )
-        return function
-
-    return fill

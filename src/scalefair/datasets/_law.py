@@ -4,13 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from scalefair.datasets._common import fetcher
 from scalefair.datasets._fetch import (
     Columns,
-    DataHome,
     Files,
+    Home,
     Table,
     check_option,
-    documented,
     standardise,
 )
 from scalefair.datasets._sources import BAR_PASSAGE, COMPAS, LAW_SCHOOL
@@ -20,12 +20,9 @@ _LAW_SCHOOL_COLUMNS = (
 )
 
 
-@documented(LAW_SCHOOL)
+@fetcher(LAW_SCHOOL)
 def fetch_law_school(
-    *,
-    preprocess: bool = True,
-    data_home: DataHome = None,
-    download_if_missing: bool = True,
+    *, preprocess: bool = True, data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load 20,798 law students and their bar exam, with groups by race.
 
@@ -38,13 +35,10 @@ def fetch_law_school(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (20798, 10)
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (20798,), "White" or "Non-White"
         - target : ndarray of int, shape (20798,), 1 if the student passed the exam
-        - DESCR, source, licence : str
     """
     files = Files(LAW_SCHOOL, data_home, download_if_missing)
     table = files.table("law_school_clean.csv", _LAW_SCHOOL_COLUMNS)
@@ -68,12 +62,9 @@ _LAW_RACES = ("asian", "black", "hisp", "other", "white")
 _LAW_GROUPS = {"binary": ("black", "white"), "all": _LAW_RACES}
 
 
-@documented(BAR_PASSAGE)
+@fetcher(BAR_PASSAGE)
 def fetch_bar_passage(
-    *,
-    groups: str = "binary",
-    data_home: DataHome = None,
-    download_if_missing: bool = True,
+    *, groups: str = "binary", data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load 20,059 law students and their undergraduate grades, with groups by race.
 
@@ -89,14 +80,11 @@ def fetch_bar_passage(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (20059, 5), or (22391, 5) for all groups
         - feature_names : list of str, "dnn_bar_pass_prediction" the first
         - sensitive_features : ndarray of str, "black" or "white", and for all groups
           "asian", "hisp" or "other"
         - target : ndarray of float64, grade point average from 1.5 to 3.9
-        - DESCR, source, licence : str
 
     See Also
     --------
@@ -159,13 +147,13 @@ _DATE_ORIGIN, _YEAR = np.datetime64("2013-01-01", "s"), 365.25 * 86400
 _MOST_DAYS = 30
 
 
-@documented(COMPAS)
+@fetcher(COMPAS)
 def fetch_compas(
     *,
     groups: str = "binary",
     features: str = "plain",
     screened: bool = True,
-    data_home: DataHome = None,
+    data_home: Home = None,
     download_if_missing: bool = True,
 ) -> Bunch:
     """Load 6,172 defendants and whether they were charged again, with groups by race.
@@ -185,15 +173,12 @@ def fetch_compas(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : ndarray of float64, shape (6172, 9), or (7214, 9) if not screened,
           or with other features as told in `DESCR`
         - feature_names : list of str, such as "age" and "sex=Male"
         - sensitive_features : ndarray of str, "African-American" or "other", or one
           of the six races
         - target : ndarray of int, 1 if the person was charged again in two years
-        - DESCR, source, licence : str
 
     References
     ----------

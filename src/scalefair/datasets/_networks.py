@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from scalefair.datasets._edges import symmetric_graph
-from scalefair.datasets._fetch import PUBLISHED, DataHome, Files, documented
+from scalefair.datasets._common import fetcher, symmetric_graph
+from scalefair.datasets._fetch import PUBLISHED, Files, Home
 from scalefair.datasets._sources import DEEZER, FACEBOOKNET, LASTFM, POKEC
 from scalefair.files import FileError, reading
 
 
-@documented(LASTFM)
+@fetcher(LASTFM)
 def fetch_lastfm_asia(
-    *, data_home: DataHome = None, download_if_missing: bool = True
+    *, data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load the LastFM Asia friendships, with the users' countries as groups.
 
@@ -26,12 +26,9 @@ def fetch_lastfm_asia(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - graph : csr_array of float64, shape (5713, 5713), symmetric, ones
         - sensitive_features : ndarray of int, shape (5713,), country
         - node_ids : ndarray of int, shape (5713,), id in the original graph
-        - DESCR, source, licence : str
 
     References
     ----------
@@ -51,9 +48,9 @@ def fetch_lastfm_asia(
     )
 
 
-@documented(FACEBOOKNET)
+@fetcher(FACEBOOKNET)
 def fetch_facebooknet(
-    *, data_home: DataHome = None, download_if_missing: bool = True
+    *, data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load the Facebook friendships of a high school, with gender as group.
 
@@ -65,12 +62,9 @@ def fetch_facebooknet(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - graph : csr_array of float64, shape (322, 322), symmetric, ones
         - sensitive_features : ndarray of int, shape (322,), 0 female, 1 male
         - node_ids : ndarray of int, shape (322,), number of the student
-        - DESCR, source, licence : str
     """
     files = Files(FACEBOOKNET, data_home, download_if_missing)
     students = files.table("group_clean.csv", "student,gender", header=0)
@@ -88,9 +82,9 @@ def fetch_facebooknet(
     )
 
 
-@documented(DEEZER)
+@fetcher(DEEZER)
 def fetch_deezer_europe(
-    *, data_home: DataHome = None, download_if_missing: bool = True
+    *, data_home: Home = None, download_if_missing: bool = True
 ) -> Bunch:
     """Load the mutual followers of Deezer users in Europe, with gender as group.
 
@@ -100,11 +94,8 @@ def fetch_deezer_europe(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - graph : csr_array of float64, shape (28281, 28281), symmetric, ones
         - sensitive_features : ndarray of int, shape (28281,), gender, 0 or 1
-        - DESCR, source, licence : str
     """
     files = Files(DEEZER, data_home, download_if_missing)
     users = files.table("deezer_gendered_target.csv", "id,target")
@@ -120,10 +111,8 @@ def fetch_deezer_europe(
     )
 
 
-@documented(POKEC)
-def fetch_pokec(
-    *, data_home: DataHome = None, download_if_missing: bool = True
-) -> Bunch:
+@fetcher(POKEC)
+def fetch_pokec(*, data_home: Home = None, download_if_missing: bool = True) -> Bunch:
     """Load friendships of one region of the network Pokec, with age as group.
 
     A regional sample of the Slovak social network: 67796 users and 1235916 stored
@@ -134,12 +123,9 @@ def fetch_pokec(
     Returns
     -------
     data : Bunch
-        With the entries
-
         - graph : csr_array of float64, shape (67796, 67796), symmetric, ones
         - sensitive_features : ndarray of int, shape (67796,), age band, 1 to 4
         - target : ndarray of int, shape (67796,), working field, -1 for none
-        - DESCR, source, licence : str
     """
     files = Files(POKEC, data_home, download_if_missing)
     ages = files.table("Pokec_feature_reg1.csv", "age", header=0).integers("age")

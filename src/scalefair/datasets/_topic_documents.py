@@ -10,8 +10,12 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
-from scalefair.datasets._checks import check_count, check_shares
-from scalefair.datasets._draw_groups import draw_groups
+from scalefair.datasets._common import (
+    check_count,
+    check_shares,
+    draw_groups,
+    generator,
+)
 
 # Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
 # flattened, as after the removal of stop words.
@@ -39,6 +43,7 @@ density {density:.3g}. `target` is the main topic of each document.
 """
 
 
+@generator
 def make_topic_documents(
     n_samples: int = 100_000,
     n_features: int = 50_000,
@@ -74,24 +79,14 @@ def make_topic_documents(
         Probability of each group; they sum to 1. Every group gets a document.
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the weights.
-    random_state : int, RandomState instance or None, default=None
-        Determines everything.
 
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : csr_array of shape (n_samples, n_features), sorted int32 indices,
           no explicit zeros
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
-        - DESCR : str
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or `dtype` is another one.
 
     Notes
     -----
@@ -110,9 +105,17 @@ def make_topic_documents(
     >>> round(data.data.nnz / 2_000_000, 3)
     0.01
     """
-    shares = _check(
-        n_samples, n_features, density, n_topics, group_probabilities, dtype
-    )
+    shares = check_shares(group_probabilities)
+    check_count("n_samples", n_samples, shares.size, "one for each group")
+    check_count("n_features", n_features, 2)
+    check_count("n_topics", n_topics, 2)
+    if not 1 <= density * n_features <= 0.1 * n_features:
+        raise ValueError(
+            f"density must be at most 0.1 and leave at least one word per document "
+            f"(density * n_features >= 1), got {density}."
+        )
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
     rng = random_generator(random_state)
     groups = draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)
@@ -134,28 +137,6 @@ def make_topic_documents(
             density=X.nnz / (n_samples * n_features),
         ),
     )
-
-
-def _check(
-    n_samples: int,
-    n_features: int,
-    density: float,
-    n_topics: int,
-    group_probabilities: Sequence[float],
-    dtype: Any,
-) -> NDArray[np.float64]:
-    shares = check_shares(group_probabilities)
-    check_count("n_samples", n_samples, shares.size, "one for each group")
-    check_count("n_features", n_features, 2)
-    check_count("n_topics", n_topics, 2)
-    if not 1 <= density * n_features <= 0.1 * n_features:
-        raise ValueError(
-            f"density must be at most 0.1 and leave at least one word per document "
-            f"(density * n_features >= 1), got {density}."
-        )
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
-    return shares
 
 
 def _draw_topics(
@@ -194,22 +175,22 @@ def _draw_lengths(
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Draw words per document such that `n_distinct` on average are distinct."""
+
+    def round_up(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
+        return np.maximum(np.rint(lengths), 1).astype(np.int64)
+
     n = topics.shape[0]
     relative = np.exp(_LENGTH_SPREAD * rng.standard_normal(n) - _LENGTH_SPREAD**2 / 2)
     pilot = rng.choice(n, size=min(n, _PILOT), replace=False)
     mean = n_distinct
     for _ in range(8):
-        lengths = _round_up(mean * relative[pilot])
+        lengths = round_up(mean * relative[pilot])
         counts = _draw_counts(lengths, topics[pilot], words, rng)
         ratio = n_distinct * pilot.size / counts.nnz
         if abs(ratio - 1) < 1e-2:
             break
         mean *= ratio
-    return _round_up(mean * relative)
-
-
-def _round_up(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.maximum(np.rint(lengths), 1).astype(np.int64)
+    return round_up(mean * relative)
 
 
 def _draw_counts(
