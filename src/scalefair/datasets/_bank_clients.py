@@ -16,8 +16,8 @@ from scalefair.datasets._fetch import (
 from scalefair.datasets._sources import BANK, BANK_ADDITIONAL, CREDIT
 
 _BANK_COLUMNS = (
-    "age,job,marital,education,default,balance,housing,loan,contact,day,month,duration,"
-    "campaign,pdays,previous,poutcome,y"
+    "age job marital education default balance housing loan contact day month duration "
+    "campaign pdays previous poutcome y"
 )
 _OLD = 65
 
@@ -42,15 +42,10 @@ def fetch_bank_marketing(
         - sensitive_features : ndarray of str, shape (45211,), "65 or older" or
           "younger than 65"
         - target : ndarray of int, shape (45211,), 1 if the client subscribed
-
-    References
-    ----------
-    .. [1] G. D. Pelegrina, L. T. Duarte, "A novel approach for fair principal
-       component analysis based on eigendecomposition", 2023.
     """
     files = Files(BANK, data_home, download_if_missing)
-    table = files.table("bank.csv", _BANK_COLUMNS, header=0)
-    names = [name for name in _BANK_COLUMNS.split(",") if name != "age"]
+    table = files.table("bank.csv", header=0, names=_BANK_COLUMNS)
+    names = _BANK_COLUMNS.split()[1:]
     data = np.column_stack([table.integers(name) for name in names]).astype(np.float64)
     old = table.integers("age") >= _OLD
     return files.bunch(
@@ -61,10 +56,9 @@ def fetch_bank_marketing(
     )
 
 
-_CALL_COLUMNS = (
-    "age,job,marital,education,default,housing,loan,contact,month,day_of_week,duration,"
-    "campaign,pdays,previous,poutcome,emp.var.rate,cons.price.idx,cons.conf.idx,"
-    "euribor3m,nr.employed,y"
+_CALL_NUMBERS = (
+    "age duration campaign pdays previous emp.var.rate cons.price.idx cons.conf.idx "
+    "euribor3m nr.employed"
 )
 # In alphabetical order: the first one has no column.
 _CALL_WORDS = {
@@ -112,18 +106,10 @@ def fetch_bank_additional(
     --------
     fetch_bank_marketing : The calls without the economic indicators, as the papers on
         fair PCA use them.
-
-    References
-    ----------
-    .. [1] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", appendix D.1.
     """
     files = Files(BANK_ADDITIONAL, data_home, download_if_missing)
-    table = files.table("bank-additional-full.csv", _CALL_COLUMNS, sep=";")
-    words = [
-        name for name in _CALL_COLUMNS.split(",") if name not in {*_CALL_WORDS, "y"}
-    ]
-    numbers = {name: table.numbers(name) for name in words}
+    table = files.table("bank-additional-full.csv", sep=";")
+    numbers = {name: table.numbers(name) for name in _CALL_NUMBERS.split()}
     indicators: Columns = {}
     for name, known in _CALL_WORDS.items():
         indicators |= dict(list(table.indicators(name, known.split()).items())[1:])
@@ -141,17 +127,14 @@ def fetch_bank_additional(
     )
 
 
-_PERSON = ("EDUCATION", "SEX", "LIMIT_BAL", "MARRIAGE", "AGE")
 # Columns that share one unit, and in the multi-group papers one standard deviation.
-_CREDIT_BLOCKS = (
-    *((name,) for name in _PERSON),
-    *(
-        tuple(f"{name}{month}" for month in range(1, 7))
-        for name in ("PAY_", "BILL_AMT", "PAY_AMT")
-    ),
-)
+_CREDIT_BLOCKS = [
+    [name] for name in ("EDUCATION", "SEX", "LIMIT_BAL", "MARRIAGE", "AGE")
+]
+for _name in ("PAY_", "BILL_AMT", "PAY_AMT"):
+    _CREDIT_BLOCKS.append([f"{_name}{month}" for month in range(1, 7)])
 _DEFAULT = "default payment next month"
-_CREDIT_FEATURES = tuple(name for block in _CREDIT_BLOCKS for name in block)
+_CREDIT_FEATURES = [name for block in _CREDIT_BLOCKS for name in block]
 _MAN = 1
 
 
@@ -168,9 +151,9 @@ def fetch_credit_default(
     Parameters
     ----------
     n_groups : {2, 3, 4, 6}, default=2
-        Groups, and with them the features, of the papers on fair PCA: 2 as in [1]_
-        (graduate school against the rest), 3, 4 and 6 as in [2]_ (levels of education,
-        for 4 and 6 crossed with sex). `DESCR` lists them.
+        Groups, and with them the features, of the papers on fair PCA: 2 (graduate
+        school against the rest), or 3, 4 and 6 (levels of education, for 4 and 6
+        crossed with sex). `DESCR` lists them.
     preprocess : bool, default=True
         Scale the features as those papers do. False gives the numbers of the file.
 
@@ -182,20 +165,11 @@ def fetch_credit_default(
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (30000,)
         - target : ndarray of int, shape (30000,), 1 if the client defaulted
-
-    References
-    ----------
-    .. [1] J. Shen, D. Davis, D. Lu, Z. Bai, "Fair principal component analysis via
-       eigenvalue optimization".
-    .. [2] U. Tantipongpipat, S. Samadi, M. Singh, J. Morgenstern, S. Vempala,
-       "Multi-criteria dimensionality reduction with applications to fairness",
-       NeurIPS 2019.
     """
     check_option("n_groups", n_groups, (2, 3, 4, 6))
     files = Files(CREDIT, data_home, download_if_missing)
-    columns = ",".join(["ID", *_CREDIT_FEATURES, _DEFAULT])
-    table = files.table("default_degree.csv", columns, header=2)
-    names = [*_CREDIT_FEATURES[1:], _DEFAULT] if n_groups == 2 else [*_CREDIT_FEATURES]
+    table = files.table("default_degree.csv", header=2)
+    names = [*_CREDIT_FEATURES[1:], _DEFAULT] if n_groups == 2 else _CREDIT_FEATURES[:]
     data = np.array([table.integers(name) for name in names], dtype=np.float64).T
     if preprocess and n_groups == 2:
         data = standardise(data, ddof=1)

@@ -135,12 +135,7 @@ def make_fair_sbm(
     block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
     kept_share = _check_cohesion(cohesion, n_clusters)
-    if average_degree is None:
-        chosen = _dense_probabilities(n_nodes, probabilities)
-    else:
-        weights = _sparse_weights(n_clusters, n_groups, probabilities)
-        expected = np.array(_count_pairs(sizes, kept_share))
-        chosen = _scale_to_degree(weights, expected, n_nodes, average_degree)
+    chosen = _edge_probabilities(sizes, kept_share, probabilities, average_degree)
     kinds = [
         _PairKind(block_of),
         _PairKind(group_of, cluster_of),
@@ -280,64 +275,33 @@ def _check_cohesion(
     return values
 
 
-def _check_probabilities(probabilities: Sequence[float]) -> NDArray[np.float64]:
-    values = np.asarray(probabilities, dtype=np.float64)
-    if values.shape != (4,):
-        raise ValueError(
-            f"probabilities must be the four numbers (a, b, c, d), got shape "
-            f"{values.shape}."
-        )
-    a, between, d = values[0], values[1:3], values[3]
-    if not (0 <= d < between.min() and between.max() < a < np.inf):
-        raise ValueError(
-            "probabilities (a, b, c, d) must be nonnegative, with a the largest and d "
-            f"the smallest, got {values.tolist()}."
-        )
-    return values
-
-
-def _dense_probabilities(
-    n_nodes: int, probabilities: Sequence[float] | None
+def _edge_probabilities(
+    sizes: NDArray[np.int64],
+    kept_share: NDArray[np.float64],
+    probabilities: Sequence[float] | None,
+    average_degree: float | None,
 ) -> NDArray[np.float64]:
-    if probabilities is None:
-        values = np.array([1.0, 0.7, 0.4, 0.1])
-        values *= (math.log(n_nodes) / n_nodes) ** 0.1
-        return values
-    values = _check_probabilities(probabilities)
-    if values[0] > 1:
-        raise ValueError(
-            f"without average_degree, probabilities are edge probabilities and must "
-            f"be at most 1, got {values.tolist()}."
-        )
-    return values
-
-
-def _sparse_weights(
-    n_clusters: int, n_groups: int, probabilities: Sequence[float] | None
-) -> NDArray[np.float64]:
+    """Return (a, b, c, d), scaled if there is a degree to reach."""
+    n_nodes = int(sizes.sum())
     if probabilities is not None:
-        return _check_probabilities(probabilities)
-    k, h = n_clusters, n_groups
-    share_b, share_d = 0.40, 0.03
-    # 0.97 keeps b > c when clusters are few and groups many.
-    share_c = min(0.15, 0.97 * share_b * (h - 1) / (k - 1))
-    share_a = 1.0 - share_b - share_c - share_d
-    # Divided by the partners of each kind, in units of the block size.
-    return np.array(
-        [share_a, share_b / (k - 1), share_c / (h - 1), share_d / ((k - 1) * (h - 1))]
-    )
-
-
-def _scale_to_degree(
-    weights: NDArray[np.float64],
-    n_pairs: NDArray[np.float64],
-    n_nodes: int,
-    average_degree: float,
-) -> NDArray[np.float64]:
+        weights = np.asarray(probabilities, dtype=np.float64)
+        _check_order(weights)
+    elif average_degree is None:
+        weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
+    else:
+        weights = _sparse_weights(*sizes.shape)
+    if average_degree is None:
+        if weights[0] > 1:
+            raise ValueError(
+                f"without average_degree, probabilities are edge probabilities and "
+                f"must be at most 1, got {weights.tolist()}."
+            )
+        return weights
     if not (np.isfinite(average_degree) and average_degree > 0):
         raise ValueError(
             f"average_degree must be a positive number, got {average_degree!r}."
         )
+    n_pairs = np.array(_count_pairs(sizes, kept_share))
     per_unit = 2.0 * float(weights @ n_pairs) / n_nodes
     chosen = weights * (average_degree / per_unit)
     if chosen[0] > 1:
@@ -348,3 +312,29 @@ def _scale_to_degree(
             f"{average_degree / chosen[0]:.6g} is possible."
         )
     return chosen
+
+
+def _check_order(probabilities: NDArray[np.float64]) -> None:
+    if probabilities.shape != (4,):
+        raise ValueError(
+            f"probabilities must be the four numbers (a, b, c, d), got shape "
+            f"{probabilities.shape}."
+        )
+    a, *between, d = probabilities.tolist()
+    if not (0 <= d < min(between) and max(between) < a < math.inf):
+        raise ValueError(
+            "probabilities (a, b, c, d) must be nonnegative, with a the largest and d "
+            f"the smallest, got {probabilities.tolist()}."
+        )
+
+
+def _sparse_weights(k: int, h: int) -> NDArray[np.float64]:
+    """Shares of a node's degree, for k clusters and h groups, per partner."""
+    share_b, share_d = 0.40, 0.03
+    # 0.97 keeps b > c when clusters are few and groups many.
+    share_c = min(0.15, 0.97 * share_b * (h - 1) / (k - 1))
+    share_a = 1.0 - share_b - share_c - share_d
+    # Divided by the partners of each kind, in units of the block size.
+    return np.array(
+        [share_a, share_b / (k - 1), share_c / (h - 1), share_d / ((k - 1) * (h - 1))]
+    )

@@ -102,8 +102,7 @@ _OUT_OF_RANGE = """Raises
 ------
 ValueError
     If an argument is out of range; the message says what would fit."""
-_SECTIONS = ("Parameters", "Returns", "Raises", "See Also", "Notes")
-_SECTIONS += ("References", "Examples")
+_ORDER = "Parameters Returns Raises See_Also Notes References Examples"
 
 
 def fetcher(source: Source) -> Callable[[Function], Function]:
@@ -140,7 +139,7 @@ def _fill(function: Function, **added: str) -> Function:
         parts = {"Parameters": "Parameters\n----------"}
         parts |= {text.split("\n")[0]: text for text in written}
         parts |= {name: parts.get(name, "") + text for name, text in added.items()}
-        function.__doc__ = "\n\n".join(
-            [head, *(parts[s] for s in _SECTIONS if s in parts)]
-        )
+        order = [name.replace("_", " ") for name in _ORDER.split()]
+        sections = [parts[name] for name in order if name in parts]
+        function.__doc__ = "\n\n".join([head, *sections])
     return function

@@ -66,11 +66,11 @@ class Files:
             ) from error
         return plain
 
-    def table(self, name: str, columns: str, **options: Any) -> "Table":
+    def table(self, name: str, **options: Any) -> "Table":
         """Read a text file: see `Table`."""
         path = self.path(name)
         with reading(path, PUBLISHED):
-            return Table(path, path, columns.split(","), **options)
+            return Table(path, path, **options)
 
     def bunch(self, **entries: Any) -> Bunch:
         """Return the entries, and where they come from."""
@@ -85,20 +85,18 @@ class Files:
 class Table:
     """The columns of a text file by name, checked when they are taken.
 
-    `content` is what is read, `path` what messages name; `names` are all columns, in
-    order, or with `among` some that there must be. The last of the `header` lines
-    before the first row holds the names.
+    `content` is what is read, `path` what messages name. The last of the `header` lines
+    before the first row holds the names; `names` are those of a file without header.
     """
 
     def __init__(
         self,
         path: Path,
         content: Path | IO[bytes],
-        names: Sequence[str],
         *,
         sep: str = ",",
         header: int = 1,
-        among: bool = False,
+        names: str = "",
     ) -> None:
         self._path, self._first_line = path, header + 1
         frame = _pandas().read_csv(
@@ -110,29 +108,27 @@ class Table:
             keep_default_na=False,
             skip_blank_lines=False,
         )
+        found = names.split()
         if header:
             found, frame = frame.iloc[0].tolist(), frame.iloc[1:]
-            if among:
-                self._check(set(names) <= set(found), f"it must have columns {names}")
-                names = found
-            self._check(
-                found == names,
-                f"its header must be {sep.join(names)}, got {sep.join(found)[:200]!r}",
-            )
         self._check(len(frame) > 0, "it has no rows")
-        n_columns = frame.shape[1]
-        self._check(
-            n_columns == len(names),
-            f"it must have {len(names)} column(s), but has {n_columns}",
-        )
-        self._columns = {name: frame.iloc[:, i] for i, name in enumerate(names)}
+        n, n_columns = len(found), frame.shape[1]
+        self._check(n_columns == n, f"it must have {n} column(s), but has {n_columns}")
         # Lines that are too long do not come so far; short ones end in empty entries.
         whole = frame.iloc[:, -1] != ""
-        self._check(whole, f"each line must have {n_columns} entries, one has fewer")
+        self._check(whole, f"each line must have {n} entries, there are fewer")
+        self._frame = frame.set_axis(found, axis=1)
+
+    def _column(self, name: str) -> Any:
+        self._check(name in self._frame, f"its header must name a column {name}")
+        columns = self._frame.loc[:, [name]]
+        same = columns.eq(columns.iloc[:, 0], axis=0).all(axis=1)
+        self._check(same, f"the columns {name} must not differ")
+        return columns.iloc[:, 0]
 
     def text(self, name: str) -> NDArray[np.str_]:
         """Return a column as it is."""
-        column: NDArray[np.str_] = self._columns[name].to_numpy(dtype=np.str_)
+        column: NDArray[np.str_] = self._column(name).to_numpy(dtype=np.str_)
         return column
 
     def words(self, name: str, known: Sequence[str]) -> NDArray[np.str_]:
@@ -143,11 +139,9 @@ class Table:
 
     def numbers(self, name: str, *, empty: float = np.nan) -> NDArray[np.float64]:
         """Return a column of finite numbers; `empty` stands for those that lack."""
-        column = self._columns[name]
-        values: NDArray[np.float64] = (
-            _pandas().to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-        )
-        values = np.where(column == "", empty, values)
+        column = self._column(name)
+        parsed = _pandas().to_numeric(column, errors="coerce").to_numpy(np.float64)
+        values: NDArray[np.float64] = np.where(column == "", empty, parsed)
         self._check_column(name, np.isfinite(values), "hold finite numbers")
         return values
 
@@ -166,7 +160,7 @@ class Table:
 
     def dates(self, name: str) -> NDArray[np.datetime64]:
         """Return a column of dates, with or without a time; NaT where missing."""
-        column = self._columns[name]
+        column = self._column(name)
         parsed = _pandas().to_datetime(column, format="ISO8601", errors="coerce")
         values: NDArray[np.datetime64] = parsed.to_numpy(dtype="datetime64[s]")
         right = (column == "").to_numpy() | ~np.isnat(values)

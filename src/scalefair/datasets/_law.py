@@ -15,9 +15,7 @@ from scalefair.datasets._fetch import (
 )
 from scalefair.datasets._sources import BAR_PASSAGE, COMPAS, LAW_SCHOOL
 
-_LAW_SCHOOL_COLUMNS = (
-    "decile1b,decile3,lsat,ugpa,zfygpa,zgpa,fulltime,fam_inc,male,tier,race,pass_bar"
-)
+_GRADES = "decile1b decile3 lsat ugpa zfygpa zgpa fulltime fam_inc male tier"
 
 
 @fetcher(LAW_SCHOOL)
@@ -41,23 +39,17 @@ def fetch_law_school(
         - target : ndarray of int, shape (20798,), 1 if the student passed the exam
     """
     files = Files(LAW_SCHOOL, data_home, download_if_missing)
-    table = files.table("law_school_clean.csv", _LAW_SCHOOL_COLUMNS)
-    *features, race, target = _LAW_SCHOOL_COLUMNS.split(",")
+    table = files.table("law_school_clean.csv")
+    features = _GRADES.split()
     data = np.column_stack([table.numbers(name) for name in features])
     return files.bunch(
         data=standardise(data) if preprocess else data,
         feature_names=features,
-        sensitive_features=table.words(race, ("Non-White", "White")),
-        target=table.labels(target),
+        sensitive_features=table.words("race", ("Non-White", "White")),
+        target=table.labels("pass_bar"),
     )
 
 
-_BAR_PASSAGE_COLUMNS = (
-    "decile1b,decile3,ID,decile1,sex,race,cluster,lsat,ugpa,zfygpa,DOB_yr,grad,zgpa,"
-    "bar1,bar1_yr,bar2,bar2_yr,fulltime,fam_inc,age,gender,parttime,male,race1,race2,"
-    "Dropout,other,asian,black,hisp,pass_bar,bar,tier,index6040,indxgrp,indxgrp2,"
-    "dnn_bar_pass_prediction,gpa"
-)
 _LAW_RACES = ("asian", "black", "hisp", "other", "white")
 _LAW_GROUPS = {"binary": ("black", "white"), "all": _LAW_RACES}
 
@@ -74,8 +66,8 @@ def fetch_bar_passage(
     Parameters
     ----------
     groups : {"binary", "all"}, default="binary"
-        Which students to load: "binary" the Black and White ones, as in [1]_; "all"
-        those of the five races named in the file.
+        Which students to load: "binary" the Black and White ones; "all" those of
+        the five races named in the file.
 
     Returns
     -------
@@ -89,15 +81,10 @@ def fetch_bar_passage(
     See Also
     --------
     fetch_law_school : A cleaned table of the same study, for classification.
-
-    References
-    ----------
-    .. [1] Z. Zuo, D. Zhu, M. M. Khalili, "Post-processing for fair regression via
-       explainable SVD", section 5.1.
     """
     check_option("groups", groups, tuple(_LAW_GROUPS))
     files = Files(BAR_PASSAGE, data_home, download_if_missing)
-    table = files.table("bar_pass_prediction.csv", _BAR_PASSAGE_COLUMNS)
+    table = files.table("bar_pass_prediction.csv")
     numbers = ("dnn_bar_pass_prediction", "lsat", "pass_bar")
     columns = {name: table.numbers(name) for name in numbers}
     columns |= table.indicators("gender", ("female", "male"), missing=True)
@@ -111,27 +98,8 @@ def fetch_bar_passage(
     )
 
 
-# decile_score and priors_count occur twice, with the same numbers.
-_COMPAS_COLUMNS = (
-    "id,name,first,last,compas_screening_date,sex,dob,age,age_cat,race,juv_fel_count,"
-    "decile_score,juv_misd_count,juv_other_count,priors_count,days_b_screening_arrest,"
-    "c_jail_in,c_jail_out,c_case_number,c_offense_date,c_arrest_date,"
-    "c_days_from_compas,c_charge_degree,c_charge_desc,is_recid,r_case_number,"
-    "r_charge_degree,r_days_from_arrest,r_offense_date,r_charge_desc,r_jail_in,"
-    "r_jail_out,violent_recid,is_violent_recid,vr_case_number,vr_charge_degree,"
-    "vr_offense_date,vr_charge_desc,type_of_assessment,decile_score,score_text,"
-    "screening_date,v_type_of_assessment,v_decile_score,v_score_text,v_screening_date,"
-    "in_custody,out_custody,priors_count,start,end,event,two_year_recid"
-)
 _SEXES = ("Female", "Male")
-_RACES = (
-    "African-American",
-    "Asian",
-    "Caucasian",
-    "Hispanic",
-    "Native American",
-    "Other",
-)
+_RACES = "African-American,Asian,Caucasian,Hispanic,Native American,Other"
 _PLAIN_NUMBERS = "age juv_fel_count juv_misd_count juv_other_count priors_count"
 # What the authors of the explainable SVD take instead; sex has one column then.
 _PAPER_NUMBERS = (
@@ -165,7 +133,8 @@ def fetch_compas(
         "other"; "all" keeps the six races of the file apart.
     features : {"plain", "paper"}, default="plain"
         "plain" gives what was known at the time of the scoring, without the score;
-        "paper" the features of [1]_, some of which leak the target: see `DESCR`.
+        "paper" those of the paper on the explainable SVD, some of which leak the
+        target: see `DESCR`.
     screened : bool, default=True
         Leave out the defendants that ProPublica left out: see `DESCR`. False loads
         all 7214.
@@ -179,17 +148,12 @@ def fetch_compas(
         - sensitive_features : ndarray of str, "African-American" or "other", or one
           of the six races
         - target : ndarray of int, 1 if the person was charged again in two years
-
-    References
-    ----------
-    .. [1] Z. Zuo, D. Zhu, M. M. Khalili, "Post-processing for fair regression via
-       explainable SVD", section 5.1.
     """
     check_option("groups", groups, ("binary", "all"))
     check_option("features", features, ("plain", "paper"))
     files = Files(COMPAS, data_home, download_if_missing)
-    table = files.table("compas-scores-two-years.csv", _COMPAS_COLUMNS)
-    race = table.words("race", _RACES)
+    table = files.table("compas-scores-two-years.csv")
+    race = table.words("race", _RACES.split(","))
     again = table.labels("two_year_recid")
     columns = _plain(table) if features == "plain" else _paper(table)
     data = np.column_stack(list(columns.values()))
@@ -197,7 +161,7 @@ def fetch_compas(
     if screened:
         kept &= _passes_filter(table)
     if groups == "binary":
-        race = np.where(race == _RACES[0], race, "other")
+        race = np.where(race == "African-American", race, "other")
     return files.bunch(
         data=data[kept],
         feature_names=list(columns),

@@ -7,30 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, gen_batches
 
 from scalefair._random import random_generator
-from scalefair.datasets._common import (
-    check_count,
-    check_shares,
-    draw_groups,
-    generator,
-)
+from scalefair.datasets import _common as common
 
-# Rows that are drawn together.
+# Rows that are shifted or scaled together.
 _ROWS = 8192
 # Standard deviation of the scores within a group.
 _SPREAD = 2.0
 
 _BIASED_DESCR = """\
-Biased rows: {n_samples} normal rows of {n_features} features, density {density:g}, in
-{n_groups} groups of equal probability, with labels from a logistic model. The expected
-scores of the groups are equally spaced, {bias:g} from the first to the last. `coef` is
+Biased rows: {} normal rows of {} features, density {:g}, in
+{} groups of equal probability, with labels from a logistic model. The expected
+scores of the groups are equally spaced, {:g} from the first to the last. `coef` is
 the model's coefficients; its intercept is zero.
 """
 
 
-@generator
+@common.generator
 def make_biased_rows(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -93,9 +88,9 @@ def make_biased_rows(
     >>> bool(y[groups == 1].mean() > y[groups == 0].mean() + 0.2)
     True
     """
-    check_count("n_groups", n_groups, 2)
-    check_count("n_samples", n_samples, n_groups, "one for each group")
-    check_count("n_features", n_features, 1)
+    common.check_count("n_groups", n_groups, 2)
+    common.check_count("n_samples", n_samples, n_groups, "one for each group")
+    common.check_count("n_features", n_features, 1)
     if not 0 < density <= 1:
         raise ValueError(f"density must be in (0, 1], got {density}.")
     if not np.isfinite(bias):
@@ -109,35 +104,20 @@ def make_biased_rows(
     groups = rng.integers(0, n_groups, size=n_samples)
     groups[:n_groups] = np.arange(n_groups)  # none is empty
     groups = rng.permutation(groups)
-    if density == 1:
-        X: Any = _dense_rows(groups, means, rng)
+    if density < 1:
+        X: Any = _sparse_rows(groups, means, density, rng)
     else:
-        X = _sparse_rows(groups, means, density, rng)
+        X = rng.standard_normal((n_samples, n_features))
+        for rows in gen_batches(n_samples, _ROWS):
+            X[rows] += means[groups[rows]]
     target = (rng.random(n_samples) < expit(X @ coef)).astype(np.int64)
     return Bunch(
         data=X,
         target=target,
         sensitive_features=groups,
         coef=coef,
-        DESCR=_BIASED_DESCR.format(
-            n_samples=n_samples,
-            n_features=n_features,
-            density=density,
-            n_groups=n_groups,
-            bias=bias,
-        ),
+        DESCR=_BIASED_DESCR.format(n_samples, n_features, density, n_groups, bias),
     )
-
-
-def _dense_rows(
-    groups: NDArray[np.int64], means: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    X = np.empty((groups.size, means.shape[1]))
-    for start in range(0, groups.size, _ROWS):
-        rows = slice(start, start + _ROWS)
-        rng.standard_normal(out=X[rows])
-        X[rows] += means[groups[rows]]
-    return X
 
 
 def _sparse_rows(
@@ -146,27 +126,24 @@ def _sparse_rows(
     density: float,
     rng: np.random.Generator,
 ) -> sparse.csr_array:
-    n_samples, n_features = groups.size, means.shape[1]
+    n_features = means.shape[1]
     lengths, columns = [], []
-    for start in range(0, n_samples, _ROWS):
-        n_rows = min(_ROWS, n_samples - start)
-        row, column = np.divmod(
-            _draw_cells(n_rows * n_features, density, rng), n_features
-        )
+    for rows in gen_batches(groups.size, _ROWS):
+        n_rows = rows.stop - rows.start
+        cells = _draw_cells(n_rows * n_features, density, rng)
+        row, column = np.divmod(cells, n_features)
         lengths.append(np.bincount(row, minlength=n_rows))
         columns.append(column.astype(np.int32))
     indices = np.concatenate(columns)
     indptr: NDArray[Any] = np.append(0, np.cumsum(np.concatenate(lengths)))
     if indices.size <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)
-    values = np.empty(indices.size)
-    for start in range(0, n_samples, _ROWS):
-        stop = min(start + _ROWS, n_samples)
-        members = np.repeat(groups[start:stop], np.diff(indptr[start : stop + 1]))
-        entries = slice(indptr[start], indptr[stop])
-        rng.standard_normal(out=values[entries])
+    values = rng.standard_normal(indices.size)
+    for rows in gen_batches(groups.size, _ROWS):
+        members = np.repeat(groups[rows], np.diff(indptr[rows.start : rows.stop + 1]))
+        entries = slice(indptr[rows.start], indptr[rows.stop])
         values[entries] += means[members, indices[entries]]
-    return sparse.csr_array((values, indices, indptr), shape=(n_samples, n_features))
+    return sparse.csr_array((values, indices, indptr), shape=(groups.size, n_features))
 
 
 def _draw_cells(
@@ -191,14 +168,14 @@ def _draw_cells(
 
 
 _GAUSSIANS_DESCR = """\
-Group Gaussians: {n_samples} normal rows of {n_features} features in {n_groups} groups.
-Standard deviations along the principal axes fall like exp(-j / {decay:g}); the axes of
-the groups are those of a common basis, turned a little (tilt {tilt:g}), and their
+Group Gaussians: {} normal rows of {} features in {} groups.
+Standard deviations along the principal axes fall like exp(-j / {:g}); the axes of
+the groups are those of a common basis, turned a little (tilt {:g}), and their
 variances differ by random factors. `covariances` are the exact ones.
 """
 
 
-@generator
+@common.generator
 def make_group_gaussians(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -254,9 +231,9 @@ def make_group_gaussians(
     >>> data.data.shape, data.covariances.shape
     ((500, 10), (2, 10, 10))
     """
-    shares = check_shares(group_probabilities)
-    check_count("n_samples", n_samples, shares.size, "one for each group")
-    check_count("n_features", n_features, 1)
+    shares = common.check_shares(group_probabilities)
+    common.check_count("n_samples", n_samples, shares.size, "one for each group")
+    common.check_count("n_features", n_features, 1)
     if not 0 < decay < np.inf:
         raise ValueError(f"decay must be positive and finite, got {decay}.")
     for name, number in [("tilt", tilt), ("spread", spread)]:
@@ -266,30 +243,22 @@ def make_group_gaussians(
     n = n_features
     # Matrices R_g with covariance R_g.T @ R_g.
     roots = np.empty((shares.size, n, n))
-    common, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    basis, _ = np.linalg.qr(rng.standard_normal((n, n)))
     deviations = np.exp(-np.arange(n) / decay)
     for root in roots:
         noise = rng.standard_normal((n, n)) / np.sqrt(n)
-        axes, _ = np.linalg.qr(common + tilt * noise)
+        axes, _ = np.linalg.qr(basis + tilt * noise)
         factors = np.exp(spread * rng.standard_normal(n))
         root[...] = (deviations * factors)[:, None] * axes.T
-    groups = draw_groups(n_samples, shares, rng)
-    X = np.empty((n_samples, n))
-    for start in range(0, n_samples, _ROWS):
-        rows = slice(start, min(start + _ROWS, n_samples))
-        X[rows] = rng.standard_normal(X[rows].shape)
+    groups = common.draw_groups(n_samples, shares, rng)
+    X = rng.standard_normal((n_samples, n))
+    for rows in gen_batches(n_samples, _ROWS):
         for g, root in enumerate(roots):
-            members = start + np.flatnonzero(groups[rows] == g)
+            members = rows.start + np.flatnonzero(groups[rows] == g)
             X[members] = X[members] @ root
     return Bunch(
         data=X,
         sensitive_features=groups,
         covariances=roots.transpose(0, 2, 1) @ roots,
-        DESCR=_GAUSSIANS_DESCR.format(
-            n_samples=n_samples,
-            n_features=n,
-            n_groups=shares.size,
-            decay=decay,
-            tilt=tilt,
-        ),
+        DESCR=_GAUSSIANS_DESCR.format(n_samples, n, shares.size, decay, tilt),
     )

@@ -26,8 +26,9 @@ def make_random_affinity(
 ) -> Bunch:
     """Generate a dense random affinity with random groups (RandLaplace).
 
-    The data set has no cluster structure; it serves to measure the cost of solvers
-    on dense matrices.
+    The data set has no cluster structure; it serves to measure the cost of solvers on
+    dense matrices. No group is empty: should a draw leave one out, a random member of
+    the largest group moves there, which can only happen in small samples.
 
     Parameters
     ----------
@@ -47,11 +48,6 @@ def make_random_affinity(
           uniform in [0, 1), zero diagonal
         - sensitive_features : ndarray of int, shape (n_samples,), the group, 0 to
           ``n_groups - 1``
-
-    Notes
-    -----
-    No group is empty: should a draw leave one out, a random member of the largest
-    group moves there, which can only happen in small samples.
 
     References
     ----------
@@ -112,7 +108,8 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     Points are uniform in two long horizontal ellipses, one above the other. The left
     half of each belongs to group 0, the right half to group 1, and a gap wider than
     the one between the ellipses separates the halves. Plain clustering into two
-    follows the groups; the fair clustering is the two ellipses.
+    follows the groups; the fair clustering is the two ellipses. A re-creation with the
+    properties described in [1]_ and [2]_, not the original points.
 
     Parameters
     ----------
@@ -126,11 +123,6 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
         - data : ndarray of shape (n_samples, 2)
         - sensitive_features : ndarray of int, shape (n_samples,), 0 left, 1 right
         - target : ndarray of int, shape (n_samples,), 0 lower ellipse, 1 upper
-
-    Notes
-    -----
-    A re-creation with the properties described in [1]_ and [2]_, not the original
-    points.
 
     References
     ----------

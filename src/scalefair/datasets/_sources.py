@@ -31,6 +31,8 @@ class Source:
 
 RAW = "https://raw.githubusercontent.com"
 
+_UCI = "The UCI Machine Learning Repository gives CC BY 4.0 for"
+
 # In the format of sha256sum; of the files as published, not of compressed copies.
 _SHA256SUMS = """\
 5f60fbb798900db29127baf74788e0d4c5d723934e757b1f759cffa7ca62a5f7  lastfm-asia/lastfm_clean_edges.csv
@@ -68,11 +70,13 @@ LastFM Asia (LastFMNet in the fair spectral clustering papers).
 Mutual follower relations among users of the music service Last.fm in Asia, collected
 in March 2020, restricted to the six countries with at least 500 users. Nodes are 5713
 users, groups are country codes (0, 3, 6, 10, 14, 17), `node_ids` are the ids of the
-original graph of 7624 users. 118 components; the largest (5576 nodes, 39174 entries,
+original graph of 7624 users. 39214 stored entries (each friendship in both directions);
+118 components, 102 of them isolated nodes; the largest (5576 nodes, 39174 entries,
 groups of 1073, 505, 645, 1266, 558 and 1529) is the graph of the papers.
 
 Rozemberczki and Sarkar, "Characteristic Functions on Graphs: Birds of a Feather",
-CIKM 2020; cleaned by Wang, Lu, Davidson and Bai, AISTATS 2023.
+CIKM 2020; cleaned by Wang, Lu, Davidson and Bai, "Scalable Spectral Clustering with
+Group Fairness Constraints", AISTATS 2023.
 """,
 )
 
@@ -91,9 +95,12 @@ December 2013, collected by SocioPatterns.
 
 Nodes are the 322 students of known gender, `node_ids` their numbers; groups are
 0 (female) and 1 (male). 1412 friendships. The largest component (155 nodes, 2824
-entries, groups of 70 and 85) is the graph of the papers; all other nodes are isolated.
+entries, groups of 70 and 85) is the graph of the papers; all other nodes, students who
+do not occur in the Facebook data, are isolated. Pairs known not to be friends (weight 0
+in the file) are not edges.
 
-Mastrandrea, Fournet and Barrat, PLoS ONE 10(9):e0136497, 2015.
+Mastrandrea, Fournet and Barrat, "Contact Patterns in a High School", PLoS ONE
+10(9):e0136497, 2015.
 """,
 )
 
@@ -110,7 +117,7 @@ Deezer Europe: mutual follower relations among European users of the music servi
 Deezer, collected in March 2020.
 
 28281 nodes, 92752 friendships, connected. Groups are the users' gender, derived from
-their names by the authors: 15743 (0) and 12538 (1).
+their names by the authors, who do not say which is which: 15743 (0) and 12538 (1).
 
 Rozemberczki and Sarkar, "Characteristic Functions on Graphs: Birds of a Feather",
 CIKM 2020.
@@ -129,8 +136,9 @@ Pokec, regional sample 1: friendships in a region of the Slovak social network P
 are age bands: 1 (up to 18, 31961 users), 2 (19 to 25, 17862), 3 (26 to 35, 12311) and
 4 (from 36, 5662). `target` is the working field, -1 for none.
 
-Takac and Zabovsky 2012 (SNAP soc-Pokec); regional sample by Dai and Wang (FairGNN),
-WSDM 2021; prepared by the authors of DFNMF.
+Takac and Zabovsky, "Data Analysis in Public Social Networks", 2012 (SNAP soc-Pokec);
+regional sample by Dai and Wang (FairGNN), "Say No to the Discrimination", WSDM 2021;
+prepared by the authors of DFNMF.
 """,
 )
 
@@ -138,10 +146,7 @@ BANK = Source(
     folder="bank_marketing",
     place="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
     shape=(45211, 16),
-    licence=(
-        "The UCI Machine Learning Repository gives CC BY 4.0 for data set 222; no "
-        "licence is stated with the encoded file."
-    ),
+    licence=f"{_UCI} data set 222; no licence is stated with the encoded file.",
     description="""\
 Bank marketing: 45211 telephone calls of a Portuguese bank's campaigns for a term
 deposit, with what the bank knew of the client.
@@ -154,7 +159,8 @@ the authors' file; the outcome y is one of them, as in the papers. With
 
 Moro, Cortez and Rita, "A data-driven approach to predict the success of bank
 telemarketing", Decision Support Systems 62, 2014. UCI Machine Learning Repository,
-data set 222; numeric encoding by G. D. Pelegrina.
+data set 222; numeric encoding by G. D. Pelegrina, for "A novel approach for fair
+principal component analysis based on eigendecomposition" (with L. T. Duarte, 2023).
 """,
 )
 
@@ -164,10 +170,7 @@ BANK_ADDITIONAL = Source(
         "PacktPublishing/Power-BI-for-Finance/cd9845e0b90fba57578305409248f7c9a4d79e0e"
     ),
     shape=(41188, 53),
-    licence=(
-        "The UCI Machine Learning Repository gives CC BY 4.0 for data set 222; the "
-        "file is taken from a copy on GitHub."
-    ),
+    licence=f"{_UCI} data set 222; the file is taken from a copy on GitHub.",
     description="""\
 Bank marketing with economic indicators (bank-additional-full): 41188 telephone calls of
 a Portuguese bank's campaigns for a term deposit, May 2008 to November 2010, in the
@@ -180,7 +183,8 @@ Features (53): 10 numbers, the age among them, then for each of 10 categorical
 attributes one column per value but the first in alphabetical order; "unknown" is a
 value like any other. With `preprocess=True` the numbers have mean 0 and variance 1
 (divided by n) over all rows. 54 attributes are reported in the paper on partially fair
-classification, which does not list them; 53 and the group make 54.
+classification (He, Huang, Yao and Lin, "Enforcing fairness where it matters", appendix
+D.1), which does not list them; 53 and the group make 54.
 
 The duration of the call is known only after it and says much about the outcome, so a
 classifier that uses it is of no use for choosing whom to call. pdays is 999 for clients
@@ -196,10 +200,7 @@ CREDIT = Source(
     folder="credit_default",
     place="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
     shape=(30000, 23),
-    licence=(
-        "The UCI Machine Learning Repository gives CC BY 4.0 for data set 350; no "
-        "licence is stated with the arranged file."
-    ),
+    licence=f"{_UCI} data set 350; no licence is stated with the arranged file.",
     description="""\
 Default of credit card clients: 30000 clients of a bank in Taiwan, October 2005: credit
 limit, sex, education, marital status, age, and six months of repayment status, bills
@@ -209,19 +210,22 @@ EDUCATION is 1 graduate school, 2 university, 3 high school, 4 others, and the c
 0, 5 and 6 without a meaning in the documentation (14, 280 and 51 clients). Groups, by
 `n_groups`:
 
-2  "graduate school" (EDUCATION 0 or 1: 10599) and "other" (19401)
-3  "college" (0, 1, 2: 24629), "high school" (3: 4917), "other" (4, 5, 6: 454)
-4  "man, college" (9736), "man, other" (2152), "woman, college" (14893),
-   "woman, other" (3219), where college is EDUCATION 0, 1, 2
-6  "man, college" (9736), "man, high school" (1990), "man, other" (162),
-   "woman, college" (14893), "woman, high school" (2927), "woman, other" (292)
+- 2: "graduate school" (EDUCATION 0 or 1: 10599) and "other" (19401)
+- 3: "college" (0, 1, 2: 24629), "high school" (3: 4917), "other" (4, 5, 6: 454)
+- 4: "man, college" (9736), "man, other" (2152), "woman, college" (14893),
+  "woman, other" (3219), where college is EDUCATION 0, 1, 2
+- 6: "man, college" (9736), "man, high school" (1990), "man, other" (162),
+  "woman, college" (14893), "woman, high school" (2927), "woman, other" (292)
 
 With two groups the features are all columns but ID and EDUCATION, the default among
 them, and with `preprocess=True` each has mean 0 and variance 1 (divided by n - 1). With
 more groups, EDUCATION is a feature and the default is not, and with `preprocess=True`
 each column is divided by its standard deviation, where the six columns of repayment
 status, of bills and of payments each share that of all their entries; the means stay.
-Both follow the papers on fair PCA.
+Both follow the papers on fair PCA: for two groups Shen, Davis, Lu and Bai, "Fair
+principal component analysis via eigenvalue optimization", for more Tantipongpipat,
+Samadi, Singh, Morgenstern and Vempala, "Multi-criteria dimensionality reduction with
+applications to fairness", NeurIPS 2019.
 
 Yeh and Lien, "The comparisons of data mining techniques for the predictive accuracy of
 probability of default of credit card clients", Expert Systems with Applications 36,
@@ -277,7 +281,8 @@ unknown gender. The features are not scaled: fit a scaler on the training rows.
 dnn_bar_pass_prediction leaks the target. It is the output of a neural network that was
 given the undergraduate grades among other attributes, so the grades can be read from
 it in part, and errors are far below what the other features allow. It is kept because
-the papers on fair regression use it; leave out the first column for an honest error.
+the papers on fair regression use it (Zuo, Zhu and Khalili, "Post-processing for fair
+regression via explainable SVD"); leave out the first column for an honest error.
 
 Wightman, "LSAC National Longitudinal Bar Passage Study", Law School Admission Council,
 1998. The column dnn_bar_pass_prediction was added for a tutorial on fairness by the
@@ -307,7 +312,8 @@ Features (9): age, counts of juvenile felonies, misdemeanours and other offences
 of earlier crimes, and one indicator for each sex and for each degree of the charge,
 felony (F) or misdemeanour (M). They are not scaled: fit a scaler on the training rows.
 
-With features="paper" there are 14, those of the paper on the explainable SVD: the same
+With features="paper" there are 14, those of the paper on the explainable SVD (Zuo, Zhu
+and Khalili, "Post-processing for fair regression via explainable SVD"): the same
 numbers, the COMPAS scores for any and for violent crime (decile_score, v_decile_score),
 an indicator of male defendants, and six dates in years since the beginning of 2013.
 Defendants without some date are left out: 5855 of the 7214 remain, 5388 of the 6172.
@@ -330,10 +336,7 @@ A9A = Source(
     folder="a9a",
     place="dtera/fl_xgboost/0abd2e16/data",
     shape=(32561, 123),
-    licence=(
-        "The UCI Machine Learning Repository gives CC BY 4.0 for the Adult data; no "
-        "licence is stated with the encoded files."
-    ),
+    licence=f"{_UCI} the Adult data; no licence is stated with the encoded files.",
     description="""\
 a9a: the Adult data (US census of 1994) as 123 binary features, 32561 persons to train
 on and 16281 to test on. The target is 1 for an income above 50000 dollars a year.

@@ -10,12 +10,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
-from scalefair.datasets._common import (
-    check_count,
-    check_shares,
-    draw_groups,
-    generator,
-)
+from scalefair.datasets import _common as common
 
 # Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
 # flattened, as after the removal of stop words.
@@ -36,14 +31,14 @@ _GROUP_SPREAD = 1.0
 _PILOT = 2000
 
 _DESCR = """\
-Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
-drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
-Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {nnz} stored entries,
-density {density:.3g}. `target` is the main topic of each document.
+Topic documents: {} sparse rows of tf-idf weights over {} words,
+drawn from {} topics that {} groups use with different frequencies.
+Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {} stored entries,
+density {:.3g}. `target` is the main topic of each document.
 """
 
 
-@generator
+@common.generator
 def make_topic_documents(
     n_samples: int = 100_000,
     n_features: int = 50_000,
@@ -105,10 +100,10 @@ def make_topic_documents(
     >>> round(data.data.nnz / 2_000_000, 3)
     0.01
     """
-    shares = check_shares(group_probabilities)
-    check_count("n_samples", n_samples, shares.size, "one for each group")
-    check_count("n_features", n_features, 2)
-    check_count("n_topics", n_topics, 2)
+    shares = common.check_shares(group_probabilities)
+    common.check_count("n_samples", n_samples, shares.size, "one for each group")
+    common.check_count("n_features", n_features, 2)
+    common.check_count("n_topics", n_topics, 2)
     if not 1 <= density * n_features <= 0.1 * n_features:
         raise ValueError(
             f"density must be at most 0.1 and leave at least one word per document "
@@ -117,7 +112,7 @@ def make_topic_documents(
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
     rng = random_generator(random_state)
-    groups = draw_groups(n_samples, shares, rng)
+    groups = common.draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)
     words = _word_distributions(n_features, n_topics, rng)
     lengths = _draw_lengths(topics, words, density * n_features, rng)
@@ -129,12 +124,8 @@ def make_topic_documents(
         sensitive_features=groups,
         target=topics[:, 0].copy(),
         DESCR=_DESCR.format(
-            n_samples=n_samples,
-            n_features=n_features,
-            n_topics=n_topics,
-            n_groups=shares.size,
-            nnz=X.nnz,
-            density=X.nnz / (n_samples * n_features),
+            *(n_samples, n_features, n_topics, shares.size),
+            *(X.nnz, X.nnz / (n_samples * n_features)),
         ),
     )
 
