@@ -113,7 +113,7 @@ def test_expected_shares_of_the_degree():
 def test_default_weights_decrease_for_all_shapes():
     for k in [2, 3, 4, 5, 10, 50, 200, 5000]:
         for h in [2, 3, 4, 5, 10, 50, 200]:
-            weights = _sparse_weights(k, h, None)
+            weights = _sparse_weights(k, h)
             assert (np.diff(weights) < 0).all(), (k, h)
             assert weights[3] > 0
 
