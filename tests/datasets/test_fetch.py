@@ -186,7 +186,7 @@ def table(home):
 
 
 def test_columns(table):
-    t = table('n;w;y;d\r\n1.5;"a;b";1;\r\n-2e1;c;0.0;2013-01-01 12:00\r\n', sep=";")
+    t = table('n;d;w;y\r\n1.5;;"a;b";1\r\n-2e1;2013-01-01 12:00;c;0.0\r\n', sep=";")
     np.testing.assert_array_equal(t.numbers("n"), [1.5, -20])
     np.testing.assert_array_equal(t.words("w", ("a;b", "c")), ["a;b", "c"])
     np.testing.assert_array_equal(t.labels("y"), [1, 0])

@@ -1,8 +1,6 @@
 """Loader of the diabetes hospital stays, and their encoding as numbers."""
 
 import zipfile
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,29 +136,18 @@ def _encode(table: Table) -> Columns:
 
     for name, meaning in _CODES.items():
         of = {code: value for value, codes in meaning.items() for code in codes.split()}
-        values = _translate(table.text(name), partial(_code_name, of))
+        values = np.array([of.get(code, "other") for code in table.text(name)])
         add(name.removesuffix("_id"), values, [*meaning, "other"])
     for name, words in _VALUES.items():
         add(name, table.words(name, words.split()), words.split())
-    diagnoses = _translate(table.text("diag_1"), _chapter)
-    add("diag_1", diagnoses, [*_CHAPTERS, "other", "unknown"])
+    chapters = np.array([_chapter(code) for code in table.text("diag_1")])
+    table.check("diag_1", chapters != "", "hold ICD-9 codes")
+    add("diag_1", chapters, [*_CHAPTERS, "other", "unknown"])
     return columns
 
 
-def _translate(
-    values: NDArray[np.str_], rule: Callable[[str], str]
-) -> NDArray[np.str_]:
-    """Apply `rule` once to each distinct value."""
-    distinct, codes = np.unique(values, return_inverse=True)
-    return np.array([rule(str(value)) for value in distinct])[codes]
-
-
-def _code_name(meaning: dict[str, str], code: str) -> str:
-    return meaning.get(code, "other")
-
-
 def _chapter(code: str) -> str:
-    """Chapter of an ICD-9 code such as "250.83", "38" or "V57"."""
+    """Chapter of an ICD-9 code such as "250.83", "38" or "V57"; "" for others."""
     if code == "?":
         return "unknown"
     if code[:1] in ("V", "E"):  # supplementary and external causes
@@ -168,9 +155,7 @@ def _chapter(code: str) -> str:
     try:
         number = int(float(code))
     except ValueError:
-        raise ValueError(
-            f"column diag_1 of the diabetes data holds {code!r}, not an ICD-9 code."
-        ) from None
+        return ""
     for name, ranges in _CHAPTERS.items():
         if any(first <= number <= last for first, last in ranges):
             return name

@@ -134,7 +134,7 @@ class Table:
     def words(self, name: str, known: Sequence[str]) -> NDArray[np.str_]:
         """Return a column of known words."""
         column = self.text(name)
-        self._check_column(name, np.isin(column, known), f"hold one of {list(known)}")
+        self.check(name, np.isin(column, known), f"hold one of {list(known)}")
         return column
 
     def numbers(self, name: str, *, empty: float = np.nan) -> NDArray[np.float64]:
@@ -142,20 +142,20 @@ class Table:
         column = self._column(name)
         parsed = _pandas().to_numeric(column, errors="coerce").to_numpy(np.float64)
         values: NDArray[np.float64] = np.where(column == "", empty, parsed)
-        self._check_column(name, np.isfinite(values), "hold finite numbers")
+        self.check(name, np.isfinite(values), "hold finite numbers")
         return values
 
     def integers(self, name: str) -> NDArray[np.int64]:
         """Return a column of integers."""
         values = self.numbers(name)
         whole = (values == np.rint(values)) & (np.abs(values) < 2**53)
-        self._check_column(name, whole, "hold integers")
+        self.check(name, whole, "hold integers")
         return values.astype(np.int64)
 
     def labels(self, name: str) -> NDArray[np.int64]:
         """Return a column of labels 0 and 1."""
         values = self.integers(name)
-        self._check_column(name, np.isin(values, (0, 1)), "hold 0 or 1")
+        self.check(name, np.isin(values, (0, 1)), "hold 0 or 1")
         return values
 
     def dates(self, name: str) -> NDArray[np.datetime64]:
@@ -164,7 +164,7 @@ class Table:
         parsed = _pandas().to_datetime(column, format="ISO8601", errors="coerce")
         values: NDArray[np.datetime64] = parsed.to_numpy(dtype="datetime64[s]")
         right = (column == "").to_numpy() | ~np.isnat(values)
-        self._check_column(name, right, "hold dates")
+        self.check(name, right, "hold dates")
         return values
 
     def indicators(
@@ -174,7 +174,8 @@ class Table:
         words = self.words(name, (*known, "") if missing else known)
         return {f"{name}={word}": (words == word).astype(np.float64) for word in known}
 
-    def _check_column(self, name: str, right: NDArray[np.bool_], rule: str) -> None:
+    def check(self, name: str, right: NDArray[np.bool_], rule: str) -> None:
+        """Refuse the file unless all entries of a column are right."""
         if not right.all():
             entry = self.text(name)[right.argmin()]
             self._check(right, f"column {name} must {rule}, got {str(entry)!r}")
