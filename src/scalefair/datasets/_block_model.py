@@ -55,6 +55,7 @@ def make_fair_sbm(
 
     where a > b > c > d. Each cluster holds each group in equal number, so the
     planted clustering has balance 1, while the groups are the stronger structure.
+    The nodes come in random order, so nothing can be learnt from their position.
 
     Parameters
     ----------
@@ -98,10 +99,6 @@ def make_fair_sbm(
           ``n_clusters - 1``
         - probabilities : ndarray of shape (4,), the (a, b, c, d) used, before
           `cohesion`
-
-    Notes
-    -----
-    The nodes come in random order, so nothing can be learnt from their position.
 
     References
     ----------
@@ -264,9 +261,7 @@ class _PairKind:
 def _check_cohesion(
     cohesion: Sequence[float] | None, n_clusters: int
 ) -> NDArray[np.float64]:
-    if cohesion is None:
-        return np.ones(n_clusters)
-    values = np.asarray(cohesion, dtype=np.float64)
+    values = np.ones(n_clusters) if cohesion is None else np.asarray(cohesion, float)
     if values.shape != (n_clusters,) or not ((values >= 0) & (values <= 1)).all():
         raise ValueError(
             f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
@@ -285,7 +280,12 @@ def _edge_probabilities(
     n_nodes = int(sizes.sum())
     if probabilities is not None:
         weights = np.asarray(probabilities, dtype=np.float64)
-        _check_order(weights)
+        a, *between, d = weights.tolist() if weights.shape == (4,) else [math.nan] * 4
+        if not (0 <= d < min(between) and max(between) < a < math.inf):
+            raise ValueError(
+                "probabilities must be four numbers (a, b, c, d), nonnegative, with a "
+                f"the largest and d the smallest, got {weights.tolist()}."
+            )
     elif average_degree is None:
         weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
     else:
@@ -312,20 +312,6 @@ def _edge_probabilities(
             f"{average_degree / chosen[0]:.6g} is possible."
         )
     return chosen
-
-
-def _check_order(probabilities: NDArray[np.float64]) -> None:
-    if probabilities.shape != (4,):
-        raise ValueError(
-            f"probabilities must be the four numbers (a, b, c, d), got shape "
-            f"{probabilities.shape}."
-        )
-    a, *between, d = probabilities.tolist()
-    if not (0 <= d < min(between) and max(between) < a < math.inf):
-        raise ValueError(
-            "probabilities (a, b, c, d) must be nonnegative, with a the largest and d "
-            f"the smallest, got {probabilities.tolist()}."
-        )
 
 
 def _sparse_weights(k: int, h: int) -> NDArray[np.float64]:

@@ -93,8 +93,7 @@ _EXAMPLES = """Examples
 --------
 >>> from scalefair.datasets import {function}
 >>> data = {function}()  # doctest: +SKIP
->>> data.{entry}.shape  # doctest: +SKIP
-{shape}"""
+>>> print(data.DESCR)  # doctest: +SKIP"""
 _RANDOM = """
 random_state : int, RandomState instance or None, default=None
     Determines all that is drawn."""
@@ -115,11 +114,7 @@ def fetcher(source: Source) -> Callable[[Function], Function]:
             Returns="\n    - DESCR, source, licence : str",
             Raises=_RAISES,
             Notes=f"Notes\n-----\n{source.description.strip()}",
-            Examples=_EXAMPLES.format(
-                function=function.__name__,
-                entry="graph" if source.shape[0] == source.shape[1] else "data",
-                shape=source.shape,
-            ),
+            Examples=_EXAMPLES.format(function=function.__name__),
         )
 
     return fill

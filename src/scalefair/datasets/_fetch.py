@@ -182,14 +182,12 @@ class Table:
 
     def _check(self, right: Any, rule: str) -> None:
         """Raise unless all is right, with the line of the first that is not."""
-        right = np.asarray(right)
-        if not right.all():
-            place = (
-                f" in line {right.argmin() + self._first_line}" if right.ndim else ""
-            )
+        if not np.all(right):
+            if np.ndim(right):
+                rule += f" in line {np.argmin(right) + self._first_line}"
             raise FileError(
-                f"{self._path}: not the published file: {rule}{place}. Delete it to "
-                "download it again, or replace it."
+                f"{self._path}: not the published file: {rule}. Delete it to download "
+                "it again, or replace it."
             )
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 class Source:
     """A data set: its folder, its place on GitHub, and what is said of it.
 
-    `place` is owner/name/commit, and a folder in it; `shape` that of the documented
-    example, of `data` or, if square, of `graph`. `description` becomes `DESCR` and the
-    notes of the docstring.
+    `place` is owner/name/commit, and a folder in it; `description` becomes `DESCR` and
+    the notes of the docstring.
     """
 
     folder: str
     place: str
-    shape: tuple[int, int]
     licence: str
     description: str
 
@@ -59,7 +57,6 @@ CHECKSUMS = {path: sha256 for sha256, path in map(str.split, _SHA256SUMS.splitli
 LASTFM = Source(
     folder="lastfm-asia",
     place="jiiwang/scalable_fair_spectral_clustering/e9ae75fc/test/lastfm",
-    shape=(5713, 5713),
     licence=(
         "No licence is stated with the cleaned files. The original data are published "
         "in benedekrozemberczki/FEATHER under the MIT licence."
@@ -83,7 +80,6 @@ Group Fairness Constraints", AISTATS 2023.
 FACEBOOKNET = Source(
     folder="facebooknet",
     place="jiiwang/scalable_fair_spectral_clustering/e9ae75fc/test/friendship",
-    shape=(322, 322),
     licence=(
         "SocioPatterns distributes its data under a Creative Commons "
         "Attribution-NonCommercial-ShareAlike licence; no licence is stated with the "
@@ -110,7 +106,6 @@ DEEZER = Source(
         "benedekrozemberczki/FEATHER/045db7963fb367eb9aed6439ceea96320e8ac7cc/"
         "new_node_level_dataset"
     ),
-    shape=(28281, 28281),
     licence="MIT (repository benedekrozemberczki/FEATHER).",
     description="""\
 Deezer Europe: mutual follower relations among European users of the music service
@@ -127,7 +122,6 @@ CIKM 2020.
 POKEC = Source(
     folder="pokec-region1",
     place="SiamakGhodsi/DFNMF/eb17cb4b/data/Pokec/pre_processed/n",
-    shape=(67796, 67796),
     licence="No licence is stated with the files.",
     description="""\
 Pokec, regional sample 1: friendships in a region of the Slovak social network Pokec.
@@ -145,7 +139,6 @@ prepared by the authors of DFNMF.
 BANK = Source(
     folder="bank_marketing",
     place="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
-    shape=(45211, 16),
     licence=f"{_UCI} data set 222; no licence is stated with the encoded file.",
     description="""\
 Bank marketing: 45211 telephone calls of a Portuguese bank's campaigns for a term
@@ -169,7 +162,6 @@ BANK_ADDITIONAL = Source(
     place=(
         "PacktPublishing/Power-BI-for-Finance/cd9845e0b90fba57578305409248f7c9a4d79e0e"
     ),
-    shape=(41188, 53),
     licence=f"{_UCI} data set 222; the file is taken from a copy on GitHub.",
     description="""\
 Bank marketing with economic indicators (bank-additional-full): 41188 telephone calls of
@@ -199,7 +191,6 @@ data set 222.
 CREDIT = Source(
     folder="credit_default",
     place="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
-    shape=(30000, 23),
     licence=f"{_UCI} data set 350; no licence is stated with the arranged file.",
     description="""\
 Default of credit card clients: 30000 clients of a bank in Taiwan, October 2005: credit
@@ -237,7 +228,6 @@ G. D. Pelegrina.
 LAW_SCHOOL = Source(
     folder="lsac-law-school",
     place="tailequy/fairness_dataset/abb5a18/experiments/data",
-    shape=(20798, 10),
     licence="No licence is stated with the cleaned file.",
     description="""\
 Law school: 20798 students of US law schools who entered in 1991, from the study of the
@@ -262,7 +252,6 @@ fairness-aware machine learning", WIREs Data Mining and Knowledge Discovery, 202
 BAR_PASSAGE = Source(
     folder="lsac-bar-pass",
     place="TheRohanVerma/CMPUT622_FairSMOTE_vs_FairClassBal/a895803/data",
-    shape=(20059, 5),
     licence="No licence is stated with the file.",
     description="""\
 Bar passage: students of US law schools who entered in 1991, from the study of the Law
@@ -293,7 +282,6 @@ authors of TensorFlow.
 COMPAS = Source(
     folder="compas-propublica",
     place="propublica/compas-analysis/bafff5d",
-    shape=(6172, 9),
     licence="No licence is stated with the file, which ProPublica published.",
     description="""\
 COMPAS: defendants of Broward County, Florida, scored for their risk of a new crime in
@@ -335,7 +323,6 @@ ProPublica, 2016.
 A9A = Source(
     folder="a9a",
     place="dtera/fl_xgboost/0abd2e16/data",
-    shape=(32561, 123),
     licence=f"{_UCI} the Adult data; no licence is stated with the encoded files.",
     description="""\
 a9a: the Adult data (US census of 1994) as 123 binary features, 32561 persons to train
@@ -361,7 +348,6 @@ optimization", 1998; distributed by LIBSVM (Chang and Lin).
 DIABETES = Source(
     folder="diabetes-tabular",
     place="minhphuv/R-FairSC/df986386/data/diabetes/diabetes/raw",
-    shape=(101766, 83),
     licence="CC BY 4.0 (UCI Machine Learning Repository, data set 296).",
     description="""\
 Diabetes 130-US hospitals for years 1999-2008: 101766 hospital stays of 71518 patients
