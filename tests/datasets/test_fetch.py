@@ -14,7 +14,8 @@ import pytest
 
 from scalefair import datasets
 from scalefair.datasets import _sources
-from scalefair.datasets._fetch import DATA_VARIABLE, Files, data_folder, standardise
+from scalefair.datasets._common import standardise
+from scalefair.datasets._fetch import DATA_VARIABLE, Files, data_folder
 
 CONTENT = b"0,1\n1,2\n"
 SOURCES = [v for v in vars(_sources).values() if isinstance(v, _sources.Source)]

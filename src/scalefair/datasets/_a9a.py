@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import fetcher
+from scalefair.datasets._common import Ints, Words, fetcher
 from scalefair.datasets._fetch import PUBLISHED, Files, Home
 from scalefair.datasets._sources import A9A
 from scalefair.files import FileError, reading
@@ -79,9 +78,7 @@ def fetch_a9a(*, data_home: Home = None, download_if_missing: bool = True) -> Bu
     )
 
 
-def _read(
-    path: Path, names: list[str]
-) -> tuple[sparse.csr_array, NDArray[np.int64], NDArray[np.str_]]:
+def _read(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Words]:
     """Return rows, target and groups of one file."""
     with reading(path, PUBLISHED):
         X, labels = load_svmlight_file(str(path), n_features=len(names))

@@ -1,18 +1,16 @@
 """Loaders of clients of banks: telephone calls for a deposit, credit card defaults."""
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import fetcher
-from scalefair.datasets._fetch import (
+from scalefair.datasets._common import (
     Columns,
-    Files,
-    Home,
-    Table,
+    Words,
     check_option,
+    fetcher,
     standardise,
 )
+from scalefair.datasets._fetch import Files, Home, Table
 from scalefair.datasets._sources import BANK, BANK_ADDITIONAL, CREDIT
 
 _BANK_COLUMNS = (
@@ -186,7 +184,7 @@ def fetch_credit_default(
     )
 
 
-def _education_groups(table: Table, n_groups: int) -> NDArray[np.str_]:
+def _education_groups(table: Table, n_groups: int) -> Words:
     education = table.integers("EDUCATION")
     if n_groups == 2:
         return np.where(education <= 1, "graduate school", "other")

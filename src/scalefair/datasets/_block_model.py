@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
-from scalefair.datasets._common import check_count, generator, symmetric_graph
+from scalefair.datasets._common import (
+    Floats,
+    Ints,
+    check_count,
+    generator,
+    symmetric_graph,
+)
 
 # Above this probability a walk over all pairs is cheaper than drawing distinct ones.
 _WALK_ABOVE = 0.25
@@ -158,7 +164,7 @@ def make_fair_sbm(
     )
 
 
-def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> NDArray[np.int64]:
+def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
     """Nodes of each cluster in each group, shape (n_clusters, n_groups)."""
     n_each, n_extra = divmod(n_nodes, n_clusters * n_groups)
     sizes = np.full((n_clusters, n_groups), n_each)
@@ -170,10 +176,10 @@ def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> NDArray[np.int
     return sizes
 
 
-def _count_pairs(sizes: NDArray[np.int64], share: NDArray[Any]) -> list[Any]:
+def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
     """Unordered pairs of the four kinds, those inside a cluster times its share."""
 
-    def within(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def within(sizes: Ints) -> Ints:
         return sizes * (sizes - 1) // 2
 
     block = within(sizes).sum(axis=1)
@@ -191,7 +197,7 @@ class _PairKind:
     all are listed in chunks; neither needs more memory than the edges that result.
     """
 
-    def __init__(self, class_of: NDArray[np.int64], *apart: NDArray[np.int64]) -> None:
+    def __init__(self, class_of: Ints, *apart: Ints) -> None:
         self.n_nodes = class_of.size
         self._apart = apart
         self._members = np.argsort(class_of, kind="stable")
@@ -202,7 +208,7 @@ class _PairKind:
 
     def sample(
         self, n_pairs: int, probability: float, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """Include each of the `n_pairs` unordered pairs independently.
 
         Returns the keys ``i * n_nodes + j`` (i < j) of the included pairs.
@@ -213,23 +219,21 @@ class _PairKind:
         # the same law as one coin per pair, at a cost that follows the edges.
         return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
 
-    def decode(
-        self, numbers: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def decode(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the two nodes of each numbered pair (the same node twice occurs)."""
         which = np.searchsorted(self._ends, numbers, side="right")
         size, offset = self._sizes[which], self._offsets[which]
         first, second = np.divmod(numbers - (self._ends[which] - size**2), size)
         return self._members[offset + first], self._members[offset + second]
 
-    def _keys(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _keys(self, i: Ints, j: Ints) -> Ints:
         """Return the keys of those of the pairs that are of the kind."""
         for label in self._apart:
             wanted = label[i] != label[j]
             i, j = i[wanted], j[wanted]
         return np.minimum(i, j) * self.n_nodes + np.maximum(i, j)
 
-    def _walk(self, probability: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _walk(self, probability: float, rng: np.random.Generator) -> Ints:
         kept = [np.empty(0, dtype=np.int64)]
         for start in range(0, self.n_ordered, _CHUNK):
             i, j = self.decode(np.arange(start, min(start + _CHUNK, self.n_ordered)))
@@ -240,7 +244,7 @@ class _PairKind:
 
     def _draw_distinct(
         self, n_pairs: int, count: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """Draw a set of `count` of the `n_pairs` pairs, each set equally likely."""
         keys = np.empty(0, dtype=np.int64)
         while keys.size < count:
@@ -258,9 +262,7 @@ class _PairKind:
         return np.delete(keys, rng.choice(keys.size, keys.size - count, replace=False))
 
 
-def _check_cohesion(
-    cohesion: Sequence[float] | None, n_clusters: int
-) -> NDArray[np.float64]:
+def _check_cohesion(cohesion: Sequence[float] | None, n_clusters: int) -> Floats:
     values = np.ones(n_clusters) if cohesion is None else np.asarray(cohesion, float)
     if values.shape != (n_clusters,) or not ((values >= 0) & (values <= 1)).all():
         raise ValueError(
@@ -271,17 +273,17 @@ def _check_cohesion(
 
 
 def _edge_probabilities(
-    sizes: NDArray[np.int64],
-    kept_share: NDArray[np.float64],
+    sizes: Ints,
+    kept_share: Floats,
     probabilities: Sequence[float] | None,
     average_degree: float | None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return (a, b, c, d), scaled if there is a degree to reach."""
     n_nodes = int(sizes.sum())
     if probabilities is not None:
         weights = np.asarray(probabilities, dtype=np.float64)
         a, *between, d = weights.tolist() if weights.shape == (4,) else [math.nan] * 4
-        if not (0 <= d < min(between) and max(between) < a < math.inf):
+        if not (d >= 0 and a < math.inf and all(d < p < a for p in between)):
             raise ValueError(
                 "probabilities must be four numbers (a, b, c, d), nonnegative, with a "
                 f"the largest and d the smallest, got {weights.tolist()}."
@@ -314,7 +316,7 @@ def _edge_probabilities(
     return chosen
 
 
-def _sparse_weights(k: int, h: int) -> NDArray[np.float64]:
+def _sparse_weights(k: int, h: int) -> Floats:
     """Shares of a node's degree, for k clusters and h groups, per partner."""
     share_b, share_d = 0.40, 0.03
     # 0.97 keeps b > c when clusters are few and groups many.

@@ -13,6 +13,10 @@ from sklearn.utils import Bunch
 
 from scalefair.datasets._sources import Source
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.str_]
+Columns = dict[str, Floats]
 Function = TypeVar("Function", bound=Callable[..., Bunch])
 
 
@@ -23,9 +27,26 @@ def check_count(name: str, value: Any, least: int, reason: str = "") -> None:
         raise ValueError(f"{name} must be an integer >= {least}{why}, got {value!r}.")
 
 
-def check_shares(group_probabilities: Sequence[float]) -> NDArray[np.float64]:
+def check_option(name: str, value: Any, known: Sequence[Any]) -> None:
+    """Raise ValueError unless the value is among the known ones."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {tuple(known)}, got {value!r}.")
+
+
+def standardise(values: Floats, *, ddof: int = 0) -> Floats:
+    """Return columns of mean 0 and variance 1; constant ones become 0.
+
+    The sum of squares is divided by n - ddof for the variance.
+    """
+    spread = values.std(axis=0, ddof=ddof)
+    scaled: Floats = values - values.mean(axis=0)
+    scaled /= np.where(spread > 0, spread, 1.0)
+    return scaled
+
+
+def check_shares(group_probabilities: Sequence[float]) -> Floats:
     """Return the probabilities of the groups with sum 1, or say what is wrong."""
-    shares: NDArray[np.float64] = np.asarray(group_probabilities, dtype=np.float64)
+    shares: Floats = np.asarray(group_probabilities, dtype=np.float64)
     positive = shares.ndim == 1 and bool((shares > 0).all())
     if not (positive and np.isclose(shares.sum(), 1)):
         raise ValueError(
@@ -36,9 +57,7 @@ def check_shares(group_probabilities: Sequence[float]) -> NDArray[np.float64]:
     return shares
 
 
-def draw_groups(
-    n_samples: int, shares: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.int64]:
+def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Ints:
     """Draw groups with the given probabilities; none is empty."""
     groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
     groups[: shares.size] = np.arange(shares.size)

@@ -3,19 +3,16 @@
 import zipfile
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import fetcher
-from scalefair.datasets._fetch import (
-    PUBLISHED,
+from scalefair.datasets._common import (
     Columns,
-    Files,
-    Home,
-    Table,
+    Words,
     check_option,
+    fetcher,
     standardise,
 )
+from scalefair.datasets._fetch import PUBLISHED, Files, Home, Table
 from scalefair.datasets._sources import DIABETES
 from scalefair.files import reading
 
@@ -130,7 +127,7 @@ def _encode(table: Table) -> Columns:
     for name in _HEAVY_TAILED_COUNTS.split():
         columns[name] = standardise(np.log1p(table.numbers(name)))
 
-    def add(attribute: str, values: NDArray[np.str_], known: list[str]) -> None:
+    def add(attribute: str, values: Words, known: list[str]) -> None:
         for value in known:
             columns[f"{attribute}={value}"] = (values == value) / np.sqrt(2.0)
 

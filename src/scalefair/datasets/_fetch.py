@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from scalefair.datasets._common import Columns, Floats, Ints, Words
 from scalefair.datasets._sources import CHECKSUMS, Source
 from scalefair.files import FileError, reading
 
@@ -19,7 +20,6 @@ PUBLISHED = "the published file (delete it to download it again)"
 
 # A folder as users name it; None is the default one.
 Home = str | os.PathLike[str] | None
-Columns = dict[str, NDArray[np.float64]]
 
 
 class Files:
@@ -126,33 +126,33 @@ class Table:
         self._check(same, f"the columns {name} must not differ")
         return columns.iloc[:, 0]
 
-    def text(self, name: str) -> NDArray[np.str_]:
+    def text(self, name: str) -> Words:
         """Return a column as it is."""
-        column: NDArray[np.str_] = self._column(name).to_numpy(dtype=np.str_)
+        column: Words = self._column(name).to_numpy(dtype=np.str_)
         return column
 
-    def words(self, name: str, known: Sequence[str]) -> NDArray[np.str_]:
+    def words(self, name: str, known: Sequence[str]) -> Words:
         """Return a column of known words."""
         column = self.text(name)
         self.check(name, np.isin(column, known), f"hold one of {list(known)}")
         return column
 
-    def numbers(self, name: str, *, empty: float = np.nan) -> NDArray[np.float64]:
+    def numbers(self, name: str, *, empty: float = np.nan) -> Floats:
         """Return a column of finite numbers; `empty` stands for those that lack."""
         column = self._column(name)
         parsed = _pandas().to_numeric(column, errors="coerce").to_numpy(np.float64)
-        values: NDArray[np.float64] = np.where(column == "", empty, parsed)
+        values: Floats = np.where(column == "", empty, parsed)
         self.check(name, np.isfinite(values), "hold finite numbers")
         return values
 
-    def integers(self, name: str) -> NDArray[np.int64]:
+    def integers(self, name: str) -> Ints:
         """Return a column of integers."""
         values = self.numbers(name)
         whole = (values == np.rint(values)) & (np.abs(values) < 2**53)
         self.check(name, whole, "hold integers")
         return values.astype(np.int64)
 
-    def labels(self, name: str) -> NDArray[np.int64]:
+    def labels(self, name: str) -> Ints:
         """Return a column of labels 0 and 1."""
         values = self.integers(name)
         self.check(name, np.isin(values, (0, 1)), "hold 0 or 1")
@@ -189,23 +189,6 @@ class Table:
                 f"{self._path}: not the published file: {rule}. Delete it to download "
                 "it again, or replace it."
             )
-
-
-def check_option(name: str, value: Any, known: Sequence[Any]) -> None:
-    """Raise ValueError unless the value is among the known ones."""
-    if value not in known:
-        raise ValueError(f"{name} must be one of {tuple(known)}, got {value!r}.")
-
-
-def standardise(values: NDArray[np.float64], *, ddof: int = 0) -> NDArray[np.float64]:
-    """Return columns of mean 0 and variance 1; constant ones become 0.
-
-    The sum of squares is divided by n - ddof for the variance.
-    """
-    spread = values.std(axis=0, ddof=ddof)
-    scaled: NDArray[np.float64] = values - values.mean(axis=0)
-    scaled /= np.where(spread > 0, spread, 1.0)
-    return scaled
 
 
 def data_folder(data_home: Home) -> Path:

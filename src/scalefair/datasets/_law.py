@@ -4,15 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import fetcher
-from scalefair.datasets._fetch import (
-    Columns,
-    Files,
-    Home,
-    Table,
-    check_option,
-    standardise,
-)
+from scalefair.datasets._common import Columns, check_option, fetcher, standardise
+from scalefair.datasets._fetch import Files, Home, Table
 from scalefair.datasets._sources import BAR_PASSAGE, COMPAS, LAW_SCHOOL
 
 _GRADES = "decile1b decile3 lsat ugpa zfygpa zgpa fulltime fam_inc male tier"

@@ -3,11 +3,10 @@
 import zipfile
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import fetcher, symmetric_graph
+from scalefair.datasets._common import Ints, fetcher, symmetric_graph
 from scalefair.datasets._fetch import PUBLISHED, Files, Home
 from scalefair.datasets._sources import DEEZER, FACEBOOKNET, LASTFM, POKEC
 from scalefair.files import FileError, reading
@@ -129,13 +128,11 @@ def fetch_pokec(*, data_home: Home = None, download_if_missing: bool = True) -> 
     )
 
 
-def _positions(
-    node_ids: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _positions(node_ids: Ints, wanted: Ints) -> Ints:
     """Return the position in `node_ids` of each wanted id."""
     order = np.argsort(node_ids)
     slot = np.searchsorted(node_ids, wanted, sorter=order)
-    found: NDArray[np.int64] = order[np.minimum(slot, node_ids.size - 1)]
+    found: Ints = order[np.minimum(slot, node_ids.size - 1)]
     unknown = node_ids[found] != wanted
     if unknown.any():
         raise ValueError(

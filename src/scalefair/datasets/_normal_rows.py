@@ -11,11 +11,10 @@ from sklearn.utils import Bunch, gen_batches
 
 from scalefair._random import random_generator
 from scalefair.datasets import _common as common
+from scalefair.datasets._common import Floats, Ints
 
-# Rows that are shifted or scaled together.
-_ROWS = 8192
-# Standard deviation of the scores within a group.
-_SPREAD = 2.0
+_ROWS = 8192  # that are shifted or scaled together
+_SPREAD = 2.0  # standard deviation of the scores within a group
 
 _BIASED_DESCR = """\
 Biased rows: {} normal rows of {} features, density {:g}, in
@@ -117,10 +116,7 @@ def make_biased_rows(
 
 
 def _sparse_rows(
-    groups: NDArray[np.int64],
-    means: NDArray[np.float64],
-    density: float,
-    rng: np.random.Generator,
+    groups: Ints, means: Floats, density: float, rng: np.random.Generator
 ) -> sparse.csr_array:
     n_features = means.shape[1]
     lengths, columns = [], []
@@ -142,9 +138,7 @@ def _sparse_rows(
     return sparse.csr_array((values, indices, indptr), shape=(groups.size, n_features))
 
 
-def _draw_cells(
-    n_cells: int, density: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
     """Take each of the cells with probability `density`; return those, in order."""
     # The distance to the next cell taken is geometric, an exponential rounded up: no
     # draw for the cells that are not taken.

@@ -4,31 +4,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
 from scalefair.datasets import _common as common
+from scalefair.datasets._common import Floats, Ints
 
 # Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
 # flattened, as after the removal of stop words.
 _ZIPF_OFFSET = 10.0
-# Share of the words that do not depend on the topic.
-_COMMON = 0.5
-# Share of a topic's words that come from the document's first topic.
-_FIRST_TOPIC = 0.7
-# Spread of the logarithm of a document's length.
-_LENGTH_SPREAD = 0.5
-# A topic raises or lowers the probability of each word by exp of this deviation.
-_TOPIC_SPREAD = 2.0
-# Topics are used with frequencies 1 / rank**0.5, times exp of this deviation per
-# group.
+_COMMON = 0.5  # share of the words that do not depend on the topic
+_FIRST_TOPIC = 0.7  # share of the others that come from the document's main topic
+# Topics are used with frequencies 1 / rank**0.5. Standard deviations of logarithms:
+# of these per group, of a word's probability per topic, of a document's length.
 _TOPIC_DECAY = 0.5
-_GROUP_SPREAD = 1.0
-# Documents that calibrate the length.
-_PILOT = 2000
+_GROUP_SPREAD, _TOPIC_SPREAD, _LENGTH_SPREAD = 1.0, 2.0, 0.5
+_PILOT = 2000  # documents that calibrate the length
 
 _DESCR = """\
 Topic documents: {} sparse rows of tf-idf weights over {} words,
@@ -131,11 +124,8 @@ def make_topic_documents(
 
 
 def _draw_topics(
-    groups: NDArray[np.int64],
-    n_groups: int,
-    n_topics: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
+    groups: Ints, n_groups: int, n_topics: int, rng: np.random.Generator
+) -> Ints:
     """Draw the main and the second topic of each document, shape (n_samples, 2)."""
     base = np.arange(1, n_topics + 1) ** -_TOPIC_DECAY
     topics = np.empty((groups.size, 2), np.int64)
@@ -149,7 +139,7 @@ def _draw_topics(
 
 def _word_distributions(
     n_features: int, n_topics: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return cumulative probabilities of the words in each topic, then in common."""
     common = 1 / (np.arange(n_features) + _ZIPF_OFFSET)
     words = np.tile(common, (n_topics + 1, 1))
@@ -160,14 +150,11 @@ def _word_distributions(
 
 
 def _draw_lengths(
-    topics: NDArray[np.int64],
-    words: NDArray[np.float64],
-    n_distinct: float,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
+    topics: Ints, words: Floats, n_distinct: float, rng: np.random.Generator
+) -> Ints:
     """Draw words per document such that `n_distinct` on average are distinct."""
 
-    def round_up(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
+    def round_up(lengths: Floats) -> Ints:
         return np.maximum(np.rint(lengths), 1).astype(np.int64)
 
     n = topics.shape[0]
@@ -185,10 +172,7 @@ def _draw_lengths(
 
 
 def _draw_counts(
-    lengths: NDArray[np.int64],
-    topics: NDArray[np.int64],
-    words: NDArray[np.float64],
-    rng: np.random.Generator,
+    lengths: Ints, topics: Ints, words: Floats, rng: np.random.Generator
 ) -> sparse.csr_array:
     """Count the words of each document."""
     document = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
@@ -204,9 +188,5 @@ def _draw_counts(
         word[order[start:end]] = np.searchsorted(cumulative, drawn, side="right")
         start = end
     np.minimum(word, words.shape[1] - 1, out=word)  # a draw may round up to 1
-    counts = sparse.coo_array(
-        (np.ones(document.size), (document, word)),
-        shape=(lengths.size, words.shape[1]),
-    ).tocsr()
-    counts.sort_indices()
-    return counts
+    entries, shape = np.ones(document.size), (lengths.size, words.shape[1])
+    return sparse.coo_array((entries, (document, word)), shape=shape).tocsr()
