@@ -133,7 +133,6 @@ for _name in ("PAY_", "BILL_AMT", "PAY_AMT"):
     _CREDIT_BLOCKS.append([f"{_name}{month}" for month in range(1, 7)])
 _DEFAULT = "default payment next month"
 _CREDIT_FEATURES = [name for block in _CREDIT_BLOCKS for name in block]
-_MAN = 1
 
 
 @fetcher(CREDIT)
@@ -188,10 +187,9 @@ def _education_groups(table: Table, n_groups: int) -> Words:
     education = table.integers("EDUCATION")
     if n_groups == 2:
         return np.where(education <= 1, "graduate school", "other")
-    other = "other"
-    school = other if n_groups == 4 else "high school"
-    level = np.where(education <= 2, "college", np.where(education == 3, school, other))
+    school = np.where((education == 3) & (n_groups != 4), "high school", "other")
+    level = np.where(education <= 2, "college", school)
     if n_groups == 3:
         return level
-    sex = np.where(table.integers("SEX") == _MAN, "man, ", "woman, ")
+    sex = np.where(table.integers("SEX") == 1, "man, ", "woman, ")
     return np.char.add(sex, level)

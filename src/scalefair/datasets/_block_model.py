@@ -24,7 +24,7 @@ _CHUNK = 1 << 22
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
 
-{n_nodes} nodes in {n_clusters} planted clusters and {n_groups} groups; every cluster
+{4} nodes in {5} planted clusters and {6} groups; every cluster
 holds every group in equal number (within one node). Each pair of nodes is an edge
 independently, with a probability that depends on the pair:
 
@@ -137,7 +137,13 @@ def make_fair_sbm(
     sizes = _block_sizes(n_nodes, n_clusters, n_groups)
     block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
-    kept_share = _check_cohesion(cohesion, n_clusters)
+    kept_share = np.ones(n_clusters) if cohesion is None else np.array(cohesion, float)
+    within = (kept_share >= 0) & (kept_share <= 1)
+    if within.shape != (n_clusters,) or not within.all():
+        raise ValueError(
+            f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
+            f"got {cohesion!r}."
+        )
     chosen = _edge_probabilities(sizes, kept_share, probabilities, average_degree)
     kinds = [
         _PairKind(block_of),
@@ -158,9 +164,7 @@ def make_fair_sbm(
         sensitive_features=group_of,
         target=cluster_of,
         probabilities=chosen,
-        DESCR=_DESCR.format(
-            *chosen, n_nodes=n_nodes, n_clusters=n_clusters, n_groups=n_groups
-        ),
+        DESCR=_DESCR.format(*chosen, n_nodes, n_clusters, n_groups),
     )
 
 
@@ -213,11 +217,17 @@ class _PairKind:
 
         Returns the keys ``i * n_nodes + j`` (i < j) of the included pairs.
         """
-        if probability > _WALK_ABOVE:
-            return self._walk(probability, rng)
-        # A binomial count of pairs, then a uniform set of that many distinct pairs, is
-        # the same law as one coin per pair, at a cost that follows the edges.
-        return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
+        if probability <= _WALK_ABOVE:
+            # A binomial count of pairs, then a uniform set of that many, is the same
+            # law as one coin per pair, at a cost that follows the edges.
+            return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
+        kept = [np.empty(0, dtype=np.int64)]
+        for start in range(0, self.n_ordered, _CHUNK):
+            i, j = self.decode(np.arange(start, min(start + _CHUNK, self.n_ordered)))
+            once = i < j
+            keys = self._keys(i[once], j[once])
+            kept.append(keys[rng.random(keys.size) < probability])
+        return np.concatenate(kept)
 
     def decode(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the two nodes of each numbered pair (the same node twice occurs)."""
@@ -232,15 +242,6 @@ class _PairKind:
             wanted = label[i] != label[j]
             i, j = i[wanted], j[wanted]
         return np.minimum(i, j) * self.n_nodes + np.maximum(i, j)
-
-    def _walk(self, probability: float, rng: np.random.Generator) -> Ints:
-        kept = [np.empty(0, dtype=np.int64)]
-        for start in range(0, self.n_ordered, _CHUNK):
-            i, j = self.decode(np.arange(start, min(start + _CHUNK, self.n_ordered)))
-            once = i < j
-            keys = self._keys(i[once], j[once])
-            kept.append(keys[rng.random(keys.size) < probability])
-        return np.concatenate(kept)
 
     def _draw_distinct(
         self, n_pairs: int, count: int, rng: np.random.Generator
@@ -260,16 +261,6 @@ class _PairKind:
             keys = keys[np.diff(keys, prepend=-1) > 0]
         # Too many: drop at random, not from the sorted end, to favour no pair.
         return np.delete(keys, rng.choice(keys.size, keys.size - count, replace=False))
-
-
-def _check_cohesion(cohesion: Sequence[float] | None, n_clusters: int) -> Floats:
-    values = np.ones(n_clusters) if cohesion is None else np.asarray(cohesion, float)
-    if values.shape != (n_clusters,) or not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(
-            f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
-            f"got {cohesion!r}."
-        )
-    return values
 
 
 def _edge_probabilities(

@@ -110,8 +110,8 @@ ImportError
     If a download is needed and pooch is not installed."""
 _EXAMPLES = """Examples
 --------
->>> from scalefair.datasets import {function}
->>> data = {function}()  # doctest: +SKIP
+>>> from scalefair.datasets import FUNCTION
+>>> data = FUNCTION()  # doctest: +SKIP
 >>> print(data.DESCR)  # doctest: +SKIP"""
 _RANDOM = """
 random_state : int, RandomState instance or None, default=None
@@ -120,40 +120,38 @@ _OUT_OF_RANGE = """Raises
 ------
 ValueError
     If an argument is out of range; the message says what would fit."""
-_ORDER = "Parameters Returns Raises See_Also Notes References Examples"
+_ORDER = "Parameters,Returns,Raises,See Also,Notes,References,Examples"
 
 
-def fetcher(source: Source) -> Callable[[Function], Function]:
-    """Fill into a docstring what all fetchers share, and the description as notes."""
+def _fill(**added: str) -> Callable[[Function], Function]:
+    """Add text to the sections of a docstring, and put them into numpydoc's order."""
 
     def fill(function: Function) -> Function:
-        return _fill(
-            function,
-            Parameters=_PARAMETERS,
-            Returns="\n    - DESCR, source, licence : str",
-            Raises=_RAISES,
-            Notes=f"Notes\n-----\n{source.description.strip()}",
-            Examples=_EXAMPLES.format(function=function.__name__),
-        )
+        if function.__doc__ is not None:  # python -OO has none
+            doc = inspect.cleandoc(function.__doc__)
+            head, *written = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
+            parts = {"Parameters": "Parameters\n----------"}
+            parts |= {text.split("\n")[0]: text for text in written}
+            parts |= {name: parts.get(name, "") + text for name, text in added.items()}
+            sections = [parts[name] for name in _ORDER.split(",") if name in parts]
+            doc = "\n\n".join([head, *sections])
+            function.__doc__ = doc.replace("FUNCTION", function.__name__)
+        return function
 
     return fill
 
 
-def generator(function: Function) -> Function:
-    """Fill into a docstring what all generators share."""
-    text = "\n    - DESCR : str"
-    return _fill(function, Parameters=_RANDOM, Returns=text, Raises=_OUT_OF_RANGE)
+def fetcher(source: Source) -> Callable[[Function], Function]:
+    """Fill into a docstring what all fetchers share, and the description as notes."""
+    return _fill(
+        Parameters=_PARAMETERS,
+        Returns="\n    - DESCR, source, licence : str",
+        Raises=_RAISES,
+        Notes=f"Notes\n-----\n{source.description.strip()}",
+        Examples=_EXAMPLES,
+    )
 
 
-def _fill(function: Function, **added: str) -> Function:
-    """Add text to the sections of a docstring, and put them into numpydoc's order."""
-    if function.__doc__ is not None:  # python -OO has none
-        doc = inspect.cleandoc(function.__doc__)
-        head, *written = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
-        parts = {"Parameters": "Parameters\n----------"}
-        parts |= {text.split("\n")[0]: text for text in written}
-        parts |= {name: parts.get(name, "") + text for name, text in added.items()}
-        order = [name.replace("_", " ") for name in _ORDER.split()]
-        sections = [parts[name] for name in order if name in parts]
-        function.__doc__ = "\n\n".join([head, *sections])
-    return function
+generator = _fill(
+    Parameters=_RANDOM, Returns="\n    - DESCR : str", Raises=_OUT_OF_RANGE
+)

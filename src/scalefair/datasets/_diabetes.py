@@ -20,7 +20,7 @@ _COUNTS = (
     "time_in_hospital num_lab_procedures num_procedures num_medications "
     "number_diagnoses"
 )
-_HEAVY_TAILED_COUNTS = "number_outpatient number_emergency number_inpatient"
+_VISITS = "number_outpatient number_emergency number_inpatient"  # heavy-tailed
 
 # Codes in at least 1 % of the stays; the meaning is in IDS_mapping.csv of the archive.
 _CODES = {
@@ -72,7 +72,6 @@ _CHAPTERS = {
     "injury": [(800, 999)],
     "neoplasms": [(140, 239)],
 }
-_SENSITIVE = ("race", "gender", "age")
 
 
 @fetcher(DIABETES)
@@ -100,7 +99,7 @@ def fetch_diabetes(
         - target : ndarray of str, shape (101766,), readmission: "<30", ">30" or "NO"
         - node_ids : ndarray of int, shape (101766,), encounter id
     """
-    check_option("sensitive", sensitive, _SENSITIVE)
+    check_option("sensitive", sensitive, ("race", "gender", "age"))
     files = Files(DIABETES, data_home, download_if_missing)
     path = files.path("diabetes.zip")
     with (
@@ -124,7 +123,7 @@ def fetch_diabetes(
 def _encode(table: Table) -> Columns:
     """Return the counts, then a column per value of each categorical attribute."""
     columns = {name: standardise(table.numbers(name)) for name in _COUNTS.split()}
-    for name in _HEAVY_TAILED_COUNTS.split():
+    for name in _VISITS.split():
         columns[name] = standardise(np.log1p(table.numbers(name)))
 
     def add(attribute: str, values: Words, known: list[str]) -> None:

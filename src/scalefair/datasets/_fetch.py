@@ -53,12 +53,8 @@ class Files:
         pooch = _import_pooch(f"download {url}")
         try:
             # Downloads to a temporary name, checks, then renames: no half file is left.
-            pooch.retrieve(
-                url=url,
-                known_hash=f"sha256:{CHECKSUMS[key]}",
-                fname=name,
-                path=plain.parent,
-            )
+            known_hash = f"sha256:{CHECKSUMS[key]}"
+            pooch.retrieve(url, known_hash, fname=name, path=plain.parent)
         except OSError as error:
             raise OSError(
                 f"{key} could not be downloaded: {error}. Try again, or save {url} as "

@@ -99,12 +99,10 @@ _PAPER_NUMBERS = (
     "age juv_fel_count decile_score juv_misd_count juv_other_count v_decile_score "
     "priors_count"
 )
-_PAPER_DATES = (
-    "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
-)
+_DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
 _DATE_ORIGIN, _YEAR = np.datetime64("2013-01-01", "s"), 365.25 * 86400
-# Days between the arrest and the scoring, beyond which ProPublica doubted that the
-# two belong together.
+# Days from the arrest to the scoring; ProPublica doubted that those further apart
+# belong together.
 _MOST_DAYS = 30
 
 
@@ -174,7 +172,7 @@ def _paper(table: Table) -> Columns:
     """Return the features of the paper; missing dates are NaN."""
     columns = {name: table.numbers(name) for name in _PAPER_NUMBERS.split()}
     columns["sex=Male"] = table.indicators("sex", _SEXES)["sex=Male"]
-    for name in _PAPER_DATES.split():
+    for name in _DATES.split():
         columns[name] = (table.dates(name) - _DATE_ORIGIN) / np.timedelta64(1, "s")
         columns[name] /= _YEAR
     return columns

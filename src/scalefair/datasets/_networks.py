@@ -1,7 +1,5 @@
 """Loaders of networks of people: LastFM Asia, FacebookNet, Deezer Europe and Pokec."""
 
-import zipfile
-
 import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
@@ -111,9 +109,6 @@ def fetch_pokec(*, data_home: Home = None, download_if_missing: bool = True) -> 
     )
     path = files.path("sparse_Pokec_graph_reg_1.npz")
     with reading(path, PUBLISHED), path.open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("it is no zip archive")
-        file.seek(0)
         entries = sparse.load_npz(file).tocoo()
     if not entries.shape[0] == ages.size == work.size:
         raise FileError(
