@@ -225,6 +225,10 @@ def test_description_names_the_probabilities():
             {"probabilities": (np.nan, 0.3, 0.2, 0.1)},
             "a the largest and d the smallest",
         ),
+        (
+            {"probabilities": (0.4, 0.3, np.nan, 0.1)},
+            "a the largest and d the smallest",
+        ),
         ({"probabilities": (1.1, 0.3, 0.2, 0.1)}, "at most 1"),
     ],
 )
