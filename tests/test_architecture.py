@@ -232,7 +232,7 @@ MODULES = [
     "scalefair.datasets",
     "scalefair.plotting",
 ]
-EXTRAS = {"matplotlib", "pandas", "pooch", "pyarrow", "dask", "torch"}
+EXTRAS = {"matplotlib", "pooch", "pyarrow", "dask", "torch"}
 
 
 def test_imports_are_light():

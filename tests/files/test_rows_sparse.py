@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair._sizes import sparse_bounds
+from scalefair._memory import sparse_bounds
 from scalefair.files import FileError, NpzReader, SvmlightReader, _rows_sparse
 
 

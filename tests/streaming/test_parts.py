@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.streaming import LocalParts, Parts
 
 dask = pytest.importorskip("dask")

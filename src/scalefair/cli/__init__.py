@@ -1,7 +1,7 @@
 """The ``scalefair`` command line.
 
-Each command reads files, calls an estimator of the package and writes files; the
-heavy modules are imported when a command runs, so that ``--help`` is immediate.
+Each command reads files, calls an estimator of the package and writes files; its
+module is imported when it runs, or shows its own help.
 """
 
 from __future__ import annotations
@@ -9,30 +9,27 @@ from __future__ import annotations
 import click
 
 import scalefair
-from scalefair.cli._classify import classify
-from scalefair.cli._cluster import cluster
-from scalefair.cli._data import data
-from scalefair.cli._demo import demo
-from scalefair.cli._errors import EXIT_CODES_HELP, Commands
-from scalefair.cli._pca import pca
-from scalefair.cli._regress import regress
+from scalefair.cli._errors import EXIT_CODES, Commands, Lazy
 
-__all__ = ["main"]
+_COMMANDS = [
+    Lazy("demo", "_demo", "Cluster a graph with and without fairness."),
+    Lazy("data", "_data", "List public data sets, or download one."),
+    Lazy("describe", "_use", "Say how a table is understood: columns, types, roles."),
+    Lazy("cluster", "_cluster", "Cluster the nodes of a graph, or rows, fairly."),
+    Lazy("pca", "_pca", "Find principal components that are fair to groups."),
+    Lazy("classify", "_classify", "Train a classifier, fair within a range of ranks."),
+    Lazy("regress", "_regress", "Make a saved regressor fair in one of its layers."),
+    Lazy("predict", "_use", "Apply a model of classify, regress or pca to rows."),
+    Lazy("evaluate", "_use", "Measure labels or scores of any origin by groups."),
+]
 
 
 @click.group(
     cls=Commands,
-    epilog=EXIT_CODES_HELP,
+    commands=_COMMANDS,
+    epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(scalefair.__version__, prog_name="scalefair")
 def main() -> None:
     """Fair machine learning at scale: sparse, matrix-free solvers."""
-
-
-main.add_command(classify)
-main.add_command(cluster)
-main.add_command(data)
-main.add_command(demo)
-main.add_command(pca)
-main.add_command(regress)

@@ -1,43 +1,27 @@
-"""Exceptions turned into one line on stderr and an exit code."""
+"""Every way in which a command ends: one line on stderr, and an exit code."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
+import socket
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from importlib import import_module
 from typing import IO, Any, TypeVar
 
 import click
 
-from scalefair.cli._interrupt import prompt_interrupts
-
-__all__ = [
-    "EXIT_CODES",
-    "EXIT_CODES_HELP",
-    "NOT_CONVERGED",
-    "Commands",
-    "Failure",
-    "blame_file",
-    "debug_option",
-    "mark_written",
-    "messages",
-    "note",
-    "printable",
-    "warn",
-]
+from scalefair._writing import PLACING, abandon
 
 NOT_CONVERGED = 3
 
-# Of a command, in two lines.
-EXIT_CODES = """\
-Exit codes: 0 done, 1 bad data (nothing is written), 2 wrong usage,
-3 not converged (results are written), 70 internal error, 130 interrupted."""
-
-# The \b keeps click from joining the lines into one paragraph.
-EXIT_CODES_HELP = """\b
+# For the end of a help text; the \b keeps click from joining the lines.
+EXIT_CODES = """\b
 Exit codes:
     0  done
     1  bad input data, or the output cannot be written; nothing was written
@@ -58,8 +42,10 @@ _REMEDIES: dict[int | None, str] = {
     errno.EPERM: _RIGHTS,
     errno.ENAMETOOLONG: " Choose a shorter name.",
 }
+# Seconds that an interrupted command has to end by itself.
+_PATIENCE = 0.5
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Failure(click.ClickException):
@@ -81,6 +67,24 @@ class _Interrupted(Failure):
 
 class _InternalError(Failure):
     exit_code = 70
+
+
+class Lazy(click.Command):
+    """Command of which the group knows a line; its module is imported when it runs."""
+
+    def __init__(self, name: str, module: str, short_help: str) -> None:
+        super().__init__(name, short_help=short_help)
+        self.module = module
+
+    def load(self) -> click.Command:
+        """Import the command, which has its name in its module."""
+        found = getattr(import_module(f"scalefair.cli.{self.module}"), str(self.name))
+        assert isinstance(found, click.Command)
+        return found
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Return a context of the command itself, where click goes on."""
+        return self.load().make_context(*args, **kwargs)
 
 
 class Commands(click.Group):
@@ -112,7 +116,7 @@ class Commands(click.Group):
             raise _as_failure(error) from error
 
 
-def debug_option(command: Command) -> Command:
+def debug_option(command: Function) -> Function:
     """Add ``--debug``: the traceback of an error before its line."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -159,23 +163,6 @@ def _say(kind: str, message: str) -> None:
         context.meta.setdefault(_SAID, []).append((kind, line))
 
 
-@contextmanager
-def blame_file(path: Path) -> Iterator[None]:
-    """Turn an OSError on reading `path` into a Failure that names it."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise Failure(f"{path}: no such file. Check the path.") from None
-    except IsADirectoryError:
-        raise Failure(f"{path}: is a folder, not a file.") from None
-    except PermissionError:
-        raise Failure(
-            f"{path}: no permission to read it. Check its access rights."
-        ) from None
-    except OSError as error:
-        raise Failure(f"{path}: cannot be read: {_reason(error)}.") from error
-
-
 def _interrupted(ctx: click.Context) -> str:
     written = ctx.meta.get(_WRITTEN)
     state = "the results had been written" if written else "nothing written"
@@ -183,6 +170,11 @@ def _interrupted(ctx: click.Context) -> str:
 
 
 def _as_failure(error: BaseException) -> Failure:
+    if isinstance(error, ValueError):
+        from scalefair.files import FileError  # not for --help
+
+        if isinstance(error, FileError):
+            return Failure(str(error))
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return Failure(
@@ -191,18 +183,14 @@ def _as_failure(error: BaseException) -> Failure:
         )
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
-        remedy = _REMEDIES.get(error.errno, "")
-        return Failure(f"{where}{_reason(error)}.{remedy}")
+        reason = str(error).rstrip(".") or type(error).__name__
+        if error.errno is not None:
+            reason = os.strerror(error.errno).lower()
+        return Failure(f"{where}{reason}.{_REMEDIES.get(error.errno, '')}")
     return _InternalError(
         f"internal error, {type(error).__name__}: {error} (this is a bug: please "
         "report it with the traceback that --debug shows)"
     )
-
-
-def _reason(error: OSError) -> str:
-    if error.errno is None:
-        return str(error).rstrip(".") or type(error).__name__
-    return os.strerror(error.errno).lower()
 
 
 def _one_line(message: str) -> str:
@@ -214,3 +202,53 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
+
+
+@contextmanager
+def prompt_interrupts(code: int, say: Callable[[], str]) -> Iterator[None]:
+    """End the process soon after SIGINT, with an exit code and a line on stderr.
+
+    Python raises KeyboardInterrupt when compiled code has returned, which may take
+    minutes. Its handler in C writes to a socket at once, and a thread that waits there
+    lets the command end by itself; else it removes what is half written and leaves.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield  # who calls the command has other plans
+        return
+    ours, pythons = socket.socketpair()
+    pythons.setblocking(False)
+    ended = threading.Event()
+    arguments = (ours, ended, code, say)
+    watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
+    before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
+    watcher.start()
+    try:
+        yield
+    finally:
+        with PLACING:
+            ended.set()
+        signal.set_wakeup_fd(before)
+        pythons.close()  # the watcher reads the end
+        watcher.join()
+        ours.close()
+
+
+def _watch(
+    ours: socket.socket, ended: threading.Event, code: int, say: Callable[[], str]
+) -> None:
+    while caught := ours.recv(1):
+        if caught[0] == signal.SIGINT and not ended.wait(_PATIENCE):
+            with PLACING:
+                if not ended.is_set():
+                    _leave(code, say())
+
+
+def _leave(code: int, line: str) -> None:
+    abandon()
+    if sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # a progress bar hid the cursor
+    os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))
+    os._exit(code)

@@ -1,18 +1,23 @@
-"""Output files: whole or not at all."""
+"""Output files: whole or not at all; ``-`` is stdout."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import click
 
 from scalefair import _writing
 from scalefair.cli._errors import Failure, mark_written
 
-__all__ = ["check_destination", "name_outputs", "write_files", "write_folder"]
+STDOUT = Path("-")
+
+Writers = Mapping[Path, Callable[[BinaryIO], object]]
 
 
 def name_outputs(
@@ -20,27 +25,21 @@ def name_outputs(
 ) -> dict[str, Path]:
     """Return the files to be written, after a check that they can be.
 
-    Parameters
-    ----------
-    given : mapping of str to (Path or None, str)
-        For an option, without its hyphens, the file that it names, and how the name
-        must end.
-    inputs : iterable of Path
-        Files that are read and must not be replaced.
-
-    Raises
-    ------
-    click.UsageError
-        If a name ends otherwise, or two options name the same file.
-    Failure
-        If a file cannot be written, see `check_destination`.
+    `given` has for an option, without its hyphens, the file that it names (or None)
+    and how the name must end; `inputs` are files that are read and not to be replaced.
     """
     written: dict[str, Path] = {}
     taken: dict[Path, str] = {}
     for name, (path, extension) in given.items():
         if path is None:
             continue
-        if not path.name.lower().endswith(extension):
+        if path == STDOUT:
+            if extension and sys.stdout.isatty():
+                raise click.UsageError(
+                    f"--{name} -: {extension} is nothing to show on a terminal; name a "
+                    "file, or pipe it on."
+                )
+        elif not path.name.lower().endswith(extension):
             raise click.UsageError(
                 f"--{name} {path}: the format is {extension}; give a name that ends "
                 "in it."
@@ -51,26 +50,13 @@ def name_outputs(
         written[name] = path
     sources = tuple(inputs)
     for path in written.values():
-        check_destination(path, inputs=sources)
+        if path != STDOUT:
+            check_destination(path, inputs=sources)
     return written
 
 
 def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
-    """Refuse, before any work is done, a path that cannot be written later.
-
-    Parameters
-    ----------
-    path : Path
-        File to be written.
-    inputs : tuple of Path
-        Files that are read and must not be replaced.
-
-    Raises
-    ------
-    Failure
-        If the path is a folder or a device, its folder is missing or cannot be
-        written to, or it is one of the inputs.
-    """
+    """Refuse, before any work is done, a path that cannot be written later."""
     if path.is_dir():
         raise Failure(f"{path}: is a folder; give the name of a file to write.")
     if path.exists() and not path.is_file():
@@ -87,13 +73,27 @@ def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
             raise Failure(f"{path}: is an input file; give another name to write to.")
 
 
-def write_files(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Write several files of a command, all or none, see `_writing.write_files`."""
-    _writing.write_files(writers, mark_written)
+def write_files(writers: Writers) -> None:
+    """Write several files of a command, all or none; what goes to stdout comes last."""
+    files = dict(writers)
+    show = files.pop(STDOUT, None)
+    with tempfile.TemporaryFile() as shown:
+        if show is not None:
+            show(cast("BinaryIO", shown))
+        _writing.write_files(files, mark_written)
+        if show is not None:
+            shown.seek(0)
+            shutil.copyfileobj(shown, sys.stdout.buffer)
 
 
-def write_folder(
-    folder: Path, writers: Mapping[Path, Callable[[BinaryIO], object]]
-) -> None:
+def write_folder(folder: Path, writers: Writers) -> None:
     """Write files to a folder, as `write_files` does; it is made if it is missing."""
     _writing.write_folder(folder, writers, mark_written)
+
+
+def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
+    """Write arrays or a frame as csv below a header, in UTF-8; the file stays open."""
+    import pandas as pd
+
+    frame = pd.DataFrame(columns)
+    frame.to_csv(file, index=False, lineterminator="\n", encoding="utf-8")

@@ -14,8 +14,8 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
-from scalefair._checks import validate_data
 from scalefair._decorators import fit_context, with_callbacks
+from scalefair._entries import validate_data
 from scalefair._groups import encode_groups
 from scalefair._random import check_random_state
 from scalefair.cluster._affinities import (
@@ -52,8 +52,8 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
     n_clusters : int, default=8
         Number of clusters and of eigenvectors.
     solver : str, default="auto"
-        How the embedding is computed. All but ``"admm"`` give the same subspace to
-        `tol`.
+        How the eigenvectors of the embedding are computed. All but ``"admm"`` give
+        the same subspace to `tol`.
 
         - ``"chebyshev"``: Chebyshev-filtered subspace iteration in blocks.
         - ``"lanczos"``: ARPACK on the projected operator, one vector at a time
@@ -71,6 +71,8 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
           neighbourhoods grow as on a line or in the plane (grids, road networks);
           else ``"chebyshev"``. The fastest on every graph measured.
     affinity : str, default="precomputed"
+        What the data are and how they are compared.
+
         - ``"precomputed"``: `fit` takes the affinity matrix itself, or a
           LinearOperator that multiplies by it.
         - ``"nearest_neighbors"``: `fit` takes rows of features and builds their
@@ -90,10 +92,10 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         Residual norm, relative to :math:`|M| = 1`, at which an eigenpair is
         accepted. The clusters settle well before; 1e-3 is often enough.
     max_iter : int or None, default=None
-        Most filter sweeps of ``"chebyshev"`` (None: 100), restarts of
-        ``"lanczos"`` (None: 10 n), steps of ``"lobpcg"`` (None: 500), L-BFGS steps
-        of ``"dual"`` (None: 1000), or iterations of ``"admm"`` (None: 10, as in
-        [3]_, which is seldom enough for `tol`).
+        Most iterations of the solver; None takes its own number. These are 100
+        filter sweeps of ``"chebyshev"``, 10 n restarts of ``"lanczos"``, 500 steps of
+        ``"lobpcg"``, 1000 L-BFGS steps of ``"dual"`` and 10 iterations of ``"admm"``,
+        as in [3]_, which is seldom enough for `tol`.
     dtype : {np.float64, np.float32}, default=np.float64
         Type in which ``"chebyshev"`` and ``"lanczos"`` iterate; the other solvers
         work in float64. With float32 it takes half the memory and about half the
@@ -104,9 +106,9 @@ class FairSpectralClustering(CallbackSupportMixin, ClusterMixin, BaseEstimator):
         QR), half of the others are k-means++, whose centres are crossed, and the rest
         mend the best: on real networks as good as ten starts of scikit-learn's.
     assign_labels : {"kmeans", "fair"}, default="kmeans"
-        ``"kmeans"`` rounds the embedding by k-means, which can lose balance.
-        ``"fair"`` then moves nodes, at the least increase of the k-means cost,
-        until every cluster keeps each group's share within `balance_tolerance`
+        How the embedding is rounded: by k-means, which can lose balance, or
+        (``"fair"``) by k-means and then moves of nodes, at the least increase of its
+        cost, until every cluster keeps each group's share within `balance_tolerance`
         (see `fair_assignment`).
     balance_tolerance : float, default=0.1
         Largest deviation of a group's share in a cluster, relative to its share in

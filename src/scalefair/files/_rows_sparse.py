@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._sizes import sparse_bounds
+from scalefair._memory import sparse_bounds
 from scalefair.files._errors import FileError, one_line
 from scalefair.files._npy import fill, member_header, read_member
 from scalefair.files._source import (

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
-from scalefair._features import check_features
+from scalefair._entries import check_features
 from scalefair._random import check_random_state
 from scalefair.postprocessing._hosts import find_host, is_module
 from scalefair.postprocessing._last_layer import check_refit, fitted_last_layer
@@ -76,36 +76,37 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         layers (extra "torch"), alone or as ``module_`` of its wrapper. It is never
         modified.
     method : {"direct", "explainable_svd"}, default="direct"
-        "direct" meets both bounds at the smallest change of the outputs, every
-        input with a little noise of its own (1e-3 of its mean square);
+        "direct" meets both bounds at the smallest change of the outputs;
         "explainable_svd" is the published method, which restricts the weight to
-        shrunken singular values. At equal gaps it changes the outputs several
-        times as much.
+        shrunken singular values. At equal gaps the latter changes the outputs several
+        times as much. The former gives every input a little noise of its own (1e-3 of
+        its mean square).
     layer : int, str or "auto", default=-2
-        Which linear layer: a number, negative from the end, or a name. The default
-        is the paper's, the last but one, or the only one there is. "auto" takes the
-        one of `unfairness_by_layer_` with the largest relative gaps.
+        Which linear layer: a number, negative from the end, a name, or "auto" for the
+        one with the largest relative gaps (see `unfairness_by_layer_`). The default
+        is the paper's, the last but one, or the only one there is.
     mean_reduction : float, default=15.0
-        What :math:`d_e^2` is divided by; 1.0 leaves the means alone, infinity
-        makes them equal.
+        What the squared gap of the means, :math:`d_e^2`, is divided by; 1.0 leaves
+        them alone, infinity makes them equal.
     covariance_reduction : float, default=150.0
-        What :math:`d_v^2` is divided by; 1.0 leaves the covariances alone. The
-        direct method goes down to 1e-4 of :math:`d_v`, not further.
+        What the squared gap of the covariances, :math:`d_v^2`, is divided by; 1.0
+        leaves them alone. The direct method goes down to 1e-4 of :math:`d_v`, not
+        further.
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
         How ``method="explainable_svd"`` meets the bound on the means: by the
         closed form of the smallest change, or as published.
     refit_last : {"least_squares", "gradient"} or None, default="least_squares"
-        How the last layer is fitted to `y` afterwards: by least squares, by fifty
-        epochs' worth of gradient steps from the old weight, or not at all. With
+        How the last layer is fitted to the target afterwards: by least squares, by
+        fifty epochs' worth of gradient steps from the old weight, or not at all. With
         ``method="direct"`` the fit keeps the bounds on the gaps of the predictions,
         relative to what it would have without them; as published it is free, and
         brings part of the unfairness back. If the changed layer is the last one,
         only its bias is fitted.
     rank : int or None, default=None
         Number of eigenpairs of the covariance difference, largest in modulus, to
-        work with. None forms the matrix, which takes n^2 numbers for each group; a
+        work with; None takes all. That forms the matrix, n^2 numbers for each group; a
         layer of 10,000 inputs and more wants a rank. The direct method then works
         in the leading directions; the covariance gap may exceed its bound by 5 %,
         and a warning says if they do not hold enough of it. Rows in parts take None.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._entries import canonical
-from scalefair._sizes import sparse_bounds
+from scalefair._memory import sparse_bounds
 
 
 def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
 

@@ -1,0 +1,229 @@
+"""Graphs in files: matrices in several formats, and lists of edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair.files._errors import FileError, reading
+from scalefair.files._matrices import (
+    as_matrix,
+    read_dense,
+    read_matrix_market,
+    read_sparse,
+)
+from scalefair.files._tables import TableFile, as_words
+from scalefair.files._text import open_bytes, quote
+
+# First lines that are taken for a header whatever stands below.
+_HEADERS = [
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("fromnodeid", "tonodeid"),
+    ("node_1", "node_2"),
+    ("node1", "node2"),
+    ("id_1", "id_2"),
+    ("id1", "id2"),
+    ("u", "v"),
+    ("i", "j"),
+]
+# Weights of two mentions of an edge that differ by less are the same.
+_ROUNDING = 1e-8
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph in a file.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    matrix : csr_array of shape (n, n)
+        Finite weights; of a list of edges symmetric.
+    ids : ndarray of shape (n,)
+        int64, or str if an id is not an integer.
+    named : bool
+        True for a list of edges, which has ids of its own; False for a matrix, whose
+        ids are row numbers from 0.
+    notes : list of str
+        What was assumed.
+    """
+
+    path: Path
+    matrix: sparse.csr_array
+    ids: NDArray[Any]
+    named: bool
+    notes: list[str]
+    unit: ClassVar[str] = "node"
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the nodes means something: not in a list of edges."""
+        return not self.named
+
+    @property
+    def n_edges(self) -> int:
+        """Number of undirected edges, self-loops among them."""
+        n_loops = int((self.matrix.diagonal() != 0).sum())
+        return (int(self.matrix.nnz) - n_loops) // 2 + n_loops
+
+
+def read_graph(path: str | Path, **options: Any) -> Graph:
+    r"""Read an undirected graph from a file, whatever its name.
+
+    Parameters
+    ----------
+    path : str or Path
+        A matrix (``scipy.sparse.save_npz``, ``numpy.save``, Matrix Market, or a square
+        table of numbers), or lines ``source target [weight]``; text may be packed
+        (gz, bz2, xz), and ``-`` is the standard input. An edge may be listed once or
+        in both directions, with the same weight, and counts once; ``#`` and ``%`` start
+        comments; nodes are numbered as the list first names them.
+    **options
+        ``header``, ``delimiter``, ``skip_lines`` of text, found out by default.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read, a weight is negative, missing or not finite in a
+        list of edges, or an edge has two weights.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from scalefair.files import read_graph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "friends.txt")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("ann bob\nbob ann\nann cid\n")
+    ...     graph = read_graph(path)
+    >>> graph.ids.tolist(), graph.n_edges
+    (['ann', 'bob', 'cid'], 2)
+    """
+    path = Path(path)
+    with reading(path, "a graph"), open_bytes(path) as file:
+        start = file.read(14)
+    if start.startswith(b"PK"):
+        return _of_matrix(path, read_sparse(path))
+    if start.startswith(b"\x93NUMPY"):
+        return _of_matrix(path, _dense(path, read_dense(path)))
+    if start == b"%%MatrixMarket":
+        return _of_matrix(path, read_matrix_market(path))
+    table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
+    return _read_edges(table) if len(table.names) in (2, 3) else _read_square(table)
+
+
+def _dense(path: Path, X: NDArray[Any]) -> sparse.csr_array:
+    if X.ndim != 2 or X.shape[0] != X.shape[1]:
+        raise FileError(
+            f"{path}: the matrix of a graph is square, found shape {X.shape}. For rows "
+            "of features choose an --affinity, such as nearest_neighbors."
+        )
+    return as_matrix(path, X, "weight")
+
+
+def _of_matrix(
+    path: Path, matrix: sparse.csr_array, notes: list[str] | None = None
+) -> Graph:
+    # Negative weights and symmetry are for the estimator to judge.
+    ids = np.arange(matrix.shape[0], dtype=np.int64)
+    return Graph(path, matrix, ids, named=False, notes=notes or [])
+
+
+def _read_square(table: TableFile) -> Graph:
+    """Take a table with as many rows as columns for the matrix of a graph."""
+    path, n = table.path, len(table.names)
+    frame = table.read()
+    words = [c for c in frame if not pandas.api.types.is_numeric_dtype(frame[c])]
+    if len(frame) != n or words:
+        found = f"column {words[0]} of words" if words else f"{len(frame)} rows"
+        raise FileError(
+            f"{path}: expected `source target [weight]` separated by tab, comma or "
+            f"white space, or a square matrix; found {n} columns and {found}. For rows "
+            "of features choose an --affinity."
+        )
+    table.notes.append(f"{path}: was taken for a matrix of weights of {n} nodes.")
+    return _of_matrix(path, _dense(path, frame.to_numpy(np.float64)), table.notes)
+
+
+def _read_edges(table: TableFile) -> Graph:
+    ends, weights = table.names[:2], table.names[2:]
+    frame = table.frame(table.names, (), missing=[""])
+    if any(frame[end].dtype.kind not in "iu" for end in ends):
+        if frame[ends].dtypes.nunique() > 1:  # integers are spelled as names then
+            frame = table.frame(table.names, ends, missing=[""])
+        for end in ends:
+            frame[end] = as_words(frame[end], missing=[""])
+    for end in ends:
+        missing = np.flatnonzero(frame[end].isna())
+        if missing.size:
+            raise FileError(f"{table.where(int(missing[0]), end)}: a node id is empty.")
+    codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
+    if ids.dtype.kind not in "iu":
+        ids = ids.astype(np.str_)
+    source, target = codes.reshape(-1, 2).T
+    weight = np.ones(len(frame))
+    if weights:
+        weight = _weights(table, frame[weights[0]])
+    kept = _distinct(table, ids, source, target, weight)
+    source, target, weight = source[kept], target[kept], weight[kept]
+    both = source != target
+    rows = np.concatenate([source, target[both]])
+    columns = np.concatenate([target, source[both]])
+    entries = np.concatenate([weight, weight[both]])
+    matrix = sparse.csr_array((entries, (rows, columns)), shape=(len(ids), len(ids)))
+    matrix.eliminate_zeros()
+    return Graph(table.path, matrix, ids, named=True, notes=table.notes)
+
+
+def _weights(table: TableFile, given: pandas.Series) -> NDArray[np.float64]:
+    weight: NDArray[np.float64] = pandas.to_numeric(given, errors="coerce").to_numpy(
+        np.float64
+    )
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if bad.size:
+        row = int(bad[0])
+        raise FileError(
+            f"{table.where(row, str(given.name))}: the weight is "
+            f"{quote(str(given.iloc[row]))}; weights are finite numbers >= 0. If the "
+            "line is a header, pass --header."
+        )
+    return weight
+
+
+def _distinct(
+    table: TableFile,
+    ids: NDArray[Any],
+    source: NDArray[Any],
+    target: NDArray[Any],
+    weight: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Return the first mention of each edge; later ones must have its weight."""
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    codes, edges = pandas.factorize(low.astype(np.int64) * len(ids) + high)
+    kept = np.full(len(edges), len(codes), dtype=np.int64)
+    np.minimum.at(kept, codes, np.arange(len(codes)))
+    stated = weight[kept][codes]
+    differs = np.flatnonzero(np.abs(weight - stated) > _ROUNDING * stated)
+    if differs.size:
+        j = int(differs[0])
+        i = int(kept[codes[j]])
+        raise FileError(
+            f"{table.path}:{table.line(j)}: edge {ids[source[i]]} - {ids[target[i]]} "
+            f"has weight {weight[j]:g} here and {weight[i]:g} on line {table.line(i)}. "
+            "An undirected edge has one weight, in both directions: correct or add up "
+            "the lines."
+        )
+    return kept

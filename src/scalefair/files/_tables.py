@@ -1,0 +1,390 @@
+"""Tables of named columns: numbers and words, whichever file they are in."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+from scalefair.files._errors import FileError, reading
+from scalefair.files._text import MISSING, find_layout, is_number, open_bytes, quote
+
+# A column with this share of numbers among its values is one of numbers.
+_NUMBERS = 0.8
+# Rows by which a table that is read in pieces is judged, and numbers of a piece.
+_SAMPLE, _PIECE = 20_000, 2**21
+
+
+class TableFile:
+    """A table in a file: its columns are known, its rows are read when asked for.
+
+    Parameters
+    ----------
+    path : Path
+        Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or
+        ``-`` for the standard input.
+    **options
+        Of text: ``header`` (bool), ``delimiter``, ``decimal``, found out by default,
+        and ``skip_lines`` before the table.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the columns; their numbers, from 1, if there is no header.
+    has_header : bool
+        Whether the file has one.
+    notes : list of str
+        What was assumed.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read; the message says where and what to do.
+    """
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self._layout, self._is_even = None, False
+        if is_parquet(path):
+            self.names, self.has_header = _parquet_names(path), True
+            return
+        self._layout = layout = find_layout(path, **options)
+        self.names = layout.names or [str(i + 1) for i in range(layout.n_columns)]
+        self.has_header = layout.names is not None
+        self.notes += layout.notes
+
+    def find(self, given: str, option: str) -> str:
+        """Return the name of a column, or raise a FileError that lists all."""
+        if given in self.names:
+            return given
+        known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+        if not self.has_header:
+            known = f"1 to {len(self.names)}, there is no header; else pass --header"
+        raise FileError(
+            f"{self.path}: no column is named {given!r} (columns: {known}). Check "
+            f"{option}."
+        )
+
+    def where(self, row: int, column: str | None = None) -> str:
+        """Place of a row or a value: file and line, and column; for messages."""
+        place = f"{self.path}: row {row} (counted from 0)"
+        if self._layout is not None:
+            place = f"{self.path}:{self.line(row)}"
+        if column is None or not self.has_header:
+            at = "" if column is None else f": column {column}"
+            return f"{place}{at}"
+        return f"{place}: column {self.names.index(column) + 1} ({column})"
+
+    def line(self, row: int) -> int:
+        """Line of a row of text, which is read again up to it."""
+        assert self._layout is not None
+        records = enumerate(self._layout.records())
+        return next((line for i, (line, _) in records if i == row), 0)
+
+    def read(
+        self, columns: Sequence[str] | None = None, words: Collection[str] = ()
+    ) -> pandas.DataFrame:
+        """Return columns of all rows: numbers as numbers, words as stripped strings.
+
+        Parameters
+        ----------
+        columns : sequence of str or None, default=None
+            Which, in this order; None for all.
+        words : collection of str, default=()
+            Those that are words whatever they look like.
+
+        Raises
+        ------
+        FileError
+            If the file is damaged, a line is too short or too long, or a word stands
+            in a column of numbers.
+        """
+        columns = self.names if columns is None else columns
+        frame = self._typed(self.frame(columns, words), words)
+        if frame.empty:
+            raise FileError(f"{self.path}: is empty: it has no rows.")
+        return frame
+
+    def store(
+        self, columns: Sequence[str], words: Collection[str], folder: Path
+    ) -> pandas.DataFrame:
+        """Do as `read`, with the numbers in a nameless file in `folder`.
+
+        The file vanishes with the process, however it ends. Which columns hold words
+        is judged by the first rows.
+        """
+        sample = self._typed(self.frame(columns, words, _SAMPLE), words)
+        words = [column for column in columns if not is_numeric_dtype(sample[column])]
+        numbers = [column for column in columns if column not in words]
+        texts: dict[str, list[Any]] = {column: [] for column in words}
+        n_rows = 0
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for piece in self._pieces(columns, words):
+                frame = self._typed(piece, words, n_rows, numbers)
+                try:
+                    file.write(np.ascontiguousarray(frame[numbers], np.float64).data)
+                    file.flush()
+                except OSError as error:
+                    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                        raise
+                    raise FileError(
+                        f"{folder}: no space left for a temporary copy of {self.path}. "
+                        "Free some, or write the output to another disk."
+                    ) from error
+                for column in words:
+                    texts[column].append(frame[column].astype("category"))
+                n_rows += len(frame)
+            if numbers:  # the map lives on when the file is closed
+                X = np.memmap(file, np.float64, "r+", shape=(n_rows, len(numbers)))
+                stored = pandas.DataFrame(X, columns=numbers, copy=False)
+            else:
+                stored = pandas.DataFrame(index=range(n_rows))
+        for column, pieces in texts.items():
+            stored[column] = pandas.api.types.union_categoricals(pieces)
+        return stored
+
+    def frame(
+        self,
+        columns: Sequence[str],
+        words: Collection[str],
+        n_rows: int | None = None,
+        missing: Sequence[str] = MISSING,
+    ) -> pandas.DataFrame:
+        """Return columns as pandas reads them."""
+        if self._layout is None:
+            with reading(self.path, "a parquet file"):
+                return pandas.read_parquet(self.path, columns=columns)[columns]
+        options = self._options(words, missing)
+        try:
+            with open_bytes(self.path) as file:
+                frame = pandas.read_csv(file, nrows=n_rows, **options)
+            if not _has_comments(frame):
+                return self._renamed(frame, columns)
+        except pandas.errors.ParserError:
+            self._layout.refuse_uneven()
+        # Comments between the rows, which pandas knows at the end of lines only.
+        text = io.StringIO()
+        csv.writer(text).writerows(cells for _, cells in self._layout.records())
+        text.seek(0)
+        options |= {"sep": ",", "header": None, "skiprows": 0}
+        return self._renamed(pandas.read_csv(text, nrows=n_rows, **options), columns)
+
+    def _pieces(
+        self, columns: Sequence[str], words: Collection[str]
+    ) -> Iterator[pandas.DataFrame]:
+        size = max(1, _PIECE // max(1, len(columns)))
+        if self._layout is None:
+            parquet = _parquet(self.path)
+            with reading(self.path, "a parquet file"):
+                file = parquet.ParquetFile(self.path)
+                for batch in file.iter_batches(batch_size=size, columns=columns):
+                    yield batch.to_pandas()[columns]
+            return
+        options = self._options(words, MISSING)
+        try:
+            with open_bytes(self.path) as file:
+                for piece in pandas.read_csv(file, chunksize=size, **options):
+                    yield self._renamed(piece, columns)
+        except pandas.errors.ParserError as error:
+            self._layout.refuse_uneven()
+            raise FileError(f"{self.path}: cannot be read: {error}") from error
+
+    def _options(
+        self, words: Collection[str], missing: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return how pandas is to read the text: all of it, so that it counts cells."""
+        layout = self._layout
+        assert layout is not None
+        return {
+            "sep": r"\s+" if layout.delimiter is None else layout.delimiter,
+            "decimal": layout.decimal,
+            "header": 0 if self.has_header else None,
+            "names": range(len(self.names)),
+            "index_col": False,
+            "dtype": {self.names.index(column): str for column in words},
+            "skiprows": layout.skipped,
+            "skipinitialspace": True,
+            "keep_default_na": False,
+            "na_values": list(missing),
+            "encoding": "utf-8-sig",
+            "low_memory": False,
+        }
+
+    def _renamed(
+        self, frame: pandas.DataFrame, columns: Sequence[str]
+    ) -> pandas.DataFrame:
+        assert self._layout is not None
+        if not self._is_even and frame.iloc[:, -1].isna().any():
+            self._layout.refuse_uneven()  # so look cells that are not there
+            self._is_even = True
+        frame.columns = self.names
+        return frame[list(columns)]
+
+    def _typed(
+        self,
+        frame: pandas.DataFrame,
+        words: Collection[str],
+        start: int = 0,
+        numbers: Collection[str] = (),
+    ) -> pandas.DataFrame:
+        """Make every column one of numbers or of words, or say why it is neither."""
+        found = {}
+        for column in frame.columns:
+            values = frame[column].reset_index(drop=True)
+            usual = is_numeric_dtype(values) and not is_bool_dtype(values)
+            if column in words:
+                values = as_words(values)
+            elif not usual or is_complex_dtype(values):
+                values = self._judge(as_words(values), start, column in numbers)
+            found[column] = values
+        return pandas.DataFrame(found, copy=False)
+
+    def _judge(self, texts: pandas.Series, start: int, must: bool) -> pandas.Series:
+        """Words, or numbers beside which nothing else stands; else say what does."""
+        codes, distinct = pandas.factorize(texts)
+        known = codes >= 0
+        valid = np.array([is_number(word) for word in distinct] or [True], dtype=bool)
+        numeric = known & valid[codes]
+        if numeric.sum() == known.sum():
+            return pandas.to_numeric(texts).astype(np.float64)
+        column = str(texts.name)
+        if must or numeric.sum() >= _NUMBERS * known.sum():
+            bad = np.flatnonzero(known & ~numeric)
+            more = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
+            raise FileError(
+                f"{self.where(start + int(bad[0]), column)} is "
+                f"{quote(texts.iloc[bad[0]])}{more}, in a column of numbers. Correct "
+                f"it, leave the column out with --drop {column!r}, or take its values "
+                f"for words with --categorical {column!r}."
+            )
+        if numeric.any():
+            self.notes.append(
+                f"{self.path}: column {column} holds numbers and words, and was taken "
+                "for words."
+            )
+        return texts
+
+
+def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
+    r"""Read a table as the commands of ``scalefair`` understand it.
+
+    Cells are stripped of blanks; ``?``, ``NA``, ``nan`` and empty cells are missing;
+    a column is one of numbers or of words, and a word among numbers is an error.
+
+    Parameters
+    ----------
+    path : str or Path
+        See `TableFile`.
+    **options
+        Those of `TableFile`, and ``columns`` and ``words`` of `TableFile.read`.
+
+    Returns
+    -------
+    DataFrame
+        Columns of numbers and of strings.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read; the message says where and what to do.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from scalefair.files import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "people.csv")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("age, sex\n31, female\n?, male\n")
+    ...     read_table(path)
+        age     sex
+    0  31.0  female
+    1   NaN    male
+    """
+    wanted = {name: options.pop(name, ()) or None for name in ("columns", "words")}
+    table = TableFile(Path(path), **options)
+    return table.read(wanted["columns"], wanted["words"] or ())
+
+
+def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
+    """Return a frame with these columns: words as stripped strings, numbers as floats.
+
+    What a saved model does first to the rows it is given.
+
+    Parameters
+    ----------
+    X : DataFrame, or array of shape (m, n_columns) in the order of `columns`
+        The rows.
+    columns : sequence of str
+        Names of the columns.
+    words : collection of str
+        Those that hold words.
+
+    Examples
+    --------
+    >>> from scalefair.files import clean_table
+    >>> clean_table([[31, " female"]], ["age", "sex"], ["sex"])
+        age     sex
+    0  31.0  female
+    """
+    if not isinstance(X, pandas.DataFrame):
+        X = pandas.DataFrame(np.asarray(X, dtype=object), columns=list(columns))
+    found = {}
+    for column in columns:
+        is_word = column in words
+        values = as_words(X[column]) if is_word else X[column].astype(np.float64)
+        found[column] = values.where(values.notna(), np.nan).to_numpy()
+    return pandas.DataFrame(found)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is parquet, by its name or its first bytes."""
+    with reading(path, "a file"), open_bytes(path) as file:
+        return file.read(4) == b"PAR1" or path.suffix.lower() == ".parquet"
+
+
+def as_words(
+    values: pandas.Series, missing: Collection[str] = MISSING
+) -> pandas.Series:
+    """Strings, stripped; those that stand for a missing value are missing."""
+    codes, distinct = pandas.factorize(values)
+    stripped = [str(word).strip() for word in distinct] + [""]
+    kept = np.array([None if word in missing else word for word in stripped], object)
+    return pandas.Series(kept[codes], name=values.name, dtype=object)
+
+
+def _has_comments(frame: pandas.DataFrame) -> bool:
+    first = frame.iloc[:, 0]
+    words = [] if is_numeric_dtype(first) else first.dropna().unique()
+    return any(str(word).lstrip().startswith(("#", "%")) for word in words)
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise FileError(
+            f'{path}: parquet files need pyarrow: pip install "scalefair[data]" '
+            f"({error}). Or save the table as csv."
+        ) from error
+    return parquet
+
+
+def _parquet_names(path: Path) -> list[str]:
+    """Names of the columns; the index that a frame was saved with is not among them."""
+    with reading(path, "a parquet file"):
+        schema = _parquet(path).read_schema(path)
+        names = [str(label) for label in schema.empty_table().to_pandas().columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FileError(f"{path}: several columns are named {twice!r}. Rename them.")
+    return names

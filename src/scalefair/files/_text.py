@@ -1,0 +1,243 @@
+"""Delimited text: its bytes, its records, and what the first of them tell."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import functools
+import gzip
+import io
+import lzma
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from scalefair.files._errors import FileError, reading
+
+# Spellings of a value that is not there.
+MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
+_PACKED: list[tuple[bytes, Any]] = [
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ", lzma.open),
+]
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
+_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_COMMENT = ("#", "%")
+# Records that are looked at before a table is read.
+_PEEK = 500
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file, or the standard input for ``-``, unpacked if it is packed."""
+    if str(path) == "-":
+        file: IO[bytes] = io.BytesIO(_stdin())
+    else:
+        file = open(path, "rb")  # noqa: SIM115, the caller closes it
+    start = file.read(6)
+    file.seek(0)
+    unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
+    return file if unpack is None else unpack(file)
+
+
+@functools.cache
+def _stdin() -> bytes:
+    return sys.stdin.buffer.read()
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number; 1_000 and 0x1F, which Python takes, are words."""
+    return bool(_NUMBER.fullmatch(cell))
+
+
+def quote(text: str) -> str:
+    """Return a text, or its start, as it can stand in a message."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the cells of a text are told apart.
+
+    `delimiter` is None for white space, `skipped` counts the lines before the first
+    record, `names` are those of a header, `notes` say what was assumed.
+    """
+
+    path: Path
+    delimiter: str | None
+    decimal: str
+    skipped: int
+    names: list[str] | None
+    n_columns: int
+    notes: list[str]
+
+    def records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield line and cells of each record below the header."""
+        found = _records(self.path, self.delimiter, self.skipped)
+        yield from islice(found, 0 if self.names is None else 1, None)
+
+    def refuse_uneven(self, most: int | None = None) -> None:
+        """Raise for the first record, among so many, of too few or too many cells."""
+        for line, cells in islice(self.records(), most):
+            if len(cells) != self.n_columns:
+                raise FileError(
+                    f"{self.path}:{line}: expected {self.n_columns} fields as in the "
+                    f"first line, found {len(cells)}: {quote(','.join(cells))}. "
+                    "Correct the line, or give --delimiter or --skip-lines."
+                )
+
+
+def find_layout(
+    path: Path,
+    *,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    skip_lines: int = 0,
+    known_headers: Sequence[tuple[str, ...]] = (),
+    words_are_rows: bool = False,
+) -> Layout:
+    """Look at the first records of a text; what is None is found out.
+
+    `known_headers` has the first names, in lower case, of lines that are headers
+    whatever follows; with `words_are_rows` words above words are none.
+    """
+    skipped = skip_lines
+    for line in islice(_lines(path), skip_lines, None):
+        if line.strip() and not line.startswith(_COMMENT):
+            break
+        skipped += 1
+    else:
+        raise FileError(f"{path}: is empty: it has no rows.")
+    if "\r" in line.strip("\r\n"):
+        raise FileError(
+            f"{path}: its lines end in carriage returns alone, as on old Macs. Save it "
+            "with line feeds."
+        )
+    if delimiter is None:
+        delimiter = next((mark for mark in "\t;,|" if mark in line), None)
+    delimiter = None if delimiter == " " else delimiter
+    found = list(islice(_records(path, delimiter, skipped), _PEEK))
+    records, notes = [record for _, record in found], []
+    cells = [cell for record in records[1:] for cell in record]
+    commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
+    if decimal is None:
+        points = any("." in cell and is_number(cell) for cell in cells)
+        decimal = "," if commas and delimiter != "," and not points else "."
+        if decimal == ",":
+            notes.append(
+                f"{path}: decimal commas were assumed, as in {commas[0]}; else pass "
+                "--decimal."
+            )
+    if decimal == ",":
+        records = [
+            [c.replace(",", ".") if _COMMA.fullmatch(c) else c for c in record]
+            for record in records
+        ]
+    if header is None:
+        header, doubt = _is_header(records, known_headers, words_are_rows)
+        if doubt:
+            taken = "the header; else pass --no-header"
+            taken = taken if header else "data; if it is a header, pass --header"
+            shown = quote(",".join(found[0][1]))
+            notes.append(f"{path}: the first line, {shown}, was taken for {taken}.")
+    names = [" ".join(name.split()) for name in found[0][1]] if header else None
+    if names is not None and len(found) == 1:
+        raise FileError(f"{path}: has no rows below the header on line {found[0][0]}.")
+    if names is not None and len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FileError(
+            f"{path}:{found[0][0]}: several columns are named {twice!r}. Rename them; "
+            "if the line is no header, pass --no-header."
+        )
+    n_columns = len(records[0])
+    layout = Layout(path, delimiter, decimal, skipped, names, n_columns, notes)
+    layout.refuse_uneven(_PEEK)
+    return layout
+
+
+def _is_header(
+    records: list[list[str]], known: Sequence[tuple[str, ...]], words_are_rows: bool
+) -> tuple[bool, bool]:
+    """Whether the first record is a header, and whether that is doubtful.
+
+    It is one if it differs in kind from every other record: a word above numbers, or
+    numbers that count up above fractions, or beside a word that does not come again.
+    """
+    first, others = records[0], records[1:]
+    if tuple(cell.lower() for cell in first[:2]) in known:
+        return True, False
+    columns = [
+        [record[j] for record in others if j < len(record) and record[j] not in MISSING]
+        for j in range(len(first))
+    ]
+    numeric = [bool(column) and all(map(is_number, column)) for column in columns]
+    numbers = [cell for cell in first if is_number(cell)]
+    words = [j for j, c in enumerate(first) if not is_number(c) and c not in MISSING]
+    new = bool(words) and not any(first[j] in columns[j] for j in words)
+    if any(numeric[j] for j in words) and not (numbers and words_are_rows):
+        return True, bool(numbers)
+    if len(set(first)) < len(first) or not all(first[1:]):
+        return False, False
+    if not numbers and words_are_rows:
+        return False, new
+    if not numbers:
+        return True, not any(numeric)
+    if words_are_rows or not all(cell.isdecimal() for cell in numbers):
+        return False, new and len(others) > 2 and not words_are_rows
+    start = int(numbers[0])
+    rises = len(numbers) > 1 and [*map(int, numbers)] == [
+        *range(start, start + len(numbers))
+    ]
+    below = [
+        column for cell, column in zip(first, columns, strict=True) if cell in numbers
+    ]
+    fractions = not any(cell.isdecimal() for column in below for cell in column)
+    if rises + fractions + new > 1:
+        return True, True
+    return False, rises or (new and len(others) > 2)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with reading(path, "UTF-8 text"), open_bytes(path) as file:
+        number = 0
+        try:
+            for number, raw in enumerate(file, start=1):
+                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise FileError(
+                f"{path}:{number}: not UTF-8 text. Save the file as UTF-8, or check "
+                "what it is."
+            ) from None
+
+
+def _records(
+    path: Path, delimiter: str | None, skipped: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield first line and cells of each record that is not blank or a comment."""
+    rows = csv.reader(
+        islice(_lines(path), skipped, None),
+        delimiter=delimiter or " ",
+        skipinitialspace=True,
+        strict=True,
+    )
+    while True:
+        line = skipped + rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise FileError(
+                f"{path}:{line}: unreadable line ({error}). Close the quotation, or "
+                "leave the line out."
+            ) from None
+        if row is None:
+            return
+        cells = [cell.strip() for cell in row]
+        if delimiter is None:
+            cells = [cell for cell in cells if cell]
+        if cells and cells != [""] and not cells[0].startswith(_COMMENT):
+            yield line, cells

@@ -1,0 +1,191 @@
+"""A value for each row or node, in a file of its own: groups, labels, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas
+from numpy.typing import NDArray
+
+from scalefair.files._errors import FileError, reading
+from scalefair.files._matrices import read_dense
+from scalefair.files._tables import TableFile
+from scalefair.files._text import is_number, open_bytes
+
+# Names of a column that holds ids, or values, in a header.
+ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
+_VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
+_VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
+
+
+class Units(Protocol):
+    """What has a value each: rows, or nodes of a graph.
+
+    `named` says whether `ids` are names or row numbers from 0; `ordered` whether their
+    order means something to the user; `unit` what one of them is called.
+    """
+
+    path: Path
+    ids: NDArray[Any]
+    named: bool
+
+    @property
+    def ordered(self) -> bool: ...
+
+    @property
+    def unit(self) -> str: ...
+
+
+def read_values(
+    path: Path,
+    units: Units,
+    what: str,
+    *,
+    header: bool | None = None,
+    kind: str | None = None,
+    say: Callable[[str], None],
+) -> NDArray[Any]:
+    """Read a value for each unit: lines ``id,value``, a column, or an array.
+
+    Parameters
+    ----------
+    path : Path
+        Text of one or two columns, or an array of ``numpy.save``.
+    units : Units
+        Rows or nodes.
+    what : str
+        What a value is called in messages.
+    header : bool or None, default=None
+        Whether the text has one; None takes a first line for it that is of no unit.
+    kind : str or None, default=None
+        See `as_values`.
+    say : callable
+        Is told what was ignored.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read, a value is missing, or a unit has none, or two.
+    """
+    n, unit = len(units.ids), units.unit
+    with reading(path, "a file"), open_bytes(path) as file:
+        is_array = file.read(6) == b"\x93NUMPY"
+    keys = None
+    if is_array:
+        array = read_dense(path)
+        if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
+            raise FileError(
+                f"{path}: expected one {what} per {unit}, numbers or strings, found "
+                f"shape {array.shape} and dtype {array.dtype}."
+            )
+        values = pandas.Series(array)
+    else:
+        table = TableFile(path, header=bool(header))
+        if len(table.names) > 2:
+            raise FileError(
+                f"{path}: expected `id,{what}`, found {len(table.names)} columns. Keep "
+                f"the id and the {what} only."
+            )
+        frame = table.read(words=table.names)
+        values = frame.iloc[:, -1]
+        keys = frame.iloc[:, 0].astype(str) if len(table.names) == 2 else None
+        top = str(values[0]).lower() if keys is None else keys[0].lower()
+        known = set(map(str, units.ids.tolist())) if keys is not None else set()
+        names = _VALUE_NAMES if keys is None else ID_NAMES
+        if (header is None and top in names and keys is None) or top in names - known:
+            values, keys = values[1:], None if keys is None else keys[1:]
+    if keys is None and not units.ordered:
+        raise FileError(
+            f"{path}: has {what}s without ids, but the nodes of an edge list have no "
+            f"order. Write lines `id,{what}`."
+        )
+    missing = np.flatnonzero(values.isna())
+    if missing.size:
+        at = int(missing[0])
+        place = f"{path}: position {at}" if is_array else table.where(values.index[at])
+        raise FileError(
+            f"{place}: {missing.size} {what}(s) are missing, the first here. Give each "
+            f"{unit} a {what}."
+        )
+    if keys is not None:
+        values = _in_order(table, keys, values, units, what, say)
+    elif len(values) != n:
+        hint = " If the first is a header, say so." if len(values) == n + 1 else ""
+        raise FileError(
+            f"{path}: has {len(values)} {what}s for the {n} {unit}s of {units.path}; "
+            f"give one per {unit}, in the order of the rows.{hint}"
+        )
+    return array if is_array else as_values(values, kind)
+
+
+def _in_order(
+    table: TableFile,
+    keys: pandas.Series,
+    values: pandas.Series,
+    units: Units,
+    what: str,
+    say: Callable[[str], None],
+) -> pandas.Series:
+    """Bring values to the order of the units."""
+    if units.ids.dtype.kind in "iu":  # 007 is 7
+        whole = keys.str.fullmatch(r"[+-]?\d{1,18}")
+        keys = keys.where(~whole, keys.where(whole, "0").astype(np.int64).astype(str))
+    index = pandas.Index(units.ids.astype(str))
+    at = index.get_indexer(keys)
+    unknown = np.flatnonzero(at < 0)
+    if unknown.size and not units.named:
+        row = values.index[unknown[0]]
+        raise FileError(
+            f"{table.where(row)}: {keys[row]!r} is no row of {units.path}. The ids are "
+            f"row numbers, 0 to {len(index) - 1}. If the line is a header, pass "
+            f"--{what}s-header."
+        )
+    if unknown.size:
+        why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
+        say(
+            f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
+            f"ignored{why}."
+        )
+    pairs = pandas.DataFrame({"key": keys, "value": values})[at >= 0].drop_duplicates()
+    twice = pairs["key"].duplicated()
+    if twice.any():
+        row = pairs.index[twice][0]
+        key = keys[row]
+        before = pairs.index[pairs["key"] == key][0]
+        raise FileError(
+            f"{table.where(row)}: {units.unit} {key} has {what} {values[row]!r} here "
+            f"and {values[before]!r} on line {table.line(before)}. Keep one of them."
+        )
+    found = pairs.set_index("key")["value"].reindex(index)
+    lacking = found.index[found.isna()]
+    if len(lacking):
+        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+        raise FileError(
+            f"{table.path}: {len(lacking)} of the {len(index)} {units.unit}s of "
+            f"{units.path} have no {what}: {', '.join(lacking[:5])}{more}. Add a line "
+            f"`id,{what}` for each."
+        )
+    return found
+
+
+def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
+    """Return words as integers if all are, else as numbers, else as strings.
+
+    `kind` is that of the dtype which other rows had: the words are given the same if
+    they can be.
+    """
+    codes, distinct = pandas.factorize(np.array([str(word) for word in words], object))
+    names = [str(word) for word in distinct]
+    values: NDArray[Any] = np.array(names, dtype=np.str_)
+    if kind in (None, "i", "u", "f") and all(map(is_number, names)):
+        numbers = values.astype(np.float64)
+        if np.isfinite(numbers).all():
+            values = numbers
+    whole = all(name.lstrip("+-").isdecimal() and len(name) < 19 for name in names)
+    if whole and kind in (None, "i", "u"):
+        values = np.array(names).astype(np.int64)
+    found: NDArray[Any] = values[codes]
+    return found

@@ -1,0 +1,387 @@
+"""A report with made-up content: as a page, as JSON and on a terminal."""
+
+import base64
+import io
+import json
+import math
+import os
+import re
+import sys
+import warnings
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scalefair.cli._reporting import (
+    Figure,
+    Report,
+    Table,
+    as_text,
+    by_part,
+    change,
+    choose_groups,
+    count_values,
+    describe_run,
+    drawable_names,
+    iterations,
+    part_tables,
+)
+
+from scalefair.cli import _page
+
+EVIL = "<script>\"'&{{ 1 }}[red]\x00\x1b\ud800"
+SAFE = "<script>\"'&{{ 1 }}[red]\ufffd\ufffd\ufffd"
+
+
+class Reader(HTMLParser):
+    """Reads a page strictly; every element is closed in its turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict]] = []
+        self.within: list[str] = []
+        self.words: list[str] = []
+        self.tables: list[dict] = []
+        self.feed(text)
+        self.close()
+        assert self.within == []
+
+    def handle_starttag(self, tag, attrs):
+        assert len(dict(attrs)) == len(attrs)
+        self.elements.append((tag, dict(attrs)))
+        if tag not in {"meta", "img"}:
+            self.within.append(tag)
+        if tag == "table":
+            folded = "details" in self.within
+            self.tables.append({"caption": "", "numbers": [], "folded": folded})
+        if tag == "data":
+            self.tables[-1]["numbers"].append(float(dict(attrs)["value"]))
+
+    def handle_endtag(self, tag):
+        assert self.within.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.within[-1:] == ["caption"]:
+            self.tables[-1]["caption"] += data
+
+    def all(self, tag: str) -> list[dict]:
+        return [attrs for name, attrs in self.elements if name == tag]
+
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def table(self, caption: str) -> dict:
+        (found,) = (t for t in self.tables if t["caption"] == caption)
+        return found
+
+
+GROUPS = [
+    {"group": "f", "n_rows": np.int64(1234), "loss": np.float64(1 / 3)},
+    {"group": "m", "n_rows": 5, "loss": math.nan},
+]
+COLUMNS = {"group": ("group", ""), "n_rows": ("rows", ",d"), "loss": ("loss", ".2f")}
+
+
+def line(figure):
+    figure.subplots().plot([0, 1])
+
+
+def report(**changes) -> Report:
+    content = {
+        **describe_run("made", {"tol": 1e-3, "rank": math.inf, "range": (0.1, 0.6)}),
+        "input": {"rows": "/data/a.csv", "groups": {"f": 1234, "m": 5}},
+        "n_iter": np.int32(7),
+        "converged": np.bool_(True),
+        "history": {"step size": np.array([0.5, 0.25]), "gap": [1.0, math.nan]},
+        "train": {"accuracy": 0.875, "groups": GROUPS},
+        "path": Path("/data"),
+    }
+    found = Report("made", content, "Groups differ by 0.1", "a.csv")
+    found.facts = [("rows", "1,239"), ("loss", "0.333")]
+    found.tables = [
+        Table("Groups", GROUPS, {**COLUMNS, "none": ("no", "")}, terminal=True),
+        Table("Only on the page", GROUPS, COLUMNS),
+    ]
+    found.figures = [Figure(line, (3, 2), "a line that rises", "A line.")]
+    return replace(found, **changes)
+
+
+def write(found: Report, name: str) -> bytes:
+    file = io.BytesIO()
+    found.write(file, Path(name))
+    return file.getvalue()
+
+
+def page(**changes) -> Reader:
+    return Reader(write(report(**changes), "page.HTML").decode())
+
+
+# The page.
+
+
+def test_page_is_whole_and_holds_everything():
+    found = page(remarks=["a remark"])
+    for tag in ("html", "head", "title", "body", "header", "h1", "main"):
+        assert len(found.all(tag)) == 1, tag
+    assert found.text().count("Groups differ by 0.1") == 2
+    assert "scalefair made: a.csv" in found.text()
+    assert {th["scope"] for th in found.all("th")} == {"row", "col"}
+    regions = [attrs for attrs in found.all("section") if "tabindex" in attrs]
+    assert [r["aria-label"] for r in regions] == [t["caption"] for t in found.tables]
+    # All digits, and names of what is not known.
+    assert found.table("Groups")["numbers"] == [1234, 1 / 3, 5]
+    assert found.table("Parameters")["numbers"] == [1e-3]
+    assert found.table("Input")["numbers"] == [1234, 5]
+    assert found.table("Train")["numbers"] == [0.875]
+    assert found.table("Other values")["numbers"] == [7]
+    words = found.text()
+    for word in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv", "a remark"):
+        assert word in words
+    assert "Warnings" not in words
+    (history,) = (t for t in found.tables if t["caption"].startswith("History"))
+    assert history["folded"]
+    assert history["numbers"] == [1, 0.5, 1, 2, 0.25]
+
+
+def test_page_loads_and_runs_nothing():
+    text = write(report(), "page.html").decode()
+    assert text.startswith("<!DOCTYPE html>\n<html lang=")
+    found = Reader(text)
+    tags = {tag for tag, _ in found.elements}
+    assert not tags & {"script", "link", "iframe", "object", "embed", "form", "a"}
+    for tag, attrs in found.elements:
+        assert not any(name.startswith("on") or name == "style" for name in attrs)
+        if "src" in attrs or "href" in attrs:
+            assert tag == "img"
+            assert attrs["src"].startswith("data:image/")
+    for word in ("http://", "https://", "url(", "@import"):
+        assert word not in text
+    (policy,) = (m for m in found.all("meta") if "http-equiv" in m)
+    assert policy["http-equiv"] == "Content-Security-Policy"
+    assert policy["content"].startswith("default-src 'none'; ")
+    assert {"charset": "utf-8"} in found.all("meta")
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_whatever_is_inserted_is_text():
+    text = write(
+        Report(
+            EVIL,
+            {EVIL: {EVIL: [EVIL]}, "warnings": [EVIL], "history": [{EVIL: EVIL}]},
+            EVIL,
+            EVIL,
+            [(EVIL, EVIL)],
+            [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})],
+            [Figure(line, (3, 2), EVIL, EVIL)],
+            [EVIL],
+        ),
+        "page.html",
+    ).decode()
+    assert "<script" not in text
+    # The title twice, command, file, warning, fact and table in their places, figure,
+    # remark; the content's name as a caption, and the rest of it.
+    n_pictures = len(Reader(text).all("img"))
+    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 1 + 5
+    assert [attrs["alt"] for attrs in Reader(text).all("img")] == [SAFE] * n_pictures
+
+
+@pytest.mark.parametrize(("n", "folded"), [(20, False), (21, True)])
+def test_long_tables_are_folded(n, folded):
+    records = [{"group": f"g{i}", "n_rows": i} for i in range(n)]
+    found = page(
+        tables=[Table("Long", records, COLUMNS)],
+        facts=[(f"fact {i}", "") for i in range(n)],
+    )
+    assert found.table("Long")["folded"] == found.table("Summary")["folded"] == folded
+    assert found.table("Long")["numbers"] == list(range(n))
+
+
+def test_what_is_empty_is_left_out():
+    text = Reader(write(Report("made", {}, "t"), "a.html").decode()).text()
+    for word in ("Result", "Figures", "In detail", "Parameters", "History"):
+        assert word not in text
+
+
+@pytest.mark.parametrize("history", [None, [], {}, {"a": [1], "b": [1, 2]}, [1, 2]])
+def test_what_is_no_history_is_no_table(history):
+    assert "History" not in page(content={"history": history}).text()
+
+
+def test_histories_of_several_methods():
+    fits = {name: {"history": [{"a": 1}, {"b": 2}]} for name in ("fair", "unfair")}
+    found = page(content={"methods": fits})
+    for name in fits:
+        assert found.table(f"History of the solver, {name}")["numbers"] == [1, 1, 2, 2]
+
+
+# Figures.
+
+
+def pictures(*plots) -> list[dict]:
+    figures = [Figure(plot, (3, 2), "alt", "caption") for plot in plots]
+    return list(_page._draw(figures))
+
+
+def test_figures_are_the_same_every_time():
+    matplotlib = pytest.importorskip("matplotlib")
+    before = dict(matplotlib.rcParams)
+    first, second = pictures(line, line)
+    assert first == second
+    assert first["src"].startswith("data:image/svg+xml;base64,")
+    assert dict(matplotlib.rcParams) == before
+    assert write(report(), "a.html") == write(report(), "a.html")
+
+
+def test_large_figures_are_pixels(monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(_page, "_MAX_SVG", 1000)
+    (picture,) = page().all("img")
+    kind, content = picture["src"].split(",")
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(content).startswith(b"\x89PNG")
+    assert picture["alt"] == "a line that rises"
+
+
+def test_letters_that_the_font_has_not():
+    pytest.importorskip("matplotlib")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (found,) = pictures(lambda f: f.subplots().set_title("\u4e2d\u6587"))
+    assert "src" in found
+
+
+def test_a_figure_that_fails_does_not_lose_the_results(capsys):
+    pytest.importorskip("matplotlib")
+
+    def fail(figure):
+        raise ValueError("no <ink>")
+
+    found = page(figures=[Figure(fail, (3, 2), "alt", "the caption")])
+    assert "ValueError: no <ink> (the caption)" in found.text()
+    assert found.table("Groups")
+    assert re.fullmatch("warning: .*no <ink>\n", capsys.readouterr().err)
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = page()
+    assert found.all("img") == []
+    assert 'pip install "scalefair[plot]"' in found.text()
+    assert "scalefair[plot]" not in page(figures=[]).text()
+
+
+# JSON.
+
+
+@pytest.mark.parametrize("name", ["report.json", "report", "a.htm", "html"])
+def test_json_is_strict(name):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not strict JSON")
+
+    content = json.loads(write(report(), name), parse_constant=refuse)
+    assert content["command"] == "made"
+    assert content["parameters"] == {"tol": 1e-3, "rank": "inf", "range": [0.1, 0.6]}
+    assert content["train"]["groups"][0]["loss"] == 1 / 3
+    assert content["train"]["groups"][1]["loss"] is None
+    assert (content["n_iter"], content["converged"]) == (7, True)
+    assert content["history"] == {"step size": [0.5, 0.25], "gap": [1.0, None]}
+    assert content["path"] == "/data"
+
+
+def test_json_of_names_that_are_no_text():
+    name = os.fsdecode(b"\xff") + "\u00fc"
+    written = write(Report("made", {"name": name}, "t"), "a.json")
+    assert "\u00fc".encode() in written
+    assert json.loads(written)["name"] == name
+
+
+# A terminal.
+
+
+def test_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    report().show({"output": Path("out\x1b.csv")})
+    shown = capsys.readouterr().out
+    words = shown.split()
+    for word in ("Groups", "rows", "1,234", "0.33", "nan", "1,239", "output"):
+        assert word in words
+    assert r"out\x1b.csv" in words
+    assert "no" not in words
+    assert "Only on the page" not in shown
+
+
+def test_terminal_shows_the_first_groups_and_obeys_none(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    records = [{"group": f"[red]g{i}\x1b", "n_rows": i} for i in range(1022)]
+    Report("made", {}, "t", tables=[Table("Many", records, COLUMNS, True)]).show({})
+    shown = capsys.readouterr().out
+    assert r"[red]g19\x1b" in shown
+    assert "g20" not in shown
+    assert "... 1,002 more" in shown
+
+
+# What commands share.
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "expected"),
+    [
+        (True, "", "yes"),
+        (np.bool_(False), "", "no"),
+        (None, ".3f", "none"),
+        ("word", ".3f", "word"),
+        (12345, "", "12,345"),
+        (np.int8(5), "", "5"),
+        (1 / 3, "", "0.333333"),
+        (np.float32(0.25), ".0%", "25%"),
+        (math.inf, ".3f", "inf"),
+        (np.float32("nan"), "", "nan"),
+        ([1, 0.5, None], "", "1, 0.5, none"),
+        (np.array([1, 2]), "", "1, 2"),
+        ([], "", ""),
+    ],
+)
+def test_values_as_text(value, spec, expected):
+    assert as_text(value, spec) == expected
+
+
+def test_words():
+    assert change(0.5, 0.1) == "falls from 0.5 to 0.1"
+    assert change(0.1, 0.5) == "rises from 0.1 to 0.5"
+    assert change(0.5, 0.50001) == "stays 0.5"
+    assert (iterations(1), iterations(2000)) == ("1 iteration", "2,000 iterations")
+    assert count_values(np.array(["b", "a", "b"])) == {"a": 1, "b": 2}
+
+
+def test_train_and_test():
+    content = {name: {"ks": 0.25, "groups": GROUPS} for name in ("train", "test")}
+    assert by_part(content, "{ks:.3f}") == "0.250 (train), 0.250 (test)"
+    first, second = part_tables(content, COLUMNS)
+    assert ("train" in first.caption, "test" in second.caption) == (True, True)
+    del content["test"]
+    assert by_part(content, "{ks:.3f}") == "0.250 (train)"
+    assert len(part_tables(content, COLUMNS)) == 1
+
+
+def test_names_in_figures():
+    names = ["a", "", "word " * 9, "word " * 10, "two\nlines"]
+    found = drawable_names(names)
+    assert found[0] == "a"
+    assert found[3] == f"{found[2]} (2)"
+    assert found[4] == "two lines"
+    assert len(set(found)) == len(names)
+    assert all(0 < len(name.strip()) <= 30 for name in found)
+
+
+def test_the_largest_groups_are_chosen():
+    groups = np.repeat(list("abcdefghi"), [5, 1, 5, 5, 5, 5, 5, 2, 5])
+    codes, shown, names, remark = choose_groups(groups)
+    assert names == ["a", "c", "d", "e", "f", "g", "i"]
+    np.testing.assert_array_equal(shown, ~np.isin(groups, ["b", "h"]))
+    assert np.unique(codes[shown]).tolist() == [0, 2, 3, 4, 5, 6, 8]
+    assert "7 largest of 9" in remark
+    assert choose_groups(groups[:10])[3] == ""
