@@ -27,11 +27,6 @@ ALLOWED_SIDEWAYS = {("cli", "plotting")}
 # the block product that operators have beyond the public LinearOperator.
 ALLOWED_PRIVATE = {
     ("cli/_demo.py", "scalefair.cluster._kmeans"),
-    # Until the command line reads through `files` alone.
-    ("cli/_matrix_file.py", "scalefair.files._errors"),
-    ("cli/_matrix_file.py", "scalefair.files._npy"),
-    ("cli/_npy_file.py", "scalefair.files._errors"),
-    ("cli/_npy_file.py", "scalefair.files._npy"),
     ("linalg/_chebyshev.py", "scalefair.operators._base"),
     ("linalg/_dc_admm.py", "scalefair.operators._base"),
     ("linalg/_dual_objective.py", "scalefair.operators._base"),

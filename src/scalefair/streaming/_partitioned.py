@@ -1,8 +1,12 @@
-"""Rows in parts: what Dask collections and readers of files have in common."""
+"""Rows in parts: readers of files, Dask collections, and what they have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,18 +14,142 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair._groups import check_values, encode_values
-from scalefair.streaming._collections import (
+from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._dask import (
+    DaskParts,
     column_names,
     dask_column,
     dask_rows,
     is_dask,
+    require_dask,
 )
-from scalefair.streaming._dask_parts import DaskParts
-from scalefair.streaming._parts import Parts
-from scalefair.streaming._readers import RowReader
-from scalefair.streaming._validation import check_rows
+from scalefair.streaming._parts import LocalParts, Parts, Progress
 
-__all__ = ["PartitionedRows", "is_partitioned"]
+
+class RowReader(ABC):
+    """Rows in a file, read block by block, as often as they are needed.
+
+    Estimators take readers where they take matrices. A reader holds no open file
+    between two passes and can be sent to other processes.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_blocks,), int64
+        Rows of each block, at least 1.
+    n_features : int
+        Number of columns.
+    dtype : dtype
+        Type of the entries.
+    is_sparse : bool
+        Whether blocks are CSR matrices.
+    nnz : int
+        Stored entries; all of them for dense rows.
+    feature_names : ndarray of str or None
+        Names of the columns, if the file has any.
+    progress : callable or None
+        Called as ``progress(n_done, n_blocks)`` after each block of a pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.streaming import GroupMoments, RowReader
+    >>> class Countdown(RowReader):
+    ...     lengths, n_features = np.array([2, 2]), 1
+    ...     dtype, is_sparse, nnz = np.dtype(float), False, 4
+    ...
+    ...     def block(self, number):
+    ...         return np.array([[3.0], [2.0]]) - 2 * number
+    >>> GroupMoments.from_data(Countdown(), ["a", "b", "a", "b"]).means
+    array([[2.],
+           [1.]])
+    """
+
+    lengths: NDArray[np.int64]
+    n_features: int
+    dtype: np.dtype
+    is_sparse: bool
+    nnz: int
+    feature_names: NDArray[Any] | None = None
+    progress: Progress | None = None
+
+    @abstractmethod
+    def block(self, number: int) -> Any:
+        """Return the rows of a block.
+
+        Parameters
+        ----------
+        number : int
+            Of the block, from 0.
+
+        Returns
+        -------
+        {ndarray, csr_array} of shape (n_rows of the block, n_features)
+            Dense and C-contiguous, or CSR.
+        """
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What watches the progress stays in its process.
+        return {**self.__dict__, "progress": None}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.lengths.sum()), self.n_features
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def blocks(self) -> Iterator[Any]:
+        """Iterate over the blocks in their order."""
+        for number in range(len(self)):
+            yield self.block(number)
+
+    def parts(self) -> LocalParts:
+        """Return the blocks as parts.
+
+        Returns
+        -------
+        LocalParts
+            Read anew in each pass. A block that is not what the attributes say is
+            a ValueError when it is read.
+        """
+        return LocalParts(self._checked_blocks, len(self), self.progress)
+
+    def _checked_blocks(self) -> Iterator[Any]:
+        # Compiled code counts on the shapes.
+        kind = "a CSR matrix" if self.is_sparse else "an ndarray"
+        name = type(self).__name__
+        for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
+            is_csr = sparse.issparse(block) and block.format == "csr"
+            if not (is_csr if self.is_sparse else isinstance(block, np.ndarray)):
+                raise ValueError(
+                    f"Block {i} of {name} is a {type(block).__name__}: is_sparse is "
+                    f"{self.is_sparse}, so that it must be {kind}."
+                )
+            if block.shape != (m, self.n_features):
+                raise ValueError(
+                    f"Block {i} of {name} has shape {block.shape}, but lengths and "
+                    f"n_features say {(int(m), self.n_features)}."
+                )
+            yield block
+
+    def delayed(self) -> list[Any]:
+        """Return the blocks as Dask's delayed values, read where they are computed.
+
+        All workers must see the file under its name.
+
+        Returns
+        -------
+        list of dask.delayed.Delayed
+            A block each, in their order.
+
+        Raises
+        ------
+        ImportError
+            If Dask is not installed.
+        """
+        read = require_dask().delayed(self.block, pure=False, traverse=False)
+        return [read(number) for number in range(len(self))]
 
 
 def is_partitioned(X: Any) -> bool:
@@ -49,6 +177,7 @@ def is_partitioned(X: Any) -> bool:
     return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
 
 
+@dataclass(eq=False, repr=False)
 class PartitionedRows:
     """Rows in parts, each of which fits in memory.
 
@@ -65,12 +194,8 @@ class PartitionedRows:
         Rows and features.
     dtype : dtype
         A type that holds the entries of all parts.
-    is_sparse : bool
-        Whether the parts are CSR matrices.
-    nnz : int
-        Stored entries; all of them for dense rows.
-    feature_names : ndarray of str or None
-        Names of the columns, if all are strings.
+    n_features, is_sparse, nnz, feature_names
+        As of a `RowReader`.
 
     Examples
     --------
@@ -83,27 +208,15 @@ class PartitionedRows:
     [3, 2]
     """
 
-    def __init__(
-        self,
-        parts: Parts,
-        lengths: NDArray[np.int64],
-        n_features: int,
-        *,
-        dtype: np.dtype,
-        is_sparse: bool,
-        nnz: int,
-        feature_names: NDArray[Any] | None = None,
-        given_lengths: Sequence[int] = (),
-    ) -> None:
-        self.parts = parts
-        self.lengths = np.asarray(lengths, dtype=np.int64)
-        self.shape = int(self.lengths.sum()), n_features
-        self.dtype = np.dtype(dtype)
-        self.is_sparse = is_sparse
-        self.nnz = nnz
-        self.feature_names = feature_names
-        # With the parts that have no rows and were left out.
-        self._given_lengths = list(given_lengths or self.lengths)
+    parts: Parts
+    lengths: NDArray[np.int64]
+    n_features: int
+    dtype: np.dtype
+    is_sparse: bool
+    nnz: int
+    feature_names: NDArray[Any] | None = None
+    # Rows of the parts that were given, some of which may have none.
+    _given: Sequence[int] | None = None
 
     @classmethod
     def of(cls, X: Any, *, persist: bool = True) -> Self:
@@ -130,23 +243,8 @@ class PartitionedRows:
         if isinstance(X, cls):
             return X
         if isinstance(X, RowReader):
-            return cls._of_reader(X)
-        return cls._of_dask(X, persist)
-
-    @classmethod
-    def _of_reader(cls, reader: RowReader) -> Self:
-        return cls(
-            reader.parts(),
-            reader.lengths,
-            reader.n_features,
-            dtype=reader.dtype,
-            is_sparse=reader.is_sparse,
-            nnz=reader.nnz,
-            feature_names=reader.feature_names,
-        )
-
-    @classmethod
-    def _of_dask(cls, X: Any, persist: bool) -> Self:
+            about = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
+            return cls(X.parts(), X.lengths, *about)
         parts = dask_rows(X)
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
         if persist:
@@ -161,14 +259,19 @@ class PartitionedRows:
         some = [found[i] for i in kept]
         return cls(
             parts.select(kept) if len(kept) < len(found) else parts,
-            np.array([part.n_rows for part in some]),
+            np.array([part.n_rows for part in some], np.int64),
             some[0].n_columns,
-            dtype=np.result_type(*{part.dtype for part in some}),
-            is_sparse=some[0].is_sparse,
-            nnz=sum(part.n_stored for part in some),
-            feature_names=column_names(X),
-            given_lengths=[part.n_rows for part in found],
+            np.result_type(*{part.dtype for part in some}),
+            some[0].is_sparse,
+            sum(part.n_stored for part in some),
+            column_names(X),
+            [part.n_rows for part in found],
         )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.lengths.sum()), self.n_features
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -178,8 +281,7 @@ class PartitionedRows:
     @property
     def _numbers(self) -> list[int]:
         """Number of each part among those that were given, for messages."""
-        numbers: list[int] = np.flatnonzero(self._given_lengths).tolist()
-        return numbers
+        return [i for i, length in enumerate(self._given or self.lengths) if length]
 
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
@@ -202,11 +304,10 @@ class PartitionedRows:
         Parts
             Computed when they are asked for.
         """
-        places = zip(
-            self._numbers, self.starts.tolist(), self.lengths.tolist(), strict=True
-        )
-        place = self.parts.like(places)
-        return self.parts.map(_Placed(function, len(args)), *args, each=[place, *each])
+        starts, lengths = self.starts.tolist(), self.lengths.tolist()
+        place = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
+        run = functools.partial(_placed, function, len(args))
+        return self.parts.map(run, *args, each=[place, *each])
 
     def rowwise(
         self,
@@ -221,8 +322,7 @@ class PartitionedRows:
         Parameters
         ----------
         function : callable
-            As for `map`; returns an array with one entry, or row of entries, for
-            each row.
+            As for `map`; returns an array with an entry for each row.
         *args : object
             The same for all parts.
         shape : tuple of int, default=()
@@ -289,10 +389,10 @@ class PartitionedRows:
                 f"{what}s for {self.shape[0]} samples."
             )
         distinct, codes = encode_values(values, name=name)
-        return distinct, self.split(codes.astype(_small_type(len(distinct))))
+        return distinct, self.split(codes.astype(_small_type(distinct)))
 
     def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
-        parts = dask_column(values, self._given_lengths, name)
+        parts = dask_column(values, list(self._given or self.lengths), name)
         kept = self._numbers
         if len(kept) < len(parts):
             parts = parts.select(kept)
@@ -300,8 +400,7 @@ class PartitionedRows:
         parts = parts.map(_checked_column, name, what, each=[places]).persist()
         seen = parts.map(_distinct, name).gather()
         distinct = encode_values(np.concatenate(seen), name=name)[0]
-        small = _small_type(len(distinct))
-        return distinct, parts.map(_codes, distinct, small).persist()
+        return distinct, parts.map(_codes, distinct).persist()
 
 
 class _Description(NamedTuple):
@@ -314,23 +413,23 @@ class _Description(NamedTuple):
     is_sparse: bool
 
 
-class _Placed:
-    """A function of a part, whose errors say which part."""
+def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
+    """Call a function of a part, whose place comes after the shared arguments."""
+    shared, ((number, start, length), *own) = args[:n_shared], args[n_shared:]
+    stop = start + length - 1
+    with _naming(
+        f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
+    ):
+        return function(rows, *shared, *own)
 
-    def __init__(self, function: Callable[..., Any], n_args: int) -> None:
-        self._function = function
-        self._n_args = n_args
 
-    def __call__(self, rows: Any, *args: Any) -> Any:
-        shared, (place, *own) = args[: self._n_args], args[self._n_args :]
-        try:
-            return self._function(rows, *shared, *own)
-        except ValueError as error:
-            number, start, length = place
-            raise ValueError(
-                f"Partition {number} of X, rows {start} to {start + length - 1} "
-                f"(counted from 0 within it below): {error}"
-            ) from error
+@contextmanager
+def _naming(partition: Any) -> Iterator[None]:
+    """Say in an error which partition has it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"Partition {partition}: {error}") from error
 
 
 def _checked_part(block: Any, number: int) -> Any:
@@ -339,10 +438,8 @@ def _checked_part(block: Any, number: int) -> Any:
         block = block.to_numpy()
     if getattr(block, "shape", (1,))[0] == 0:
         return block
-    try:
+    with _naming(f"{number} of X"):
         return check_rows(block)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"Partition {number} of X: {error}") from error
 
 
 def _describe(block: Any) -> _Description:
@@ -362,16 +459,17 @@ def _known(X: Any) -> list[_Description] | None:
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    first = found[kept[0]]
+    first = kept[0]
+    n_columns, is_sparse = found[first].n_columns, found[first].is_sparse
     for i in kept:
-        if found[i].n_columns != first.n_columns:
+        if found[i].n_columns != n_columns:
             raise ValueError(
                 f"Partition {i} of X has {found[i].n_columns} columns, partition "
-                f"{kept[0]} has {first.n_columns}: all must have the same."
+                f"{first} has {n_columns}: all must have the same."
             )
-        if found[i].is_sparse != first.is_sparse:
+        if found[i].is_sparse != is_sparse:
             raise ValueError(
-                f"Partitions {kept[0]} and {i} of X are dense and sparse: make all of "
+                f"Partitions {first} and {i} of X are dense and sparse: make all of "
                 "them one or the other."
             )
 
@@ -382,10 +480,8 @@ def _checked_column(
     number, n_rows = place
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    try:
+    with _naming(number):
         column = check_values(values, name=name, what=what)
-    except ValueError as error:
-        raise ValueError(f"Partition {number}: {error}") from error
     if column.shape[0] != n_rows:
         raise ValueError(
             f"Partition {number} of {name} has {column.shape[0]} {what}s for {n_rows} "
@@ -398,12 +494,9 @@ def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
     return encode_values(values, name=name)[0]
 
 
-def _codes(
-    values: NDArray[Any], distinct: NDArray[Any], dtype: np.dtype
-) -> NDArray[Any]:
-    codes: NDArray[Any] = np.searchsorted(distinct, values).astype(dtype)
-    return codes
+def _codes(values: NDArray[Any], distinct: NDArray[Any]) -> NDArray[Any]:
+    return np.searchsorted(distinct, values).astype(_small_type(distinct))
 
 
-def _small_type(n_distinct: int) -> np.dtype:
-    return np.min_scalar_type(-max(n_distinct, 1))
+def _small_type(distinct: NDArray[Any]) -> np.dtype:
+    return np.min_scalar_type(-max(len(distinct), 1))

@@ -1,20 +1,17 @@
-"""Arrays of numbers in NumPy's formats: what may be in them, and what may not."""
+"""Sparse rows: CSR matrices in archives, lines in svmlight format."""
 
 import io
 import os
+import pickle
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
-from scalefair.cli._npy_file import open_array
 from scipy import sparse
 
 from scalefair._memory import sparse_bounds
-from scalefair.cli._errors import Failure
-from scalefair.files import NpyReader, NpzReader, _rows_sparse
-
-TYPES = ["f4", "f8", ">f4", ">f8", "f2", "i1", "u8", ">i4", "?", "g"]
+from scalefair.files import FileError, NpzReader, SvmlightReader, _rows_sparse
 
 
 def rows(dtype="f8"):
@@ -22,20 +19,7 @@ def rows(dtype="f8"):
     return (values if dtype == "?" else 3 * values).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_types_of_dense_rows(dtype, tmp_path):
-    np.save(tmp_path / "rows.npy", rows(dtype))
-    reader = NpyReader(tmp_path / "rows.npy", max_bytes=400)
-    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
-    assert reader.dtype == wanted
-    blocks = list(reader.blocks())
-    assert {block.dtype for block in blocks} == {wanted}
-    assert max(block.nbytes for block in blocks) <= 400
-    assert np.array_equal(np.concatenate(blocks), rows(dtype))
-
-
 @pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("dtype", TYPES)
 def test_types_of_sparse_rows(dtype, compressed, tmp_path):
     X = sparse.csr_array(rows("i8"))
     X = sparse.csr_array(
@@ -130,49 +114,14 @@ def test_several_files_that_do_not_fit(tmp_path):
     first, second = tmp_path / "0.npz", tmp_path / "1.npz"
     sparse.save_npz(first, sparse.csr_array(rows()))
     sparse.save_npz(second, sparse.csr_array(rows()[:, 1:]))
-    with pytest.raises(ValueError, match=r"1\.npz: has 4 columns, .*0\.npz has 5"):
+    with pytest.raises(FileError, match=r"1\.npz: has 4 columns, .*0\.npz has 5"):
         NpzReader([first, second])
     with pytest.raises(ValueError, match="got no file"):
         NpzReader([])
     sparse.save_npz(second, sparse.csr_array((0, 5)))
     assert NpzReader([second, first]).shape == (40, 5)
-    with pytest.raises(ValueError, match=r"1\.npz: has no rows"):
+    with pytest.raises(FileError, match=r"1\.npz: has no rows"):
         NpzReader([second])
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.ones(3), r"found shape \(3,\). Reshape"),
-        (np.ones((0, 3)), r"at least one row .* found shape \(0, 3\)"),
-        (np.ones((3, 0)), r"found shape \(3, 0\)"),
-        (np.ones((3, 2), complex), "real numbers, found the type complex128"),
-        (np.array([["a", "b"]]), "real numbers, found the type <U1"),
-        (np.array([[None]]), "real numbers, found the type object"),
-    ],
-)
-def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
-    np.save(tmp_path / "rows.npy", array)
-    with pytest.raises(ValueError, match=rf"rows\.npy: .*{message}"):
-        NpyReader(tmp_path / "rows.npy")
-
-
-def test_damaged_header_of_an_array(tmp_path):
-    path = tmp_path / "rows.npy"
-    np.save(path, rows())
-    path.write_bytes(path.read_bytes().replace(b"(40, 5)", b"(40, 5|"))
-    with pytest.raises(ValueError, match=r"rows\.npy: not an array .* or damaged"):
-        NpyReader(path)
-    path = tmp_path / "rows.npz"
-    sparse.save_npz(path, csr(), compressed=False)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    members["data.npy"] = members["data.npy"].replace(b",)", b",|")
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with pytest.raises(ValueError, match=r"rows\.npz: not a CSR .* or damaged"):
-        NpzReader(path)
 
 
 def csr():
@@ -180,7 +129,7 @@ def csr():
 
 
 WRONG = {
-    "format": ({"format": b"csc"}, "it is of format 'csc'"),
+    "format": ({"format": b"csc"}, r"it is of format 'csc'\. Save X\.tocsr\(\)"),
     "shape": ({"shape": np.array([40])}, "two dimensions"),
     "pointers": ({"indptr": csr().indptr[:-1]}, "do not fit each other"),
     "indices": ({"indices": csr().indices[:-1]}, "do not fit each other"),
@@ -197,16 +146,13 @@ WRONG = {
 def test_sparse_arrays_that_are_no_rows(case, tmp_path):
     other, message = WRONG[case]
     save_arrays(tmp_path / "rows.npz", csr(), **other)
-    with pytest.raises(ValueError, match=rf"rows\.npz: .*{message}.*\. Save"):
+    with pytest.raises(FileError, match=rf"rows\.npz: .*{message}.* again\."):
         NpzReader(tmp_path / "rows.npz")
 
 
 def test_archives_of_other_things(tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.ones(3))
-    with pytest.raises(ValueError, match=r"rows\.npz: not a CSR matrix .*format\.npy"):
-        NpzReader(tmp_path / "rows.npz")
-    sparse.save_npz(tmp_path / "rows.npz", sparse.csc_array(rows()))
-    with pytest.raises(ValueError, match=r"format 'csc': save X\.tocsr\(\)"):
+    with pytest.raises(FileError, match=r"rows\.npz: not a CSR matrix .*format\.npy"):
         NpzReader(tmp_path / "rows.npz")
 
 
@@ -218,7 +164,7 @@ def test_column_indices_are_checked_when_read(column, tmp_path):
     save_arrays(tmp_path / "rows.npz", csr(), indices=indices)
     reader = NpzReader(tmp_path / "rows.npz", max_bytes=2**11)
     reader.block(0)
-    with pytest.raises(ValueError, match="column indices beyond the number of columns"):
+    with pytest.raises(FileError, match="column indices beyond the number of columns"):
         reader.block(-1)
 
 
@@ -235,7 +181,7 @@ def test_damage_is_found_by_its_checksum(compressed, tmp_path):
     status = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # a disk's fault
-    with pytest.raises(ValueError, match=r"rows\.npz: not a CSR .* or damaged"):
+    with pytest.raises(FileError, match=r"rows\.npz: not a CSR .* or damaged"):
         list(reader.blocks())
 
 
@@ -270,54 +216,11 @@ def test_arrays_of_another_length_than_they_say(name, tmp_path):
     path = tmp_path / "rows.npz"
     save_arrays(path, csr())
     rewrite(path, **{name: lambda content: content[:-1]})
-    with pytest.raises(
-        ValueError, match=rf"damaged \({name} is of \d+ bytes, but says"
-    ):
+    with pytest.raises(FileError, match=rf"damaged \({name} is of \d+ bytes, but says"):
         NpzReader(path)
 
 
-def saying(shape, dtype="<f8", content=b""):
-    """A file of an array that claims a shape."""
-    header = {"descr": dtype, "fortran_order": False, "shape": shape}
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, header)
-    return file.getvalue() + content
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [(-4, 2), (-1, 2), (4, -2), (-4, -2), (10**30, 2), (2**32, 2**32), (2**60, 1)],
-)
-def test_shapes_that_no_array_has(shape, tmp_path):
-    path = tmp_path / "rows.npy"
-    path.write_bytes(saying(shape, content=bytes(64)))
-    with pytest.raises(ValueError, match=r"not an array .*no array has the shape"):
-        NpyReader(path)
-    with pytest.raises(Failure, match=r"not an array .*no array has the shape"):
-        open_array(path)
-
-
-def test_an_array_larger_than_its_file(tmp_path):
-    path = tmp_path / "rows.npy"
-    path.write_bytes(saying((10**12, 2), content=bytes(64)))
-    with pytest.raises(ValueError, match="is truncated"):
-        NpyReader(path)
-    with pytest.raises(Failure, match="it is truncated"):
-        open_array(path)
-
-
-@pytest.mark.parametrize("name", ["indptr", "shape", "format"])
-def test_an_archive_that_says_more_than_it_has(name, tmp_path):
-    """A few kB that claim 10^11 rows, or a shape of 10^11 numbers."""
-    path = tmp_path / "rows.npz"
-    save_arrays(path, csr(), shape=(10**11, 5))
-    rewrite(path, **{name: lambda _: saying((10**11 + 1,), "<i8", bytes(2**20))})
-    assert path.stat().st_size < 10_000
-    with pytest.raises(ValueError, match=rf"damaged \({name} is of"):
-        NpzReader(path)
-
-
-def test_a_bomb_of_row_pointers_is_read_in_pieces(tmp_path):
+def test_a_bomb_of_row_pointers_is_read_in_pieces(tmp_path, saying):
     """20 million rows without entries: 160 MB of zeros in 160 kB."""
     path, m = tmp_path / "rows.npz", 20_000_000
     save_arrays(path, csr())
@@ -350,7 +253,7 @@ def test_a_row_of_more_entries_than_columns(tmp_path):
         data=np.zeros(n),
     )
     assert NpzReader(path).block(0).nnz <= 5
-    with pytest.raises(ValueError, match="a row has more entries than there are"):
+    with pytest.raises(FileError, match="a row has more entries than there are"):
         NpzReader(path, max_bytes=2**16)
 
 
@@ -378,3 +281,85 @@ def csr_of(lengths):
     indices = np.concatenate([np.arange(k) for k in lengths]).astype(np.int32)
     data = np.arange(1.0, len(indices) + 1)
     return sparse.csr_array((data, indices, indptr), shape=(len(lengths), 60))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "rows.svm"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+LINES = "# comment\n1 1:2.5 3:4\n\n-1 qid:3 2:5 # words\n0.5\n1 1:6"
+WANTED = np.array([[2.5, 0, 4], [0, 5, 0], [0, 0, 0], [6, 0, 0]])
+
+
+@pytest.mark.parametrize("max_bytes", [1, 100, 250, 2**20])
+def test_lines(write, max_bytes):
+    reader = SvmlightReader(write(LINES), max_bytes=max_bytes)
+    assert reader.labels.tolist() == [1, -1, 0.5, 1]
+    assert not reader.zero_based
+    assert reader.nnz == 4
+    blocks = [block.toarray() for block in reader.blocks()]
+    assert np.array_equal(np.concatenate(blocks), WANTED)
+    assert len(pickle.loads(pickle.dumps(reader)).labels) == 4
+
+
+def test_where_features_count_from(write):
+    reader = SvmlightReader(write(LINES), zero_based=True)
+    assert reader.shape == (4, 4)
+    assert np.array_equal(reader.block(0).toarray()[:, 1:], WANTED)
+    # A feature 0 anywhere tells that all count from 0.
+    reader = SvmlightReader(write(LINES + "\n1 0:1"), max_bytes=100)
+    assert reader.zero_based
+    assert np.array_equal(reader.block(0).toarray()[0], [0, 2.5, 0, 4])
+    with pytest.raises(FileError, match=r"rows\.svm: has a feature 0, but zero_based"):
+        SvmlightReader(write("1 0:1\n"), zero_based=False)
+    with pytest.raises(ValueError, match='zero_based must be True, False or "auto"'):
+        SvmlightReader(write(LINES), zero_based="maybe")
+
+
+def test_more_features_than_occur(write):
+    reader = SvmlightReader(write(LINES), n_features=6)
+    assert reader.block(0).shape == (4, 6)
+    with pytest.raises(FileError, match="has 3 features, more than n_features=2"):
+        SvmlightReader(write(LINES), n_features=2)
+    with pytest.raises(FileError, match=r"rows\.svm: has 0 features"):
+        SvmlightReader(write("1\n-1\n"))
+    reader = SvmlightReader(write("1\n-1\n"), n_features=2)
+    assert np.array_equal(reader.block(0).toarray(), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize(
+    "line", ["word 1:2", "1 1:2 1:3", "1 3:1 2:1", "1 1:word", "1 2", "1 -1:2"]
+)
+def test_lines_that_are_none(write, line):
+    path = write(f"1 1:2\n1 1:3\n{line}\n")
+    message = (
+        r"rows\.svm: not in svmlight format between bytes 12 and .* rising indices"
+    )
+    with pytest.raises(FileError, match=message):
+        SvmlightReader(path, max_bytes=50)
+
+
+def test_empty_and_compressed_files(write):
+    for text in "", "\n\n", "# 1 1:2\n":
+        with pytest.raises(FileError, match=r"rows\.svm: has no rows"):
+            SvmlightReader(write(text))
+    path = write("")
+    path.write_bytes(b"\x1f\x8b\x08\x00")
+    with pytest.raises(FileError, match=r"is compressed.* Unpack it first"):
+        SvmlightReader(path)
+
+
+def test_labels_are_not_sent_to_workers(write):
+    dask = pytest.importorskip("dask")
+    reader = SvmlightReader(write("1 1:1\n" * 2000), max_bytes=20_000)
+    assert len(reader) > 3
+    values = reader.delayed()
+    assert len(reader.labels) == 2000
+    assert sum(block.shape[0] for block in dask.compute(*values)) == 2000
+    assert len(pickle.dumps(values[0])) < 8 * 2000
