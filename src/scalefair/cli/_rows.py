@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
+import scalefair
 from scalefair.cli._errors import Failure, note
-from scalefair.cli._fit import array_limit
+from scalefair.cli._fit import array_limit, watch_passes
 from scalefair.files import (
     SvmlightReader,
     TableFile,
@@ -607,6 +609,49 @@ def encode(encoder: Any, rows: Rows) -> Any:
     if rows.is_stored or isinstance(rows.X, RowReader):
         return MappedRows(rows.X, transform)
     return transform(rows.X)
+
+
+@contextmanager
+def encoded(
+    parts: Mapping[str, Rows], *, show: bool, **how: Any
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield an encoder, fitted to the first part, and the features of all parts.
+
+    In the meantime passes over the rows are counted, and shown. If something fails
+    the place of a value that is not finite is said first, if there is one.
+    """
+    try:
+        sources = {name: rows.X for name, rows in parts.items()}
+        with watch_passes(sources, show=show):
+            encoder = fit_encoder(next(iter(parts.values())), **how)
+            X = {name: encode(encoder, rows) for name, rows in parts.items()}
+            stored = {name: X[name] for name, rows in parts.items() if rows.is_stored}
+            with watch_passes(stored, show=show):
+                yield encoder, X
+    except (Failure, ValueError):
+        for rows in parts.values():
+            if isinstance(rows.X, RowReader):
+                check_finite(rows.path, rows.X)
+        raise
+
+
+def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
+    """Say what a saved model needs to read other rows as its own were read."""
+    options = asdict(reading)
+    for name in ("folder", "memory_limit", "target_header", "groups_header"):
+        options.pop(name)
+    options |= dict.fromkeys(rows.from_files)
+    return {
+        "columns": list(rows.names),
+        "words": rows.words,
+        "n_columns": rows.n_columns,
+        "has_header": rows.has_header,
+        "zero_based": rows.zero_based,
+        "reading": options,
+        "labels_from": rows.target_from,
+        "groups_from": rows.groups_from,
+        "version": scalefair.__version__,
+    }
 
 
 def categories(encoder: Any) -> list[NDArray[Any]]:
