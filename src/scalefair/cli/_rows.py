@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import click
 import numpy as np
@@ -18,7 +18,8 @@ from scipy import sparse
 
 import scalefair
 from scalefair.cli._errors import Failure, note
-from scalefair.cli._fit import array_limit, watch_passes
+from scalefair.cli._fit import array_limit, describe_passes, watch_passes
+from scalefair.cli._report import count_values
 from scalefair.files import (
     SvmlightReader,
     TableFile,
@@ -537,6 +538,21 @@ def map_rows(X: Any, change: Callable[[Any], Any]) -> Any:
     return MappedRows(X, change) if isinstance(X, RowReader) else change(X)
 
 
+def read_test(
+    path: Path, like: Rows, reading: Reading, roles: Mapping[str, str | None]
+) -> Rows:
+    """Read rows for a test; roles that are not given are the columns of TRAIN."""
+    for name in like.from_files:
+        if roles[name] is None:
+            raise click.UsageError(
+                f"Missing option '--test-{name}': {path} needs a file of its own."
+            )
+    given = {name: value for name, value in roles.items() if value is not None}
+    rows = read_rows(path, replace(reading, **cast("Any", given)), like=like)
+    refuse_unknown(rows.target_from, "label", rows.target, np.unique(like.target))
+    return rows
+
+
 def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     """Fit what turns rows into features: a transformer of scikit-learn.
 
@@ -633,6 +649,17 @@ def encoded(
             if isinstance(rows.X, RowReader):
                 check_finite(rows.path, rows.X)
         raise
+
+
+def describe(rows: Rows, X: Any) -> dict[str, Any]:
+    """Say what was read, how, and how many rows each group has."""
+    return {
+        "rows": str(rows.path),
+        **describe_passes(X),
+        "n_rows": rows.n_rows,
+        "groups_from": rows.groups_from,
+        "groups": count_values(rows.groups),
+    }
 
 
 def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
