@@ -56,9 +56,8 @@ _COLUMNS = {
 }
 _FITTED = ["solver", "converged", "n_iter", "n_products", "duality_gap"]
 _FITTED += ["fairness_ratio_gap", "explained_variance"]
-# Numbers of components in the figure of the losses. Of more features other numbers
-# than the one asked for would take seconds, and so would the plane of the variances.
-_N_SIZES, _MANY = 10, 100
+# Features of which figures would take seconds.
+_MANY = 100
 
 
 @click.command(cls=_options.SectionedCommand, epilog=_EPILOG)
@@ -111,7 +110,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             str(data),
             _facts(content),
             [_report.Table("Groups", content["groups"], _COLUMNS, terminal=True)],
-            *_figures(model, plain, counts),
+            *_figures(model, counts),
         )
         arrays = {
             **_arrays(model, encoder, X.shape[1]),
@@ -248,77 +247,37 @@ def _facts(content: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _figures(
-    model: Any, plain: Any, counts: Any
-) -> tuple[list[_report.Figure], list[str]]:
+def _figures(model: Any, counts: Any) -> tuple[list[_report.Figure], list[str]]:
     """Return figures of fair PCA beside PCA, or why there are none."""
-    if plain is None:
+    if not hasattr(model, "moments_"):
         return [], ["The figures need --solver gram: it compares with plain PCA."]
+    if counts.size > _report.MAX_GROUPS:
+        return [], [f"There are no figures of more than {_report.MAX_GROUPS} groups."]
     r, n = model.n_components, model.n_features_in_
+    sizes = np.linspace(1, min(2 * r, n), 10 if n <= _MANY else 1).round().astype(int)
     names = _report.drawable_names(map(str, model.groups_.tolist()))
-    shown = np.sort(np.argsort(-counts, kind="stable")[: _report.MAX_GROUPS])
-    sizes = {r}
-    if n <= _MANY:
-        sizes |= set(
-            np.linspace(1, min(2 * r, n), _N_SIZES).round().astype(int).tolist()
-        )
 
     def plot_losses(figure: Any) -> None:
         from scalefair.plotting import GroupLossDisplay
 
-        losses, errors = {}, {}
-        for name, fitted in (("PCA", plain), ("fair PCA", model)):
-            fits = [
-                type(fitted).from_moments(
-                    model.moments_, **{**fitted.get_params(), "n_components": size}
-                )
-                for size in sorted(sizes)
-            ]
-            losses[name] = [fit.group_losses_[shown] for fit in fits]
-            errors[name] = [fit.group_reconstruction_errors_ @ counts for fit in fits]
-            errors[name] = np.array(errors[name]) / counts.sum()
-        GroupLossDisplay(
-            sorted(sizes),
-            losses=losses,
-            total_errors=errors,
-            groups=[names[i] for i in shown],
-        ).plot(axes=figure.subplots(1, 2))
+        chosen = sorted({r, *sizes.tolist()})
+        axes = figure.subplots(1, 2)
+        GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
 
     def plot_plane(figure: Any) -> None:
         from scalefair.plotting import JointNumericalRangeDisplay
 
+        first, second = model.moments_.covariances(model.centering)
+        how = {"group_sizes": model.moments_.counts, "groups": names, "view": "optimum"}
         JointNumericalRangeDisplay.from_covariances(
-            *model.moments_.covariances(model.centering),
-            r,
-            group_sizes=model.moments_.counts,
-            groups=names,
-            view="optimum",
-            ax=figure.subplots(),
+            first, second, r, ax=figure.subplots(), **how
         )
 
-    most = f" The {len(shown)} largest of {counts.size} groups are shown."
-    found = [
-        _report.Figure(
-            plot_losses,
-            (11, 4.2),
-            "Loss of each group, and error of all rows, against the number of "
-            f"components, with PCA and fair PCA. With {r} the largest loss is "
-            f"{plain.group_losses_.max():.4g} with PCA and "
-            f"{model.group_losses_.max():.4g} with fair PCA.",
-            "Losses of the groups, left, and the error of all rows, right; "
-            f"{r} components were asked for.{most * (len(shown) < counts.size)}",
-        )
-    ]
+    caption = "Losses of the groups, left, and the error of all rows, right, with PCA "
+    caption += f"and fair PCA; {r} components were asked for."
+    figures = [_report.Figure(plot_losses, (11, 4.2), caption, caption)]
     if counts.size == 2 and n <= _MANY:
-        found.append(
-            _report.Figure(
-                plot_plane,
-                (8, 5),
-                f"Pairs of variances that {r} components can capture of groups "
-                f"{names[0]} and {names[1]}: a region, with plain PCA and fair PCA on "
-                "its edge.",
-                f"What {r} components can capture of both groups, near the best of "
-                "each. On a dotted corner the largest loss is the same.",
-            )
-        )
-    return found, []
+        caption = f"What {r} components can capture of the variances of {names[0]} and "
+        caption += f"{names[1]}: a region, with PCA and fair PCA on its edge."
+        figures.append(_report.Figure(plot_plane, (8, 5), caption, caption))
+    return figures, []
