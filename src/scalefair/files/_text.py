@@ -41,7 +41,12 @@ def open_bytes(path: Path) -> IO[bytes]:
     start = file.read(6)
     file.seek(0)
     unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
-    return file if unpack is None else unpack(file)
+    if unpack is None:
+        return file
+    if isinstance(file, io.BytesIO):
+        return unpack(file)
+    file.close()  # the one that unpacks it would leave it open
+    return unpack(path)
 
 
 @functools.cache
