@@ -10,7 +10,7 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from scalefair.files._errors import FileError, reading
 
 # Spellings of a value that is not there.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
-_PACKED: list[tuple[bytes, Any]] = [
+_PACKED: list[tuple[bytes, Callable[..., IO[bytes]]]] = [
     (b"\x1f\x8b", gzip.open),
     (b"BZh", bz2.open),
     (b"\xfd7zXZ", lzma.open),
