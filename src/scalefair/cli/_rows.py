@@ -409,15 +409,17 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             raise click.UsageError(
                 "--target does not apply to svmlight: lines start with their labels."
             )
-        rows.target, rows.target_from = as_values(target), f"the labels of {path}"
+        rows.target_from = f"the labels of {path}"
+        rows.target = _whole(target, rows.target_from)
     left_out = set(reading.drop)
     for name in ("target", "groups"):
         given = getattr(reading, name)
         if given is None or not column_or_file(names, given, f"--{name}", path):
             continue
         column = [_column(block, names.index(given)) for block in _blocks(X)]
-        setattr(rows, name, as_values(np.concatenate(column)))
-        setattr(rows, f"{name}_from", f"feature {given} of {path}")
+        where = f"feature {given} of {path}"
+        setattr(rows, name, _whole(np.concatenate(column), where))
+        setattr(rows, f"{name}_from", where)
         left_out |= set() if reading.keep_groups and name == "groups" else {given}
     if unknown := left_out - set(names):
         raise Failure(
@@ -429,6 +431,15 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         rows.names = [names[j] for j in kept]
         rows.X = map_rows(X, lambda block: block[:, kept])
     return rows
+
+
+def _whole(numbers: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return groups or labels as integers, if all are."""
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise Failure(f"{where}: row {row} (counted from 0) is NaN or infinite.")
+    whole = numbers.astype(np.int64)
+    return whole if np.array_equal(whole, numbers) else numbers
 
 
 def _column(block: Any, j: int) -> NDArray[Any]:
@@ -456,11 +467,15 @@ def _resized(path: Path, X: Any, n_columns: int) -> Any:
 
 def _blocks(X: Any) -> Iterator[Any]:
     if isinstance(X, RowReader):
-        return X.blocks()
-    if isinstance(X, pandas.DataFrame):  # it may be larger than the memory
+        for number, block in enumerate(X.blocks(), start=1):
+            if X.progress is not None:
+                X.progress(number, len(X))
+            yield block
+    elif isinstance(X, pandas.DataFrame):  # it may be larger than the memory
         step = max(1, _BLOCK // (8 * max(1, X.shape[1])))
-        return (X[start : start + step] for start in range(0, len(X), step))
-    return iter([X])
+        yield from (X[start : start + step] for start in range(0, len(X), step))
+    else:
+        yield X
 
 
 def check_finite(path: Path, X: Any) -> None:
@@ -542,6 +557,8 @@ def read_test(
     path: Path, like: Rows, reading: Reading, roles: Mapping[str, str | None]
 ) -> Rows:
     """Read rows for a test; roles that are not given are the columns of TRAIN."""
+    if rows_format(path, reading.svmlight) != rows_format(like.path, reading.svmlight):
+        raise Failure(f"{path}: is in another format than {like.path}.")
     for name in like.from_files:
         if roles[name] is None:
             raise click.UsageError(
@@ -570,7 +587,8 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     scaler = _fit_scaler(rows, numbers) if standardize and numbers else None
     if not isinstance(rows.X, pandas.DataFrame):
         return scaler or FunctionTransformer(accept_sparse=True).fit(np.zeros((1, 1)))
-    steps = [SimpleImputer()] if impute else []
+    # As a frame, for the scaler is fitted to one.
+    steps = [SimpleImputer().set_output(transform="pandas")] if impute else []
     steps += [] if scaler is None else [FrozenEstimator(scaler)]
     # Given, for the rows of a large table are not all looked at below.
     known = [np.array(sorted(rows.X[name].dropna().unique())) for name in words]
