@@ -479,7 +479,7 @@ def assert_same(found, wanted):
 
 
 def test_rows_in_blocks(people, fits):
-    train, test = split(people)
+    split(people)
     arrays = {"train": people.X[:160], "test": people.X[160:]}
     for name, X in arrays.items():
         np.save(people.folder / f"{name}.npy", X)
@@ -508,8 +508,8 @@ def test_rows_in_blocks(people, fits):
         said = other["input"]["train"]
         assert said.pop("read") == "in blocks"
         assert said.pop("n_blocks") == len(reader)
-        # The pass that scores them; before that, of readers, the one that scales.
-        assert said.pop("n_passes") >= 2
+        # The pass that scores them; of readers, before that, the one that scales.
+        assert said.pop("n_passes") == (1 if extension == "csv" else 2)
         assert said == one["input"]["train"]
         assert_same(other["test"], one["test"])
 
@@ -539,7 +539,7 @@ def test_bad_values_in_blocks_are_placed(older, real_fit, options):
     lines[50] = "1 2:3 1:4"
     older.svm.write_text("\n".join(lines))
     result = older.classify(older.svm, *options, target=None, groups=6)
-    older.fails(result, f"{older.svm}:51: feature 1 comes after feature 2")
+    older.fails(result, f"{older.svm}: not in svmlight format", "rising indices")
     lines[50] = "1 2:nan"
     older.svm.write_text("\n".join(lines))
     result = older.classify(older.svm, *options, target=None, groups=6)
@@ -615,7 +615,7 @@ def test_roles_that_are_not_there(older):
         result = older.classify(**{option: "town"})
         older.fails(result, "town: neither a column", "height, job", f"--{option}")
         result = older.classify_array(older.npy, **{option: "town"})
-        older.fails(result, "town: no such file", "no names", f"--{option}")
+        older.fails(result, "town: neither", "columns: x0", f"--{option}")
         short = older.write("short.txt", ["0", "1"] * 20)
         result = older.classify_array(older.npy, **{option: short})
         older.fails(result, f"{short}: has 40", "240 rows")
