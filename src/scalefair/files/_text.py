@@ -10,7 +10,7 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from scalefair.files._errors import FileError, reading
 
 # Spellings of a value that is not there.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
-_PACKED: list[tuple[bytes, Callable[..., IO[bytes]]]] = [
+_PACKED: list[tuple[bytes, Any]] = [
     (b"\x1f\x8b", gzip.open),
     (b"BZh", bz2.open),
     (b"\xfd7zXZ", lzma.open),
@@ -43,10 +43,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
     if unpack is None:
         return file
-    if isinstance(file, io.BytesIO):
-        return unpack(file)
-    file.close()  # the one that unpacks it would leave it open
-    return unpack(path)
+    in_memory = isinstance(file, io.BytesIO)
+    if not in_memory:
+        file.close()  # what unpacks it would leave it open
+    unpacked: IO[bytes] = unpack(file if in_memory else path)
+    return unpacked
 
 
 @functools.cache
