@@ -200,6 +200,9 @@ def _read_table(
     for name, column in roles.items():
         setattr(rows, name, frame[column].astype(object))
         setattr(rows, f"{name}_from", f"column {column} of {path}")
+    kept = roles["groups"] if reading.keep_groups else None
+    if kept not in {None, *known} and as_values(rows.groups.dropna()).dtype.kind != "U":
+        rows.X = rows.X.assign(**{str(kept): pandas.to_numeric(rows.groups)})
     _read_files(rows, reading, like)
     _judge_words(rows, words)
     _treat_missing(rows, table, reading.missing, roles, keep_missing)
@@ -567,6 +570,11 @@ def read_test(
     given = {name: value for name, value in roles.items() if value is not None}
     rows = read_rows(path, replace(reading, **cast("Any", given)), like=like)
     refuse_unknown(rows.target_from, "label", rows.target, np.unique(like.target))
+    if others := set(rows.words) - set(like.words):
+        raise Failure(
+            f"{path}: holds words in {', '.join(sorted(others))}, and {like.path} "
+            "numbers. Correct it."
+        )
     return rows
 
 
