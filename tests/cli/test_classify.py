@@ -645,6 +645,8 @@ def test_bad_test(older, column, value, words):
 def test_test_of_other_columns(older):
     path = older.save(older.frame.drop(columns="height"), "short.csv")
     older.fails(older.classify(older.csv, "--test", path), path, "height")
+    path = older.save(older.frame.assign(height="tall"), "words.csv")
+    older.fails(older.classify(older.csv, "--test", path), path, "words in height")
     path = older.save(older.frame, "plain.csv", header=False)
     more = ("--test-target", "5", "--test-groups", "4")
     result = older.classify(older.csv, "--test", path, *more)

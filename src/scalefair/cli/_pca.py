@@ -184,14 +184,15 @@ def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
         name: value
         for step in (steps if isinstance(steps, Pipeline) else [steps])
         for name, value in vars(getattr(step, "estimator", step)).items()
-        if name in ("mean_", "scale_", "statistics_") and value is not None
+        if name in ("mean_", "scale_", "statistics_", "with_mean")
     }
     scale = known.get("scale_", np.ones(n))
+    shift = known.get("mean_", 0.0) if known.get("with_mean") else 0.0
     fitted = ["components", "explained_variance", "group_losses", "dual_weights"]
     fitted += ["group_reconstruction_errors", "duality_gap"]
     return {
         **{name: getattr(model, f"{name}_") for name in fitted},
-        "mean": known.get("mean_", 0.0) + scale * model.mean_,
+        "mean": shift + scale * model.mean_,
         "scale": scale,
         "imputation": known.get("statistics_", np.full(n, np.nan)),
         "groups": _as_strings(model.groups_),
