@@ -332,7 +332,10 @@ def _treat_missing(
         )
     kept = ~lacks if policy == "drop" else ~lacks_role
     if not kept.any():
-        raise Failure(f"{rows.path}: no row has all its values (missing: {listed}).")
+        raise Failure(
+            f"{rows.path}: no row has all its values (missing: {listed}). Leave "
+            "columns out with --drop."
+        )
     filled = "" if policy == "drop" else " (without target or group); others filled in"
     note(
         f"{rows.path}: {int((~kept).sum()):,} of {rows.n_rows:,} rows were left out"
@@ -595,6 +598,12 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     scaler = _fit_scaler(rows, numbers) if standardize and numbers else None
     if not isinstance(rows.X, pandas.DataFrame):
         return scaler or FunctionTransformer(accept_sparse=True).fit(np.zeros((1, 1)))
+    if impute and (empty := [c for c in rows.names if rows.X[c].isna().all()]):
+        raise Failure(
+            f"{rows.path}: without any value, nothing can be filled in: "
+            f"{', '.join(empty)}. Leave out with "
+            f"{' '.join(f'--drop {name!r}' for name in empty)}."
+        )
     # As a frame, for the scaler is fitted to one.
     steps = [SimpleImputer().set_output(transform="pandas")] if impute else []
     steps += [] if scaler is None else [FrozenEstimator(scaler)]
