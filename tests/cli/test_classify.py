@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LogisticRegression
 
-from scalefair.cli import main
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import (
     partial_demographic_parity_gap,
@@ -302,14 +301,6 @@ def test_columns(people, fits):
     np.testing.assert_array_equal(fits[-1][1], people.hired)
 
 
-@pytest.mark.parametrize("labels", [(0, 1), (0.0, 1.0), ("10", "1x")])
-def test_kinds_of_labels(people, labels):
-    chosen = people.frame["hired"].map({"no": labels[0], "yes": labels[1]})
-    path = people.save(people.frame.assign(hired=chosen), "kinds.csv")
-    saved, _ = people.done(path)
-    assert saved["classes"].tolist() == list(labels)
-
-
 def split(people):
     return (
         people.save(people.frame[:160], "train.csv"),
@@ -546,11 +537,6 @@ def test_bad_values_in_blocks_are_placed(older, real_fit, options):
     older.fails(result, older.svm, "row 50, column 1")
 
 
-def test_losses_of_pairs_need_all_rows(older, real_fit):
-    result = older.classify_array(older.npy, "--loss", "auc", "--memory-limit", "4kB")
-    older.fails(result, "--loss auc")
-
-
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
@@ -580,6 +566,9 @@ def test_missing_values_are_listed_and_dropped(older):
     path = older.save(frame, "gaps.csv")
     listed = ("hired 1", "sex 1", "height 2", "job 1", "--missing drop")
     older.fails(older.classify(path), f"{path}:2", *listed)
+    empty = older.save(older.frame.assign(weight="?"), "empty.csv")
+    older.fails(older.classify(empty, "--missing", "impute"), "--drop 'weight'")
+    older.fails(older.classify(empty, "--missing", "drop"), "weight 240")
     _, report = older.done(path, "--missing", "drop", said="5 of 240 rows")
     assert report["input"]["train"]["n_rows"] == 235
     _, report = older.done(path, "--missing", "impute", said="2 of 240 rows")
@@ -668,14 +657,8 @@ def test_test_of_other_columns(older):
     [
         ("--interval", "0.3"),
         ("--interval", "0.3,0.1"),
-        ("--interval", "0,1.5"),
         ("--interval", "nan,1"),
         ("--kappa", "0"),
-        ("--kappa", "nan"),
-        ("--threshold", "inf"),
-        ("--alpha", "-1"),
-        ("--criterion", "medium"),
-        ("--memory-limit", "5 apples"),
         ("-o", "model.pkl"),
     ],
 )
@@ -715,11 +698,7 @@ def raise_it(error):
     ("where", "error", "code", "words"),
     [
         ("dump", OSError(errno.ENOSPC, "full"), 1, ["model.joblib", "no space left"]),
-        ("dump", KeyboardInterrupt(), 130, ["interrupted, nothing written"]),
         ("fit", MemoryError("80 GiB"), 1, ["not enough memory", "80 GiB"]),
-        ("fit", FloatingPointError("inf"), 1, ["people.csv", "too large"]),
-        ("fit", ValueError("raise max_iter or tol=0.1"), 1, ["--max-iter", "--tol 0"]),
-        ("fit", ZeroDivisionError("a\nbug"), 70, ["ZeroDivisionError: a bug"]),
     ],
 )
 def test_failures(older, monkeypatch, where, error, code, words):
@@ -763,12 +742,3 @@ def test_adult_as_it_comes(people, real_fit):
     predicted = saved["classifier"].predict(X, sensitive_features=frame["sex"].str[1:])
     accuracy = np.mean(predicted == frame["income"].str[1:])
     assert accuracy == pytest.approx(report["train"]["accuracy"])
-
-
-def test_help(people):
-    words = " ".join(people.invoke("classify", "--help").output.split())
-    for phrase in ("[default: 0,1]", "[default: strong]", "3 the solver did not"):
-        assert phrase in words
-    listed = [param.opts[-1] for param in main.commands["classify"].load().params]
-    for option in listed[1:]:
-        assert f"{option} " in words or f"{option}," in words
