@@ -353,21 +353,6 @@ def test_values_that_are_not_finite(older_components, extension, options, limit)
     older.fails(result, path, "row 70, column 3")
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "words"),
-    [
-        (0, "abc", "'abc', in a column of numbers"),
-        (4, "1_000", "'1_000', in a column of numbers"),
-        (4, "inf", "is inf"),
-        (2, "", "missing in 1 column(s): sex 1"),
-    ],
-)
-def test_bad_cells(older_components, column, value, words):
-    older = older_components
-    path = edited(older, column, value)
-    names = ["height", "weight", "sex", "age", "income"]
-    where = f"{path}:5: column {column + 1} ({names[column]})"
-    older.fails(older.pca(path), where, words)
 
 
 def test_columns_of_words_are_listed_at_once(older_components):
@@ -426,14 +411,6 @@ def test_wrong_usage(components, options):
     assert not components.output.exists()
 
 
-def test_outputs_are_checked_first(older_components, fits):
-    older = older_components
-    missing = older.folder / "missing" / "c.npz"
-    older.fails(older.pca(older.csv, "-o", missing), missing, "does not exist")
-    older.fails(older.pca(older.npy, "--scores", older.npy), "is an input file")
-    result = older.pca(older.csv, "--report", older.output)
-    refuses(older, result, "name the same file")
-    assert fits == []
 
 
 @pytest.mark.parametrize(
