@@ -668,8 +668,6 @@ def test_wrong_usage(older, options):
     older.fails(older.classify(older.csv, *options), options[0], code=2)
 
 
-
-
 def test_outputs_are_checked_first(older, fits):
     missing = older.folder / "missing" / "m.joblib"
     older.fails(older.classify(older.csv, "-o", missing), "does not exist")

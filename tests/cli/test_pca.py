@@ -353,8 +353,6 @@ def test_values_that_are_not_finite(older_components, extension, options, limit)
     older.fails(result, path, "row 70, column 3")
 
 
-
-
 def test_columns_of_words_are_listed_at_once(older_components):
     older = older_components
     lines = ["a,job,b,home town,sex", "1,clerk,2,Rome,f", "3,cook,4,Oslo,m"]
@@ -409,8 +407,6 @@ def test_wrong_usage(components, options):
     refuses(components, result, options[0])
     assert list(components.folder.glob("*.np?")) != []  # inputs only
     assert not components.output.exists()
-
-
 
 
 @pytest.mark.parametrize(

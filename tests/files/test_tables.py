@@ -11,9 +11,10 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
-from scalefair.files import FileError, TableFile, clean_table, read_table
+from scalefair.files import FileError, clean_table, read_table
 from scalefair.files import _tables as tables
 from scalefair.files import _text as text
+from scalefair.files._tables import TableFile
 
 
 @pytest.fixture

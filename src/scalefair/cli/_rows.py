@@ -20,18 +20,15 @@ import scalefair
 from scalefair.cli._errors import Failure, note
 from scalefair.cli._fit import array_limit, describe_passes, watch_passes
 from scalefair.cli._report import count_values
-from scalefair.files import (
-    SvmlightReader,
-    TableFile,
-    as_values,
-    clean_table,
-    open_rows,
+from scalefair.files import SvmlightReader, clean_table, open_rows
+from scalefair.files._matrices import (
     read_dense,
     read_sparse,
     read_svmlight,
-    read_values,
     rows_format,
 )
+from scalefair.files._tables import TableFile
+from scalefair.files._values import as_values, read_values
 from scalefair.streaming import RowReader
 
 # Names of a first column that holds ids, unless an option says otherwise.

@@ -55,6 +55,10 @@ class Graph:
         ids are row numbers from 0.
     notes : list of str
         What was assumed.
+
+    Examples
+    --------
+    See `read_graph`.
     """
 
     path: Path
@@ -93,6 +97,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     Returns
     -------
     Graph
+        Its matrix and the ids of its nodes.
 
     Raises
     ------

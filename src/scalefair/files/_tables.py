@@ -332,6 +332,11 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
     words : collection of str
         Those that hold words.
 
+    Returns
+    -------
+    DataFrame
+        Missing values are NaN.
+
     Examples
     --------
     >>> from scalefair.files import clean_table
