@@ -41,7 +41,13 @@ def open_bytes(path: Path) -> IO[bytes]:
     start = file.read(6)
     file.seek(0)
     unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
-    return file if unpack is None else unpack(file)
+    if unpack is None:
+        return file
+    in_memory = isinstance(file, io.BytesIO)
+    if not in_memory:
+        file.close()  # what unpacks it would leave it open
+    unpacked: IO[bytes] = unpack(file if in_memory else path)
+    return unpacked
 
 
 @functools.cache
