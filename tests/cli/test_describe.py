@@ -168,7 +168,7 @@ def test_files_that_cannot_be_read(runs):
     for path in (
         "no.csv",
         runs.write("empty.csv", []),
-        runs.write("twice.csv", ["a,a"]),
+        runs.write("twice.csv", ["a,a", "1,2"]),
     ):
         result = runs.invoke("describe", path)
         assert (result.exit_code, result.stdout) == (1, "")

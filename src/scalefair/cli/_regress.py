@@ -23,7 +23,8 @@ from scalefair.cli import _report as reports
 from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._output import name_outputs, write_files
 from scalefair.cli._rows import Reading, Rows, describe, read_rows
-from scalefair.files import FileError, reading, rows_format
+from scalefair.files import FileError, reading
+from scalefair.files._matrices import rows_format
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 

@@ -31,16 +31,14 @@ from scalefair.cli._errors import (
     warn,
 )
 from scalefair.cli._output import name_outputs, write_files, write_table
-from scalefair.files import (
-    FileError,
-    TableFile,
+from scalefair.files import FileError, read_graph, reading
+from scalefair.files._matrices import (
     read_dense,
-    read_graph,
     read_sparse,
     read_svmlight,
-    reading,
     rows_format,
 )
+from scalefair.files._tables import TableFile
 from scalefair.streaming import RowReader
 
 _EPILOG = f"""\b
@@ -200,7 +198,7 @@ def _apply(
     rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
     if others := set(rows.words) - set(like.words):
         raise Failure(
-            f"{table}: holds words in {', '.join(sorted(others))}, of which MODEL knows "
+            f"{table}: holds words in {', '.join(sorted(others))}, where MODEL knows "
             "numbers. Correct it."
         )
     if rows.names != like.names:
