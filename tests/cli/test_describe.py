@@ -155,9 +155,11 @@ def test_arrays(runs):
 def test_graphs(runs, workspace, name):
     path = getattr(workspace, name, None)
     if name == "words":
-        path = runs.write("friends.txt", ["ann bob", "bob ann", "ann cid", "dan eve"])
+        path = runs.write(
+            "friends.txt", ["ann bob", "bob ann", "ann cid", "ann dan", "fay eve"]
+        )
     report, _, commands, _ = described(runs, path)
-    n, n_edges = (5, 3) if name == "words" else (90, len(workspace.pairs))
+    n, n_edges = (6, 4) if name == "words" else (90, len(workspace.pairs))
     read = report["input"]
     assert (read["nodes"], read["edges"]) == (n, n_edges)
     assert read["components_of_the_graph"] == (2 if name == "words" else 1)

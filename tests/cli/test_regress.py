@@ -12,7 +12,6 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import dump_svmlight_file
-from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
@@ -83,14 +82,6 @@ def test_columns_by_name(wages, source, named_network):
     model = done(wages, wages.named, data, target=target, groups=groups)
     agree(model, named_network, wages.frame[wages.names], wages)
     assert wages.named.read_bytes() == before
-
-
-def test_groups_are_treated_alike(wages, plain_network):
-    files = {"target": wages.targets, "groups": wages.sexes}
-    model = done(wages, wages.plain, wages.npy, **files)
-    roles = {"sensitive_features": wages.sex}
-    ks = statistical_parity_ks(plain_network.predict(wages.X), **roles)
-    assert statistical_parity_ks(model.predict(wages.X), **roles) < ks / 2
 
 
 def test_words_true_and_false_are_truth_values(wages, train_network):
@@ -290,21 +281,12 @@ def test_models_of_other_versions_may_work(wages, monkeypatch):
     load = joblib.load
 
     def warn(file):
-        warnings.warn(
-            InconsistentVersionWarning(
-                estimator_name="MLPRegressor",
-                current_sklearn_version="1.9",
-                original_sklearn_version="1.2",
-            ),
-            stacklevel=2,
-        )
+        warnings.warn("Trying to unpickle", UserWarning, stacklevel=2)
         return load(file)
 
     monkeypatch.setattr(joblib, "load", warn)
     result = wages.regress(wages.named)
-    assert result.exit_code == 0
-    assert result.stderr.startswith("warning: Trying to unpickle")
-    assert len(result.stderr.splitlines()) == 1
+    assert (result.exit_code, result.stderr) == (0, "warning: Trying to unpickle\n")
 
 
 class Breaks:
@@ -351,21 +333,6 @@ def test_no_file_of_joblib(older_wages, content):
 def test_other_objects(older_wages, held, words):
     path = older_wages.save(held)
     older_wages.fails(older_wages.regress_array(path), path, words)
-
-
-def test_predictions_that_are_not_finite(older_wages):
-    model = LinearRegression().fit(older_wages.X, older_wages.y)
-    model.intercept_ = np.inf
-    path = older_wages.save(model)
-    older_wages.fails(older_wages.regress_array(path), "predicts inf for row 0")
-
-
-def test_missing_files(older_wages):
-    older, named = older_wages, older_wages.named
-    older.fails(older.regress("no.joblib"), "no.joblib: no such file")
-    older.fails(older.regress(named, "no.csv"), "no.csv: no such file")
-    result = older.regress(named, None, "--test", "no.csv")
-    older.fails(result, "no.csv: no such file")
 
 
 def test_columns_that_do_not_fit(older_wages):
