@@ -178,3 +178,4 @@ def test_files_that_cannot_be_read(runs):
     damaged = runs.folder / "damaged.npz"
     damaged.write_bytes(runs.npz.read_bytes()[:100])
     assert runs.invoke("describe", damaged).exit_code == 1
+    assert runs.invoke("describe", runs.write("no.mtx", ["text"])).exit_code == 1

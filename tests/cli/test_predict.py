@@ -11,7 +11,6 @@ import joblib
 import numpy as np
 import pandas
 import pytest
-from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -275,6 +274,7 @@ def test_what_cannot_be_predicted(older):
     older.fails(older.predict(table), "holds words in height")
     older.fails(older.predict(older.wages.npy), older.wages.npy)
     older.fails(older.predict(None, "-o", older.test), "is an input file")
+    older.fails(older.predict(model=older.wages.npz), "not an output of scalefair pca")
     older.save(interactions=False)
     older.fails(older.predict(None, "--groups", "sex"), "needs no groups", code=2)
 
@@ -283,12 +283,6 @@ def test_what_cannot_be_predicted(older):
 def test_other_objects(older, held):
     joblib.dump(held, older.model)
     older.fails(older.predict(older.wages.npy), older.model)
-
-
-def test_other_archives(older):
-    path = older.folder / "rows.npz"
-    sparse.save_npz(path, sparse.eye_array(3).tocsr())
-    older.fails(older.predict(model=path), path, "scalefair pca")
 
 
 @pytest.mark.realdata

@@ -339,11 +339,13 @@ def _look(
     same = ends.shape[1] == 2 and ends.iloc[:, 0].duplicated().any()
     same = same and ends.iloc[:, 0].isin(ends.iloc[:, 1].unique()).any()
     if kind == "mtx" or shape[0] == shape[1] or (same and shape[1] < 4):
-        with suppress(FileError):
+        with suppress(*(() if kind == "mtx" else (FileError,))):
             graph = read_graph(path)
             found |= {"nodes": len(graph.ids), "edges": graph.n_edges}
             parts = csgraph.connected_components(graph.matrix, directed=False)
             found["components_of_the_graph"] = parts[0]
+    if kind == "mtx":
+        found["n_rows"] = found["n_columns"] = found["nodes"]
     return frame, found, damaged
 
 
