@@ -28,13 +28,15 @@ _MAX_ROWS = 20
 class Table:
     """Records, one below the other; for a key the title and the format of its column.
 
-    Keys that no record has are left out. A title may break where it has a newline.
+    Keys that no record has are left out. A title may break where it has a newline. Of
+    records on a `terminal` so many are shown at `most`.
     """
 
     caption: str
     records: Sequence[Mapping[str, Any]]
     columns: Mapping[str, tuple[str, str]]
     terminal: bool = False
+    most: int = _MAX_ROWS
 
     def known(self) -> list[tuple[str, str, str, bool]]:
         """Key, title and format of each column, and whether it holds numbers."""
@@ -106,12 +108,12 @@ class Report:
                     justify="right" if of_numbers else "left",
                     no_wrap=of_numbers,
                 )
-            for record in table.records[:_MAX_ROWS]:
+            for record in table.records[: table.most]:
                 cells = (
                     as_text(record.get(key, ""), spec) for key, _, spec, _ in columns
                 )
                 grid.add_row(*(Text(printable(cell)) for cell in cells))
-            if (more := len(table.records) - _MAX_ROWS) > 0:
+            if (more := len(table.records) - table.most) > 0:
                 grid.add_row(f"... {more:,} more")
             console.print(Text(printable(table.caption)), grid)
         files = [(name, str(path)) for name, path in written.items()]

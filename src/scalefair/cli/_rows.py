@@ -32,9 +32,9 @@ from scalefair.files._values import as_values, read_values
 from scalefair.streaming import RowReader
 
 # Names of a first column that holds ids, unless an option says otherwise.
-_ID_NAMES = {"", "id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
+ID_NAMES = {"", "id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
-_MAX_GROUPS = _MAX_CATEGORIES = 1000
+_MAX_GROUPS = MAX_CATEGORIES = 1000
 # Bytes of a block of rows, and of numbers that a byte of text becomes.
 _BLOCK, _GROWTH = 2**26, 2
 # Rows that an encoder is fitted to, whose scales and words are known.
@@ -170,7 +170,7 @@ def _read_table(
     ids = None
     if reading.id_column is not None:
         ids = table.find(reading.id_column, "--id-column")
-    elif table.has_header and table.names[0].lower() in _ID_NAMES - set(roles.values()):
+    elif table.has_header and table.names[0].lower() in ID_NAMES - set(roles.values()):
         ids = table.names[0]
     features = _features(table, reading, roles, ids, like, columns)
     known = {*reading.categorical, *(like.words if like is not None else ())}
@@ -286,10 +286,10 @@ def _judge_words(rows: Rows, words: str) -> None:
             f"{', '.join(found)}. Leave them out with {drop}, or encode them."
         )
     for name in found if words == "encode" else ():
-        if (n := rows.X[name].nunique()) > _MAX_CATEGORIES:
+        if (n := rows.X[name].nunique()) > MAX_CATEGORIES:
             raise Failure(
                 f"{rows.path}: column {name} has {n:,} different words, too many for "
-                f"categories (at most {_MAX_CATEGORIES:,}). Leave it out with --drop "
+                f"categories (at most {MAX_CATEGORIES:,}). Leave it out with --drop "
                 f"{name!r}, or join values."
             )
 
@@ -500,7 +500,7 @@ def check_finite(path: Path, X: Any) -> None:
 def _check_groups(rows: Rows, like: Rows | None) -> None:
     """Refuse groups that cannot be compared, or that training has not seen."""
     names = np.unique(rows.groups).tolist()
-    if len(names) < 2:
+    if len(names) < 2 and (like is None or like.n_rows):  # a saved model has no rows
         raise Failure(
             f"{rows.groups_from}: all rows are in one group, {names[0]!r}. Fairness "
             "compares two groups or more."

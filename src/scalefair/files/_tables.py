@@ -84,6 +84,18 @@ class TableFile:
             return f"{place}{at}"
         return f"{place}: column {self.names.index(column) + 1} ({column})"
 
+    @property
+    def layout(self) -> dict[str, Any]:
+        """How text is understood: header, delimiter, decimal mark."""
+        if self._layout is None:
+            return {}
+        found = {name: getattr(self._layout, name) for name in ("delimiter", "decimal")}
+        return {"header": self.has_header, **found}
+
+    def typed(self, values: pandas.Series) -> pandas.Series:
+        """Make a column of `frame` one of numbers or of words, as `read` does."""
+        return self._typed(values.to_frame(), ())[values.name]
+
     def line(self, row: int) -> int:
         """Line of a row of text, which is read again up to it."""
         assert self._layout is not None

@@ -1,0 +1,306 @@
+"""`scalefair predict`: models of classify, regress, pca and others, on other rows."""
+
+import gzip
+import io
+import json
+import os
+import warnings
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from scalefair.cli._rows import (
+    Reading,
+    describe_columns,
+    encode,
+    fit_encoder,
+    read_rows,
+)
+from scalefair.linear_model import PartiallyFairClassifier
+
+OLD = b"older scores"
+
+
+class Models:
+    """Rows with blanks after commas, models of them, and runs of ``predict``."""
+
+    def __init__(self, wages):
+        self.folder, self.write, self.invoke = wages.folder, wages.write, wages.invoke
+        self.wages, self.output = wages, wages.folder / "scores.csv"
+        self.model = wages.folder / "model.joblib"
+        lines = [line.replace(",", ", ") for line in wages.lines]
+        labels = np.where(wages.y > np.median(wages.y), "high", "low")
+        self.lines = [lines[0].replace("wage", "pay")]
+        self.lines += [
+            f"{line.rpartition(',')[0]}, {label}"
+            for line, label in zip(lines[1:], labels, strict=True)
+        ]
+        self.train = self.write("train.csv", self.lines[:81])
+        self.test = self.write("test.csv", [self.lines[0], *self.lines[81:]])
+
+    def save(self, data=None, **options):
+        """Write what classify does; return scores and predictions of a part."""
+        options = {"target": "pay", "groups": "sex", **options}
+        interactions = options.pop("interactions", True)
+        reading = Reading(**options)
+        rows = read_rows(data or self.train, reading)
+        how = {"standardize": True, "impute": reading.missing == "impute"}
+        encoder = fit_encoder(rows, **how)
+        model = PartiallyFairClassifier(interactions=interactions, max_iter=2, tol=0.1)
+        X = encode(encoder, rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, rows.target, sensitive_features=rows.groups)
+        content = describe_columns(rows, reading)
+        content |= {"classifier": model, "encoder": encoder}
+        content |= {"classes": model.classes_, "groups": model.groups_}
+        joblib.dump(content, self.model)
+        other = read_rows(self.test, reading, like=rows)
+        X, groups = encode(encoder, other), {"sensitive_features": other.groups}
+        return model.decision_function(X, **groups), model.predict(X, **groups)
+
+    def predict(self, table=None, *options, model=None):
+        arguments = ["predict", model or self.model, table or self.test]
+        return self.invoke(*arguments, "-o", self.output, *options)
+
+    def done(self, *arguments, said="", **options):
+        """Run, and return what was written."""
+        result = self.predict(*arguments, **options)
+        assert (result.exit_code, result.stdout) == (0, ""), result.output
+        assert said in result.stderr
+        assert bool(said) == bool(result.stderr)
+        return pandas.read_csv(self.output)
+
+    def fails(self, result, *words, code=1):
+        """Check that a run failed as it must, and wrote nothing."""
+        assert (result.exit_code, result.stdout) == (code, ""), result.output
+        assert "Traceback" not in result.output
+        for word in words:
+            assert str(word) in " ".join(result.stderr.split())
+        assert self.output.read_bytes() == OLD
+
+
+@pytest.fixture
+def models(wages):
+    return Models(wages)
+
+
+@pytest.fixture
+def older(models):
+    """The same, with older scores that a failing run must not touch."""
+    models.output.write_bytes(OLD)
+    return models
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+def test_what_was_measured_is_predicted(models, interactions):
+    """To the last bit: the same encoder, the same rows, the same model."""
+    scores, predictions = models.save(interactions=interactions)
+    found = models.done()
+    assert list(found) == ["row", "score", "prediction"]
+    assert found["row"].tolist() == list(range(40))
+    assert found["score"].tolist() == scores.tolist()
+    assert found["prediction"].tolist() == predictions.tolist()
+
+
+def test_what_classify_measured(models):
+    """The command's own file, and its own report."""
+    report = models.folder / "report.json"
+    command = ["classify", models.train, "--target", "pay", "--groups", "sex"]
+    command += ["--test", models.test, "--max-iter", 2, "--tol", 0.1]
+    options = ["-o", models.model, "--report", report, "--no-baseline"]
+    assert models.invoke(*command, *options).exit_code in (0, 3)
+    truth = [line.rpartition(", ")[2] for line in models.lines[81:]]
+    accuracy = json.loads(report.read_text())["test"]["accuracy"]
+    assert (models.done()["prediction"] == truth).mean() == accuracy
+
+
+def test_columns_go_by_name_and_ids_come_along(models):
+    scores, _ = models.save(interactions=False)
+    frame = pandas.read_csv(models.test, skipinitialspace=True)
+    frame = frame[["weight", "job", "height"]].assign(more=1)
+    frame.insert(0, "id", [f"p{i}" for i in range(40)])
+    table = models.folder / "people.parquet"
+    frame.to_parquet(table)
+    found = models.done(table)
+    assert found["id"].tolist() == frame["id"].tolist()
+    assert found["score"].tolist() == scores.tolist()
+
+
+def test_groups_in_a_file_or_of_one_kind(models):
+    scores, _ = models.save()
+    sexes = models.write("test_sexes.txt", models.wages.sex[80:])
+    found = models.done(None, "--groups", sexes)
+    assert found["score"].tolist() == scores.tolist()
+    lines = [line for line in models.lines[81:] if ", f," in line]
+    table = models.write("women.csv", [models.lines[0], *lines])
+    kept = models.wages.sex[80:] == "f"
+    assert models.done(table)["score"].tolist() == scores[kept].tolist()
+
+
+def test_unknown_words_are_counted(models):
+    models.save()
+    lines = [line.replace("cook", "pilot") for line in models.lines]
+    n = sum("pilot" in line for line in lines)
+    table = models.write("new.csv", lines)
+    found = models.done(
+        table, said=f"column job: {n} row(s) have a value that does not"
+    )
+    assert len(found) == 120
+
+
+def test_missing_values(older):
+    lines = older.lines.copy()
+    lines[7] = "?" + lines[7][lines[7].index(",") :]
+    gaps = older.write("gaps.csv", lines)
+    older.save()
+    older.fails(older.predict(gaps), gaps, "height 1", "--missing drop")
+    result = older.predict(gaps, "--missing", "impute")
+    older.fails(result, "trained without it", code=2)
+    found = older.done(gaps, "--missing", "drop", said="1 of 120 rows were left out")
+    assert found["row"].tolist() == [i for i in range(120) if i != 6]
+    older.save(gaps, missing="impute")
+    assert len(older.done(gaps, said="height 1")) == 120
+
+
+def test_rows_in_blocks(models):
+    scores, _ = models.save()
+    found = models.done(None, "--memory-limit", "1kB")
+    np.testing.assert_allclose(found["score"], scores, rtol=1e-12)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_models_of_regress_and_others(models, by_name):
+    wages = models.wages
+    model = wages.named if by_name else wages.plain
+    changed = models.folder / "fair.joblib"
+    options = ["--target", "wage", "--groups", "sex", "-o", changed]
+    assert models.invoke("regress", model, wages.csv, *options).exit_code == 0
+    X = wages.frame[wages.names] if by_name else wages.X
+    for path in (changed, model):
+        expected = joblib.load(path).predict(X)
+        drop = () if by_name else ("--drop", "job", "--drop", "sex", "--drop", "wage")
+        found = models.done(wages.csv, *drop, model=path)
+        assert list(found) == ["row", "prediction"]
+        np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
+        if not by_name:
+            found = models.done(wages.npz, model=path)
+            np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
+
+
+def test_classifiers_of_scikit_learn(models):
+    X = models.wages.frame[["job", "height"]]
+    encoder = make_column_transformer(
+        (OneHotEncoder(), ["job"]), remainder="passthrough"
+    )
+    model = make_pipeline(encoder, LogisticRegression()).fit(X, models.wages.sex)
+    joblib.dump(model, models.model)
+    found = models.done(models.wages.csv)
+    assert found["prediction"].tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(found["score"], model.decision_function(X), rtol=1e-12)
+    model = LogisticRegression().fit(models.wages.X, models.wages.job)  # three classes
+    joblib.dump(model, models.model)
+    assert list(models.done(models.wages.npy)) == ["row", "prediction"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
+def test_components(components, kind):
+    """Coordinates are those that pca writes itself, up to rounding."""
+    data = getattr(components, kind)
+    groups = "sex" if kind == "csv" else components.column
+    options = ("--scores", components.scores, "--standardize")
+    assert components.pca(data, *options, groups=groups).exit_code == 0
+    output = components.folder / "coordinates.csv"
+    command = ("predict", components.output, data, "-o", output)
+    result = components.invoke(*command)
+    assert (result.exit_code, result.output) == (0, "")
+    found = pandas.read_csv(output)
+    assert list(found) == ["row", "component_1", "component_2"]
+    coordinates = np.load(components.scores)
+    np.testing.assert_allclose(found.iloc[:, 1:], coordinates, rtol=0, atol=1e-12)
+    if kind == "csv":
+        blocks = components.invoke(*command, "--memory-limit", "1kB")
+        assert (blocks.exit_code, blocks.output) == (0, "")
+        pandas.testing.assert_frame_equal(found, pandas.read_csv(output), rtol=1e-12)
+
+
+def test_components_of_an_older_version(components):
+    """Which told names, and nothing of how the rows were read."""
+    assert components.pca().exit_code == 0
+    arrays = components.arrays()
+    arrays = {name: arrays[name] for name in ("components", "mean", "scale")}
+    old = components.folder / "old.npz"
+    np.savez(old, **arrays, feature_names=np.array(components.names))
+    output = components.folder / "coordinates.csv"
+    assert (
+        components.invoke("predict", old, components.csv, "-o", output).exit_code == 0
+    )
+    X = (components.X - arrays["mean"]) / arrays["scale"] @ arrays["components"].T
+    found = pandas.read_csv(output).iloc[:, 1:]
+    np.testing.assert_allclose(found, X, rtol=0, atol=1e-12)
+
+
+def test_pipes(models, monkeypatch):
+    scores, _ = models.save()
+    result = models.invoke("predict", models.model, models.test, "-o", "-", "--verbose")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = pandas.read_csv(io.StringIO(result.stdout))
+    assert found["score"].tolist() == scores.tolist()
+    result = models.predict(None, "--verbose")
+    assert "predicted high" in result.stdout
+
+
+def test_what_cannot_be_predicted(older):
+    older.save()
+    older.fails(older.predict("no.csv"), "no.csv: no such file")
+    older.fails(older.predict(model="no.joblib"), "no.joblib: no such file")
+    short = older.write("short.csv", [line.split(", ", 1)[1] for line in older.lines])
+    older.fails(older.predict(short), short, "lacks 1 of the 3", "height")
+    frame = pandas.read_csv(older.test, skipinitialspace=True)
+    table = older.folder / "table.csv"
+    frame.drop(columns="sex").to_csv(table, index=False)
+    older.fails(older.predict(table), "sex: neither a column")
+    frame.assign(sex="x").to_csv(table, index=False)
+    older.fails(older.predict(table), "the group 'x' does not occur")
+    frame.assign(height="tall").to_csv(table, index=False)
+    older.fails(older.predict(table), "holds words in height")
+    older.fails(older.predict(older.wages.npy), older.wages.npy)
+    older.fails(older.predict(None, "-o", older.test), "is an input file")
+    older.fails(older.predict(model=older.wages.npz), "not an output of scalefair pca")
+    older.save(interactions=False)
+    older.fails(older.predict(None, "--groups", "sex"), "needs no groups", code=2)
+
+
+@pytest.mark.parametrize("held", [{"classifier": 1}, 7, LinearRegression()])
+def test_other_objects(older, held):
+    joblib.dump(held, older.model)
+    older.fails(older.predict(older.wages.npy), older.model)
+
+
+@pytest.mark.realdata
+def test_words_with_blanks_of_real_people(models):
+    """Adult as it is published: each word behind a blank, and ``?`` for none."""
+    if not (folder := os.environ.get("SCALEFAIR_DATA")):
+        pytest.skip("SCALEFAIR_DATA does not name the data folder")
+    source = Path(folder) / "adult-uci-raw" / "adult.data.gz"
+    lines = gzip.decompress(source.read_bytes()).decode().splitlines()
+    train = models.write("train.csv", lines[:3000])
+    test = models.write("test.csv", lines[3000:6000])
+    command = ["classify", train, "--target", 15, "--groups", 10, "--test", test]
+    command += ["--missing", "impute", "--max-iter", 2, "--tol", 0.1]
+    report = models.folder / "report.json"
+    options = ["-o", models.model, "--report", report, "--no-baseline"]
+    assert models.invoke(*command, *options).exit_code in (0, 3)
+    truth = [line.rpartition(", ")[2] for line in lines[3000:6000]]
+    found = models.done(test, said="others filled in")
+    accuracy = (found["prediction"] == truth).mean()
+    assert accuracy == json.loads(report.read_text())["test"]["accuracy"]
+    assert accuracy > 0.78  # the share of the larger class is 0.76
