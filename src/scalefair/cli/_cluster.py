@@ -15,43 +15,41 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.cli import _fit, _report
+from scalefair.cli import _fit
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
 from scalefair.cli._output import name_outputs, write_files, write_table
+from scalefair.cli._report import Figure, Report, Table, count_values, describe_run
 from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files import read_graph, read_values
+from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = f"""\b
-DATA is a graph (--affinity precomputed):
-  text      `source target [weight]` per line, or a square matrix of numbers
-  matrices  of SciPy (.npz), Matrix Market (.mtx), or NumPy (.npy)
-or rows of features (nearest_neighbors, rbf, or rbf_nystroem for 100,000 and more):
-  a table (text or parquet), or an array (.npy, .npz); scale the features before
+DATA is a graph: text with a line `source target [weight]` per edge, or a matrix
+(text, .npz of SciPy, .npy, .mtx). With --affinity nearest_neighbors, rbf, or
+rbf_nystroem (for 100,000 and more) it is rows: a table (text, parquet), or an array
+(.npy, .npz). These are compared by Euclidean distances: scale them before.
 \b
-Groups of a graph are in a file of lines `id,group`, those of rows in a column or a
-file. Without ids of their own, nodes and rows go by their numbers from 0. Labels are
-written as lines `id,label`; -1 marks nodes that --components left out.
+A file of groups has lines `id,group`. Nodes and rows without ids of their own go by
+their numbers from 0. Labels are lines `id,label`; -1: left out by --components.
 \b
-Solvers:
-  chebyshev  polynomial filter on blocks of vectors: the fastest as a rule
-  lobpcg     multigrid, for grids and neighbour graphs
-  lanczos    one vector at a time (ARPACK), s-FSC
-  nullspace  dense and exact, up to a few thousand nodes, o-FSC
-  auto       nullspace up to 100 nodes, lobpcg on grids, else chebyshev
-Advanced: dual, one minimisation by L-BFGS to the same result; admm, of Tonin et al.
-(2025), under another constraint, for comparison.
+Solvers: chebyshev, in blocks, the fastest as a rule; lobpcg, with multigrid, for
+grids; lanczos (s-FSC); nullspace, dense and exact (o-FSC). Advanced: dual, by
+L-BFGS; admm (Tonin et al. 2025), under another constraint, for comparison.
+\b
 {EXIT_CODES}
 """
-_ROWS = ("nearest_neighbors", "rbf", "rbf_nystroem")
+_KERNELS = ("rbf", "rbf_nystroem")
+_ROWS = ("nearest_neighbors", *_KERNELS)
 # Options that mean something only with some values of another one.
 _CONDITIONS = {
-    **dict.fromkeys(
-        ("id_column", "drop", "missing", "keep_groups"), ("affinity", _ROWS)
-    ),
+    "id_column": ("affinity", _ROWS),
+    "drop": ("affinity", _ROWS),
+    "missing": ("affinity", _ROWS),
+    "keep_groups": ("affinity", _ROWS),
     "n_neighbors": ("affinity", ("nearest_neighbors",)),
-    "gamma": ("affinity", ("rbf", "rbf_nystroem")),
+    "gamma": ("affinity", _KERNELS),
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     "balance_tolerance": ("assign_labels", ("fair",)),
@@ -78,8 +76,11 @@ _OPTIONS = [
     *(opt.output_option("the labels"), opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
 ]
 FAIR, UNFAIR = "fair", "without fairness"
-# Colours, with and without hatching, of the figure; and bars that can be told apart.
-_MAX_GROUPS, _MAX_CLUSTERS = 28, 200
+MEASURES = {
+    "balance_mean": ("average balance", ".3f"),
+    "balance_min": ("minimum balance", ".3f"),
+    "normalized_cut": ("normalized cut", ".4f"),
+}
 
 
 @click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
@@ -103,39 +104,35 @@ def cluster(
     outputs = {"output": (output, ""), "report": (report_file, "")}
     written = name_outputs(outputs, (data, Path(groups)))
     show = _fit.on_terminal(quiet, written.values())
-    # The graph of all rows is made at once.
     reading = Reading.take(options, groups=groups, memory_limit=sys.maxsize)
     start = time.perf_counter()
     X, ids, values, source = _read(data, reading, options["affinity"])
     seconds = {"read": time.perf_counter() - start}
     model = FairSpectralClustering(**options)
     seconds["fit"] = _fit.fit(model, X, path=data, show=show, sensitive_features=values)
-    peak, labels = _fit.peak_memory(), {FAIR: model.labels_}
+    labels: dict[str, NDArray[Any]] = {FAIR: model.labels_}
+    peak = _fit.peak_memory()
     if baseline or (baseline is None and (show or report_file)):
         start = time.perf_counter()
         labels[UNFAIR] = cluster_without_fairness(model)
         seconds["baseline"] = time.perf_counter() - start
-    found = {
-        name: measure_clusters(part, values, model.affinity_matrix_)
-        for name, part in labels.items()
-    }
+    found = measure_clusters(labels, values, model.affinity_matrix_)
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     content = {
-        **_report.describe_run("cluster", options),
-        "input": {**source, "groups": _report.count_values(values)},
+        **describe_run("cluster", options),
+        "input": {**source, "groups": count_values(values)},
         "seconds": seconds,
         **describe_fit(model),
         **found[FAIR],
         **({"baseline": found[UNFAIR]} if UNFAIR in found else {}),
         "peak_memory_bytes": peak,
     }
-    title = f"Clusters: {len(found[FAIR]['clusters']):,}, average balance "
-    title += beside(found, "balance_mean", ".2f")
-    report = _report.Report(
-        "cluster", content, title, str(data), _facts(content, found)
-    )
-    show_clusters(report, found, labels, values, unit)
+    sizes = [(key, n) for key, n in source.items() if key.startswith("n_")]
+    report = Report("cluster", content, "", str(data))
+    report.facts += [(key[2:].replace("_", " "), f"{n:,}") for key, n in sizes]
+    add_clusters(report, found, labels, values)
+    report.facts.append(("solver", f"{model.solver_}, {seconds['fit']:.1f} s"))
     columns = {"id": ids, "label": model.labels_}
     writers = {output: lambda file: write_table(file, columns)}
     if report_file is not None:
@@ -153,8 +150,11 @@ def _read(
     """Return what is clustered, ids, groups, and what a report says of them."""
     groups = str(reading.groups)
     if affinity == "precomputed":
-        graph = read_graph(path, **reading.text)
-        values = read_groups(groups, graph, reading.groups_header)
+        graph: Any = read_graph(path, **reading.text)
+        notes, header = list(graph.notes), reading.groups_header
+        values = read_values(Path(groups), graph, "group", header=header, notes=notes)
+        for message in notes:
+            note(message)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
         source = {"graph": str(path), "groups_file": groups, **size}
         return graph.matrix, graph.ids, values, source
@@ -168,19 +168,10 @@ def _read(
     return X, rows.ids, rows.groups, {"rows": str(path), of: groups, **size}
 
 
-def read_groups(path: str, units: Any, header: bool | None) -> NDArray[Any]:
-    """Read the groups of nodes, and say what was assumed of both files."""
-    notes = getattr(units, "notes", [])
-    values = read_values(Path(path), units, "group", header=header, notes=notes)
-    for message in notes:
-        note(message)
-    return values
-
-
 def cluster_without_fairness(model: FairSpectralClustering) -> NDArray[np.integer]:
-    """Labels of spectral clustering of the same nodes by the same affinity.
+    """Labels of plain spectral clustering of the same nodes by the same affinity.
 
-    All eigensolvers find the same subspace: it is the one of solver="chebyshev".
+    All eigensolvers find the same subspace: this is the one of solver="chebyshev".
     """
     from scalefair.cluster._kmeans import embedding_kmeans
     from scalefair.linalg import chebyshev
@@ -191,14 +182,13 @@ def cluster_without_fairness(model: FairSpectralClustering) -> NDArray[np.intege
         operator: Any = NormalizedAffinity(W if kept.all() else W[kept][:, kept])
     else:
         operator = NormalizedOperator(W)
-    found = chebyshev(operator, model.n_clusters, tol=model.tol, random_state=seed)
+    k, n_init = model.n_clusters, model.n_init
+    found = chebyshev(operator, k, tol=model.tol, random_state=seed)
     if not found.converged:
         note(f"clustering without fairness did not converge: {found.message}")
     rows = found.vectors * operator.inv_sqrt_degrees[:, None]
-    labels = np.full_like(model.labels_, -1)
-    labels[kept] = embedding_kmeans(
-        rows, model.n_clusters, n_init=model.n_init, random_state=seed
-    )
+    labels = np.full(kept.size, -1)
+    labels[kept] = embedding_kmeans(rows, k, n_init=n_init, random_state=seed)
     return labels
 
 
@@ -215,107 +205,58 @@ def describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
 
 
 def measure_clusters(
-    labels: NDArray[Any], groups: NDArray[Any], matrix: Any = None
-) -> dict[str, Any]:
-    """Balance and cut of a clustering, and the composition of each cluster."""
-    from scalefair.metrics import balance_score, normalized_cut_score
-
-    kept = labels != -1
-    counts = pandas.crosstab(labels[kept], groups[kept])
-    balance = balance_score(labels, sensitive_features=groups, average=None)
-    found = {"balance_mean": balance.mean(), "balance_min": balance.min()}
-    if matrix is not None:
-        found["normalized_cut"] = normalized_cut_score(matrix, labels)
-    clusters = [
-        {"label": label, "size": row.sum(), "balance": own, "groups": row.to_dict()}
-        for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
-    ]
-    return {**found, "clusters": clusters}
-
-
-def beside(found: Mapping[str, Any], key: str, spec: str) -> str:
-    """Return a measure, with that of the baseline in brackets."""
-    values = {name: format(part[key], spec) for name, part in found.items()}
-    more = f" ({values[UNFAIR]} {UNFAIR})" if UNFAIR in values else ""
-    return f"{values[FAIR]}{more}"
+    labels: Mapping[str, NDArray[Any]], groups: NDArray[Any], matrix: Any = None
+) -> dict[str, dict[str, Any]]:
+    """Balance and cut of each clustering, and the composition of its clusters."""
+    found = {}
+    for name, part in labels.items():
+        counts = pandas.crosstab(part[part != -1], groups[part != -1])
+        balance = balance_score(part, sensitive_features=groups, average=None)
+        entry = {"balance_mean": balance.mean(), "balance_min": balance.min()}
+        if matrix is not None:
+            entry["normalized_cut"] = normalized_cut_score(matrix, part)
+        entry["clusters"] = [
+            {"label": label, "size": row.sum(), "balance": own, "groups": dict(row)}
+            for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
+        ]
+        found[name] = entry
+    return found
 
 
-def _facts(
-    content: Mapping[str, Any], found: Mapping[str, Any]
-) -> list[tuple[str, str]]:
-    facts = [
-        (name.removeprefix("n_").replace("_", " "), f"{value:,}")
-        for name, value in content["input"].items()
-        if name.startswith("n_") and (value or "left" not in name)
-    ]
-    facts += [
-        ("affinity", content["affinity"]),
-        ("clusters", f"{len(content['clusters']):,}"),
-        ("average balance", beside(found, "balance_mean", ".3f")),
-        ("minimum balance", beside(found, "balance_min", ".3f")),
-        ("normalized cut", beside(found, "normalized_cut", ".4f")),
-        ("solver", f"{content['solver']}, {_report.iterations(content['n_iter'])}"),
-        ("time", f"{content['seconds']['fit']:.1f} s"),
-    ]
-    if "affinity_error" in content:
-        facts.append(("affinity error", f"about {content['affinity_error']:.1e}"))
-    if "assignment" in content:
-        moved, gap = (content["assignment"][name] for name in ("n_moved", "gap"))
-        facts.append(("moved for balance", f"{moved:,}, at most {gap:.2%} too many"))
-    return facts
-
-
-def show_clusters(
-    report: _report.Report,
-    found: Mapping[str, Any],
+def add_clusters(
+    report: Report,
+    found: Mapping[str, dict[str, Any]],
     labels: Mapping[str, NDArray[Any]],
     groups: NDArray[Any],
-    unit: str,
 ) -> None:
-    """Add to a report a table of each clustering, and one figure of all."""
+    """Add title, measures, tables and a figure of a clustering, and of a second one."""
+    (_, main), *others = found.items()
+    for key, (title, spec) in MEASURES.items():
+        if key in main:
+            more = [f" ({other[key]:{spec}} {name})" for name, other in others]
+            report.facts.append((title, f"{main[key]:{spec}}{''.join(more)}"))
+    report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
     for name, part in found.items():
-        clusters = part["clusters"]
-        columns = {"label": ("cluster", ""), "size": (unit, ",d")}
-        columns |= {"balance": ("balance", ".3f")}
-        # Names of groups may be those of the other columns: their places tell.
-        columns |= {(g,): (f"group {g}", ",d") for g in clusters[0]["groups"]}
         records = [
-            {**entry, **{(g,): n for g, n in entry["groups"].items()}}
-            for entry in clusters
+            {**entry, **{f"group {g}": n for g, n in entry["groups"].items()}}
+            for entry in part["clusters"]
         ]
-        report.tables.append(_report.Table(f"Clusters, {name}", records, columns))
-    n_groups = len(clusters[0]["groups"])
-    if n_groups > _MAX_GROUPS or len(clusters) > _MAX_CLUSTERS:
-        report.remarks.append(
-            f"There is no figure of more than {_MAX_GROUPS} groups or {_MAX_CLUSTERS} "
-            f"clusters, here {n_groups:,} and {len(clusters):,}."
-        )
-        return
-    alt = "Stacked bars of the share of each group in each cluster: average balance "
-    alt += ", ".join(
-        f"{part['balance_mean']:.3f} {name}" for name, part in found.items()
-    )
-    caption = (
-        "Share of each group in each cluster. A cluster mirrors the population where "
-        "its bars meet the dashed lines."
-    )
-    size = (9.0 if len(labels) == 1 else 12.0, 4.2)
-    plot = partial(draw_clusters, labels=labels, groups=groups)
-    report.figures.append(_report.Figure(plot, size, alt, caption))
+        columns = {"label": ("cluster", ""), "size": ("size", ",d")}
+        columns |= {"balance": ("balance", ".3f")}
+        columns |= {key: (key, ",d") for key in records[0] if key.startswith("group ")}
+        report.tables.append(Table(f"Clusters, {name}", records, columns))
 
+    def plot(figure: Any) -> None:
+        from scalefair.plotting import ClusterCompositionDisplay
 
-def draw_clusters(
-    figure: Any, labels: Mapping[str, NDArray[Any]], groups: NDArray[Any]
-) -> None:
-    """Draw clusterings beside each other."""
-    from scalefair.plotting import ClusterCompositionDisplay
+        axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
+        for ax, (name, part) in zip(axes, reversed(list(labels.items())), strict=True):
+            ClusterCompositionDisplay.from_predictions(
+                part, sensitive_features=groups, ax=ax, name=name, legend=ax is axes[-1]
+            )
 
-    axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
-    for ax, (name, part) in zip(axes, labels.items(), strict=True):
-        ClusterCompositionDisplay.from_predictions(
-            part,
-            sensitive_features=groups,
-            ax=ax,
-            name=name if len(labels) > 1 else None,
-            legend=ax is axes[-1],
-        )
+    caption = "Share of each group in each cluster; dashed: in the population."
+    size, alt = (5.0 + 4 * len(labels), 4.2), f"{report.title}. Bars: {caption}"
+    # More bars than this could not be told apart.
+    if len(columns) <= 30 and len(records) <= 200:
+        report.figures.append(Figure(plot, size, alt, caption))
