@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import numpy as np
@@ -16,29 +17,20 @@ from scipy import sparse
 from scalefair import datasets
 from scalefair.cli._errors import Failure, debug_option, printable
 from scalefair.cli._fit import on_terminal
-from scalefair.cli._options import PATH, QUIET
+from scalefair.cli._options import PATH, QUIET, add_options
 from scalefair.cli._output import check_destination, write_folder, write_table
 
-_FOLDER = "Folder for the files; made if missing.  [default: the name of the data set]"
-_HOME = (
-    "Folder of what was downloaded before, and of what is downloaded.  [default: the "
-    "folder that SCALEFAIR_DATA names, else the user's cache]"
-)
-# Rows of a sparse matrix that are dense at once.
-_BLOCK = 4096
+_FOLDER = "Folder for the files.  [default: the name of the data set]"
+_HOME = "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's cache]"
+_DOWNLOAD = "Whether files that are not there are downloaded."
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--output-dir", type=PATH, help=_FOLDER)
 @click.option("--data-home", type=PATH, help=_HOME)
-@click.option(
-    "--download/--no-download",
-    default=True,
-    show_default=True,
-    help="Whether files that are not there are downloaded.",
-)
-@QUIET
+@click.option("--download/--no-download", default=True, help=_DOWNLOAD)
+@partial(add_options, options=[QUIET])
 @debug_option
 def data(
     name: str | None,
@@ -49,15 +41,12 @@ def data(
 ) -> None:
     """List public data sets; with a NAME, write that one to files.
 
-    Of a graph these are graph.npz and groups.csv, of rows rows.csv with columns
-    target and group (and test.csv, if there are rows to test on); about.txt says what
-    the data are, where they come from and under which licence. The other commands
-    read these files. Downloads are checked against their checksums.
+    Of a graph these are graph.npz and groups.csv, of rows rows.csv with columns target
+    and group (and test.csv), as the other commands read them; about.txt says what the
+    data are, where they come from and under which licence.
     """
-    names = [fetch for fetch in datasets.__all__ if fetch.startswith("fetch_")]
-    fetchers = {
-        fetch[6:].replace("_", "-"): getattr(datasets, fetch) for fetch in names
-    }
+    names = [name for name in datasets.__all__ if name.startswith("fetch_")]
+    fetchers = {f[6:].replace("_", "-"): getattr(datasets, f) for f in names}
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
@@ -67,10 +56,8 @@ def data(
         return
     if name not in fetchers:
         close = difflib.get_close_matches(name, fetchers, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise click.UsageError(
-            f"there is no data set {name}.{hint} `scalefair data` lists them."
-        )
+        hint = f"did you mean {close[0]}?" if close else "`scalefair data` lists them."
+        raise click.UsageError(f"there is no data set {name}: {hint}")
     folder = Path(name) if output_dir is None else output_dir
     if folder.exists() and not folder.is_dir():
         raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
@@ -78,12 +65,11 @@ def data(
     try:
         bunch = fetchers[name](data_home=data_home, download_if_missing=download)
     except (ImportError, OSError, ValueError) as error:
-        said = str(error).replace("download_if_missing=False", "--no-download")
+        said = str(error).replace(
+            "download_if_missing=False", "--no-download was given"
+        )
         said = said.replace("data_home", "--data-home")
-        raise Failure(
-            f"{name}: {said} If the download failed, check the connection, or name a "
-            "folder that has the files by --data-home."
-        ) from error
+        raise Failure(f"{name}: cannot be had: {said}") from error
     writers = {folder / file: write for file, write in _writers(bunch)}
     for path in writers if folder.is_dir() else ():
         check_destination(path)
@@ -106,23 +92,22 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
         yield "graph.npz", lambda file: sparse.save_npz(file, bunch.graph, False)
         yield "groups.csv", lambda file: write_table(file, groups)
         return
-    yield "rows.csv", lambda file: _write_rows(file, bunch, "")
+    yield "rows.csv", lambda file: write_table(file, _frame(bunch, ""))
     if "data_test" in bunch:
-        yield "test.csv", lambda file: _write_rows(file, bunch, "_test")
+        yield "test.csv", lambda file: write_table(file, _frame(bunch, "_test"))
 
 
-def _write_rows(file: BinaryIO, bunch: Any, part: str) -> None:
-    """Write features, target and group of rows; `part` ends the entries' names."""
-    X, y, groups = (
-        bunch[f"{entry}{part}"] for entry in ("data", "target", "sensitive_features")
+def _frame(bunch: Any, part: str) -> pandas.DataFrame:
+    """Features, target and group of rows; `part` ends the names of the entries."""
+    X, names = bunch[f"data{part}"], list(bunch.feature_names)
+    make = (
+        pandas.DataFrame.sparse.from_spmatrix
+        if sparse.issparse(X)
+        else pandas.DataFrame
     )
-    for start in range(0, X.shape[0], _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        block = X[rows].toarray() if sparse.issparse(X) else X[rows]
-        frame = pandas.DataFrame(block, columns=list(bunch.feature_names))
-        roles = {"target": np.asarray(y)[rows], "group": np.asarray(groups)[rows]}
-        frame = frame.assign(**roles)
-        frame.to_csv(file, index=False, header=start == 0, lineterminator="\n")
+    roles = {"target": bunch[f"target{part}"]}
+    roles["group"] = bunch[f"sensitive_features{part}"]
+    return make(X, columns=names).assign(**roles)
 
 
 def _next_command(bunch: Any, folder: Path) -> str:
