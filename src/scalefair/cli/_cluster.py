@@ -27,9 +27,8 @@ from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = f"""\b
 DATA is a graph: text with a line `source target [weight]` per edge, or a matrix
-(text, .npz of SciPy, .npy, .mtx). With --affinity nearest_neighbors, rbf, or
-rbf_nystroem (for 100,000 and more) it is rows: a table (text, parquet), or an array
-(.npy, .npz). These are compared by Euclidean distances: scale them before.
+(text, .npz of SciPy, .npy, .mtx). With another --affinity than precomputed it is
+rows: a table (text, parquet), or an array (.npy, .npz); scale them before.
 \b
 A file of groups has lines `id,group`. Nodes and rows without ids of their own go by
 their numbers from 0. Labels are lines `id,label`; -1: left out by --components.
@@ -107,32 +106,24 @@ def cluster(
     reading = Reading.take(options, groups=groups, memory_limit=sys.maxsize)
     start = time.perf_counter()
     X, ids, values, source = _read(data, reading, options["affinity"])
-    seconds = {"read": time.perf_counter() - start}
+    seconds = time.perf_counter() - start
+    wanted = baseline or (baseline is None and (show or report_file is not None))
     model = FairSpectralClustering(**options)
-    seconds["fit"] = _fit.fit(model, X, path=data, show=show, sensitive_features=values)
-    labels: dict[str, NDArray[Any]] = {FAIR: model.labels_}
-    peak = _fit.peak_memory()
-    if baseline or (baseline is None and (show or report_file)):
-        start = time.perf_counter()
-        labels[UNFAIR] = cluster_without_fairness(model)
-        seconds["baseline"] = time.perf_counter() - start
-    found = measure_clusters(labels, values, model.affinity_matrix_)
+    labels, runs = run_both(model, X, values, path=data, show=show, baseline=wanted)
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     content = {
         **describe_run("cluster", options),
         "input": {**source, "groups": count_values(values)},
-        "seconds": seconds,
-        **describe_fit(model),
-        **found[FAIR],
-        **({"baseline": found[UNFAIR]} if UNFAIR in found else {}),
-        "peak_memory_bytes": peak,
+        **runs[FAIR],
+        "seconds": {"read": seconds, "fit": runs[FAIR]["seconds"]},
+        **({"baseline": runs[UNFAIR]} if UNFAIR in runs else {}),
     }
-    sizes = [(key, n) for key, n in source.items() if key.startswith("n_")]
     report = Report("cluster", content, "", str(data))
-    report.facts += [(key[2:].replace("_", " "), f"{n:,}") for key, n in sizes]
-    add_clusters(report, found, labels, values)
-    report.facts.append(("solver", f"{model.solver_}, {seconds['fit']:.1f} s"))
+    sizes = [(key[2:], n) for key, n in source.items() if key.startswith("n_")]
+    report.facts += [(key.replace("_", " "), f"{n:,}") for key, n in sizes]
+    report.facts.append(("solver", f"{model.solver_}, {runs[FAIR]['seconds']:.1f} s"))
+    add_clusters(report, runs, labels, values)
     columns = {"id": ids, "label": model.labels_}
     writers = {output: lambda file: write_table(file, columns)}
     if report_file is not None:
@@ -168,7 +159,37 @@ def _read(
     return X, rows.ids, rows.groups, {"rows": str(path), of: groups, **size}
 
 
-def cluster_without_fairness(model: FairSpectralClustering) -> NDArray[np.integer]:
+def run_both(
+    model: FairSpectralClustering,
+    X: Any,
+    groups: NDArray[Any],
+    *,
+    path: Path | str,
+    show: bool,
+    baseline: bool = True,
+) -> tuple[dict[str, NDArray[Any]], dict[str, dict[str, Any]]]:
+    """Labels with and without fairness, and what a report says of each run."""
+    seconds = _fit.fit(model, X, path=path, show=show, sensitive_features=groups)
+    labels: dict[str, NDArray[Any]] = {FAIR: model.labels_}
+    runs = {FAIR: {"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()}}
+    runs[FAIR] |= _describe_fit(model)
+    if baseline:
+        own_peak, start = _fit.reset_peak_memory(), time.perf_counter()
+        labels[UNFAIR], converged = _cluster_without_fairness(model)
+        runs[UNFAIR] = {
+            "seconds": time.perf_counter() - start,
+            "peak_memory_bytes": _fit.peak_memory(),
+            "peak_memory_is_of_this_run": own_peak,
+            "converged": converged,
+        }
+    for name, part in labels.items():
+        runs[name] |= measure_clusters(part, groups, model.affinity_matrix_)
+    return labels, runs
+
+
+def _cluster_without_fairness(
+    model: FairSpectralClustering,
+) -> tuple[NDArray[Any], bool]:
     """Labels of plain spectral clustering of the same nodes by the same affinity.
 
     All eigensolvers find the same subspace: this is the one of solver="chebyshev".
@@ -184,15 +205,13 @@ def cluster_without_fairness(model: FairSpectralClustering) -> NDArray[np.intege
         operator = NormalizedOperator(W)
     k, n_init = model.n_clusters, model.n_init
     found = chebyshev(operator, k, tol=model.tol, random_state=seed)
-    if not found.converged:
-        note(f"clustering without fairness did not converge: {found.message}")
     rows = found.vectors * operator.inv_sqrt_degrees[:, None]
     labels = np.full(kept.size, -1)
     labels[kept] = embedding_kmeans(rows, k, n_init=n_init, random_state=seed)
-    return labels
+    return labels, found.converged
 
 
-def describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
+def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     """How affinity, solver and assignment fared, as far as there are any."""
     names = "affinity_error solver converged n_iter n_products fairness_violation"
     found = {name: getattr(model, f"{name}_") for name in names.split()}
@@ -205,38 +224,35 @@ def describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
 
 
 def measure_clusters(
-    labels: Mapping[str, NDArray[Any]], groups: NDArray[Any], matrix: Any = None
-) -> dict[str, dict[str, Any]]:
-    """Balance and cut of each clustering, and the composition of its clusters."""
-    found = {}
-    for name, part in labels.items():
-        counts = pandas.crosstab(part[part != -1], groups[part != -1])
-        balance = balance_score(part, sensitive_features=groups, average=None)
-        entry = {"balance_mean": balance.mean(), "balance_min": balance.min()}
-        if matrix is not None:
-            entry["normalized_cut"] = normalized_cut_score(matrix, part)
-        entry["clusters"] = [
-            {"label": label, "size": row.sum(), "balance": own, "groups": dict(row)}
-            for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
-        ]
-        found[name] = entry
+    labels: NDArray[Any], groups: NDArray[Any], matrix: Any = None
+) -> dict[str, Any]:
+    """Balance and cut of a clustering, and the composition of its clusters."""
+    counts = pandas.crosstab(labels[labels != -1], groups[labels != -1])
+    balance = balance_score(labels, sensitive_features=groups, average=None)
+    found = {"balance_mean": balance.mean(), "balance_min": balance.min()}
+    if matrix is not None:
+        found["normalized_cut"] = normalized_cut_score(matrix, labels)
+    found["clusters"] = [
+        {"label": label, "size": row.sum(), "balance": own, "groups": dict(row)}
+        for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
+    ]
     return found
 
 
 def add_clusters(
     report: Report,
-    found: Mapping[str, dict[str, Any]],
+    runs: Mapping[str, dict[str, Any]],
     labels: Mapping[str, NDArray[Any]],
     groups: NDArray[Any],
 ) -> None:
     """Add title, measures, tables and a figure of a clustering, and of a second one."""
-    (_, main), *others = found.items()
+    (_, main), *others = runs.items()
     for key, (title, spec) in MEASURES.items():
         if key in main:
             more = [f" ({other[key]:{spec}} {name})" for name, other in others]
             report.facts.append((title, f"{main[key]:{spec}}{''.join(more)}"))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
-    for name, part in found.items():
+    for name, part in runs.items():
         records = [
             {**entry, **{f"group {g}": n for g, n in entry["groups"].items()}}
             for entry in part["clusters"]
