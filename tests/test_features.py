@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from scalefair._features import check_features
+from scalefair._entries import check_features
 
 
 class Model(BaseEstimator):

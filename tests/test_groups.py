@@ -1,11 +1,11 @@
-"""Group codes against numpy.unique."""
+"""Group codes against numpy.unique; intervals of ranks."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalefair._groups import check_values, encode_groups, encode_values
+from scalefair._groups import check_interval, check_values, encode_groups, encode_values
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 ORDERS = ["=", ">", "<"]
@@ -117,3 +117,27 @@ def test_integers_miss_nothing():
 def test_values_without_an_order():
     with pytest.raises(ValueError, match="cannot be ordered"):
         encode_values(np.array([1, "a"], object), name="values")
+
+
+@pytest.mark.parametrize("given", [(0, 1), [0.25, 0.5], np.array([0.25, 0.5])])
+def test_ends_of_intervals_are_floats(given):
+    ends = check_interval(given)
+    assert ends == tuple(given)
+    assert {type(end) for end in ends} == {float}
+
+
+@pytest.mark.parametrize("given", [0.5, None, (0.5,), (0, 0.5, 1), "01", ("a", "b")])
+def test_intervals_are_two_numbers(given):
+    with pytest.raises(ValueError, match="interval must be two numbers, got"):
+        check_interval(given)
+
+
+@pytest.mark.parametrize("given", [(0.5, 0.5), (0.6, 0.5), (-0.1, 1), (0, 1.1)])
+def test_intervals_have_ends_in_order_between_0_and_1(given):
+    with pytest.raises(ValueError, match=r"0 <= alpha < beta <= 1 .* highest score"):
+        check_interval(given)
+
+
+def test_intervals_without_nan():
+    with pytest.raises(ValueError, match="0 <= alpha < beta <= 1"):
+        check_interval((0, np.nan))

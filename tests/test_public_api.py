@@ -45,11 +45,15 @@ PUBLIC = {
     ],
     "scalefair.files": [
         "FileError",
+        "Graph",
         "NpyReader",
         "NpzReader",
         "ParquetReader",
         "SvmlightReader",
+        "clean_table",
         "open_rows",
+        "read_graph",
+        "read_table",
         "reading",
     ],
     "scalefair.linalg": [

@@ -14,8 +14,6 @@ from sklearn.utils.metaestimators import available_if as _available_if
 
 from scalefair._threads import single_blas_thread
 
-__all__ = ["available_if", "fit_context", "with_callbacks"]
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 

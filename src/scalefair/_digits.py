@@ -5,8 +5,6 @@ Every floor above uses this module; it imports nothing of the package.
 
 from __future__ import annotations
 
-__all__ = ["apart"]
-
 
 def apart(value: float, limit: float) -> str:
     """Return a number with two digits, or as many as tell it from the limit."""

@@ -1,4 +1,4 @@
-"""Entries of matrices: stored once, and named where they are not finite.
+"""Matrices as users give them: checked, and entries named that are not finite.
 
 Products of entries whose finiteness is not known are taken under `judged_later`, and
 judged. Without it the warning is NumPy's, and not even the same everywhere: whether
@@ -15,18 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-
-__all__ = [
-    "SQUARES_OVERFLOW",
-    "all_finite",
-    "canonical",
-    "check_orthonormal",
-    "check_product",
-    "checked_product",
-    "judged_later",
-    "refuse_entries",
-]
-
+from sklearn.utils import check_array as _check_array
+from sklearn.utils.validation import validate_data as _validate_data
 
 SQUARES_OVERFLOW = "The squares of the entries of X overflow: rescale its features."
 
@@ -55,14 +45,9 @@ def canonical(X: Any) -> Any:
 
 
 def refuse_entries(block: Any, first: int) -> NoReturn:
-    """Raise for a block of rows whose sums are not finite.
+    """Raise for a block of rows, dense or CSR, whose sums are not finite.
 
-    Parameters
-    ----------
-    block : {ndarray, CSR matrix}
-        Rows with the entry at fault.
-    first : int
-        Number of the first row.
+    The number of its first row is `first`.
     """
     if sparse.issparse(block):
         entries = np.flatnonzero(~np.isfinite(block.data))
@@ -112,3 +97,52 @@ def check_orthonormal(Q: NDArray[np.float64], name: str, most: float = 1e-8) -> 
             f"The columns of {name} are not orthonormal: max |Q^T Q - I| = "
             f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
         )
+
+
+# scikit-learn adds up the entries to find those that are not finite, and lets NumPy
+# warn of sums such as inf - inf.
+
+
+def check_array(X: Any, **options: Any) -> Any:
+    """Check an array as scikit-learn does, without warnings of NumPy."""
+    with judged_later():
+        return _check_array(X, **options)
+
+
+def validate_data(
+    estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
+) -> Any:
+    """Check what an estimator is given, likewise."""
+    with judged_later():
+        return _validate_data(estimator, X, y, **options)
+
+
+def check_features(estimator: Any, rows: Any, *, reset: bool) -> None:
+    """Set `n_features_in_` and `feature_names_in_`, or compare them with `rows`.
+
+    As scikit-learn does, for rows in parts; a ValueError if features differ.
+    """
+    n_features, names = rows.shape[1], rows.feature_names
+    if reset:
+        estimator.n_features_in_ = n_features
+        vars(estimator).pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        return
+    if n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if names is not None and fitted is not None and list(names) != list(fitted):
+        raise ValueError(
+            "The feature names should match those that were passed during fit; the "
+            f"first that differs is {_first_difference(names, fitted)}."
+        )
+
+
+def _first_difference(names: Any, fitted: Any) -> str:
+    pairs = zip(names, fitted, strict=True)
+    i, (name, expected) = next((i, p) for i, p in enumerate(pairs) if p[0] != p[1])
+    return f"{name!r} instead of {expected!r} (column {i})"

@@ -1,4 +1,4 @@
-"""Sensitive features as users give them, turned into group codes.
+"""Sensitive features, and intervals of ranks, as users give them.
 
 Every floor above uses this module; it imports nothing of the package.
 """
@@ -9,15 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "check_two_groups",
-    "check_values",
-    "encode_groups",
-    "encode_values",
-    "known_codes",
-    "listed",
-]
 
 # Integers are counted if their range is at most this, or four times their number.
 _COUNTED_RANGE = 4096
@@ -163,3 +154,22 @@ def _is_missing(value: Any) -> bool:
         return value is None or bool(value != value)
     except TypeError:  # pandas.NA has no truth value
         return True
+
+
+def check_interval(interval: Any) -> tuple[float, float]:
+    """Return the ends of an interval of ranks, or say what is wrong with it.
+
+    Ranks are shares of a group, counted from the highest score: 0 is the top.
+    """
+    if isinstance(interval, str):
+        interval = (interval,)
+    try:
+        low, high = (float(end) for end in interval)
+    except (TypeError, ValueError):
+        raise ValueError(f"interval must be two numbers, got {interval!r}.") from None
+    if not 0 <= low < high <= 1:
+        raise ValueError(
+            "interval must satisfy 0 <= alpha < beta <= 1 (shares of a group, counted "
+            f"from the highest score), got {interval!r}."
+        )
+    return low, high

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state as _check_random_state
 
-__all__ = ["check_random_state", "random_generator"]
-
 
 def check_random_state(random_state: Any) -> np.random.RandomState:
     """Return a RandomState as scikit-learn does, but a fresh one for None.

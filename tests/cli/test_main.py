@@ -11,12 +11,12 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scalefair.cli._passes import watch_passes
+from scalefair.cli._summary_tables import on_terminal
 
 import scalefair
 from scalefair.cli import main
 from scalefair.cli._errors import Commands, Failure, warn
-from scalefair.cli._passes import watch_passes
-from scalefair.cli._summary_tables import on_terminal
 from scalefair.files import NpyReader
 
 COMMAND = [sys.executable, "-m", "scalefair.cli"]

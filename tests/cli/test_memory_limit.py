@@ -9,11 +9,11 @@ import sys
 import click
 import numpy as np
 import pytest
+from scalefair.cli._memory_limit import Size, array_limit
 from scipy import sparse
 
 from scalefair import _memory
 from scalefair.cli import _pca_output
-from scalefair.cli._memory_limit import Size, array_limit
 from scalefair.decomposition import FairPCA
 from scalefair.files import NpyReader, NpzReader
 from scalefair.streaming import RowReader

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from scalefair.cli import _page
 from scalefair.cli._reporting import (
     Figure,
     Report,
@@ -30,6 +28,8 @@ from scalefair.cli._reporting import (
     iterations,
     part_tables,
 )
+
+from scalefair.cli import _page
 
 EVIL = "<script>\"'&{{ 1 }}[red]\x00\x1b\ud800"
 SAFE = "<script>\"'&{{ 1 }}[red]\ufffd\ufffd\ufffd"

@@ -4,7 +4,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from scalefair.datasets import make_biased_rows
-from scalefair.datasets._biased_rows import _draw_cells
+from scalefair.datasets._normal_rows import _draw_cells
 
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 0.01])

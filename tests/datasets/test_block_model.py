@@ -113,7 +113,7 @@ def test_expected_shares_of_the_degree():
 def test_default_weights_decrease_for_all_shapes():
     for k in [2, 3, 4, 5, 10, 50, 200, 5000]:
         for h in [2, 3, 4, 5, 10, 50, 200]:
-            weights = _sparse_weights(k, h, None)
+            weights = _sparse_weights(k, h)
             assert (np.diff(weights) < 0).all(), (k, h)
             assert weights[3] > 0
 
@@ -223,6 +223,10 @@ def test_description_names_the_probabilities():
         ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, "a the largest and d the smallest"),
         (
             {"probabilities": (np.nan, 0.3, 0.2, 0.1)},
+            "a the largest and d the smallest",
+        ),
+        (
+            {"probabilities": (0.4, 0.3, np.nan, 0.1)},
             "a the largest and d the smallest",
         ),
         ({"probabilities": (1.1, 0.3, 0.2, 0.1)}, "at most 1"),

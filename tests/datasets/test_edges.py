@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalefair.datasets._edges import sort_distinct, symmetric_graph
+from scalefair.datasets._common import symmetric_graph
 
 
 @st.composite
@@ -37,9 +37,3 @@ def test_equals_dense_construction(case):
 def test_unknown_node(bad):
     with pytest.raises(ValueError, match=rf"names node {bad}.*0 to 2"):
         symmetric_graph(np.array([0]), np.array([bad]), 3)
-
-
-def test_sort_distinct():
-    keys = np.array([5, 1, 5, 3, 1])
-    np.testing.assert_array_equal(sort_distinct(keys), [1, 3, 5])
-    assert sort_distinct(np.empty(0, dtype=np.int64)).size == 0

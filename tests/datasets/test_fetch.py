@@ -1,18 +1,25 @@
+"""What all loaders share: finding, downloading, reading and describing files."""
+
 import gzip
 import hashlib
 import http.server
+import inspect
 import sys
 import threading
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from scalefair.datasets import _fetch, _sources
-from scalefair.datasets._fetch import data_folder, local_file
-from scalefair.datasets._sources import SourceFile
+from scalefair import datasets
+from scalefair.datasets import _sources
+from scalefair.datasets._common import standardise
+from scalefair.datasets._fetch import DATA_VARIABLE, Files, data_folder
 
 CONTENT = b"0,1\n1,2\n"
+SOURCES = [v for v in vars(_sources).values() if isinstance(v, _sources.Source)]
+FETCHERS = [getattr(datasets, n) for n in datasets.__all__ if n.startswith("fetch_")]
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
@@ -24,27 +31,26 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 def server(tmp_path):
     """Serve a folder on this machine; yields the folder and its address."""
     folder = tmp_path / "published"
-    folder.mkdir()
+    (folder / "owner/name/commit").mkdir(parents=True)
     handler = partial(QuietHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
         thread = threading.Thread(
             target=partial(httpd.serve_forever, 0.01), daemon=True
         )
         thread.start()
-        yield folder, f"http://127.0.0.1:{httpd.server_address[1]}"
+        yield folder / "owner/name/commit", f"http://127.0.0.1:{httpd.server_port}"
         httpd.shutdown()
         thread.join()
 
 
 @pytest.fixture
-def source(server):
+def source(server, monkeypatch):
     folder, address = server
     (folder / "edges.csv").write_bytes(CONTENT)
-    return SourceFile(
-        path="toy/edges.csv",
-        url=f"{address}/edges.csv",
-        sha256=hashlib.sha256(CONTENT).hexdigest(),
-    )
+    monkeypatch.setattr(_sources, "RAW", address)
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    monkeypatch.setitem(_sources.CHECKSUMS, "toy/edges.csv", sha256)
+    return _sources.Source("toy", "owner/name/commit", "", "")
 
 
 @pytest.fixture
@@ -52,58 +58,67 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
+def find(source, home, download):
+    return Files(source, home, download).path("edges.csv")
+
+
+def put(home, content, name="edges.csv"):
+    path = home / "toy" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
 def test_download_then_reuse(source, home, server):
-    path = local_file(source, home, True)
+    path = find(source, home, True)
     assert path == home / "toy" / "edges.csv"
     assert path.read_bytes() == CONTENT
     (server[0] / "edges.csv").unlink()  # a second download would fail
-    assert local_file(source, home, True) == path
-    assert local_file(source, home, False) == path
+    assert find(source, home, True) == find(source, home, False) == path
 
 
 def test_file_in_the_folder_is_used_as_it_is(source, home):
-    path = home / "toy" / "edges.csv"
-    path.parent.mkdir(parents=True)
-    path.write_text("edited by the user")
-    assert local_file(source, home, True) == path
+    path = put(home, b"edited by the user")
+    assert find(source, home, True) == path
     assert path.read_text() == "edited by the user"
 
 
-def test_compressed_file_is_accepted(source, home):
-    compressed = home / "toy" / "edges.csv.gz"
-    compressed.parent.mkdir(parents=True)
-    compressed.write_bytes(gzip.compress(CONTENT))
-    assert local_file(source, home, True) == compressed
-    (home / "toy" / "edges.csv").write_bytes(CONTENT)
-    assert local_file(source, home, True) == home / "toy" / "edges.csv"
+def test_compressed_file_is_accepted_and_the_plain_one_goes_before(source, home):
+    compressed = put(home, gzip.compress(CONTENT), "edges.csv.gz")
+    assert find(source, home, True) == compressed
+    plain = put(home, CONTENT)
+    assert find(source, home, True) == plain
 
 
 def test_wrong_checksum_leaves_nothing(source, home, server):
     (server[0] / "edges.csv").write_bytes(b"something else")
     with pytest.raises(ValueError, match="SHA256 hash"):
-        local_file(source, home, True)
+        find(source, home, True)
     assert [p for p in home.rglob("*") if p.is_file()] == []
 
 
 def test_failed_download_leaves_nothing(source, home, server):
     (server[0] / "edges.csv").unlink()
-    remedy = rf"404.*or save {source.url} as {home}\S*edges\.csv yourself"
+    remedy = rf"404.*or save {source.url('edges.csv')} as {home}\S*edges\.csv yourself"
     with pytest.raises(OSError, match=remedy):
-        local_file(source, home, True)
+        find(source, home, True)
     assert [p for p in home.rglob("*") if p.is_file()] == []
 
 
-def test_missing_without_download_says_where_and_what(source, home):
-    with pytest.raises(OSError, match="SCALEFAIR_DATA") as caught:
-        local_file(source, home, False)
-    message = str(caught.value)
-    assert str(home) in message
-    assert source.url in message
-    assert source.path in message
+@pytest.mark.parametrize("fetch", FETCHERS)
+def test_missing_without_download_says_where_and_what(fetch, tmp_path):
+    home = tmp_path / "home"
+    with pytest.raises(OSError, match=DATA_VARIABLE) as caught:
+        fetch(data_home=home, download_if_missing=False)
+    assert str(home) in str(caught.value)
+    named = [path for path in _sources.CHECKSUMS if path in str(caught.value)]
+    url = str(caught.value).split("or save ")[1].split()[0]
+    assert url.split("/")[-1] == named[0].split("/")[-1]
     assert not home.exists()
 
 
 def test_folder(monkeypatch, tmp_path):
+    assert DATA_VARIABLE == "SCALEFAIR_DATA"
     monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
     assert data_folder(None) == tmp_path
     assert data_folder("elsewhere") == Path("elsewhere")
@@ -119,30 +134,159 @@ def test_without_pooch(monkeypatch, source, home):
     monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
     for folder in (home, None):
         with pytest.raises(ImportError, match=r"pip install \"scalefair\[data\]\""):
-            local_file(source, folder, True)
-    path = home / "toy" / "edges.csv"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(CONTENT)
-    assert local_file(source, home, True) == path  # nothing to download
+            find(source, folder, True)
+    path = put(home, CONTENT)
+    assert find(source, home, True) == path  # nothing to download
 
 
 def test_sources_are_pinned_and_distinct():
-    tables = [
-        table
-        for name, table in vars(_sources).items()
-        if name.isupper() and isinstance(table, dict)
-    ]
-    files = [file for table in tables for file in table.values()]
-    assert len(files) == 18
-    assert len({file.path for file in files}) == len(files)
-    for file in files:
-        parts = file.url.removeprefix("https://raw.githubusercontent.com/").split("/")
+    sources = {source.folder: source for source in SOURCES}
+    assert len(sources) == len(SOURCES) == len(FETCHERS) == 12
+    assert len(_sources.CHECKSUMS) == 18
+    assert {path.split("/")[0] for path in _sources.CHECKSUMS} == set(sources)
+    for path, sha256 in _sources.CHECKSUMS.items():
+        folder, name = path.split("/")
+        url = sources[folder].url(name)
+        parts = url.removeprefix("https://raw.githubusercontent.com/").split("/")
         int(parts[2], 16)  # a commit, not a branch
         assert len(parts[2]) >= 7
-        assert parts[-1] == file.path.split("/")[-1]
-        assert len(file.sha256) == 64
-        int(file.sha256, 16)
+        assert f"/tree/{parts[2]}" in sources[folder].page
+        assert parts[-1] == name
+        assert len(sha256) == 64
+        int(sha256, 16)
 
 
-def test_variable_has_the_documented_name():
-    assert _fetch.DATA_VARIABLE == "SCALEFAIR_DATA"
+@pytest.mark.parametrize("fetch", FETCHERS)
+def test_docstring_tells_what_is_shared(fetch):
+    doc = inspect.getdoc(fetch)
+    parameters = doc.split("Parameters\n-----")[1].split("Returns\n-----")[0]
+    for name in inspect.signature(fetch).parameters:
+        assert f"\n{name} : " in parameters
+    for words in ("DESCR, source, licence", "OSError", "ImportError", "Notes\n-----"):
+        assert words in doc
+    order = [line for line in doc.split("\n") if f"\n{line}\n---" in doc]
+    assert order == [
+        name
+        for name in ("Parameters", "Returns", "Raises", "See Also", "Notes", "Examples")
+        if name in order
+    ]
+
+
+# -- Tables ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(home):
+    source = _sources.Source("toy", "owner/name/commit", "", "")
+
+    def read(content, **options):
+        put(home, content.encode())
+        return Files(source, home, False).table("edges.csv", **options)
+
+    return read
+
+
+def test_columns(table):
+    t = table('n;d;w;y\r\n1.5;;"a;b";1\r\n-2e1;2013-01-01 12:00;c;0.0\r\n', sep=";")
+    np.testing.assert_array_equal(t.numbers("n"), [1.5, -20])
+    np.testing.assert_array_equal(t.words("w", ("a;b", "c")), ["a;b", "c"])
+    np.testing.assert_array_equal(t.labels("y"), [1, 0])
+    np.testing.assert_array_equal(
+        t.dates("d"), np.array(["NaT", "2013-01-01T12:00"], "datetime64[s]")
+    )
+    columns = t.indicators("w", ("a;b", "c"))
+    assert {name: values.tolist() for name, values in columns.items()} == {
+        "w=a;b": [1, 0],
+        "w=c": [0, 1],
+    }
+
+
+def test_short_last_entries(table):
+    with pytest.raises(ValueError, match=r"edges\.csv.*2 entries.* in line 3"):
+        table("a,b\n1,2\n3\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"edges\.csv: not the published file"),
+        ("a,b\n", "no rows"),
+        ("a,b\n1,2\n1,2,3\n", "line 3"),
+        ("c,b\n1,2\n", "must name a column a"),
+        ("a,b\n1,2\nx,2\n", "column a must hold finite numbers, got 'x' in line 3"),
+        ("a,b\n,2\n", "column a must hold finite numbers, got '' in line 2"),
+        ("a,b\nnan,2\n", "finite numbers, got 'nan'"),
+        ("a,b\n1_000,2\n", "finite numbers, got '1_000'"),
+        ("a,b\n1.5,2\n", "column a must hold integers, got '1.5' in line 2"),
+        ("a,b,a\n1,2,1\n2,2,3\n", "columns a must not differ in line 3"),
+    ],
+)
+def test_wrong_tables(table, content, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        table(content).integers("a")
+    assert "elete" in str(caught.value)  # what to do
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda t: t.words("b", ("x",)), r"b must hold one of \['x'\], got '2'"),
+        (lambda t: t.labels("b"), "b must hold 0 or 1, got '2' in line 2"),
+        (lambda t: t.dates("b"), "b must hold dates, got '2' in line 2"),
+    ],
+)
+def test_wrong_entries(table, read, message):
+    with pytest.raises(ValueError, match=message):
+        read(table("a,b\n1,2\n"))
+
+
+def test_headers(table):
+    assert table("first\na,b\n1,2\n3,4\n", header=2).integers("b").tolist() == [2, 4]
+    assert table("1,2\n3,4\n", header=0, names="a b").integers("b").tolist() == [2, 4]
+    with pytest.raises(ValueError, match=r"2 column\(s\), but has 3"):
+        table("1,2,3\n", header=0, names="a b")
+    t = table("1,2\n3,x\n", header=0, names="a b")
+    with pytest.raises(ValueError, match="'x' in line 2"):
+        t.integers("b")
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda _: b"an error page"])
+def test_damaged_compressed_file(source, home, damage):
+    put(home, damage(gzip.compress(CONTENT * 50)), "edges.csv.gz")
+    with pytest.raises(ValueError, match=r"edges\.csv\.gz"):
+        Files(source, home, False).table("edges.csv", header=0, names="a b")
+
+
+def test_standardise():
+    values = np.array([[1.0, 7], [2, 7], [6, 7]])
+    np.testing.assert_allclose(standardise(values).std(axis=0), [1, 0])
+    np.testing.assert_allclose(standardise(values, ddof=1).var(axis=0, ddof=1), [1, 0])
+    np.testing.assert_allclose(standardise(values).mean(axis=0), 0, atol=1e-15)
+
+
+# -- Real data ---------------------------------------------------------------------
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("path", _sources.CHECKSUMS)
+def test_checksums_are_those_of_the_published_bytes(real_data, path):
+    plain = real_data / path
+    if plain.is_file():
+        content = plain.read_bytes()
+    else:
+        content = gzip.decompress((real_data / f"{path}.gz").read_bytes())
+    assert hashlib.sha256(content).hexdigest() == _sources.CHECKSUMS[path]
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("fetch", FETCHERS)
+def test_real_sets_are_as_documented(real_data, fetch):
+    data = fetch(download_if_missing=False)
+    W = data.get("graph", data.get("data"))
+    assert f"shape {W.shape}" in inspect.getdoc(fetch)
+    assert len(data.sensitive_features) == W.shape[0]
+    assert data.source.startswith("https://github.com/")
+    assert data.licence
+    assert len(data.DESCR) > 200
+    if "feature_names" in data:
+        assert len(data.feature_names) == W.shape[1]

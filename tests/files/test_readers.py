@@ -1,5 +1,6 @@
 """What all readers of files have in common, and which one is chosen."""
 
+import errno
 import os
 import pickle
 import shutil
@@ -12,11 +13,13 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from scalefair.files import (
+    FileError,
     NpyReader,
     NpzReader,
     ParquetReader,
     SvmlightReader,
     open_rows,
+    reading,
 )
 from scalefair.files._source import SourceFile
 from scalefair.streaming import (
@@ -90,6 +93,9 @@ FORMATS = {
 }
 
 
+SINGLE = sorted(set(FORMATS) - {"npz, several"})
+
+
 @pytest.fixture(params=FORMATS)
 def reader(request, tmp_path):
     save, extension = FORMATS[request.param]
@@ -161,17 +167,13 @@ def test_moments_are_those_in_memory(reader):
 
 
 def test_rows_in_parts(reader):
+    told = []
+    reader.progress = lambda done, n: told.append((done, n))
     assert is_partitioned(reader)
     rows = PartitionedRows.of(reader)
     assert np.array_equal(rows.lengths, reader.lengths)
     assert rows.shape == (M, N)
     assert rows.map(held).gather() == [held(block) for block in reader.blocks()]
-
-
-def test_progress_is_told(reader):
-    told = []
-    reader.progress = lambda done, n: told.append((done, n))
-    reader.parts().gather()
     assert told == [(i + 1, len(reader)) for i in range(len(reader))]
 
 
@@ -281,9 +283,9 @@ def test_reader_is_chosen_by_the_extension(extension, tmp_path):
 
 
 def test_other_extensions():
-    with pytest.raises(ValueError, match=r"no reader for the extension '\.csv'"):
+    with pytest.raises(FileError, match=r"no reader for the extension '\.csv'"):
         open_rows("rows.csv")
-    with pytest.raises(ValueError, match=r"rows\.svm\.gz: compressed .* Unpack it"):
+    with pytest.raises(FileError, match=r"rows\.svm\.gz: compressed .* Unpack it"):
         open_rows("rows.svm.gz")
 
 
@@ -292,23 +294,27 @@ def test_files_that_are_none(extension, tmp_path):
     if extension == ".parquet":
         pytest.importorskip("pyarrow")
     path = tmp_path / f"rows{extension}"
-    with pytest.raises(ValueError, match=rf"rows{extension}: no such file. Check the"):
+    with pytest.raises(FileError, match=rf"rows{extension}: no such file. Check the"):
         open_rows(path)
     path.mkdir()
-    with pytest.raises(ValueError, match=rf"rows{extension}: is a folder"):
+    with pytest.raises(FileError, match=rf"rows{extension}: is a folder"):
         open_rows(path)
     path.rmdir()
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match=rf"rows{extension}: (not|has no rows)"):
+    with pytest.raises(FileError, match=rf"rows{extension}: (not|has no rows)"):
         open_rows(path)
     path.write_bytes(b"\x93words that are no numbers\n" * 100)
-    with pytest.raises(ValueError, match=rf"rows{extension}: not .*\. "):
+    with pytest.raises(FileError, match=rf"rows{extension}: not .*\. "):
         open_rows(path)
     for size in 0, -1.0, np.nan, np.inf:
-        with pytest.raises(ValueError, match=f"max_bytes must be at least 1, .*{size}"):
+        with pytest.raises(
+            ValueError, match=f"max_bytes must be .* at least 1, got {size}"
+        ):
             open_rows(path, max_bytes=size)
     for size in "64MB", None, True:
-        with pytest.raises(ValueError, match=f"a number of bytes, got '?{size}"):
+        with pytest.raises(
+            ValueError, match=f"max_bytes must be a number .* got '?{size}"
+        ):
             open_rows(path, max_bytes=size)
 
 
@@ -318,9 +324,46 @@ def test_truncated_files(name, tmp_path):
     path = tmp_path / f"rows{extension}"
     save(path, matrix())
     content = path.read_bytes()
-    path.write_bytes(content[: len(content) * 2 // 3])
-    with pytest.raises(ValueError, match=rf"rows{extension}: .*(damaged|truncated)"):
-        open_rows(path)
+    for size in len(content) * 2 // 3, len(content) - 1, 1:
+        path.write_bytes(content[:size])
+        with pytest.raises(FileError, match=rf"rows{extension}: .*(damaged|truncated)"):
+            open_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EIO, "disk failure"), r"cannot be read \(disk failure\)"),
+        (OSError("as libraries do"), r"not rows, or damaged \(as libraries do\)"),
+    ],
+)
+def test_errors_of_the_system_are_no_damage(error, message):
+    with pytest.raises(FileError, match=f"^x: {message}"), reading("x", "rows"):
+        raise error
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_damage_is_an_error_that_names_the_file(name, tmp_path):
+    """Whatever is wrong with the bytes, unless numbers are all that it changed."""
+    save, extension = FORMATS[name]
+    path = tmp_path / f"rows{extension}"
+    save(path, matrix())
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = []
+    for _ in range(150):
+        damaged = bytearray(content)
+        for _ in range(rng.integers(1, 6)):  # near the ends, where formats say what
+            at = int(rng.integers(min(200, len(content))))
+            damaged[at if rng.random() < 0.5 else -1 - at] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            reader = open_rows(path, max_bytes=MAX_BYTES)
+            assert sum(map(len, map(dense, reader.blocks()))) == reader.shape[0]
+        except FileError as error:
+            refused.append(str(error))
+    assert len(refused) > 10
+    assert all(message.startswith(f"{path}: ") for message in refused)
 
 
 def grow(path):
@@ -342,9 +385,6 @@ def replace(path):
     other.replace(path)
 
 
-SINGLE = sorted(set(FORMATS) - {"npz, several"})
-
-
 @pytest.mark.parametrize("change", [grow, touch, replace])
 @pytest.mark.parametrize("name", SINGLE)
 def test_files_that_change(name, change, tmp_path):
@@ -353,12 +393,12 @@ def test_files_that_change(name, change, tmp_path):
     reader = save(path, matrix())
     change(path)
     message = rf"rows{extension}: has changed since its reader was made\. Make a new"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FileError, match=message):
         list(reader.blocks())
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FileError, match=message):
         reader.block(0)
     path.unlink()
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(FileError, match="no such file"):
         reader.block(0)
 
 

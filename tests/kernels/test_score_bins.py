@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from scalefair.kernels import _row_table
+from scalefair.kernels import _arrays
+from scalefair.kernels._arrays import row_table
 from scalefair.kernels._row_sums import weighted_row_sums
-from scalefair.kernels._row_table import row_table
 from scalefair.kernels._score_bins import (
     HINGE,
     LOGISTIC,
@@ -186,7 +186,7 @@ def test_rows_from_the_middle():
 # all types those that differ in most are compiled.
 @pytest.fixture
 def types_stay(monkeypatch):
-    monkeypatch.setattr(_row_table, "_FEW", 0)
+    monkeypatch.setattr(_arrays, "_FEW", 0)
 
 
 def long_indices(X):

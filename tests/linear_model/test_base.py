@@ -7,8 +7,7 @@ from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
-from scalefair.linear_model._base import BaseGroupClassifier
-from scalefair.linear_model._group_scores import group_scores
+from scalefair.linear_model._base import BaseGroupClassifier, group_scores
 
 
 class _Given(BaseGroupClassifier):

@@ -6,9 +6,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.linear_model import PartiallyFairClassifier
-from scalefair.linear_model._block_rows import BlockRows
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._partitioned_oracle import PartitionedOracle
+from scalefair.linear_model._partitioned import BlockRows, PartitionedOracle
 from scalefair.linear_model._training_rows import GroupLimits
 from scalefair.streaming import LocalParts
 

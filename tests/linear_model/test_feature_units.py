@@ -15,12 +15,12 @@ from scalefair.linear_model import (
     PenalizedPartialParityClassifier,
     partial_fairness_path,
 )
-from scalefair.linear_model._feature_units import (
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._training_rows import (
     ColumnSpread,
     FeatureUnits,
     column_spread,
 )
-from scalefair.linear_model._oracle import ScoreOracle
 
 INTERVAL = (0.1, 0.5)
 # Codes of a survey in their own units: year, income, level, indicator, share.

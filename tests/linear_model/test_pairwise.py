@@ -10,12 +10,20 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
 
-from scalefair.linear_model._feature_units import FeatureUnits, column_spread
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._pairwise import PairwiseFairClassifier
-from scalefair.linear_model._pairwise_problem import PairwiseProblem, cell_pairs
-from scalefair.linear_model._score_cells import MomentCells, RowCells, score_cells
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._pairwise import (
+    MomentCells,
+    PairwiseFairClassifier,
+    PairwiseProblem,
+    RowCells,
+    cell_pairs,
+    score_cells,
+)
+from scalefair.linear_model._training_rows import (
+    FeatureUnits,
+    TrainingRows,
+    column_spread,
+)
 
 # Most groups here have few rows: what is tested does not depend on their number.
 pytestmark = pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")

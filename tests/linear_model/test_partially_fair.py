@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from scalefair.linear_model import PartiallyFairClassifier
-from scalefair.linear_model._intercept import (
+from scalefair.linear_model._partially_fair import (
     _averaged,
     best_constant,
     most_accurate_shift,

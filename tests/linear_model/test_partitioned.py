@@ -16,10 +16,13 @@ from scalefair.linear_model import (
     PenalizedPartialParityClassifier,
     partial_fairness_path,
 )
-from scalefair.linear_model._feature_units import FeatureUnits, column_spread
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._partitioned_training import partitioned_training
-from scalefair.linear_model._training_rows import GroupLimits
+from scalefair.linear_model._partitioned import partitioned_training
+from scalefair.linear_model._training_rows import (
+    FeatureUnits,
+    GroupLimits,
+    column_spread,
+)
 from scalefair.streaming import PartitionedRows, RowReader
 
 LIMITS = GroupLimits(100, 2)

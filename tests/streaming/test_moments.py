@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from scalefair.streaming import GroupMoments, _accumulate, _sparse
-from scalefair.streaming._sums import ShiftedSums
+from scalefair.streaming import GroupMoments, _accumulate
 
 # Narrow rows go to the register tiles, wide ones to BLAS.
 NARROW, WIDE = 6, 200
@@ -111,8 +110,8 @@ class TestFromData:
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csc_array])
     @pytest.mark.parametrize("density", [0.02, 0.5])
     def test_many_blocks(self, n, form, density, monkeypatch):
-        for module in (_accumulate, _sparse):
-            monkeypatch.setattr(module, "_BLOCK_BYTES", 30_000)
+        for name in ("_BLOCK_BYTES", "_SPARSE_BYTES"):
+            monkeypatch.setattr(_accumulate, name, 30_000)
         X, groups = rows_of(900, n, 5, density=density)
         groups[500:] %= 3  # two groups end, one begins late
         groups[:600] = np.where(groups[:600] == 0, 1, groups[:600])
@@ -134,7 +133,7 @@ class TestFromData:
         X[:, [5, 100]] = 1e6 + np.random.default_rng(1).standard_normal((400, 2))
         X[groups == 1, 7] = -1e6
         X = sparse.csr_array(X)
-        assert _sparse.is_cheaper_sparse(X)
+        assert _accumulate.is_cheaper_sparse(X)
         check(GroupMoments.from_data(X, groups), X, groups, rtol=1e-12)
 
     def test_sparse_rows_stay_sparse(self, monkeypatch):
@@ -169,7 +168,7 @@ class TestFromData:
         assert np.array_equal(moments.means[1], X[2000])
 
     def test_variances_are_not_negative(self):
-        sums = ShiftedSums(1, 1)
+        sums = _accumulate.ShiftedSums(1, 1)
         sums.counts[:], sums.sums[:] = 3, 1e-8  # squares were lost to rounding
         assert sums.to_moments()[2] == 0
 
@@ -238,8 +237,8 @@ class TestErrors:
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     @pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_array])
     def test_not_finite(self, n, bad, form, monkeypatch):
-        for module in (_accumulate, _sparse):
-            monkeypatch.setattr(module, "_BLOCK_BYTES", 50_000)
+        for name in ("_BLOCK_BYTES", "_SPARSE_BYTES"):
+            monkeypatch.setattr(_accumulate, name, 50_000)
         X, groups = rows_of(700, n, density=0.02)
         X[650, 4] = X[650, 2] = X[680, 0] = bad
         with pytest.raises(

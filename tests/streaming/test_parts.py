@@ -13,11 +13,11 @@ import pytest
 from scipy import sparse
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.streaming import LocalParts, Parts
 
 dask = pytest.importorskip("dask")
-from scalefair.streaming._dask_parts import DaskParts, require_dask  # noqa: E402
+from scalefair.streaming._dask import DaskParts, require_dask  # noqa: E402
 
 VALUES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 

@@ -17,7 +17,6 @@ from scalefair._memory import available_memory
 from scalefair.cli._errors import Failure, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT
-from scalefair.files import FileError
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -39,6 +38,8 @@ def fit(
     model: Any, X: Any, *args: Any, path: Path | str, show: bool, **kwargs: Any
 ) -> float:
     """Return the seconds of ``model.fit(X, *args, **kwargs)``; `path` names `X`."""
+    from scalefair.files import FileError  # not for --help
+
     if show and hasattr(model, "set_callbacks"):
         from sklearn.callback import ProgressBar
 

@@ -145,7 +145,7 @@ def estimator_options(
         for override in (other for other in others if not isinstance(other, str)):
             attributes |= override
         if attributes.get("required"):
-            attributes |= {"default": None, "show_default": False}
+            attributes.pop("default")
         spellings = [other for other in others if isinstance(other, str)]
         options.append(option(section, spelling, *spellings, name, **attributes))
     return options
@@ -201,11 +201,9 @@ def translate(message: str, ctx: click.Context | None) -> str:
     """Name the options of the command where an estimator names its parameters."""
     if ctx is None:
         return message
-    options = (param for param in ctx.command.params if param.name is not None)
+    options = [p for p in ctx.command.params if isinstance(p, click.Option)]
     spellings = {str(param.name): param.opts[0] for param in options}
-    if "groups" in spellings:
-        spellings["sensitive_features"] = spellings["groups"]
-    return _use_spellings(message, spellings)
+    return _use_spellings(message, {"sensitive_features": "--groups", **spellings})
 
 
 def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
@@ -257,9 +255,6 @@ def parameters_in_force(
     return kept
 
 
-_SEVERAL = "; may be given several times."
-
-
 def _header(name: str, told: str) -> Any:
     recognised = "  [default: if the first line differs in kind from all others]"
     declaration = f"--{name}/--no-{name}"
@@ -268,6 +263,11 @@ def _header(name: str, told: str) -> Any:
 
 def _column_or_file(section: str, role: str, told: str, **attributes: Any) -> Any:
     return option(section, f"--{role}", metavar="COLUMN|FILE", help=told, **attributes)
+
+
+def _columns(name: str, told: str) -> Any:
+    several = f"{told}; may be given several times."
+    return option("Columns", f"--{name}", multiple=True, metavar="COLUMN", help=several)
 
 
 def _groups(section: str, **attributes: Any) -> list[Any]:
@@ -290,22 +290,17 @@ TARGET = [
     ),
     _header("target-header", "Whether a file of targets starts with a header."),
 ]
-CATEGORICAL = option(
+CATEGORICAL = _columns("categorical", "Column whose numbers are codes of categories")
+STANDARDIZE = option(
     "Columns",
-    "--categorical",
-    multiple=True,
-    metavar="COLUMN",
-    help=f"Column whose numbers are codes of categories, as words are{_SEVERAL}",
+    "--standardize",
+    is_flag=True,
+    help="Centre each column of numbers, unless it is sparse, and divide it by its "
+    "standard deviation.",
 )
 ROLES = [*TARGET, *GROUPS, CATEGORICAL]
 INPUT = [
-    option(
-        "Columns",
-        "--drop",
-        multiple=True,
-        metavar="COLUMN",
-        help=f"Column of a table, or number of a feature, to leave out{_SEVERAL}",
-    ),
+    _columns("drop", "Column of a table, or number of a feature, to leave out"),
     option(
         "Columns",
         "--id-column",
@@ -334,12 +329,7 @@ INPUT = [
         help="Between the columns of a text file; also tab, or space.  [default: "
         "comma, semicolon, tab or white space, as recognised]",
     ),
-    option(
-        "Files",
-        "--decimal",
-        metavar="CHARACTER",
-        help="Decimal mark of a text file.  [default: a point]",
-    ),
+    option("Files", "--decimal", metavar="CHARACTER", help="Decimal mark of a text."),
     option(
         "Files",
         "--skip-lines",

@@ -17,18 +17,15 @@ from scipy import sparse
 
 from scalefair.cli._errors import Failure, note
 from scalefair.cli._fit import array_limit
-from scalefair.files import (
-    SvmlightReader,
-    TableFile,
-    as_values,
-    clean_table,
-    open_rows,
+from scalefair.files import SvmlightReader, clean_table, open_rows
+from scalefair.files._matrices import (
     read_dense,
     read_sparse,
     read_svmlight,
-    read_values,
     rows_format,
 )
+from scalefair.files._tables import TableFile
+from scalefair.files._values import as_values, read_values
 from scalefair.streaming import RowReader
 
 # Names of a first column that holds ids, unless an option says otherwise.
@@ -68,33 +65,13 @@ class Reading:
         names = {entry.name for entry in fields(cls)} & options.keys()
         return cls(**{name: options.pop(name) for name in names}, **others)
 
-    @property
-    def text(self) -> dict[str, Any]:
-        """Options of `TableFile`."""
-        names = ("header", "delimiter", "decimal", "skip_lines")
-        return {name: getattr(self, name) for name in names}
-
 
 @dataclass
 class Rows:
-    """Rows of features, before they are encoded.
+    """Rows of features as they were read: of a table a frame, with words as strings.
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    X : {DataFrame, ndarray, csr_array, RowReader} of shape (m, n)
-        Features as they were read; of a table its columns, words as strings.
-    names : list of str
-        Names of the features.
-    ids : ndarray of shape (m,)
-        Ids of the rows; row numbers from 0 unless `named`.
-    groups, target : ndarray of shape (m,) or None
-        Integers if all are, else numbers if all are, else strings.
-    groups_from, target_from : str
-        Where they are from, for messages.
-    n_columns : int
-        Columns of the file, features or not.
+    `ids` are row numbers from 0 unless `named`; `groups` and `target` are integers if
+    all are, else numbers if all are, else strings; `n_columns` are those of the file.
     """
 
     path: Path
@@ -139,36 +116,15 @@ def read_rows(
 ) -> Rows:
     """Read rows, and the groups and targets that the options name.
 
-    Parameters
-    ----------
-    path : Path
-        A table (text or parquet), svmlight, or an array (``.npy``, ``.npz``).
-    reading : Reading
-        What the options say.
-    like : Rows or None, default=None
-        Rows for training, whose columns these must have.
-    words : {"encode", "refuse", "leave", "keep"}, default="encode"
-        What is done with columns of words: checked that they are categories, refused,
-        left out with a note, or nothing.
-    columns : sequence of str or None, default=None
-        Features, if they are known; None takes all that the options leave.
-    keep_missing : bool, default=False
-        Whether missing features are no matter.
-
-    Raises
-    ------
-    Failure, FileError
-        If the files do not hold what they should.
-    click.UsageError
-        If an option does not apply.
+    `like` are rows for training, whose columns these must have; `columns` the features,
+    if a model knows them. Columns of words are checked to be categories ("encode"),
+    refused, left out with a note ("leave"), or kept as they are.
     """
     kind = rows_format(path, reading.svmlight)
-    if kind == "svmlight":
-        rows = _read_svmlight(path, reading, like)
-    elif kind == "table":
+    if kind == "table":
         rows = _read_table(path, reading, like, words, columns, keep_missing)
     else:
-        rows = _read_array(path, reading, like)
+        rows = _read_matrix(path, kind, reading, like)
     if rows.groups is not None:
         _check_groups(rows, like)
     return rows
@@ -195,10 +151,9 @@ def _read_table(
     columns: Sequence[str] | None,
     keep_missing: bool,
 ) -> Rows:
-    table = TableFile(path, **reading.text)
-    for message in table.notes:
-        note(message)
-    table.notes.clear()
+    options = ("header", "delimiter", "decimal", "skip_lines")
+    table = TableFile(path, **{name: getattr(reading, name) for name in options})
+    _say_notes(table)
     roles = {
         name: given
         for name in ("target", "groups")
@@ -217,37 +172,40 @@ def _read_table(
     features = _features(table, reading, roles, ids, like, columns)
     known = {*reading.categorical, *(like.words if like is not None else ())}
     as_words = {table.find(name, "--categorical") for name in known}
-    as_words |= {*roles.values(), *([ids] if ids is not None else [])}
-    wanted = list(dict.fromkeys([*features, *roles.values(), *([ids] if ids else [])]))
+    others = [*roles.values(), *([ids] if ids is not None else [])]
+    wanted = list(dict.fromkeys([*features, *others]))
+    as_words.update(others)
     is_large = _GROWTH * _size(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, as_words, reading.folder)
     else:
         frame = table.read(wanted, as_words)
-    for message in table.notes:
-        note(message)
+    _say_notes(table)
     rows = Rows(
         path,
         frame[features] if len(wanted) > len(features) else frame,
         features,
-        _ids(table, frame[ids]) if ids else np.arange(len(frame)),
+        np.arange(len(frame)) if ids is None else _ids(table, frame[ids]),
         named=ids is not None,
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
     )
-    for name in ("target", "groups"):
-        if name in roles:
-            setattr(rows, name, frame[roles[name]].astype(object))
-            setattr(rows, f"{name}_from", f"column {roles[name]} of {path}")
-    _judge_words(rows, words, reading)
-    _treat_missing(rows, table, reading, keep_missing)
+    for name, column in roles.items():
+        setattr(rows, name, frame[column].astype(object))
+        setattr(rows, f"{name}_from", f"column {column} of {path}")
     _read_files(rows, reading, like)
-    _refuse_infinite(rows, table)
+    _judge_words(rows, words)
+    _treat_missing(rows, table, reading.missing, roles, keep_missing)
     for name in roles:
         kind = None if like is None else getattr(like, name).dtype.kind
         setattr(rows, name, as_values(getattr(rows, name), kind))
     return rows
+
+
+def _say_notes(table: TableFile) -> None:
+    while table.notes:
+        note(table.notes.pop(0))
 
 
 def _size(path: Path) -> int:
@@ -275,8 +233,8 @@ def _features(
     if columns is not None:
         if missing := [name for name in columns if name not in table.names]:
             raise Failure(
-                f"{table.path}: lacks {len(missing)} of the {len(columns)} columns that "
-                f"are wanted: {', '.join(missing[:8])}."
+                f"{table.path}: lacks {len(missing)} of the {len(columns)} columns "
+                f"that are wanted: {', '.join(missing[:8])}."
             )
         if roles.get("target") in columns:
             raise Failure(
@@ -296,7 +254,7 @@ def _features(
 
 
 def _ids(table: TableFile, words: pandas.Series) -> NDArray[Any]:
-    """Ids as integers if all are, else as strings; none is missing, no two are equal."""
+    """Ids as integers if all are, else as strings; each row has its own."""
     for what, wrong in (("missing", words.isna()), ("twice", words.duplicated())):
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -308,19 +266,18 @@ def _ids(table: TableFile, words: pandas.Series) -> NDArray[Any]:
     return ids if ids.dtype.kind != "f" else words.to_numpy(np.str_)
 
 
-def _judge_words(rows: Rows, words: str, reading: Reading) -> None:
+def _judge_words(rows: Rows, words: str) -> None:
+    """Refuse columns of words, or leave them out, or check that they are categories."""
     found = rows.words
-    if words == "keep" or not found:
-        return
-    if words == "leave":
+    if words == "leave" and found:
         note(f"{rows.path}: columns of words were left out: {', '.join(found)}.")
         rows.names = [name for name in rows.names if name not in found]
         rows.X = rows.X[rows.names]
-    elif words == "refuse":
+    if words == "refuse" and found:
         drop = " ".join(f"--drop {name!r}" for name in found)
         raise Failure(
-            f"{rows.path}: {len(found)} columns do not hold numbers: "
-            f"{', '.join(found)}. Leave them out with {drop}, or encode them as numbers."
+            f"{rows.path}: {len(found)} column(s) do not hold numbers: "
+            f"{', '.join(found)}. Leave them out with {drop}, or encode them."
         )
     for name in found if words == "encode" else ():
         if (n := rows.X[name].nunique()) > _MAX_CATEGORIES:
@@ -332,51 +289,15 @@ def _judge_words(rows: Rows, words: str, reading: Reading) -> None:
 
 
 def _treat_missing(
-    rows: Rows, table: TableFile, reading: Reading, keep_missing: bool
+    rows: Rows,
+    table: TableFile,
+    policy: str,
+    roles: dict[str, str],
+    keep_missing: bool,
 ) -> None:
-    """Refuse, leave out or keep rows in which a value is missing, and say so."""
-    roles = {name: getattr(rows, name) for name in ("target", "groups")}
-    found = {name: values for name, values in roles.items() if values is not None}
-    missing = {str(values.name): values.isna() for values in found.values()}
-    lacks_role = np.zeros(rows.n_rows, dtype=bool)
-    for absent in missing.values():
-        lacks_role |= absent.to_numpy()
-    if not keep_missing:
-        missing |= {name: rows.X[name].isna() for name in rows.names}
-    counts = {name: int(at.sum()) for name, at in missing.items() if at.any()}
-    if not counts:
-        return
-    lacks = np.logical_or.reduce([missing[name].to_numpy() for name in counts])
-    listed = ", ".join(f"{name} {n:,}" for name, n in counts.items())
-    if reading.missing == "error":
-        first = int(np.flatnonzero(lacks)[0])
-        column = next(name for name in counts if missing[name][first])
-        raise Failure(
-            f"{rows.path}: values are missing in {len(counts)} column(s): {listed}; the "
-            f"first at {table.where(first, column)}. Pass --missing drop to leave out "
-            "those rows, --missing impute to fill in features, or --drop the columns."
-        )
-    kept = ~lacks if reading.missing == "drop" else ~lacks_role
-    if not kept.any():
-        raise Failure(f"{rows.path}: no row has all its values (missing: {listed}).")
-    if reading.missing == "impute" and rows.is_stored:
-        raise Failure(
-            f"{rows.path}: is too large for --missing impute. Pass --missing drop, or a "
-            "higher --memory-limit."
-        )
-    what = f"{int((~kept).sum()):,} of {rows.n_rows:,} rows were left out"
-    if reading.missing == "impute":
-        what = f"{what}, for they lack target or group, and features were filled in"
-    note(f"{rows.path}: {what} (missing values: {listed}).")
-    rows.X = rows.X[kept].reset_index(drop=True)
-    rows.ids = rows.ids[kept]
-    # Without ids of their own rows go by their numbers in the file, as files do.
-    rows.named = rows.named or not kept.all()
-    for name, values in found.items():
-        setattr(rows, name, values[kept])
-
-
-def _refuse_infinite(rows: Rows, table: TableFile) -> None:
+    """Refuse or leave out rows in which a value is missing; none may be infinite."""
+    missing = {roles[name]: getattr(rows, name).isna().to_numpy() for name in roles}
+    lacks_role = np.logical_or.reduce([*missing.values(), np.zeros(rows.n_rows, bool)])
     for name in rows.names:
         values = rows.X[name]
         if is_numeric_dtype(values) and np.isinf(values).any():
@@ -384,6 +305,34 @@ def _refuse_infinite(rows: Rows, table: TableFile) -> None:
             raise Failure(
                 f"{table.where(row, name)} is {values[row]}; features must be finite."
             )
+        if not keep_missing:
+            missing[name] = values.isna().to_numpy()
+    counts = {name: int(at.sum()) for name, at in missing.items() if at.any()}
+    if not counts:
+        return
+    lacks = np.logical_or.reduce([missing[name] for name in counts])
+    listed = ", ".join(f"{name} {n:,}" for name, n in counts.items())
+    if policy == "error" or (policy == "impute" and rows.is_stored):
+        first = int(np.flatnonzero(lacks)[0])
+        column = next(name for name in counts if missing[name][first])
+        raise Failure(
+            f"{rows.path}: values are missing in {len(counts)} column(s): {listed}; "
+            f"first at {table.where(first, column)}. Pass --missing drop to leave out "
+            "those rows, --missing impute to fill in features (of a table that fits "
+            "--memory-limit), or --drop the columns."
+        )
+    kept = ~lacks if policy == "drop" else ~lacks_role
+    if not kept.any():
+        raise Failure(f"{rows.path}: no row has all its values (missing: {listed}).")
+    filled = "" if policy == "drop" else " (without target or group); others filled in"
+    note(
+        f"{rows.path}: {int((~kept).sum()):,} of {rows.n_rows:,} rows were left out"
+        f"{filled}. Missing values: {listed}."
+    )
+    rows.X = rows.X[kept].reset_index(drop=True)
+    for name in ("ids", "target", "groups"):
+        if getattr(rows, name) is not None:
+            setattr(rows, name, getattr(rows, name)[kept])
 
 
 def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
@@ -397,39 +346,47 @@ def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
                 f"{given}: no such file. The columns of {rows.path} have no names: "
                 f"--{name} must be a file with a value for each row."
             )
-        notes: list[str] = []
-        known = None if like is None else getattr(like, name).dtype.kind
-        header = getattr(reading, f"{name}_header")
-        what = name.removesuffix("s")
         values = read_values(
-            Path(given), rows, what, header=header, kind=known, notes=notes
+            Path(given),
+            rows,
+            name.removesuffix("s"),
+            header=getattr(reading, f"{name}_header"),
+            kind=None if like is None else getattr(like, name).dtype.kind,
+            say=note,
         )
         setattr(rows, name, values)
         setattr(rows, f"{name}_from", given)
         rows.from_files.append(name)
-        for message in notes:
-            note(message)
 
 
-def _read_array(path: Path, reading: Reading, like: Rows | None) -> Rows:
-    for name in ("id_column", "drop", "categorical", "keep_groups", "header"):
+def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> Rows:
+    """Read an array, or svmlight, whose features go by number: x0, x1, ... or 1, 2."""
+    for name in ("id_column", "categorical", "header"):
         if getattr(reading, name):
-            option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
-                f"{option} applies to tables only: the columns of an array have no "
-                "names."
+                f"--{name.replace('_', '-')} applies to tables only, not to {path}."
             )
     limit = array_limit(reading.memory_limit)
-    is_npz = rows_format(path, False) == "npz"
-    if path.stat().st_size > limit:
-        X: Any = open_rows(path, max_bytes=max(1, min(_BLOCK, limit // 4)))
-    elif is_npz:
+    size = max(1, min(_BLOCK, limit // 4))
+    target, zero_based, first = None, True, "x0"
+    if kind == "svmlight":
+        known = None if like is None else like.zero_based
+        if _GROWTH * _size(path) > limit:
+            X: Any = SvmlightReader(path, zero_based=known or "auto", max_bytes=size)
+            target, zero_based = X.labels, X.zero_based
+        else:
+            X, target, zero_based = read_svmlight(path, known)
+        X = X if like is None else _resized(path, X, like.n_columns)
+        first = "0" if zero_based else "1"
+    elif _size(path) > limit:
+        X = open_rows(path, max_bytes=size)
+    elif kind == "npz":
         X = read_sparse(path, "value")
     else:
         X = read_dense(path)
         if X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
             raise Failure(
-                f"{path}: rows of features are a two-dimensional array of real numbers, "
+                f"{path}: rows of features are a two-dimensional array of numbers, "
                 f"found shape {X.shape} and dtype {X.dtype}."
             )
         check_finite(path, X)
@@ -438,55 +395,39 @@ def _read_array(path: Path, reading: Reading, like: Rows | None) -> Rows:
         raise Failure(
             f"{path}: has {n} features, but {like.path} has {like.n_columns}."
         )
-    rows = Rows(path, X, [f"x{i}" for i in range(n)], np.arange(m), n_columns=n)
-    _read_files(rows, reading, like)
-    return rows
-
-
-def _read_svmlight(path: Path, reading: Reading, like: Rows | None) -> Rows:
-    for name in ("target", "id_column", "categorical", "header"):
-        if getattr(reading, name):
+    prefix, start = first[:-1], int(first[-1])
+    names = [f"{prefix}{j + start}" for j in range(n)]
+    rows = Rows(path, X, names, np.arange(m), n_columns=n, zero_based=zero_based)
+    if target is not None:
+        if reading.target is not None:
             raise click.UsageError(
-                f"--{name.replace('_', '-')} does not apply to files in svmlight format: "
-                "each line starts with its label, and features have numbers."
+                "--target does not apply to svmlight: lines start with their labels."
             )
-    limit = array_limit(reading.memory_limit)
-    known = None if like is None else like.zero_based
-    if _GROWTH * path.stat().st_size > limit:
-        size = max(1, min(_BLOCK, limit // 4))
-        X: Any = SvmlightReader(path, zero_based=known or "auto", max_bytes=size)
-        y, zero_based = X.labels, X.zero_based
-    else:
-        X, y, zero_based = read_svmlight(path, known)
-    first, n = 0 if zero_based else 1, X.shape[1] if like is None else like.n_columns
-    X = _resized(path, X, n)
-    rows = Rows(path, X, [str(j + first) for j in range(n)], np.arange(X.shape[0]))
-    rows.target, rows.target_from = as_values(y), f"the labels of {path}"
-    rows.n_columns, rows.zero_based = n, zero_based
-    given = [("--drop", name) for name in reading.drop]
-    if reading.groups is not None and reading.groups.isdecimal():
-        given.append(("--groups", reading.groups))
-    elif reading.keep_groups:
-        raise click.UsageError("--keep-groups applies to --groups NUMBER only.")
-    for option, name in given:
-        if name not in rows.names:
-            raise Failure(
-                f"{path}: {option} {name} must be the number of a feature, {first} to "
-                f"{n - 1 + first}; write ./{name} for a file of this name."
-            )
+        rows.target, rows.target_from = as_values(target), f"the labels of {path}"
     left_out = set(reading.drop)
-    if given and given[-1][0] == "--groups":
-        group = rows.names.index(given[-1][1])
-        column = [block[:, [group]].toarray().ravel() for block in _blocks(X)]
-        rows.groups = as_values(np.concatenate(column))
-        rows.groups_from = f"feature {given[-1][1]} of {path}"
-        left_out |= set() if reading.keep_groups else {given[-1][1]}
+    for name in ("target", "groups"):
+        given = getattr(reading, name)
+        if given is None or not column_or_file(names, given, f"--{name}", path):
+            continue
+        column = [_column(block, names.index(given)) for block in _blocks(X)]
+        setattr(rows, name, as_values(np.concatenate(column)))
+        setattr(rows, f"{name}_from", f"feature {given} of {path}")
+        left_out |= set() if reading.keep_groups and name == "groups" else {given}
+    if unknown := left_out - set(names):
+        raise Failure(
+            f"{path}: --drop {min(unknown)} is no feature, {names[0]} to {names[-1]}."
+        )
     _read_files(rows, reading, like)
-    kept = [j for j, name in enumerate(rows.names) if name not in left_out]
+    kept = [j for j, name in enumerate(names) if name not in left_out]
     if len(kept) < n:
-        rows.names = [rows.names[j] for j in kept]
+        rows.names = [names[j] for j in kept]
         rows.X = map_rows(X, lambda block: block[:, kept])
     return rows
+
+
+def _column(block: Any, j: int) -> NDArray[Any]:
+    column = block[:, [j]]
+    return np.asarray(column.toarray() if sparse.issparse(column) else column).ravel()
 
 
 def _resized(path: Path, X: Any, n_columns: int) -> Any:
@@ -519,16 +460,12 @@ def _blocks(X: Any) -> Iterator[Any]:
 def check_finite(path: Path, X: Any) -> None:
     """Raise a Failure that names the first value that is NaN or infinite."""
     start = 0
-    blocks = X.blocks() if isinstance(X, RowReader) else np.array_split(X, 64)
-    for block in blocks:
-        numbers = block.data if sparse.issparse(block) else block
-        bad = np.argwhere(~np.isfinite(numbers))
-        if len(bad):
-            row, column = bad[0] if not sparse.issparse(block) else (0, 0)
-            if sparse.issparse(block):
-                at = int(bad[0, 0])
-                row = int(np.searchsorted(block.indptr, at, side="right")) - 1
-                column = block.indices[at]
+    for block in X.blocks() if isinstance(X, RowReader) else np.array_split(X, 64):
+        is_sparse = sparse.issparse(block)
+        if not np.isfinite(block.data if is_sparse else block).all():
+            found = sparse.coo_array(block)
+            at = int(np.flatnonzero(~np.isfinite(found.data))[0])
+            row, column = found.row[at], found.col[at]
             raise Failure(
                 f"{path}: a value is NaN or infinite, at row {start + row}, column "
                 f"{column} (counted from 0). Give it a value or leave the row out."
@@ -615,7 +552,7 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     steps = [SimpleImputer()] if impute else []
     steps += [] if scaler is None else [FrozenEstimator(scaler)]
     # Given, for the rows of a large table are not all looked at below.
-    known = [np.unique(rows.X[name].dropna().astype(str)) for name in words]
+    known = [np.array(sorted(rows.X[name].dropna().unique())) for name in words]
     hot = [OneHotEncoder(categories=known, handle_unknown="warn")]
     fill = [SimpleImputer(strategy="most_frequent")] if impute else []
     parts = [

@@ -13,7 +13,7 @@ import pandas
 from pandas.api.types import is_numeric_dtype
 
 from scalefair import metrics
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair.cli import _options as opt
 from scalefair.cli._cluster import add_clusters, measure_clusters
 from scalefair.cli._errors import EXIT_CODES, Failure, debug_option

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from scalefair._checks import validate_data
+from scalefair._entries import validate_data
 from scalefair._groups import encode_groups
 from scalefair.cluster._fairness import clustered_groups
 from scalefair.cluster._graph import (

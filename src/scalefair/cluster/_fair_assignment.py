@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._checks import check_array
+from scalefair._entries import check_array
 from scalefair._groups import encode_groups
 from scalefair.cluster._assignment_counts import CountSearch
 from scalefair.cluster._assignment_prices import OptimalPrices, optimal_prices

@@ -14,8 +14,8 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
-from scalefair._checks import validate_data
 from scalefair._decorators import fit_context, with_callbacks
+from scalefair._entries import validate_data
 from scalefair._groups import encode_groups
 from scalefair._random import check_random_state
 from scalefair.cluster._affinities import (

@@ -1,22 +1,22 @@
 """Generators of problems with groups, and loaders of public data sets."""
 
 from scalefair.datasets._a9a import fetch_a9a
-from scalefair.datasets._affinity import make_random_affinity
-from scalefair.datasets._bank import fetch_bank_marketing
-from scalefair.datasets._bank_additional import fetch_bank_additional
-from scalefair.datasets._bar_passage import fetch_bar_passage
-from scalefair.datasets._biased_rows import make_biased_rows
+from scalefair.datasets._bank_clients import (
+    fetch_bank_additional,
+    fetch_bank_marketing,
+    fetch_credit_default,
+)
 from scalefair.datasets._block_model import make_fair_sbm
-from scalefair.datasets._compas import fetch_compas
-from scalefair.datasets._credit import fetch_credit_default
-from scalefair.datasets._deezer import fetch_deezer_europe
 from scalefair.datasets._diabetes import fetch_diabetes
-from scalefair.datasets._elliptical import make_elliptical
-from scalefair.datasets._facebooknet import fetch_facebooknet
-from scalefair.datasets._group_gaussians import make_group_gaussians
-from scalefair.datasets._lastfm import fetch_lastfm_asia
-from scalefair.datasets._law_school import fetch_law_school
-from scalefair.datasets._pokec import fetch_pokec
+from scalefair.datasets._law import fetch_bar_passage, fetch_compas, fetch_law_school
+from scalefair.datasets._networks import (
+    fetch_deezer_europe,
+    fetch_facebooknet,
+    fetch_lastfm_asia,
+    fetch_pokec,
+)
+from scalefair.datasets._normal_rows import make_biased_rows, make_group_gaussians
+from scalefair.datasets._point_sets import make_elliptical, make_random_affinity
 from scalefair.datasets._topic_documents import make_topic_documents
 
 __all__ = [

@@ -9,14 +9,22 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
-from scalefair.datasets._checks import check_count
-from scalefair.datasets._edges import symmetric_graph
-from scalefair.datasets._pair_sampling import ClassPairs, Exclude, sample_pairs
+from scalefair.datasets._common import (
+    Floats,
+    Ints,
+    check_count,
+    generator,
+    symmetric_graph,
+)
+
+# Above this probability a walk over all pairs is cheaper than drawing distinct ones.
+_WALK_ABOVE = 0.25
+_CHUNK = 1 << 22
 
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
 
-{n_nodes} nodes in {n_clusters} planted clusters and {n_groups} groups; every cluster
+{4} nodes in {5} planted clusters and {6} groups; every cluster
 holds every group in equal number (within one node). Each pair of nodes is an edge
 independently, with a probability that depends on the pair:
 
@@ -30,6 +38,7 @@ fairness constraints tends to follow the groups, fair clustering the planted clu
 """
 
 
+@generator
 def make_fair_sbm(
     n_nodes: int,
     *,
@@ -52,6 +61,7 @@ def make_fair_sbm(
 
     where a > b > c > d. Each cluster holds each group in equal number, so the
     planted clustering has balance 1, while the groups are the stronger structure.
+    The nodes come in random order, so nothing can be learnt from their position.
 
     Parameters
     ----------
@@ -83,14 +93,10 @@ def make_fair_sbm(
         Factors on a and c in each cluster: a cluster of low cohesion is looser than
         the others. None is 1 for all. In the sparse model the expected average
         degree stays what was asked for.
-    random_state : int, RandomState instance or None, default=None
-        Determines the edges and the order of the nodes.
 
     Returns
     -------
     data : Bunch
-        With the entries
-
         - graph : csr_array of float64, shape (n_nodes, n_nodes), symmetric, ones,
           zero diagonal, sorted int32 indices
         - sensitive_features : ndarray of int, shape (n_nodes,), the group, 0 to
@@ -99,17 +105,6 @@ def make_fair_sbm(
           ``n_clusters - 1``
         - probabilities : ndarray of shape (4,), the (a, b, c, d) used, before
           `cohesion`
-        - DESCR : str
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, the probabilities are in a wrong order, or
-        `average_degree` asks for more edges than there are pairs.
-
-    Notes
-    -----
-    The nodes come in random order, so nothing can be learnt from their position.
 
     References
     ----------
@@ -134,46 +129,31 @@ def make_fair_sbm(
     >>> balance_score(data.target, sensitive_features=data.sensitive_features)
     1.0
     """
-    _check_counts(n_nodes, n_clusters, n_groups)
+    check_count("n_clusters", n_clusters, 2)
+    check_count("n_groups", n_groups, 2)
+    why = "n_clusters * n_groups: every cluster holds every group"
+    check_count("n_nodes", n_nodes, n_clusters * n_groups, why)
     rng = random_generator(random_state)
-    block_of = _shuffled_blocks(n_nodes, n_clusters, n_groups, rng)
+    sizes = _block_sizes(n_nodes, n_clusters, n_groups)
+    block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
-    n_pairs = _count_pairs(block_of, cluster_of, group_of)
-    kept_share = _check_cohesion(cohesion, n_clusters)
-    if average_degree is None:
-        chosen = _dense_probabilities(n_nodes, probabilities)
-    else:
-        weights = _sparse_weights(n_clusters, n_groups, probabilities)
-        expected = _expected_pairs(n_pairs, block_of, kept_share, n_groups)
-        chosen = _scale_to_degree(weights, expected, n_nodes, average_degree)
-
-    def same(of: NDArray[np.int64]) -> Exclude:
-        return lambda i, j: of[i] == of[j]
-
-    def same_cluster_or_group(
-        i: NDArray[np.int64], j: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        alike: NDArray[np.bool_] = cluster_of[i] == cluster_of[j]
-        alike |= group_of[i] == group_of[j]
-        return alike
-
-    def nothing(i: NDArray[np.int64], _: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.zeros(i.shape[0], dtype=bool)
-
-    kinds: list[tuple[NDArray[np.int64], Exclude]] = [
-        (block_of, nothing),
-        (group_of, same(cluster_of)),
-        (cluster_of, same(group_of)),
-        (np.zeros_like(block_of), same_cluster_or_group),
+    kept_share = np.ones(n_clusters) if cohesion is None else np.array(cohesion, float)
+    within = (kept_share >= 0) & (kept_share <= 1)
+    if within.shape != (n_clusters,) or not within.all():
+        raise ValueError(
+            f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
+            f"got {cohesion!r}."
+        )
+    chosen = _edge_probabilities(sizes, kept_share, probabilities, average_degree)
+    kinds = [
+        _PairKind(block_of),
+        _PairKind(group_of, cluster_of),
+        _PairKind(cluster_of, group_of),
+        _PairKind(np.zeros_like(block_of), cluster_of, group_of),
     ]
-    keys = np.concatenate(
-        [
-            sample_pairs(ClassPairs(class_of), exclude, count, probability, rng)
-            for (class_of, exclude), count, probability in zip(
-                kinds, n_pairs, chosen.tolist(), strict=True
-            )
-        ]
-    )
+    n_pairs = _count_pairs(sizes, np.ones(n_clusters, np.int64))
+    drawn = zip(kinds, n_pairs, chosen.tolist(), strict=True)
+    keys = np.concatenate([kind.sample(n, p, rng) for kind, n, p in drawn])
     i, j = np.divmod(keys, n_nodes)
     if cohesion is not None:  # thinning keeps the edges independent
         share = np.where(cluster_of[i] == cluster_of[j], kept_share[cluster_of[i]], 1.0)
@@ -184,148 +164,137 @@ def make_fair_sbm(
         sensitive_features=group_of,
         target=cluster_of,
         probabilities=chosen,
-        DESCR=_DESCR.format(
-            *chosen, n_nodes=n_nodes, n_clusters=n_clusters, n_groups=n_groups
-        ),
+        DESCR=_DESCR.format(*chosen, n_nodes, n_clusters, n_groups),
     )
 
 
-def _check_counts(n_nodes: int, n_clusters: int, n_groups: int) -> None:
-    check_count("n_clusters", n_clusters, 2)
-    check_count("n_groups", n_groups, 2)
-    check_count(
-        "n_nodes",
-        n_nodes,
-        n_clusters * n_groups,
-        "n_clusters * n_groups: every cluster holds every group",
-    )
-
-
-def _shuffled_blocks(
-    n_nodes: int, n_clusters: int, n_groups: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Block (cluster * n_groups + group) of each node, in random order."""
-    n_blocks = n_clusters * n_groups
-    sizes = np.full(n_blocks, n_nodes // n_blocks)
+def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
+    """Nodes of each cluster in each group, shape (n_clusters, n_groups)."""
+    n_each, n_extra = divmod(n_nodes, n_clusters * n_groups)
+    sizes = np.full((n_clusters, n_groups), n_each)
     # Walk the extra nodes along diagonals, so that clusters and groups, too, differ
     # in size by at most one; shift at each return to the start of a diagonal.
-    extra = np.arange(n_nodes % n_blocks)
+    extra = np.arange(n_extra)
     shift = extra // math.lcm(n_clusters, n_groups)
-    sizes[(extra % n_clusters) * n_groups + (extra + shift) % n_groups] += 1
-    return rng.permutation(np.repeat(np.arange(n_blocks, dtype=np.int64), sizes))
+    sizes[extra % n_clusters, (extra + shift) % n_groups] += 1
+    return sizes
 
 
-def _count_pairs(*class_of: NDArray[np.int64]) -> list[int]:
-    """Count the unordered pairs of the four kinds, exactly."""
+def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
+    """Unordered pairs of the four kinds, those inside a cluster times its share."""
 
-    def within(sizes: NDArray[np.integer]) -> int:
-        return int((sizes.astype(np.int64) * (sizes - 1) // 2).sum())
+    def within(sizes: Ints) -> Ints:
+        return sizes * (sizes - 1) // 2
 
-    block, cluster, group = (within(np.bincount(of)) for of in class_of)
-    n_nodes = class_of[0].shape[0]
-    every = n_nodes * (n_nodes - 1) // 2
-    return [block, group - block, cluster - block, every - group - cluster + block]
-
-
-def _check_cohesion(
-    cohesion: Sequence[float] | None, n_clusters: int
-) -> NDArray[np.float64]:
-    if cohesion is None:
-        return np.ones(n_clusters)
-    values = np.asarray(cohesion, dtype=np.float64)
-    if values.shape != (n_clusters,) or not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(
-            f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
-            f"got {cohesion!r}."
-        )
-    return values
+    block = within(sizes).sum(axis=1)
+    cluster = within(sizes.sum(axis=1))
+    same_group = within(sizes.sum(axis=0)).sum() - block.sum()
+    others = within(sizes.sum()) - cluster.sum() - same_group
+    return [share @ block, same_group, share @ (cluster - block), others]
 
 
-def _expected_pairs(
-    n_pairs: list[int],
-    block_of: NDArray[np.int64],
-    kept_share: NDArray[np.float64],
-    n_groups: int,
-) -> NDArray[np.float64]:
-    """Pairs of the four kinds, those inside a cluster weighted by its cohesion."""
-    sizes = np.bincount(block_of, minlength=kept_share.size * n_groups)
-    blocks = sizes.reshape(-1, n_groups).astype(np.float64)
-    clusters = blocks.sum(axis=1)
-    in_block = (blocks * (blocks - 1) / 2).sum(axis=1)
-    in_cluster = clusters * (clusters - 1) / 2
-    return np.array(
-        [
-            kept_share @ in_block,
-            n_pairs[1],
-            kept_share @ (in_cluster - in_block),
-            n_pairs[3],
-        ]
-    )
+class _PairKind:
+    """Pairs of nodes of the same class that differ in all of the other labels.
+
+    Same cluster and same group, same group but not the same cluster, and so on. Every
+    ordered pair inside a class has a number, so a pair is drawn by drawing a number, or
+    all are listed in chunks; neither needs more memory than the edges that result.
+    """
+
+    def __init__(self, class_of: Ints, *apart: Ints) -> None:
+        self.n_nodes = class_of.size
+        self._apart = apart
+        self._members = np.argsort(class_of, kind="stable")
+        self._sizes = np.bincount(class_of)
+        self._offsets = np.cumsum(self._sizes) - self._sizes
+        self._ends = np.cumsum(self._sizes.astype(np.int64) ** 2)
+        self.n_ordered = int(self._ends[-1])
+
+    def sample(
+        self, n_pairs: int, probability: float, rng: np.random.Generator
+    ) -> Ints:
+        """Include each of the `n_pairs` unordered pairs independently.
+
+        Returns the keys ``i * n_nodes + j`` (i < j) of the included pairs.
+        """
+        if probability <= _WALK_ABOVE:
+            # A binomial count of pairs, then a uniform set of that many, is the same
+            # law as one coin per pair, at a cost that follows the edges.
+            return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
+        kept = [np.empty(0, dtype=np.int64)]
+        for start in range(0, self.n_ordered, _CHUNK):
+            i, j = self.decode(np.arange(start, min(start + _CHUNK, self.n_ordered)))
+            once = i < j
+            keys = self._keys(i[once], j[once])
+            kept.append(keys[rng.random(keys.size) < probability])
+        return np.concatenate(kept)
+
+    def decode(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """Return the two nodes of each numbered pair (the same node twice occurs)."""
+        which = np.searchsorted(self._ends, numbers, side="right")
+        size, offset = self._sizes[which], self._offsets[which]
+        first, second = np.divmod(numbers - (self._ends[which] - size**2), size)
+        return self._members[offset + first], self._members[offset + second]
+
+    def _keys(self, i: Ints, j: Ints) -> Ints:
+        """Return the keys of those of the pairs that are of the kind."""
+        for label in self._apart:
+            wanted = label[i] != label[j]
+            i, j = i[wanted], j[wanted]
+        return np.minimum(i, j) * self.n_nodes + np.maximum(i, j)
+
+    def _draw_distinct(
+        self, n_pairs: int, count: int, rng: np.random.Generator
+    ) -> Ints:
+        """Draw a set of `count` of the `n_pairs` pairs, each set equally likely."""
+        keys = np.empty(0, dtype=np.int64)
+        while keys.size < count:
+            # A draw hits a given pair with probability 2 / n_ordered, so this many
+            # find the missing share of the free pairs on average; the rest is margin.
+            share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
+            draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
+            i, j = self.decode(rng.integers(self.n_ordered, size=draws))
+            pair = i != j
+            keys = np.concatenate([keys, self._keys(i[pair], j[pair])])
+            # numpy.unique hashes since NumPy 2.3, tens of times slower for large keys.
+            keys.sort()
+            keys = keys[np.diff(keys, prepend=-1) > 0]
+        # Too many: drop at random, not from the sorted end, to favour no pair.
+        return np.delete(keys, rng.choice(keys.size, keys.size - count, replace=False))
 
 
-def _check_probabilities(probabilities: Sequence[float]) -> NDArray[np.float64]:
-    values = np.asarray(probabilities, dtype=np.float64)
-    if values.shape != (4,):
-        raise ValueError(
-            f"probabilities must be the four numbers (a, b, c, d), got shape "
-            f"{values.shape}."
-        )
-    a, between, d = values[0], values[1:3], values[3]
-    if not (
-        np.isfinite(values).all()
-        and d >= 0
-        and (between > d).all()
-        and (between < a).all()
-    ):
-        raise ValueError(
-            "probabilities (a, b, c, d) must be nonnegative, with a the largest and d "
-            f"the smallest, got {values.tolist()}."
-        )
-    return values
-
-
-def _dense_probabilities(
-    n_nodes: int, probabilities: Sequence[float] | None
-) -> NDArray[np.float64]:
-    if probabilities is None:
-        values = np.array([1.0, 0.7, 0.4, 0.1])
-        values *= (math.log(n_nodes) / n_nodes) ** 0.1
-        return values
-    values = _check_probabilities(probabilities)
-    if values[0] > 1:
-        raise ValueError(
-            f"without average_degree, probabilities are edge probabilities and must "
-            f"be at most 1, got {values.tolist()}."
-        )
-    return values
-
-
-def _sparse_weights(
-    n_clusters: int, n_groups: int, probabilities: Sequence[float] | None
-) -> NDArray[np.float64]:
+def _edge_probabilities(
+    sizes: Ints,
+    kept_share: Floats,
+    probabilities: Sequence[float] | None,
+    average_degree: float | None,
+) -> Floats:
+    """Return (a, b, c, d), scaled if there is a degree to reach."""
+    n_nodes = int(sizes.sum())
     if probabilities is not None:
-        return _check_probabilities(probabilities)
-    k, h = n_clusters, n_groups
-    share_b, share_d = 0.40, 0.03
-    # 0.97 keeps b > c when clusters are few and groups many.
-    share_c = min(0.15, 0.97 * share_b * (h - 1) / (k - 1))
-    share_a = 1.0 - share_b - share_c - share_d
-    # Divided by the partners of each kind, in units of the block size.
-    return np.array(
-        [share_a, share_b / (k - 1), share_c / (h - 1), share_d / ((k - 1) * (h - 1))]
-    )
-
-
-def _scale_to_degree(
-    weights: NDArray[np.float64],
-    n_pairs: NDArray[np.float64],
-    n_nodes: int,
-    average_degree: float,
-) -> NDArray[np.float64]:
+        weights = np.asarray(probabilities, dtype=np.float64)
+        a, *between, d = weights.tolist() if weights.shape == (4,) else [math.nan] * 4
+        if not (d >= 0 and a < math.inf and all(d < p < a for p in between)):
+            raise ValueError(
+                "probabilities must be four numbers (a, b, c, d), nonnegative, with a "
+                f"the largest and d the smallest, got {weights.tolist()}."
+            )
+    elif average_degree is None:
+        weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
+    else:
+        weights = _sparse_weights(*sizes.shape)
+    if average_degree is None:
+        if weights[0] > 1:
+            raise ValueError(
+                f"without average_degree, probabilities are edge probabilities and "
+                f"must be at most 1, got {weights.tolist()}."
+            )
+        return weights
     if not (np.isfinite(average_degree) and average_degree > 0):
         raise ValueError(
             f"average_degree must be a positive number, got {average_degree!r}."
         )
+    n_pairs = np.array(_count_pairs(sizes, kept_share))
     per_unit = 2.0 * float(weights @ n_pairs) / n_nodes
     chosen = weights * (average_degree / per_unit)
     if chosen[0] > 1:
@@ -336,3 +305,15 @@ def _scale_to_degree(
             f"{average_degree / chosen[0]:.6g} is possible."
         )
     return chosen
+
+
+def _sparse_weights(k: int, h: int) -> Floats:
+    """Shares of a node's degree, for k clusters and h groups, per partner."""
+    share_b, share_d = 0.40, 0.03
+    # 0.97 keeps b > c when clusters are few and groups many.
+    share_c = min(0.15, 0.97 * share_b * (h - 1) / (k - 1))
+    share_a = 1.0 - share_b - share_c - share_d
+    # Divided by the partners of each kind, in units of the block size.
+    return np.array(
+        [share_a, share_b / (k - 1), share_c / (h - 1), share_d / ((k - 1) * (h - 1))]
+    )

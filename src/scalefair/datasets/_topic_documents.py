@@ -4,41 +4,34 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
-from scalefair.datasets._checks import check_count, check_shares
-from scalefair.datasets._draw_groups import draw_groups
+from scalefair.datasets import _common as common
+from scalefair.datasets._common import Floats, Ints
 
 # Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
 # flattened, as after the removal of stop words.
 _ZIPF_OFFSET = 10.0
-# Share of the words that do not depend on the topic.
-_COMMON = 0.5
-# Share of a topic's words that come from the document's first topic.
-_FIRST_TOPIC = 0.7
-# Spread of the logarithm of a document's length.
-_LENGTH_SPREAD = 0.5
-# A topic raises or lowers the probability of each word by exp of this deviation.
-_TOPIC_SPREAD = 2.0
-# Topics are used with frequencies 1 / rank**0.5, times exp of this deviation per
-# group.
+_COMMON = 0.5  # share of the words that do not depend on the topic
+_FIRST_TOPIC = 0.7  # share of the others that come from the document's main topic
+# Topics are used with frequencies 1 / rank**0.5. Standard deviations of logarithms:
+# of these per group, of a word's probability per topic, of a document's length.
 _TOPIC_DECAY = 0.5
-_GROUP_SPREAD = 1.0
-# Documents that calibrate the length.
-_PILOT = 2000
+_GROUP_SPREAD, _TOPIC_SPREAD, _LENGTH_SPREAD = 1.0, 2.0, 0.5
+_PILOT = 2000  # documents that calibrate the length
 
 _DESCR = """\
-Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
-drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
-Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {nnz} stored entries,
-density {density:.3g}. `target` is the main topic of each document.
+Topic documents: {} sparse rows of tf-idf weights over {} words,
+drawn from {} topics that {} groups use with different frequencies.
+Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {} stored entries,
+density {:.3g}. `target` is the main topic of each document.
 """
 
 
+@common.generator
 def make_topic_documents(
     n_samples: int = 100_000,
     n_features: int = 50_000,
@@ -74,24 +67,14 @@ def make_topic_documents(
         Probability of each group; they sum to 1. Every group gets a document.
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the weights.
-    random_state : int, RandomState instance or None, default=None
-        Determines everything.
 
     Returns
     -------
     data : Bunch
-        With the entries
-
         - data : csr_array of shape (n_samples, n_features), sorted int32 indices,
           no explicit zeros
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
-        - DESCR : str
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or `dtype` is another one.
 
     Notes
     -----
@@ -110,11 +93,19 @@ def make_topic_documents(
     >>> round(data.data.nnz / 2_000_000, 3)
     0.01
     """
-    shares = _check(
-        n_samples, n_features, density, n_topics, group_probabilities, dtype
-    )
+    shares = common.check_shares(group_probabilities)
+    common.check_count("n_samples", n_samples, shares.size, "one for each group")
+    common.check_count("n_features", n_features, 2)
+    common.check_count("n_topics", n_topics, 2)
+    if not 1 <= density * n_features <= 0.1 * n_features:
+        raise ValueError(
+            f"density must be at most 0.1 and leave at least one word per document "
+            f"(density * n_features >= 1), got {density}."
+        )
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
     rng = random_generator(random_state)
-    groups = draw_groups(n_samples, shares, rng)
+    groups = common.draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)
     words = _word_distributions(n_features, n_topics, rng)
     lengths = _draw_lengths(topics, words, density * n_features, rng)
@@ -126,44 +117,15 @@ def make_topic_documents(
         sensitive_features=groups,
         target=topics[:, 0].copy(),
         DESCR=_DESCR.format(
-            n_samples=n_samples,
-            n_features=n_features,
-            n_topics=n_topics,
-            n_groups=shares.size,
-            nnz=X.nnz,
-            density=X.nnz / (n_samples * n_features),
+            *(n_samples, n_features, n_topics, shares.size),
+            *(X.nnz, X.nnz / (n_samples * n_features)),
         ),
     )
 
 
-def _check(
-    n_samples: int,
-    n_features: int,
-    density: float,
-    n_topics: int,
-    group_probabilities: Sequence[float],
-    dtype: Any,
-) -> NDArray[np.float64]:
-    shares = check_shares(group_probabilities)
-    check_count("n_samples", n_samples, shares.size, "one for each group")
-    check_count("n_features", n_features, 2)
-    check_count("n_topics", n_topics, 2)
-    if not 1 <= density * n_features <= 0.1 * n_features:
-        raise ValueError(
-            f"density must be at most 0.1 and leave at least one word per document "
-            f"(density * n_features >= 1), got {density}."
-        )
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
-    return shares
-
-
 def _draw_topics(
-    groups: NDArray[np.int64],
-    n_groups: int,
-    n_topics: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
+    groups: Ints, n_groups: int, n_topics: int, rng: np.random.Generator
+) -> Ints:
     """Draw the main and the second topic of each document, shape (n_samples, 2)."""
     base = np.arange(1, n_topics + 1) ** -_TOPIC_DECAY
     topics = np.empty((groups.size, 2), np.int64)
@@ -177,7 +139,7 @@ def _draw_topics(
 
 def _word_distributions(
     n_features: int, n_topics: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return cumulative probabilities of the words in each topic, then in common."""
     common = 1 / (np.arange(n_features) + _ZIPF_OFFSET)
     words = np.tile(common, (n_topics + 1, 1))
@@ -188,35 +150,29 @@ def _word_distributions(
 
 
 def _draw_lengths(
-    topics: NDArray[np.int64],
-    words: NDArray[np.float64],
-    n_distinct: float,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
+    topics: Ints, words: Floats, n_distinct: float, rng: np.random.Generator
+) -> Ints:
     """Draw words per document such that `n_distinct` on average are distinct."""
+
+    def round_up(lengths: Floats) -> Ints:
+        return np.maximum(np.rint(lengths), 1).astype(np.int64)
+
     n = topics.shape[0]
     relative = np.exp(_LENGTH_SPREAD * rng.standard_normal(n) - _LENGTH_SPREAD**2 / 2)
     pilot = rng.choice(n, size=min(n, _PILOT), replace=False)
     mean = n_distinct
     for _ in range(8):
-        lengths = _round_up(mean * relative[pilot])
+        lengths = round_up(mean * relative[pilot])
         counts = _draw_counts(lengths, topics[pilot], words, rng)
         ratio = n_distinct * pilot.size / counts.nnz
         if abs(ratio - 1) < 1e-2:
             break
         mean *= ratio
-    return _round_up(mean * relative)
-
-
-def _round_up(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.maximum(np.rint(lengths), 1).astype(np.int64)
+    return round_up(mean * relative)
 
 
 def _draw_counts(
-    lengths: NDArray[np.int64],
-    topics: NDArray[np.int64],
-    words: NDArray[np.float64],
-    rng: np.random.Generator,
+    lengths: Ints, topics: Ints, words: Floats, rng: np.random.Generator
 ) -> sparse.csr_array:
     """Count the words of each document."""
     document = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
@@ -232,9 +188,5 @@ def _draw_counts(
         word[order[start:end]] = np.searchsorted(cumulative, drawn, side="right")
         start = end
     np.minimum(word, words.shape[1] - 1, out=word)  # a draw may round up to 1
-    counts = sparse.coo_array(
-        (np.ones(document.size), (document, word)),
-        shape=(lengths.size, words.shape[1]),
-    ).tocsr()
-    counts.sort_indices()
-    return counts
+    entries, shape = np.ones(document.size), (lengths.size, words.shape[1])
+    return sparse.coo_array((entries, (document, word)), shape=shape).tocsr()

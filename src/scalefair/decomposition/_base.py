@@ -17,10 +17,14 @@ from sklearn.base import (
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import check_array, validate_data
 from scalefair._decorators import fit_context
-from scalefair._entries import all_finite, judged_later
-from scalefair._features import check_features
+from scalefair._entries import (
+    all_finite,
+    check_array,
+    check_features,
+    judged_later,
+    validate_data,
+)
 from scalefair._groups import check_two_groups
 from scalefair.streaming import (
     GroupMoments,

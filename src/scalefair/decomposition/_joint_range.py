@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._checks import check_array
+from scalefair._entries import check_array
 
 __all__ = ["JointNumericalRange", "joint_numerical_range"]
 

@@ -76,10 +76,11 @@ or damaged (no more bytes). Save it again.
         raise FileError(
             f"{name}: no permission to read it. Check its access rights."
         ) from error
-    except OSError as error:
-        reason = error.strerror or one_line(error)
-        raise FileError(f"{name}: cannot be read ({reason}).") from error
-    except DAMAGE as error:
+    except (OSError, *DAMAGE) as error:
+        # An error of the system has a number; others are libraries' of the content.
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = error.strerror or one_line(error)
+            raise FileError(f"{name}: cannot be read ({reason}).") from error
         raise FileError(
             f"{name}: not {what}, or damaged ({one_line(error)}). Save it again."
         ) from error

@@ -1,4 +1,4 @@
-"""Graphs: matrices in NumPy's, SciPy's and Matrix Market's formats, and lists of edges."""
+"""Graphs in files: matrices in several formats, and lists of edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scalefair.files._matrices import (
     read_matrix_market,
     read_sparse,
 )
-from scalefair.files._tables import TableFile
+from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import open_bytes, quote
 
 # First lines that are taken for a header whatever stands below.
@@ -55,6 +55,10 @@ class Graph:
         ids are row numbers from 0.
     notes : list of str
         What was assumed.
+
+    Examples
+    --------
+    See `read_graph`.
     """
 
     path: Path
@@ -77,7 +81,7 @@ class Graph:
 
 
 def read_graph(path: str | Path, **options: Any) -> Graph:
-    """Read an undirected graph from a file, whatever its name.
+    r"""Read an undirected graph from a file, whatever its name.
 
     Parameters
     ----------
@@ -93,6 +97,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     Returns
     -------
     Graph
+        Its matrix and the ids of its nodes.
 
     Raises
     ------
@@ -107,7 +112,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "friends.txt")
     ...     with open(path, "w") as file:
-    ...         _ = file.write("ann bob\\nbob ann\\nann cid\\n")
+    ...         _ = file.write("ann bob\nbob ann\nann cid\n")
     ...     graph = read_graph(path)
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)
@@ -162,17 +167,17 @@ def _read_edges(table: TableFile) -> Graph:
     ends, weights = table.names[:2], table.names[2:]
     frame = table.frame(table.names, (), missing=[""])
     if any(frame[end].dtype.kind not in "iu" for end in ends):
-        frame = table.frame(table.names, ends, missing=[""])
+        if frame[ends].dtypes.nunique() > 1:  # integers are spelled as names then
+            frame = table.frame(table.names, ends, missing=[""])
+        for end in ends:
+            frame[end] = as_words(frame[end], missing=[""])
     for end in ends:
         missing = np.flatnonzero(frame[end].isna())
         if missing.size:
             raise FileError(f"{table.where(int(missing[0]), end)}: a node id is empty.")
-    names = frame[ends].to_numpy().ravel()
-    if names.dtype.kind not in "iu":
-        names = np.array([str(name).strip() for name in names], dtype=object)
-    codes, ids = pandas.factorize(names)
-    if names.dtype.kind not in "iu":
-        ids = np.asarray(ids, np.str_)
+    codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
+    if ids.dtype.kind not in "iu":
+        ids = ids.astype(np.str_)
     source, target = codes.reshape(-1, 2).T
     weight = np.ones(len(frame))
     if weights:
@@ -189,7 +194,9 @@ def _read_edges(table: TableFile) -> Graph:
 
 
 def _weights(table: TableFile, given: pandas.Series) -> NDArray[np.float64]:
-    weight = pandas.to_numeric(given, errors="coerce").to_numpy(np.float64)
+    weight: NDArray[np.float64] = pandas.to_numeric(given, errors="coerce").to_numpy(
+        np.float64
+    )
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if bad.size:
         row = int(bad[0])

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError
-from scalefair.files._npy import Header, read_header, read_rows
+from scalefair.files._npy import read_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
-    FileReader,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -32,9 +31,9 @@ def open_rows(
     Parameters
     ----------
     path : str or path-like
-        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet``
-        (`ParquetReader`) or ``.svm``, ``.svmlight``, ``.libsvm``
-        (`SvmlightReader`). It must stay as it is: a change is an error.
+        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet`` (`ParquetReader`)
+        or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
+        is: a change is an error.
     max_bytes : int, default=2**26
         Size of the blocks that are read, 64 MiB by default.
 
@@ -52,14 +51,12 @@ def open_rows(
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from scalefair.files import open_rows
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.npy")
-    ...     np.save(path, np.ones((4, 2)))
-    ...     reader = open_rows(path)
-    ...     [block.shape for block in reader.blocks()]
+    ...     np.save(f"{folder}/rows.npy", np.ones((4, 2)))
+    ...     [block.shape for block in open_rows(f"{folder}/rows.npy").blocks()]
     [(4, 2)]
     """
     readers = {
@@ -85,11 +82,11 @@ def open_rows(
     return reader
 
 
-class NpyReader(FileReader):
+class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
-    Any block is read as fast as the next one. Rows in Fortran order take longer,
-    for those of a block are scattered over the whole file.
+    Any block is read as fast as the next one. Rows in Fortran order take longer, for
+    those of a block are scattered over the whole file.
 
     Parameters
     ----------
@@ -101,14 +98,9 @@ class NpyReader(FileReader):
 
     Attributes
     ----------
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     dtype : dtype
         float32 if the file's numbers are, else float64, to which they are converted.
-    nnz : int
-        Number of entries.
+        Other attributes as of any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -118,20 +110,15 @@ class NpyReader(FileReader):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from scalefair.files import NpyReader
-    >>> from scalefair.streaming import GroupMoments
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.npy")
-    ...     np.save(path, np.arange(12.0).reshape(6, 2))
-    ...     reader = NpyReader(path, max_bytes=64)
-    ...     moments = GroupMoments.from_data(reader, ["a", "b"] * 3)
-    >>> reader.shape, reader.lengths
-    ((6, 2), array([4, 2]))
-    >>> moments.means
-    array([[4., 5.],
-           [6., 7.]])
+    ...     np.save(f"{folder}/rows.npy", np.arange(12.0).reshape(6, 2))
+    ...     reader = NpyReader(f"{folder}/rows.npy", max_bytes=64)
+    ...     reader.shape, reader.lengths, reader.block(1)
+    ((6, 2), array([4, 2]), array([[ 8.,  9.],
+           [10., 11.]]))
     """
 
     is_sparse = False
@@ -143,9 +130,25 @@ class NpyReader(FileReader):
         self._source = SourceFile(path, "an array saved by numpy.save")
         with self._source.opened() as file:
             self._header = read_header(file)
-        _check_rows(self._header, self._source)
-        m, self.n_features = self._header.shape
-        self.dtype = block_type(self._header.dtype)
+        shape, _, stored, _ = self._header
+        name, size = self._source.path, self._source.size
+        if stored.kind not in "fiub":
+            raise FileError(
+                f"{name}: rows must be real numbers, found the type {stored}. Save "
+                "them as such."
+            )
+        if len(shape) != 2 or 0 in shape:
+            raise FileError(
+                f"{name}: must hold a two-dimensional array with at least one row and "
+                f"one feature, found shape {shape}. Reshape it before it is saved."
+            )
+        if size < self._header.stop:
+            raise FileError(
+                f"{name}: is truncated: {size} bytes of {self._header.stop}. Copy or "
+                "save it again."
+            )
+        m, self.n_features = shape
+        self.dtype = block_type(stored)
         self.nnz = m * self.n_features
         self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
         self.lengths = cut_evenly(m, self._step)
@@ -157,30 +160,10 @@ class NpyReader(FileReader):
             return read_rows(file, self._header, start, length, self.dtype)
 
 
-def _check_rows(header: Header, source: SourceFile) -> None:
-    shape, _, dtype, _ = header
-    if dtype.kind not in "fiub":
-        raise FileError(
-            f"{source.path}: rows must be real numbers, found the type {dtype}. Save "
-            "them as such."
-        )
-    if len(shape) != 2 or 0 in shape:
-        raise FileError(
-            f"{source.path}: must hold a two-dimensional array with at least one row "
-            f"and one feature, found shape {shape}. Reshape it before it is saved."
-        )
-    if source.size < header.stop:
-        raise FileError(
-            f"{source.path}: is truncated: {source.size} bytes of {header.stop}. Copy "
-            "or save it again."
-        )
-
-
-class ParquetReader(FileReader):
+class ParquetReader(RowReader):
     """Dense rows in a parquet file, decoded a block at a time.
 
-    A block is one or several row groups, or a part of one that is too large; for
-    such a part by itself the part of the group before it is decoded too.
+    For a block by itself the part of its first row group before it is decoded too.
 
     Parameters
     ----------
@@ -194,16 +177,11 @@ class ParquetReader(FileReader):
 
     Attributes
     ----------
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     feature_names : ndarray of str
         Names of the columns.
     dtype : dtype
         float32 if all columns are, else float64, to which they are converted.
-    nnz : int
-        Number of entries.
+        Other attributes as of any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -220,21 +198,15 @@ class ParquetReader(FileReader):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import pandas as pd
     >>> from scalefair.files import ParquetReader
-    >>> from scalefair.streaming import GroupMoments
     >>> frame = pd.DataFrame({"age": [30, 40, 50], "income": [1.0, 2.0, 6.0]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.parquet")
-    ...     frame.to_parquet(path)
-    ...     reader = ParquetReader(path, max_bytes=32)
-    ...     moments = GroupMoments.from_data(reader, ["a", "a", "b"])
-    >>> reader.shape, reader.lengths, reader.feature_names.tolist()
-    ((3, 2), array([2, 1]), ['age', 'income'])
-    >>> moments.means
-    array([[35. ,  1.5],
-           [50. ,  6. ]])
+    ...     frame.to_parquet(f"{folder}/rows.parquet")
+    ...     reader = ParquetReader(f"{folder}/rows.parquet", max_bytes=32)
+    ...     reader.lengths, reader.feature_names.tolist(), reader.block(1)
+    (array([2, 1]), ['age', 'income'], array([[50.,  6.]]))
     """
 
     is_sparse = False
@@ -258,34 +230,53 @@ class ParquetReader(FileReader):
         self.dtype = self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
         self.n_features = len(self._names)
-        if not sum(sizes):
+        m = sum(sizes)
+        if not m:
             raise FileError(f"{self._source.path}: has no rows.")
-        self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
-        self._pieces = _cut(sizes, self._step)
-        self.lengths = np.array([piece.length for piece in self._pieces], np.int64)
-        self.nnz = sum(sizes) * self.n_features
+        step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
+        # Row groups are mostly of one size: blocks start where they do.
+        self._step = step - step % max(sizes) if step > max(sizes) else step
+        self.lengths = cut_evenly(m, self._step)
+        self.nnz = m * self.n_features
+        self._ends = np.cumsum(sizes)
 
     def block(self, number: int) -> NDArray[Any]:
-        first, last, skipped, length = self._pieces[number]
+        number = range(len(self))[number]
         with self._opened() as file:
-            batches = self._batches(file, range(first, last + 1))
-            batches.skip(skipped)
-            return batches.take(length)
+            return next(self._read(file, number))
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         with self._opened() as file:
-            batches = self._batches(file, range(file.num_row_groups))
-            for piece in self._pieces:
-                yield batches.take(piece.length)
+            yield from self._read(file, 0)
 
-    def _batches(self, file: Any, groups: range) -> _Batches:
-        batches = file.iter_batches(
+    def _read(self, file: Any, number: int) -> Iterator[NDArray[Any]]:
+        """Read the blocks from one on; row groups come in batches of any size."""
+        start = number * self._step
+        group = int(np.searchsorted(self._ends, start, side="right"))
+        done = int(self._ends[group - 1]) - start if group else -start
+        X = np.empty((self.lengths[number], self.n_features), self.dtype)
+        for batch in file.iter_batches(
             batch_size=self._step,
-            row_groups=list(groups),
+            row_groups=list(range(group, file.num_row_groups)),
             columns=self._names,
             use_threads=False,
-        )
-        return _Batches(batches, self._names, self.dtype)
+        ):
+            while batch.num_rows:
+                # Below zero: rows of the group that come before the block.
+                room = len(X) - done if done >= 0 else -done
+                part, batch = batch.slice(0, room), batch.slice(room)
+                stop = done + part.num_rows
+                if done >= 0:
+                    for j, name in enumerate(self._names):
+                        X[done:stop, j] = _numbers(part.column(name))
+                done = stop
+                if done == len(X):
+                    yield X
+                    number += 1
+                    if number == len(self):
+                        return
+                    X, done = np.empty((self.lengths[number], len(X[0])), self.dtype), 0
+        raise ValueError("it has fewer rows than it says")
 
     def _check_columns(self, types: dict[str, Any]) -> np.dtype:
         """Return the common type of the columns, if they are numbers."""
@@ -326,71 +317,6 @@ class ParquetReader(FileReader):
                 ) from error
             # Pages are read as they are needed, not whole row groups before.
             yield parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
-
-
-class _Piece(NamedTuple):
-    """Rows of some row groups, or of one without the first rows."""
-
-    first: int
-    last: int
-    skipped: int
-    length: int
-
-
-class _Batches:
-    """Rows that come in batches of any size, taken in blocks of given sizes."""
-
-    def __init__(
-        self, batches: Iterator[Any], names: list[str], dtype: np.dtype
-    ) -> None:
-        self._batches, self._names, self._dtype = batches, names, dtype
-        self._rest: Any = None
-
-    def skip(self, length: int) -> None:
-        """Leave rows out."""
-        while length:
-            length -= self._next(length).num_rows
-
-    def take(self, length: int) -> NDArray[Any]:
-        """Return the next rows."""
-        X = np.empty((length, len(self._names)), self._dtype)
-        start = 0
-        while start < length:
-            batch = self._next(length - start)
-            stop = start + batch.num_rows
-            for j, name in enumerate(self._names):
-                X[start:stop, j] = _numbers(batch.column(name))
-            start = stop
-        return X
-
-    def _next(self, length: int) -> Any:
-        """Return some of the next rows, at least one and at most `length`."""
-        while self._rest is None or not self._rest.num_rows:
-            self._rest = next(self._batches, None)
-            if self._rest is None:
-                raise ValueError("it has fewer rows than it says")
-        batch = self._rest.slice(0, length)
-        self._rest = self._rest.slice(length)
-        return batch
-
-
-def _cut(sizes: list[int], step: int) -> list[_Piece]:
-    """Row groups put together while they fit, and parts of those that do not."""
-    pieces: list[_Piece] = []
-    whole = False  # whether the last piece can take another group
-    for group, size in enumerate(sizes):
-        if size == 0:
-            continue
-        if whole and pieces[-1].length + size <= step:
-            first, _, _, length = pieces[-1]
-            pieces[-1] = _Piece(first, group, 0, length + size)
-            continue
-        pieces += [
-            _Piece(group, group, start, min(step, size - start))
-            for start in range(0, size, step)
-        ]
-        whole = size < step
-    return pieces
 
 
 def _column_types(schema: Any) -> dict[str, Any]:

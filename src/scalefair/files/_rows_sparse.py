@@ -6,30 +6,33 @@ import copy
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from io import BytesIO
-from typing import IO, Any, BinaryIO, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._sizes import sparse_bounds
+from scalefair._memory import sparse_bounds
 from scalefair.files._errors import FileError, one_line
-from scalefair.files._npy import Header, fill, member_header, read_member
+from scalefair.files._npy import fill, member_header, read_member
 from scalefair.files._source import (
     BLOCK_BYTES,
-    FileReader,
     SourceFile,
     block_type,
     check_max_bytes,
 )
+from scalefair.streaming import RowReader
 
 # Bytes that are read rather than skipped.
 _NEAR = 2**20
 # Row pointers that are looked at together.
 _POINTERS = 2**17
+# Reads numbers of an array: from which, and how many.
+_Numbers = Callable[[int, int], NDArray[Any]]
 _ARRAYS = ("indptr", "indices", "data")
 # The header before a member of a zip file: where it says how long its two fields of
 # variable length are, and where they start. The member follows.
@@ -39,7 +42,7 @@ _FIELD_LENGTHS, _FIELDS = 26, 30
 _BYTES_PER_CHARACTER = 8
 
 
-class NpzReader(FileReader):
+class NpzReader(RowReader):
     """Sparse rows in ``.npz`` files, read as streams.
 
     The entries of a block are taken from where those of the block before ended, so
@@ -59,15 +62,12 @@ class NpzReader(FileReader):
 
     Attributes
     ----------
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     dtype : dtype
         float32 if the entries in all files are, else float64, to which they are
         converted.
     nnz : int
         Stored entries, counted before entries at the same place are added up.
+        Other attributes as of any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -82,22 +82,17 @@ class NpzReader(FileReader):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> import numpy as np
     >>> from scipy import sparse
     >>> from scalefair.files import NpzReader
-    >>> from scalefair.streaming import GroupMoments
-    >>> X = sparse.csr_array(np.diag(np.arange(1.0, 5.0)))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.npz")
-    ...     sparse.save_npz(path, X, compressed=False)
+    ...     path = f"{folder}/rows.npz"
+    ...     sparse.save_npz(path, sparse.csr_array(np.eye(4)), compressed=False)
     ...     reader = NpzReader(path, max_bytes=1024)
-    ...     moments = GroupMoments.from_data(reader, ["a", "a", "b", "b"])
-    >>> reader.shape, reader.lengths
-    ((4, 4), array([2, 2]))
-    >>> moments.means
-    array([[0.5, 1. , 0. , 0. ],
-           [0. , 0. , 1.5, 2. ]])
+    ...     reader.shape, reader.lengths, reader.block(1).toarray()
+    ((4, 4), array([2, 2]), array([[0., 0., 1., 0.],
+           [0., 0., 0., 1.]]))
     """
 
     is_sparse = True
@@ -114,13 +109,12 @@ class NpzReader(FileReader):
             raise ValueError("path must be a file or a list of files, got no file.")
         files = [_CsrFile(name, max_bytes) for name in paths]
         self.n_features = files[0].n_features
-        for file in files:
-            if file.n_features != self.n_features:
-                raise FileError(
-                    f"{file.source.path}: has {file.n_features} columns, "
-                    f"{files[0].source.path} has {self.n_features}: all files must "
-                    "have the same."
-                )
+        others = [file for file in files if file.n_features != self.n_features]
+        if others:
+            raise FileError(
+                f"{others[0].source.path}: has {others[0].n_features} columns, "
+                f"{files[0].source.path} has {self.n_features}: all must have the same."
+            )
         self._files = [file for file in files if len(file.lengths)]
         if not self._files:
             raise FileError(f"{files[0].source.path}: has no rows.")
@@ -146,54 +140,54 @@ class _CsrFile:
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
-        with self._archive() as (_, archive), ExitStack() as stack:
-            m, self.n_features = _read_shape(archive)
+        with self.source.opened() as file, zipfile.ZipFile(file) as archive:
+            m, self.n_features = _read_shape(archive, self.source.path)
             self._headers = {name: member_header(archive, name) for name in _ARRAYS}
-            _check_arrays(self._headers, m)
-            data, indices = self._headers["data"], self._headers["indices"]
-            self.nnz = data.shape[0]
-            self.dtype = block_type(data.dtype)
-            entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
-            pointers = _stream(archive, "indptr", self._headers["indptr"], stack)
-            rows, entries = self._cut(pointers, m, entry_bytes, max_bytes)
+            indptr, indices, data = self._headers.values()
+            if indptr.shape != (m + 1,) or indices.shape != data.shape:
+                raise ValueError("its arrays do not fit each other")
+            kinds = {indptr.dtype.kind, indices.dtype.kind}
+            if len(data.shape) != 1 or kinds - set("iu"):
+                raise ValueError("its arrays are of the wrong kind")
+            if data.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"entries must be real numbers, found the type {data.dtype}"
+                )
+        (self.nnz,) = data.shape
+        self.dtype = block_type(data.dtype)
+        entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
+        with self._streams() as streams:
+            rows, entries = self._cut(streams["indptr"], m, entry_bytes, max_bytes)
         self.lengths = np.diff(rows)
         self._starts = np.array(rows[:-1], np.int64)
         self._entries = np.array(entries, np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
         """Return the rows of one block, with entries of a type."""
-        with self._archive() as (file, archive), ExitStack() as stack:
-            streams = {
-                name: _seek(file, archive, name, header, stack)
-                for name, header in self._headers.items()
-            }
+        with self._streams(at_once=True) as streams:
             return self._read(number, streams, dtype)
 
     def blocks(self, dtype: np.dtype) -> Iterator[Any]:
         """Iterate over all blocks; zipfile compares checksums at the end."""
-        with self._archive() as (_, archive), ExitStack() as stack:
-            streams = {
-                name: _stream(archive, name, header, stack)
-                for name, header in self._headers.items()
-            }
+        with self._streams() as streams:
             for number in range(len(self.lengths)):
                 yield self._read(number, streams, dtype)
 
-    def _read(self, number: int, streams: dict[str, _Stream], dtype: np.dtype) -> Any:
+    def _read(self, number: int, streams: dict[str, _Numbers], dtype: np.dtype) -> Any:
         start, length = int(self._starts[number]), int(self.lengths[number])
         first, stop = self._entries[number : number + 2].tolist()
         n = stop - first
         # The first pointer of a block is the last one of the block before.
         indptr = np.zeros(length + 1, np.int64)
-        indptr[1:] = streams["indptr"].take(start + 1, length)
+        indptr[1:] = streams["indptr"](start + 1, length)
         indptr[1:] -= first
-        columns = streams["indices"].take(first, n)
+        columns = streams["indices"](first, n)
         if n and not 0 <= columns.min() <= columns.max() < self.n_features:
             raise ValueError("column indices beyond the number of columns")
         small = sparse.get_index_dtype(maxval=max(n, self.n_features))
         X = sparse.csr_array(
             (
-                streams["data"].take(first, n).astype(dtype, copy=False),
+                streams["data"](first, n).astype(dtype, copy=False),
                 columns.astype(small, copy=False),
                 indptr.astype(small, copy=False),
             ),
@@ -203,18 +197,18 @@ class _CsrFile:
         return X
 
     def _cut(
-        self, pointers: _Stream, m: int, entry_bytes: int, max_bytes: int
+        self, pointers: _Numbers, m: int, entry_bytes: int, max_bytes: int
     ) -> tuple[list[int], list[int]]:
         """First row and first entry of each block and, last, the ends.
 
         Row pointers are read in pieces: there may be more than the memory holds.
         """
-        found = pointers.take(0, 1)
+        found = pointers(0, 1)
         rows, entries = [0], found.tolist()
         # Entries at the same place are added up, but not more than make a block.
         longest = max(self.n_features, max_bytes // entry_bytes)
         for start in range(1, m + 1, _POINTERS):
-            more = pointers.take(start, min(_POINTERS, m + 1 - start))
+            more = pointers(start, min(_POINTERS, m + 1 - start))
             found = np.concatenate([found, more])
             if not (found[1:] >= found[:-1]).all():
                 raise ValueError("its row pointers are wrong")
@@ -231,59 +225,49 @@ class _CsrFile:
         return rows, entries
 
     @contextmanager
-    def _archive(self) -> Iterator[tuple[BinaryIO, zipfile.ZipFile]]:
-        with self.source.opened() as file, zipfile.ZipFile(file) as archive:
-            yield file, archive
+    def _streams(self, at_once: bool = False) -> Iterator[dict[str, _Numbers]]:
+        """Open the arrays; at once, to go anywhere in those not compressed."""
+        streams: dict[str, _Numbers] = {}
+        with (
+            self.source.opened() as file,
+            zipfile.ZipFile(file) as archive,
+            ExitStack() as stack,
+        ):
+            for name, header in self._headers.items():
+                member = archive.getinfo(f"{name}.npy")
+                if at_once and member.compress_type == zipfile.ZIP_STORED:
+                    file.seek(member.header_offset + _FIELD_LENGTHS)
+                    lengths = struct.unpack("<HH", file.read(4))
+                    start = member.header_offset + _FIELDS + sum(lengths)
+                    content: IO[bytes] = file
+                else:
+                    start, content = 0, stack.enter_context(archive.open(member))
+                streams[name] = partial(
+                    _take, content, start + header.offset, header.dtype
+                )
+            yield streams
 
 
-class _Stream:
-    """The numbers of a member, of which pieces are taken."""
-
-    def __init__(self, file: IO[bytes], header: Header, start: int = 0) -> None:
-        self._file = file
-        self._dtype = header.dtype
-        self._offset = start + header.offset
-
-    def take(self, start: int, count: int) -> NDArray[Any]:
-        """Return some numbers; in compressed files it is slow to go back."""
-        values = np.empty(count, self._dtype)
-        place = self._offset + start * self._dtype.itemsize
-        ahead = place - self._file.tell()
-        if 0 < ahead <= _NEAR:
-            self._file.read(ahead)  # after a seek zipfile compares no checksum
-        else:
-            self._file.seek(place)
-        fill(self._file, values)
-        return values
+def _take(
+    file: IO[bytes], offset: int, dtype: np.dtype, start: int, count: int
+) -> NDArray[Any]:
+    """Read some numbers of an array; in compressed files it is slow to go back."""
+    values = np.empty(count, dtype)
+    place = offset + start * dtype.itemsize
+    ahead = place - file.tell()
+    if 0 < ahead <= _NEAR:
+        file.read(ahead)  # after a seek zipfile compares no checksum
+    else:
+        file.seek(place)
+    fill(file, values)
+    return values
 
 
-def _stream(
-    archive: zipfile.ZipFile, name: str, header: Header, stack: ExitStack
-) -> _Stream:
-    return _Stream(stack.enter_context(archive.open(f"{name}.npy")), header)
-
-
-def _seek(
-    file: BinaryIO,
-    archive: zipfile.ZipFile,
-    name: str,
-    header: Header,
-    stack: ExitStack,
-) -> _Stream:
-    """Stream that goes to any place at once, if the member is not compressed."""
-    member = archive.getinfo(f"{name}.npy")
-    if member.compress_type != zipfile.ZIP_STORED:
-        return _stream(archive, name, header, stack)
-    file.seek(member.header_offset + _FIELD_LENGTHS)
-    lengths = struct.unpack("<HH", file.read(4))
-    return _Stream(file, header, member.header_offset + _FIELDS + sum(lengths))
-
-
-def _read_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
+def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
     found = read_member(archive, "format").item()
     name = found.decode("ascii", "replace") if isinstance(found, bytes) else found
     if name != "csr":
-        raise ValueError(f"it is of format {name!r}: save X.tocsr()")
+        raise FileError(f"{path}: it is of format {name!r}. Save X.tocsr() again.")
     shape = read_member(archive, "shape")
     if shape.shape != (2,) or shape.dtype.kind not in "iu":
         raise ValueError("it has not two dimensions")
@@ -293,19 +277,8 @@ def _read_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
     return m, n
 
 
-def _check_arrays(headers: dict[str, Header], n_rows: int) -> None:
-    """Refuse arrays that are no CSR matrix; what is in them is seen when read."""
-    indptr, indices, data = (headers[name] for name in _ARRAYS)
-    if indptr.shape != (n_rows + 1,) or indices.shape != data.shape:
-        raise ValueError("its arrays do not fit each other")
-    if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - set("iu"):
-        raise ValueError("its arrays are of the wrong kind")
-    if data.dtype.kind not in "fiub":
-        raise ValueError(f"entries must be real numbers, found the type {data.dtype}")
-
-
-class SvmlightReader(FileReader):
-    """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
+class SvmlightReader(RowReader):
+    r"""Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
 
     All lines are read once to make the reader: for the labels, the number of features
     and where blocks start. Parsing text takes long: for many passes
@@ -321,24 +294,17 @@ class SvmlightReader(FileReader):
         Whether the first feature has the index 0, else 1. By default it has if a
         feature 0 occurs.
     max_bytes : int, default=2**26
-        Size of a block, 64 MiB by default. Blocks are cut by their text, from which
-        arrays are made that are smaller, mostly by far: a block is an eighth of this
-        size in text. A block has one row at least.
+        Size of a block, 64 MiB by default. Blocks are cut by their text, of an eighth
+        of this size: arrays made from it are smaller than a block, mostly by far. A
+        block has one row at least.
 
     Attributes
     ----------
     labels : ndarray of shape (n_rows,), float64
         The first number of each line; not sent to the workers of Dask.
-    lengths : ndarray of shape (n_blocks,), int64
-        Rows of each block.
-    n_features : int
-        Number of columns.
     zero_based : bool
-        Whether the first feature has the index 0 in the file.
-    dtype : dtype
-        float64.
-    nnz : int
-        Stored entries.
+        Whether the first feature has the index 0 in the file. Other attributes as of
+        any `scalefair.streaming.RowReader`.
 
     Raises
     ------
@@ -348,22 +314,15 @@ class SvmlightReader(FileReader):
 
     Examples
     --------
-    >>> import os, tempfile
-    >>> import numpy as np
-    >>> from sklearn.datasets import dump_svmlight_file
+    >>> import tempfile
+    >>> from pathlib import Path
     >>> from scalefair.files import SvmlightReader
-    >>> from scalefair.streaming import GroupMoments
-    >>> X, y = np.diag([1.0, 2.0, 3.0]), np.array([1, -1, 1])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "rows.svm")
-    ...     dump_svmlight_file(X, y, path, zero_based=False)
+    ...     path = Path(folder, "rows.svm")
+    ...     _ = path.write_text("1 1:1.0\n-1 2:2.0\n1 3:3.0\n")
     ...     reader = SvmlightReader(path, max_bytes=100)
-    ...     moments = GroupMoments.from_data(reader, reader.labels)
-    >>> reader.shape, reader.lengths, reader.labels
-    ((3, 3), array([2, 1]), array([ 1., -1.,  1.]))
-    >>> moments.means
-    array([[0. , 2. , 0. ],
-           [0.5, 0. , 1.5]])
+    ...     reader.lengths, reader.labels, reader.block(1).toarray()
+    (array([2, 1]), array([ 1., -1.,  1.]), array([[0., 0., 3.]]))
     """
 
     is_sparse = True
@@ -384,21 +343,25 @@ class SvmlightReader(FileReader):
             )
         self._source = SourceFile(path, "in svmlight format")
         name = self._source.path
-        pieces = self._look_through(max(1, max_bytes // _BYTES_PER_CHARACTER))
+        pieces = []
+        for start, text in self._texts(max(1, max_bytes // _BYTES_PER_CHARACTER)):
+            X, y = self._parse(text, start)
+            if len(y):
+                ends = X.indices.min(initial=1), X.indices.max(initial=0)
+                pieces.append((y, (start, len(text)), X.nnz, *ends))
         if not pieces:
             raise FileError(f"{name}: has no rows.")
-        self.labels = np.concatenate([piece.labels for piece in pieces])
-        self.lengths = np.array([len(piece.labels) for piece in pieces], np.int64)
-        self.nnz = sum(piece.n_entries for piece in pieces)
-        self._ranges = [(piece.start, piece.size) for piece in pieces]
-        low = min(piece.low for piece in pieces)
-        if low == 0 and zero_based is False:
+        labels, self._ranges, counts, lows, highs = zip(*pieces, strict=True)
+        self.labels, self.nnz = np.concatenate(labels), sum(counts)
+        self.lengths = np.array([len(y) for y in labels], np.int64)
+        low = int(min(lows))
+        if low == 0 and not zero_based:
             raise FileError(
                 f"{name}: has a feature 0, but zero_based=False says that they count "
                 "from 1."
             )
         self.zero_based = low == 0 if zero_based == "auto" else bool(zero_based)
-        found = max(piece.high for piece in pieces) + self.zero_based
+        found = int(max(highs)) + self.zero_based
         self.n_features = found if n_features is None else int(n_features)
         if self.n_features < max(found, 1):
             given = "" if n_features is None else f", more than n_features={n_features}"
@@ -410,7 +373,9 @@ class SvmlightReader(FileReader):
             file.seek(start)
             X = self._parse(file.read(size), start)[0]
         indices = X.indices - (not self.zero_based)
-        if X.shape[0] != self.lengths[number] or (indices >= self.n_features).any():
+        low, high = indices.min(initial=0), indices.max(initial=0)
+        same_columns = 0 <= low <= high < self.n_features
+        if not same_columns or X.shape[0] != self.lengths[number]:
             raise FileError(
                 f"{self._source.path}: has changed since its reader was made. Make a "
                 "new reader."
@@ -426,25 +391,19 @@ class SvmlightReader(FileReader):
         without_labels.labels = self.labels[:0]
         return super(SvmlightReader, without_labels).delayed()
 
-    def _look_through(self, size: int) -> list[_Piece]:
-        """Read all lines; return what there is in each piece of them."""
-        pieces, start = [], 0
+    def _texts(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """Read all lines; yield where pieces of them start, and the pieces."""
         with self._source.opened() as file:
             if file.read(2) == b"\x1f\x8b":
                 raise FileError(
                     f"{self._source.path}: is compressed, and cannot be read in "
                     "blocks. Unpack it first."
                 )
-            file.seek(0)
-            while text := _read_lines(file, size):
-                X, labels = self._parse(text, start)
-                if len(labels):
-                    # Without entries nothing tells where indices start.
-                    low = int(X.indices.min()) if X.nnz else 1
-                    high = int(X.indices.max()) if X.nnz else 0
-                    pieces.append(_Piece(start, len(text), labels, X.nnz, low, high))
+            start = file.seek(0)
+            while text := file.read(size):
+                text = text if text.endswith(b"\n") else text + file.readline()
+                yield start, text
                 start += len(text)
-        return pieces
 
     def _parse(self, text: bytes, start: int) -> tuple[Any, NDArray[np.float64]]:
         from sklearn.datasets import load_svmlight_file
@@ -458,20 +417,3 @@ class SvmlightReader(FileReader):
                 "index:value ...` with rising indices."
             ) from error
         return X, labels
-
-
-class _Piece(NamedTuple):
-    """Some lines: where they are, and what the rows are like."""
-
-    start: int
-    size: int
-    labels: NDArray[np.float64]
-    n_entries: int
-    low: int
-    high: int
-
-
-def _read_lines(file: BinaryIO, size: int) -> bytes:
-    """Return the lines that start within the next bytes."""
-    text = file.read(size)
-    return text if text.endswith(b"\n") else text + file.readline()

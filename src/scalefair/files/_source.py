@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError, reading
-from scalefair.streaming import RowReader
 
 # Large enough that the cost of a block's Python code does not count.
 BLOCK_BYTES = 2**26
@@ -71,30 +70,22 @@ def _identity(file: BinaryIO) -> tuple[int, ...]:
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
 
-class FileReader(RowReader):
-    """Reader that goes to other processes without what watches its progress."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "progress": None}
-
-
 def check_max_bytes(max_bytes: int) -> int:
     """Return the largest size of a block, or say that it is none."""
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, Real):
-        raise ValueError(f"max_bytes must be a number of bytes, got {max_bytes!r}.")
-    if not 1 <= max_bytes < math.inf:
-        raise ValueError(f"max_bytes must be at least 1, got {max_bytes!r}.")
+    is_number = isinstance(max_bytes, Real) and not isinstance(max_bytes, bool)
+    if not is_number or not 1 <= max_bytes < math.inf:
+        raise ValueError(
+            f"max_bytes must be a number of bytes, at least 1, got {max_bytes!r}."
+        )
     return int(max_bytes)
+
+
+def cut_evenly(n_rows: int, step: int) -> NDArray[np.int64]:
+    """Rows of each block: `step` of them, in the last one what is left."""
+    return np.diff(np.append(np.arange(0, n_rows, step), n_rows))
 
 
 def block_type(stored: np.dtype) -> np.dtype:
     """Type of the entries of blocks: float32 as it is, other numbers as float64."""
     single = stored.kind == "f" and stored.itemsize == 4
     return np.dtype(np.float32 if single else np.float64)
-
-
-def cut_evenly(n_rows: int, step: int) -> NDArray[np.int64]:
-    """Rows of each block: `step` of them, in the last one what is left."""
-    lengths = np.full(-(-n_rows // step), step, dtype=np.int64)
-    lengths[-1:] = n_rows - step * (len(lengths) - 1)
-    return lengths

@@ -53,7 +53,7 @@ class TableFile:
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path
         self.notes: list[str] = []
-        self._layout = None
+        self._layout, self._is_even = None, False
         if is_parquet(path):
             self.names, self.has_header = _parquet_names(path), True
             return
@@ -63,7 +63,7 @@ class TableFile:
         self.notes += layout.notes
 
     def find(self, given: str, option: str) -> str:
-        """Return the name of a column, or raise a FileError that lists what there is."""
+        """Return the name of a column, or raise a FileError that lists all."""
         if given in self.names:
             return given
         known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
@@ -201,7 +201,7 @@ class TableFile:
     def _options(
         self, words: Collection[str], missing: Sequence[str]
     ) -> dict[str, Any]:
-        """Return how pandas is to read the text: all columns, so that it counts them."""
+        """Return how pandas is to read the text: all of it, so that it counts cells."""
         layout = self._layout
         assert layout is not None
         return {
@@ -222,9 +222,10 @@ class TableFile:
     def _renamed(
         self, frame: pandas.DataFrame, columns: Sequence[str]
     ) -> pandas.DataFrame:
-        if len(frame) and frame.iloc[:, -1].isna().any():  # so are cells not there
-            assert self._layout is not None
-            self._layout.refuse_uneven()
+        assert self._layout is not None
+        if not self._is_even and frame.iloc[:, -1].isna().any():
+            self._layout.refuse_uneven()  # so look cells that are not there
+            self._is_even = True
         frame.columns = self.names
         return frame[list(columns)]
 
@@ -241,9 +242,9 @@ class TableFile:
             values = frame[column].reset_index(drop=True)
             usual = is_numeric_dtype(values) and not is_bool_dtype(values)
             if column in words:
-                values = _as_words(values)
+                values = as_words(values)
             elif not usual or is_complex_dtype(values):
-                values = self._judge(_as_words(values), start, column in numbers)
+                values = self._judge(as_words(values), start, column in numbers)
             found[column] = values
         return pandas.DataFrame(found, copy=False)
 
@@ -274,7 +275,7 @@ class TableFile:
 
 
 def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
-    """Read a table as the commands of ``scalefair`` understand it.
+    r"""Read a table as the commands of ``scalefair`` understand it.
 
     Cells are stripped of blanks; ``?``, ``NA``, ``nan`` and empty cells are missing;
     a column is one of numbers or of words, and a word among numbers is an error.
@@ -303,7 +304,7 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "people.csv")
     ...     with open(path, "w") as file:
-    ...         _ = file.write("age, sex\\n31, female\\n?, male\\n")
+    ...         _ = file.write("age, sex\n31, female\n?, male\n")
     ...     read_table(path)
         age     sex
     0  31.0  female
@@ -328,6 +329,11 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
     words : collection of str
         Those that hold words.
 
+    Returns
+    -------
+    DataFrame
+        Missing values are NaN.
+
     Examples
     --------
     >>> from scalefair.files import clean_table
@@ -340,7 +346,7 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
     found = {}
     for column in columns:
         is_word = column in words
-        values = _as_words(X[column]) if is_word else X[column].astype(np.float64)
+        values = as_words(X[column]) if is_word else X[column].astype(np.float64)
         found[column] = values.where(values.notna(), np.nan).to_numpy()
     return pandas.DataFrame(found)
 
@@ -351,11 +357,13 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1" or path.suffix.lower() == ".parquet"
 
 
-def _as_words(values: pandas.Series) -> pandas.Series:
+def as_words(
+    values: pandas.Series, missing: Collection[str] = MISSING
+) -> pandas.Series:
     """Strings, stripped; those that stand for a missing value are missing."""
     codes, distinct = pandas.factorize(values)
     stripped = [str(word).strip() for word in distinct] + [""]
-    kept = np.array([None if word in MISSING else word for word in stripped], object)
+    kept = np.array([None if word in missing else word for word in stripped], object)
     return pandas.Series(kept[codes], name=values.name, dtype=object)
 
 

@@ -1,4 +1,4 @@
-"""Delimited text: its bytes, its records, and what the first ones tell of the others."""
+"""Delimited text: its bytes, its records, and what the first of them tell."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Layout:
             if len(cells) != self.n_columns:
                 raise FileError(
                     f"{self.path}:{line}: expected {self.n_columns} fields as in the "
-                    f"first line, found {len(cells)}: {quote(','.join(cells))}. Correct "
-                    "the line, or give --delimiter or --skip-lines."
+                    f"first line, found {len(cells)}: {quote(','.join(cells))}. "
+                    "Correct the line, or give --delimiter or --skip-lines."
                 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,8 +31,12 @@ class Units(Protocol):
     path: Path
     ids: NDArray[Any]
     named: bool
-    ordered: bool
-    unit: str
+
+    @property
+    def ordered(self) -> bool: ...
+
+    @property
+    def unit(self) -> str: ...
 
 
 def read_values(
@@ -42,7 +46,7 @@ def read_values(
     *,
     header: bool | None = None,
     kind: str | None = None,
-    notes: list[str],
+    say: Callable[[str], None],
 ) -> NDArray[Any]:
     """Read a value for each unit: lines ``id,value``, a column, or an array.
 
@@ -58,8 +62,8 @@ def read_values(
         Whether the text has one; None takes a first line for it that is of no unit.
     kind : str or None, default=None
         See `as_values`.
-    notes : list of str
-        What was ignored is added.
+    say : callable
+        Is told what was ignored.
 
     Raises
     ------
@@ -115,7 +119,7 @@ def read_values(
             f"{unit} a {what}."
         )
     if keys is not None:
-        values = _in_order(table, keys, values, units, what, notes)
+        values = _in_order(table, keys, values, units, what, say)
     elif len(values) != n:
         hint = " If the first is a header, say so." if len(values) == n + 1 else ""
         raise FileError(
@@ -131,7 +135,7 @@ def _in_order(
     values: pandas.Series,
     units: Units,
     what: str,
-    notes: list[str],
+    say: Callable[[str], None],
 ) -> pandas.Series:
     """Bring values to the order of the units."""
     if units.ids.dtype.kind in "iu":  # 007 is 7
@@ -149,7 +153,7 @@ def _in_order(
         )
     if unknown.size:
         why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
-        notes.append(
+        say(
             f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
             f"ignored{why}."
         )
@@ -183,12 +187,13 @@ def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
     """
     codes, distinct = pandas.factorize(np.array([str(word) for word in words], object))
     names = [str(word) for word in distinct]
-    if kind in (None, "i", "u") and all(
-        name.lstrip("+-").isdecimal() and len(name) < 19 for name in names
-    ):
-        return np.array([int(name) for name in names], dtype=np.int64)[codes]
+    values: NDArray[Any] = np.array(names, dtype=np.str_)
     if kind in (None, "i", "u", "f") and all(map(is_number, names)):
-        numbers = np.array([float(name) for name in names])
+        numbers = values.astype(np.float64)
         if np.isfinite(numbers).all():
-            return numbers[codes]
-    return np.array(names, dtype=np.str_)[codes]
+            values = numbers
+    whole = all(name.lstrip("+-").isdecimal() and len(name) < 19 for name in names)
+    if whole and kind in (None, "i", "u"):
+        values = np.array(names).astype(np.int64)
+    found: NDArray[Any] = values[codes]
+    return found

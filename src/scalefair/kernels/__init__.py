@@ -5,6 +5,7 @@ from scalefair._threads import (
     one_thread,
     single_blas_thread,
 )
+from scalefair.kernels._arrays import row_table
 from scalefair.kernels._assignment import (
     best_columns,
     box_widths,
@@ -20,9 +21,9 @@ from scalefair.kernels._block import (
     block_subtract,
     rotate_ritz,
 )
-from scalefair.kernels._csr import csr_matmat
-from scalefair.kernels._csr_rows import (
+from scalefair.kernels._csr import (
     csr_add_matmat,
+    csr_matmat,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
@@ -40,7 +41,6 @@ from scalefair.kernels._nearest_centres import nearest_centres
 from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._row_sums import weighted_row_sums
-from scalefair.kernels._row_table import row_table
 from scalefair.kernels._rows import add_scaled, combine, inner, rows_combine, rows_inner
 from scalefair.kernels._score_bins import (
     HINGE,

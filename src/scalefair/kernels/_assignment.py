@@ -8,16 +8,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, IntArray
-
-__all__ = [
-    "best_columns",
-    "box_widths",
-    "count_open",
-    "list_open",
-    "move_along_paths",
-    "soft_columns",
-]
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Cheapest moves remembered for each ordered pair of columns.
 _KEPT_MOVES = 32

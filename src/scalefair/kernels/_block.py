@@ -14,16 +14,7 @@ import numpy as np
 
 from scalefair._entries import judged_later
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, FloatArray
-from scalefair.kernels._read_only import read_only
-
-__all__ = [
-    "block_gram",
-    "block_multiply",
-    "block_rotate",
-    "block_subtract",
-    "rotate_ritz",
-]
+from scalefair.kernels._arrays import Float64Array, FloatArray, read_only
 
 # 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
 _ROWS = 2048

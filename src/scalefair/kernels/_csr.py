@@ -1,15 +1,20 @@
-"""Product of a CSR matrix with a dense block of vectors."""
+"""Products of CSR matrices, or some of their rows, with dense blocks of vectors."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import FloatArray, IntArray, Scalar
-from scalefair.kernels._read_only import read_only
-
-__all__ = ["csr_matmat"]
+from scalefair.kernels._arrays import (
+    Float64Array,
+    FloatArray,
+    Index,
+    IntArray,
+    Scalar,
+    read_only,
+)
 
 # Entries up to which 64-bit indices are converted: in microseconds, where a kernel for
 # them takes seconds to compile.
@@ -100,3 +105,221 @@ def _matmat(
             for c in range(k):
                 out[i, c] += a0 * X[j0, c]
             p += 1
+
+
+def csr_rows_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    rows: IntArray,
+    bounds: IntArray,
+    V: FloatArray,
+    offset: FloatArray,
+    out: FloatArray,
+) -> Float64Array:
+    """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix ``A``.
+    rows : ndarray of int, shape (p,)
+        Rows of ``A``.
+    bounds : ndarray of int, shape (n_chunks + 1,)
+        Cuts of `rows` into parts of about equal work, shared among threads.
+    V : ndarray of shape (n_columns, k)
+        C-contiguous block.
+    offset : ndarray of shape (k,)
+        Subtracted from every row.
+    out : ndarray of shape (p, k)
+        C-contiguous block.
+
+    Returns
+    -------
+    ndarray of shape (k,), float64
+    """
+    partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
+    csr = read_only(indptr), read_only(indices), read_only(data)
+    _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
+    sums: Float64Array = partial.sum(axis=0)
+    return sums
+
+
+# Array expressions, np.zeros among them, would start the threads once more each.
+@parallel(
+    lambda indptr, indices, data, rows, bounds, V, *_: (
+        0.2 * rows.size / (indptr.size - 1) * data.size * V.shape[1]
+    )
+)
+def _rows_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    rows: IntArray,
+    bounds: IntArray,
+    V: FloatArray,
+    offset: FloatArray,
+    out: FloatArray,
+    partial: Float64Array,
+) -> None:
+    k = V.shape[1]
+    one = V.dtype.type(1)
+    for chunk in numba.prange(bounds.shape[0] - 1):
+        for c in range(k):
+            partial[chunk, c] = 0
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            for c in range(k):
+                out[i, c] = 0
+            p = np.int64(indptr[rows[i]])
+            end = np.int64(indptr[rows[i] + 1])
+            _add_combination(indices, data, p, end, one, V, out, i)
+            for c in range(k):
+                out[i, c] -= offset[c]
+                partial[chunk, c] += out[i, c]
+
+
+def csr_add_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    bounds: IntArray,
+    alpha: Scalar,
+    Y: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix ``A`` (n_rows x n_columns).
+    bounds : ndarray of int, shape (n_chunks + 1,)
+        Cuts of the rows into parts of about equal work: rows of very different
+        lengths, as those of a transposed matrix of word counts, would leave
+        threads idle.
+    alpha : scalar of the type of `Y`
+        Coefficient.
+    Y : ndarray of shape (n_columns, k)
+        C-contiguous block.
+    out : ndarray of shape (n_rows, k)
+        C-contiguous block.
+    """
+    _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
+
+
+@parallel(
+    lambda indptr, indices, data, bounds, alpha, Y, out: 0.2 * data.size * Y.shape[1]
+)
+def _add_matmat(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    bounds: IntArray,
+    alpha: Scalar,
+    Y: FloatArray,
+    out: FloatArray,
+) -> None:
+    for chunk in numba.prange(bounds.shape[0] - 1):
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            p = np.int64(indptr[i])
+            end = np.int64(indptr[i + 1])
+            _add_combination(indices, data, p, end, alpha, Y, out, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_combination(
+    indices: IntArray,
+    data: FloatArray,
+    p: Index,
+    end: Index,
+    alpha: Scalar,
+    V: FloatArray,
+    out: FloatArray,
+    i: int,
+) -> None:
+    """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
+
+    Four entries at a time, as in `csr_matmat`: the row of `out` is read and
+    written a quarter as often.
+    """
+    k = V.shape[1]
+    while p + 3 < end:
+        a0 = alpha * data[p]
+        a1 = alpha * data[p + 1]
+        a2 = alpha * data[p + 2]
+        a3 = alpha * data[p + 3]
+        j0 = indices[p]
+        j1 = indices[p + 1]
+        j2 = indices[p + 2]
+        j3 = indices[p + 3]
+        for c in range(k):
+            out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
+        p += 4
+    while p < end:
+        a0 = alpha * data[p]
+        j0 = indices[p]
+        for c in range(k):
+            out[i, c] += a0 * V[j0, c]
+        p += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def csr_rows_transpose(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    rows: IntArray,
+    n_columns: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
+    """Return the transpose of some rows of a CSR matrix, in CSR format.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        The CSR matrix.
+    rows : ndarray of int, shape (p,)
+        Rows, fewer than 2**31 and with fewer than 2**31 entries.
+    n_columns : int
+        Columns of the matrix.
+
+    Returns
+    -------
+    indptr, indices, data : ndarray
+        The matrix of shape (n_columns, p); int32 indices, sorted.
+    """
+    ends = np.zeros(n_columns + 1, np.int32)
+    for q in range(rows.shape[0]):
+        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
+            ends[indices[p] + 1] += 1
+    for j in range(n_columns):
+        ends[j + 1] += ends[j]
+    place = ends.copy()
+    turned = np.empty(ends[n_columns], np.int32)
+    values = np.empty(ends[n_columns], data.dtype)
+    for q in range(rows.shape[0]):
+        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
+            j = indices[p]
+            turned[place[j]] = q
+            values[place[j]] = data[p]
+            place[j] += 1
+    return ends, turned, values
+
+
+@numba.njit(cache=True, nogil=True)
+def csr_rows_scatter(
+    indptr: IntArray,
+    data: FloatArray,
+    n_columns: int,
+    centre: Float64Array,
+    scatter: Float64Array,
+) -> None:
+    """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
+
+    Entries that are not stored count as zeros; duplicates must have been summed.
+    """
+    for i in range(indptr.shape[0] - 1):
+        c = centre[i]
+        total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
+        for p in range(indptr[i], indptr[i + 1]):
+            total += (np.float64(data[p]) - c) ** 2
+        scatter[i] += total

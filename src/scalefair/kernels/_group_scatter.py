@@ -18,21 +18,13 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import (
+from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
     IntArray,
     StridedTable,
+    strided_table,
 )
-from scalefair.kernels._row_table import strided_table
-
-__all__ = [
-    "first_means",
-    "gather_shifted",
-    "label_scatter",
-    "mirror_lower",
-    "sparse_gram",
-]
 
 # Rows multiplied at a time: 256 doubles of 64 columns are 128 KiB, in the cache.
 _DEPTH = 256

@@ -6,9 +6,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, IntArray
-
-__all__ = ["indicator_sweep", "weight_within"]
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 # A move must lower the objective by more than its rounding, or rows could cycle.
 _LEAST_GAIN = 1e-11

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, IntArray
-from scalefair.kernels._read_only import read_only
+from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 
 # Sums are formed in at most this many parts of the rows, whatever the number of
 # threads, and added in their order: the last digits are always the same.

@@ -10,9 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from scalefair.kernels._array_types import Float64Array, IntArray
-
-__all__ = ["top_pairwise_hinge"]
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 
 def top_pairwise_hinge(

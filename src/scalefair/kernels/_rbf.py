@@ -18,11 +18,8 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import FloatArray, Index, Scalar
-from scalefair.kernels._read_only import read_only
+from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
 from scalefair.kernels._rows import combine
-
-__all__ = ["rbf_columns", "rbf_matmat", "rbf_tiles"]
 
 # A tile of 256 x 256 doubles is half a MiB: it stays in the second-level cache.
 # Products of larger tiles were not faster, and small problems need enough pairs.

@@ -14,10 +14,13 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, RowTable
-from scalefair.kernels._row_table import row_chunks
-
-__all__ = ["weighted_row_sums"]
+from scalefair.kernels._arrays import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    RowTable,
+    row_chunks,
+)
 
 
 def weighted_row_sums(

@@ -10,10 +10,13 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, FloatArray, IntArray, Scalar
-from scalefair.kernels._read_only import read_only
-
-__all__ = ["add_scaled", "combine", "inner", "rows_combine", "rows_inner"]
+from scalefair.kernels._arrays import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    Scalar,
+    read_only,
+)
 
 # 4096 doubles of a dozen rows are 400 kB: a chunk stays in the second-level cache.
 _LENGTH = 4096

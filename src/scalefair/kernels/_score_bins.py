@@ -15,47 +15,36 @@ the same to the last bit whatever the number of threads.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numba
 import numpy as np
+from numba.extending import overload
 
-from scalefair.kernels._array_types import Float64Array, IntArray, RowTable
-from scalefair.kernels._row_table import row_chunks
-from scalefair.kernels._score_loops import (
-    BLOCK,
-    HINGE,
-    LOGISTIC,
-    SQUARED,
-    add_losses,
-    add_rows,
-    score_and_add,
-    score_rows,
+from scalefair._threads import parallel
+from scalefair.kernels._arrays import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    RowTable,
+    row_chunks,
 )
 
-__all__ = [
-    "HINGE",
-    "LOGISTIC",
-    "SQUARED",
-    "bin_pass",
-    "row_scores",
-    "score_losses",
-    "score_pass",
-]
+# Losses of a score against a label of -1 or 1.
+LOGISTIC, HINGE, SQUARED = 0, 1, 2
+
+# Rows whose scores are known before any of them is added: they stay in the cache.
+BLOCK = 128
+# Sums of products may be reordered, and NaN and infinity still count.
+_FAST = {"contract", "reassoc", "nsz"}
+
+# Edges and their centre.
+_Bins = tuple[Float64Array, float]
 
 
 def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Array:
-    """Return the scores of all rows.
-
-    Parameters
-    ----------
-    table : tuple
-        m rows of n entries, see `row_table`.
-    codes : ndarray of shape (m,), int64
-    B : ndarray of shape (n_codes, n + 1)
-
-    Returns
-    -------
-    ndarray of shape (m,), float64
-    """
+    """Return the scores of all rows; arguments as of `score_pass`."""
     scores = np.empty(codes.shape[0])
     chunks = row_chunks(table, codes.shape[0], 1)
     score_rows(table, codes, B, chunks, scores)
@@ -206,3 +195,380 @@ def _add_from_top(values: Float64Array) -> None:
         for e in range(values.shape[1] - 2, -1, -1):
             for j in range(values.shape[2]):
                 values[k, e, j] += values[k, e + 1, j]
+
+
+def _row_score(
+    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
+) -> float:
+    """Score of one row, compiled for each kind of table."""
+    raise NotImplementedError
+
+
+def _add_row(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+) -> None:
+    """Add a row and a one, times the weight."""
+    raise NotImplementedError
+
+
+def _add_row_twice(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+    sums: Float64Array,
+) -> None:
+    """Add a row and a one, times the weight to `out` and as they are to `sums`."""
+    raise NotImplementedError
+
+
+def _dense_score(
+    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
+) -> float:
+    n: int = data.shape[1]
+    h: float = beta[n]
+    for j in range(n):
+        h += data[i, j] * beta[j]
+    return h
+
+
+def _dense_add(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+) -> None:
+    n = data.shape[1]
+    for j in range(n):
+        out[j] += weight * data[i, j]
+    out[n] += weight
+
+
+def _dense_add_twice(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+    sums: Float64Array,
+) -> None:
+    _add_row(indptr, indices, data, i, weight, out)
+    _add_row(indptr, indices, data, i, 1.0, sums)
+
+
+def _csr_score(
+    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
+) -> float:
+    # Four sums, so that no addition waits for the one before.
+    h: float = beta[beta.shape[0] - 1]
+    h1, h2, h3 = 0.0, 0.0, 0.0
+    p, stop = indptr[i], indptr[i + 1]
+    while p + 4 <= stop:
+        h += data[p] * beta[indices[p]]
+        h1 += data[p + 1] * beta[indices[p + 1]]
+        h2 += data[p + 2] * beta[indices[p + 2]]
+        h3 += data[p + 3] * beta[indices[p + 3]]
+        p += 4
+    while p < stop:
+        h += data[p] * beta[indices[p]]
+        p += 1
+    return (h + h1) + (h2 + h3)
+
+
+def _csr_add(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+) -> None:
+    for p in range(indptr[i], indptr[i + 1]):
+        out[indices[p]] += weight * data[p]
+    out[out.shape[0] - 1] += weight
+
+
+def _csr_add_twice(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+    sums: Float64Array,
+) -> None:
+    for p in range(indptr[i], indptr[i + 1]):
+        x = data[p]
+        out[indices[p]] += weight * x
+        sums[indices[p]] += x
+    out[out.shape[0] - 1] += weight
+    sums[sums.shape[0] - 1] += 1
+
+
+# These are called with the types of the arguments, but annotated as what they
+# return: Numba compares the signatures.
+@overload(_row_score, inline="always")
+def _choose_score(
+    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
+) -> Callable[..., float]:
+    return _dense_score if data.ndim == 2 else _csr_score
+
+
+@overload(_add_row, inline="always")
+def _choose_add(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+) -> Callable[..., None]:
+    return _dense_add if data.ndim == 2 else _csr_add
+
+
+@overload(_add_row_twice, inline="always")
+def _choose_add_twice(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weight: float,
+    out: Float64Array,
+    sums: Float64Array,
+) -> Callable[..., None]:
+    return _dense_add_twice if data.ndim == 2 else _csr_add_twice
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _block_scores(
+    table: RowTable,
+    codes: IntArray,
+    B: Float64Array,
+    start: int,
+    stop: int,
+    scores: Float64Array,
+) -> None:
+    # Here, not for each row: to unpack a tuple counts references.
+    indptr, indices, data = table
+    for i in range(start, stop):
+        scores[i - start] = _row_score(indptr, indices, data, i, B[codes[i]])
+
+
+@numba.njit(cache=True, nogil=True)
+def _block_losses(
+    kind: int,
+    signs: Float64Array,
+    scores: Float64Array,
+    start: int,
+    stop: int,
+    slopes: Float64Array,
+) -> float:
+    """Sum of the losses of a block of rows; writes their derivatives."""
+    total = 0.0
+    if kind == LOGISTIC:
+        # One logarithm for all: the product of a block is at most 2^128.
+        product = 1.0
+        for q in range(stop - start):
+            margin = signs[start + q] * scores[q]
+            t = math.exp(-abs(margin))
+            product *= 1 + t
+            total += max(-margin, 0.0)
+            slopes[q] = -signs[start + q] * (t if margin > 0 else 1.0) / (1 + t)
+        total += math.log(product)
+    elif kind == HINGE:
+        for q in range(stop - start):
+            margin = 1 - signs[start + q] * scores[q]
+            total += max(margin, 0.0)
+            slopes[q] = -signs[start + q] if margin > 0 else 0.0
+    else:
+        for q in range(stop - start):
+            slopes[q] = scores[q] - signs[start + q]
+            total += 0.5 * slopes[q] ** 2
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_block(
+    table: RowTable,
+    codes: IntArray,
+    scores: Float64Array,
+    slopes: Float64Array,
+    start: int,
+    stop: int,
+    bins: _Bins,
+    gradient: Float64Array,
+    moments: Float64Array,
+    sums: Float64Array,
+) -> None:
+    """Add a block of rows to its sums."""
+    indptr, indices, data = table
+    edges, centre = bins
+    for q in range(stop - start):
+        i = start + q
+        code = codes[i]
+        h = scores[q] - centre
+        n_below = 0
+        for r in range(edges.shape[0]):
+            n_below += h > edges[r]
+        slope, own = slopes[q], gradient[code]
+        if n_below == 0:
+            _add_row(indptr, indices, data, i, slope, own)
+            continue
+        e = n_below - 1
+        moments[code, e, 0] += 1
+        moments[code, e, 1] += h
+        moments[code, e, 2] += h * h
+        _add_row_twice(indptr, indices, data, i, slope, own, sums[code, e, 0])
+        if sums.shape[2] == 2:
+            _add_row(indptr, indices, data, i, h, sums[code, e, 1])
+
+
+@parallel(lambda table, codes, *_: codes.size + table[2].size)
+def score_rows(
+    table: RowTable,
+    codes: IntArray,
+    B: Float64Array,
+    chunks: IntArray,
+    scores: Float64Array,
+) -> None:
+    for c in numba.prange(chunks.shape[0] - 1):
+        start, stop = chunks[c], chunks[c + 1]
+        _block_scores(table, codes, B, start, stop, scores[start:stop])
+
+
+@parallel(lambda kind, signs, *_: 10 * signs.size)
+def add_losses(
+    kind: int,
+    signs: Float64Array,
+    scores: Float64Array,
+    losses: Float64Array,
+    slopes: Float64Array,
+) -> None:
+    for c in numba.prange(losses.shape[0]):
+        start = c * BLOCK
+        stop = min(start + BLOCK, scores.shape[0])
+        losses[c] = _block_losses(
+            kind, signs, scores[start:stop], start, stop, slopes[start:stop]
+        )
+
+
+# Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
+# once for each type of rows.
+@parallel(lambda table, codes, *_: 15 * codes.size + 3 * table[2].size)
+def score_and_add(
+    table: RowTable,
+    codes: IntArray,
+    signs: Float64Array,
+    kind: int,
+    B: Float64Array,
+    bins: _Bins,
+    chunks: IntArray,
+    losses: Float64Array,
+    gradients: Float64Array,
+    moments: Float64Array,
+    sums: Float64Array,
+) -> None:
+    for c in numba.prange(chunks.shape[0] - 1):
+        losses[c] = _score_chunk(
+            table,
+            codes,
+            signs,
+            kind,
+            B,
+            bins,
+            chunks[c],
+            chunks[c + 1],
+            gradients[c],
+            moments[c],
+            sums[c],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _score_chunk(
+    table: RowTable,
+    codes: IntArray,
+    signs: Float64Array,
+    kind: int,
+    B: Float64Array,
+    bins: _Bins,
+    first: int,
+    end: int,
+    gradient: Float64Array,
+    moments: Float64Array,
+    sums: Float64Array,
+) -> float:
+    scores = np.empty(BLOCK)
+    slopes = np.empty(BLOCK)
+    total = 0.0
+    for start in range(first, end, BLOCK):
+        stop = min(start + BLOCK, end)
+        _block_scores(table, codes, B, start, stop, scores)
+        total += _block_losses(kind, signs, scores, start, stop, slopes)
+        _add_block(
+            table,
+            codes,
+            scores,
+            slopes,
+            start,
+            stop,
+            bins,
+            gradient,
+            moments,
+            sums,
+        )
+    return total
+
+
+@parallel(lambda table, codes, *_: 5 * codes.size + 2 * table[2].size)
+def add_rows(
+    table: RowTable,
+    codes: IntArray,
+    scores: Float64Array,
+    slopes: Float64Array,
+    bins: _Bins,
+    chunks: IntArray,
+    gradients: Float64Array,
+    moments: Float64Array,
+    sums: Float64Array,
+) -> None:
+    for c in numba.prange(chunks.shape[0] - 1):
+        _bin_chunk(
+            table,
+            codes,
+            scores,
+            slopes,
+            chunks[c],
+            chunks[c + 1],
+            bins,
+            gradients[c],
+            moments[c],
+            sums[c],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _bin_chunk(
+    table: RowTable,
+    codes: IntArray,
+    scores: Float64Array,
+    slopes: Float64Array,
+    start: int,
+    stop: int,
+    bins: _Bins,
+    gradient: Float64Array,
+    moments: Float64Array,
+    sums: Float64Array,
+) -> None:
+    h, d = scores[start:stop], slopes[start:stop]
+    _add_block(table, codes, h, d, start, stop, bins, gradient, moments, sums)

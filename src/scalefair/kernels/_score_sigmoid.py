@@ -18,9 +18,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import Float64Array, IntArray
-
-__all__ = ["sigmoid_slopes", "sigmoid_sums"]
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Fewest rows of a chunk and most chunks.
 _ROWS = 2048

@@ -12,20 +12,14 @@ import numba
 import numpy as np
 
 from scalefair._threads import parallel
-from scalefair.kernels._array_types import (
+from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
     IntArray,
     StridedTable,
+    read_only,
+    strided_table,
 )
-from scalefair.kernels._read_only import read_only
-from scalefair.kernels._row_table import strided_table
-
-__all__ = [
-    "dense_rows_gram",
-    "dense_rows_matmat",
-    "dense_rows_moments",
-]
 
 # A block of dense rows and the block of vectors are multiplied within the cache:
 # this many entries, but never fewer rows than BLAS needs to be fast.

@@ -2,8 +2,10 @@
 
 from scalefair.linear_model._pairwise import PairwiseFairClassifier
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
-from scalefair.linear_model._partially_fair_cv import PartiallyFairClassifierCV
-from scalefair.linear_model._path import partial_fairness_path
+from scalefair.linear_model._partially_fair_cv import (
+    PartiallyFairClassifierCV,
+    partial_fairness_path,
+)
 from scalefair.linear_model._penalized import PenalizedPartialParityClassifier
 
 __all__ = [

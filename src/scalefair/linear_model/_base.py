@@ -1,31 +1,33 @@
-"""What linear classifiers of rows that belong to groups have in common."""
+"""What linear classifiers of rows that belong to groups have in common.
+
+The checks of what users give, and scores by the weights of each row's group.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._checks import validate_data
 from scalefair._decorators import available_if
-from scalefair._entries import canonical
-from scalefair._features import check_features
-from scalefair._groups import encode_groups, known_codes
-from scalefair.linear_model._group_scores import (
-    Output,
-    decide,
-    group_scores,
-    output_of_part,
-    probabilities,
-    real_type,
+from scalefair._entries import (
+    all_finite,
+    canonical,
+    check_array,
+    check_features,
+    judged_later,
+    validate_data,
 )
+from scalefair._groups import encode_groups, known_codes
 from scalefair.linear_model._training_rows import (
     GroupLimits,
     TrainingRows,
@@ -33,8 +35,6 @@ from scalefair.linear_model._training_rows import (
     refuse_parts,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
-
-__all__ = ["BaseGroupClassifier"]
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -49,8 +49,7 @@ def _gives_probabilities(estimator: Any) -> bool:
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     """Linear classifier of two classes whose weights may differ among groups.
 
-    A subclass has the parameters below, and `loss`. Its `fit` calls
-    `_check_training`, and `_store_weights` in the end.
+    A subclass's `fit` calls `_check_training`, and `_store_weights` in the end.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -204,13 +203,9 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return TrainingRows(canonical(X), signs, codes, classes, groups)
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store weights as attributes.
+        """Store rows of coefficients, intercept last: one, or one for each group.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, d + 1)
-            Coefficients, then the intercept; one row, or one per group: the first
-            shared by all groups, the others what each further group adds.
+        The first is shared by all groups, the others are what each further one adds.
         """
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
@@ -286,3 +281,80 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                 "not need them is trained with interactions=False."
             )
         return sensitive_features
+
+
+# Takes scores, returns an entry or a row of entries for each.
+Output = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def group_scores(
+    X: Any,
+    codes: NDArray[np.int64] | None,
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+) -> NDArray[Any]:
+    """Return ``X @ coef + intercept`` with the weights of each row's group.
+
+    In the type of `X`, dense or CSR; a ValueError if a score is too large for it. The
+    first row of weights is shared by the groups, which add the others to it.
+    """
+    with judged_later():
+        scores = _products(X, codes, coef, intercept)
+    if not all_finite(scores):
+        bad = np.flatnonzero(~np.isfinite(scores))
+        raise ValueError(
+            f"The scores of {bad.size} row(s) are too large for {X.dtype}, the first "
+            f"at position {bad[0]}: the features of these rows are too large."
+        )
+    return scores
+
+
+def _products(
+    X: Any,
+    codes: NDArray[np.int64] | None,
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+) -> NDArray[Any]:
+    if len(coef) == 1:
+        return np.asarray(X @ coef[0].astype(X.dtype) + intercept.astype(X.dtype)[0])
+    scores = np.empty(X.shape[0], X.dtype)
+    for code in range(len(coef)):
+        rows = np.flatnonzero(codes == code)
+        added = coef[0] + coef[code] if code else coef[0]
+        shift = intercept[0] + intercept[code] if code else intercept[0]
+        scores[rows] = X[rows] @ added.astype(X.dtype) + shift.astype(X.dtype)
+    return scores
+
+
+def real_type(rows: PartitionedRows) -> np.dtype:
+    """Return the type in which rows are multiplied: float32 if they are that."""
+    return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
+
+
+def output_of_part(
+    X: Any,
+    output: Output,
+    dtype: np.dtype,
+    known: NDArray[np.int64] | None,
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    codes: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Return what `output` makes of the scores of one part.
+
+    Of its groups, given by codes, `known` are the indices among those trained on.
+    """
+    X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
+    if known is not None:
+        codes = known[codes]
+    return output(group_scores(X, codes, coef, intercept))
+
+
+def decide(scores: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """Class of each score; zero is the first."""
+    return classes[(scores > 0).astype(np.intp)]
+
+
+def probabilities(scores: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities of both classes."""
+    return np.column_stack([expit(-scores), expit(scores)])

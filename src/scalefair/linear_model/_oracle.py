@@ -8,16 +8,16 @@ rows and the ramp it reads the rows once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import all_finite
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.kernels import (
     HINGE,
     LOGISTIC,
@@ -27,13 +27,12 @@ from scalefair.kernels import (
     row_table,
     score_losses,
     score_pass,
+    sigmoid_slopes,
+    sigmoid_sums,
     top_pairwise_hinge,
+    weighted_row_sums,
 )
-from scalefair.linear_model._feature_units import FeatureUnits
-from scalefair.linear_model._shares import Ramp, RampShares, Rows, Shares, SigmoidShares
-from scalefair.linear_model._weight_layout import WeightLayout
-
-__all__ = ["OracleValue", "ScoreOracle"]
+from scalefair.linear_model._training_rows import FeatureUnits, WeightLayout
 
 _Array = NDArray[np.float64]
 # A subtracted loss and its derivatives in the scores.
@@ -47,25 +46,10 @@ _SURROGATES = ("ramp", "sigmoid")
 
 
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point.
+    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds.
 
-    P is the number of thresholds, G of groups. Gradients in both the parameters
-    and the thresholds have the thresholds last.
-
-    Attributes
-    ----------
-    loss : float
-        Mean loss; for ``loss="partial_auc"`` its convex part.
-    loss_gradient : ndarray of shape (n_weights,)
-        Its gradient in the parameters.
-    concave_loss : float
-        Convex function that is subtracted from `loss`; zero but for
-        ``loss="partial_auc"``.
-    concave_gradient : ndarray of shape (n_weights,) or None
-        Its gradient, None if it is zero.
-    plus, minus : ndarray of shape (G, P)
-        Convex parts of the smoothed shares: their difference is the share of the
-        group above the threshold.
+    Gradients in both the parameters and the thresholds have the thresholds last. A
+    convex `concave_loss` is subtracted from `loss`; zero but for "partial_auc".
     """
 
     def __init__(
@@ -83,9 +67,10 @@ class OracleValue:
     ) -> None:
         self._layout = layout
         self.loss = loss
-        self.loss_gradient = loss_gradient
+        self.loss_gradient = loss_gradient  # (n_weights,)
         self.concave_loss = concave_loss
-        self.concave_gradient = concave_gradient
+        self.concave_gradient = concave_gradient  # None if it is zero
+        # (G, P): their difference is the share of the group above the threshold.
         self.plus = plus
         self.minus = minus
         self._form_slopes = slopes
@@ -102,16 +87,7 @@ class OracleValue:
         return self._layout.spread(self.slopes[:, self.plus.shape[1] :])
 
     def combine(self, plus_weights: _Array, minus_weights: _Array) -> _Array:
-        """Return the gradient of a weighted sum of all of `plus` and `minus`.
-
-        Parameters
-        ----------
-        plus_weights, minus_weights : ndarray of shape (G, P)
-
-        Returns
-        -------
-        ndarray of shape (n_weights + P,)
-        """
+        """Return the gradient of a weighted sum of all of `plus` and `minus`."""
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
         if self._combine is not None:
             rows, parts = self._combine(weights)
@@ -137,50 +113,16 @@ class OracleValue:
 class ScoreOracle:
     """Loss of a linear model, and smoothed shares of scores above thresholds.
 
-    A model has one row of coefficients and an intercept, or with interactions one
-    for each group: the first is shared by all groups, the others are what their
-    groups add. The parameters are these rows, each with its intercept last.
-
-    Parameters
-    ----------
-    X : ndarray or sparse array of shape (m, n)
-        Features, C-contiguous or canonical CSR, float64 or float32.
-    signs : array-like of shape (m,)
-        Labels, -1 or 1.
-    codes : array-like of shape (m,)
-        Group of each row, from 0 to ``n_groups - 1``.
-    n_groups : int
-        Number of groups. Shares of a group without rows are 0.
-    interactions : bool, default=True
-        Whether groups have coefficients and intercepts of their own.
-    loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}
-        Mean loss of the rows: ``log(1 + exp(-y h))``, ``max(0, 1 - y h)`` or
-        ``(h - y)^2 / 2``; or mean hinge loss ``max(0, 1 - h_i + h_j)`` of all pairs
-        of positives i and negatives j, or of the negatives with ranks in
-        `auc_interval`, a difference of convex functions.
-    surrogate : {"ramp", "sigmoid"}
-        Smooth step that counts the scores above a threshold.
-    auc_interval : tuple of float, default=(0.0, 1.0)
-        Ranks among the negatives, as shares from the top.
-    units : FeatureUnits or None, default=None
-        Of the features that parameters and gradients are for; None takes those that
-        they are given in.
-
-    Attributes
-    ----------
-    layout : WeightLayout
-        What the parameters mean.
-    n_weights : int
-        Number of parameters: n + 1, times `n_groups` with interactions.
-    group_sizes : ndarray of shape (n_groups,)
-    n_calls : int
-        Calls of `evaluate`.
-
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", examples B.1 to B.4, equation (50).
+    Of He, Huang, Yao, Lin, "Enforcing fairness where it matters", examples B.1 to B.4.
+    The parameters are those of `layout`; `n_calls` counts the calls of `evaluate`.
     """
+
+    # Rows are C-contiguous or canonical CSR, float64 or float32; codes of groups go
+    # from 0 to n_groups - 1, and shares of a group without rows are 0. The mean loss
+    # of a score h with the sign y is log(1 + exp(-y h)), max(0, 1 - y h) or
+    # (h - y)^2 / 2; of pairs max(0, 1 - h_i + h_j) for all positives i and negatives
+    # j, or those with ranks in `auc_interval`: a difference of convex functions.
+    # Parameters are for features in `units`, None for those that they are given in.
 
     def __init__(
         self,
@@ -243,27 +185,8 @@ class ScoreOracle:
     ) -> OracleValue:
         """Return the loss, the shares above the thresholds and their gradients.
 
-        Parameters
-        ----------
-        w : ndarray of shape (n_weights,)
-            Parameters.
-        theta : ndarray of shape (P,)
-            Thresholds, in any order.
-        width : float, default=1.0
-            Scores from the lower end of the ramp to the upper, or per unit of the
-            sigmoid; positive.
-        corner : float, default=0.0
-            Corners of the ramp are parabolas over this part of the width on both
-            sides. The sigmoid has none.
-
-        Returns
-        -------
-        OracleValue
-
-        Raises
-        ------
-        ValueError
-            If the scores overflow, or the width or corner is out of range.
+        A step takes `width` scores, or as many per unit of the sigmoid; corners of the
+        ramp are parabolas over the part `corner` of it on both sides.
         """
         if not (width > 0 and corner >= 0):
             raise ValueError(
@@ -382,3 +305,151 @@ class _Pairs:
             )
         ]
         return *parts[0], parts[1] if self.first else (0.0, None)
+
+
+# See `row_table`.
+_Table = tuple[
+    NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.floating[Any]]
+]
+
+# Most weights of rows that are formed at a time.
+_WEIGHTS = 2**21
+
+
+class Rows(NamedTuple):
+    """Rows of a table with the codes of their groups."""
+
+    table: _Table
+    codes: NDArray[np.int64]
+    shape: tuple[int, int]  # groups, and features with the intercept
+    shares: _Array  # of a row in the mean of its group, (G,)
+
+    def weighted(self, weights: _Array) -> _Array:
+        """Return sums of rows times each column of weights, for each group."""
+        return weighted_row_sums(self.table, self.codes, weights, self.shape)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Return the rows from start to stop."""
+        indptr, indices, data = self.table
+        if data.ndim == 2:
+            data = data[start:stop]
+        else:
+            indptr = indptr[start : stop + 1]
+        table = indptr, indices, data
+        return self._replace(table=table, codes=self.codes[start:stop])
+
+
+class Shares(Protocol):
+    """Shares at one point."""
+
+    values: _Array  # (G, 2 P)
+
+    def slopes(self) -> _Array:
+        """Gradients, (G, 2 P, n + 1)."""
+
+
+class Ramp:
+    """Where ramps at thresholds bend."""
+
+    # With x = (h - theta) / width the plus part is max(x + 1/2, 0), the minus part
+    # max(x - 1/2, 0). Either corner is rounded where it is nearer than `corner` by
+    # (u + corner)^2 / (4 corner).
+    def __init__(self, theta: _Array, width: float, corner: float) -> None:
+        self.width = width
+        self.corner = corner
+        # Near the thresholds squares of scores have the smallest rounding errors.
+        self.centre = float(theta.mean()) if theta.size else 0.0
+        shifted = theta - self.centre
+        self.kinks = np.concatenate([shifted - width / 2, shifted + width / 2])
+        if corner > 0:
+            reach = corner * width
+            self.lower = self.kinks - reach
+            ends = np.concatenate([self.lower, self.kinks + reach])
+        else:
+            self.lower = ends = self.kinks
+        self.edges = np.sort(ends)
+        # Edges where the parts begin to bend and where they are straight again.
+        self.begin, self.end = np.searchsorted(
+            self.edges, ends if corner > 0 else [ends, ends]
+        ).reshape(2, -1)
+
+    @property
+    def n_powers(self) -> int:
+        """Powers of the scores that rows are multiplied by, in all sums."""
+        return 2 if self.corner > 0 else 1
+
+
+class RampShares:
+    """Shares by a ramp, from sums over the rows above its edges."""
+
+    def __init__(self, ramp: Ramp, moments: _Array, sums: _Array, rows: Rows) -> None:
+        self._ramp = ramp
+        self._sums = sums
+        self._scale = rows.shares / ramp.width
+        straight = moments[:, ramp.end]
+        total = straight[:, :, 1] - ramp.kinks * straight[:, :, 0]
+        if ramp.corner > 0:
+            # (h - lower)^2 / (4 corner width) between the edges.
+            n, h, hh = np.moveaxis(moments[:, ramp.begin] - straight, 2, 0)
+            bent = hh - 2 * ramp.lower * h + ramp.lower**2 * n
+            total += bent / (4 * ramp.corner * ramp.width)
+        self.values = total * self._scale[:, None]
+
+    def slopes(self) -> _Array:
+        """Gradients, (G, 2 P, n + 1)."""
+        ramp = self._ramp
+        total = self._sums[:, ramp.end, 0]
+        if ramp.corner > 0:
+            bent = self._sums[:, ramp.begin] - self._sums[:, ramp.end]
+            bent = bent[:, :, 1] - ramp.lower[:, None] * bent[:, :, 0]
+            total += bent / (2 * ramp.corner * ramp.width)
+        total *= self._scale[:, None, None]
+        return total
+
+
+class SigmoidShares:
+    """Shares by a sigmoid, from the scores; gradients take another pass."""
+
+    def __init__(self, rows: Rows, scores: _Array, theta: _Array, width: float) -> None:
+        self._rows = rows
+        self._scores = scores
+        self._theta = theta
+        self._width = width
+        n_groups = rows.shape[0]
+        values, self._in_score = (
+            sums * rows.shares[:, None]
+            for sums in sigmoid_sums(scores, rows.codes, theta, width, n_groups)
+        )
+        self.values = values
+
+    def slopes(self) -> _Array:
+        """Gradients, (G, 2 P, n + 1)."""
+        n_weights = self.values.shape[1]
+        total = np.zeros((*self._rows.shape, n_weights))
+        for part, slopes in self._parts():
+            total += part.weighted(slopes)
+        total *= self._rows.shares[:, None, None]
+        return np.ascontiguousarray(total.transpose(0, 2, 1))
+
+    def combine(self, weights: _Array) -> tuple[_Array, _Array]:
+        """Return sums of gradients with weights (G, 2 P), cheaper than the gradients.
+
+        Of all parts for each group, (G, n + 1), and of all groups for the last
+        column of each part, (2 P,).
+        """
+        scaled = weights * self._rows.shares[:, None]
+        total = np.zeros(self._rows.shape)
+        for part, slopes in self._parts():
+            combined = np.einsum("ip,ip->i", slopes, scaled[part.codes])
+            total += part.weighted(combined[:, None])[:, :, 0]
+        return total, (weights * self._in_score).sum(axis=0)
+
+    def _parts(self) -> Iterator[tuple[Rows, _Array]]:
+        """Yield some rows, and the derivatives of all parts at their scores."""
+        m = self._scores.shape[0]
+        step = max(1, _WEIGHTS // max(self.values.shape[1], 1))
+        for start in range(0, m, step):
+            stop = min(start + step, m)
+            scores = self._scores[start:stop]
+            slopes = sigmoid_slopes(scores, self._theta, self._width)
+            yield self._rows.part(start, stop), slopes

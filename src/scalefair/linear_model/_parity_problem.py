@@ -1,20 +1,32 @@
-"""Training under partial demographic parity as a DC-constrained problem."""
+"""Partial demographic parity as a DC-constrained problem, and how it is solved."""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
+from scalefair._digits import apart
 from scalefair._memory import require_memory
+from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._oracle import OracleValue
-from scalefair.linear_model._partitioned_oracle import RowOracle
-from scalefair.linear_model._weight_layout import ridge_factors
-from scalefair.optimize import ConstrainedValue, DCProblem
-
-__all__ = ["ParityProblem", "StrongParity", "WeakParity", "rank_grid"]
+from scalefair.linear_model._partitioned import RowOracle
+from scalefair.linear_model._training_rows import ridge_factors
+from scalefair.optimize import (
+    ConstrainedValue,
+    DCProblem,
+    DCRecord,
+    DCResult,
+    augmented_lagrangian,
+    direct_switching_subgradient,
+    idca,
+)
 
 Array = NDArray[np.float64]
 Part = tuple[Array, Array]
@@ -38,18 +50,8 @@ class ParityProblem(DCProblem):
     """Objective and constraints as differences of convex functions of v.
 
     The variables are the weights, then the thresholds if they are free. Function 0
-    is the objective, the others are constraints, feasible at or below zero.
-
-    Parameters
-    ----------
-    oracle : ScoreOracle or PartitionedOracle
-        Losses and surrogate rates of the rows.
-    interval : tuple of float
-        Ranks ``(alpha, beta)`` within which parity is asked for.
-    kappa : float
-        Gap allowed.
-    ridge : float
-        Factor of half the squared norm of the coefficients, intercepts left out.
+    is the objective, with the factor `ridge` of half the squared norm of the
+    coefficients; the others are constraints, feasible at or below zero.
     """
 
     def __init__(
@@ -180,12 +182,10 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights `w`, and thresholds that suit them.
-
-        The highest and the lowest rate above a threshold are to be in the middle of
-        their bounds. Rates fall in the threshold: those at `theta` and at every
-        later attempt make a table that the next attempt is interpolated in.
-        """
+        """Return variables with the weights `w`, and thresholds that suit them."""
+        # The highest and the lowest rate above a threshold are to be in the middle of
+        # their bounds. Rates fall in the threshold: those at `theta` and at every
+        # later attempt make a table that the next attempt is interpolated in.
         wanted = self.ranks + self.slack / 2
         known = np.empty((2, 0))  # rates, thresholds
         step = 1.0
@@ -304,3 +304,187 @@ class WeakParity(ParityProblem):
             return np.where((rate > low) & (rate < high), weights, 0.0)[:, None]
 
         return within[k] - within[other] - self.slack, slopes
+
+
+# The corners of the ramp are rounded over this much to both sides while it is
+# treated as smooth.
+_CORNER = 0.05
+# Subgradient steps per subproblem, of the paper.
+_STEPS = 150
+# Accuracy of the subproblems under the switching subgradient method, of the paper.
+_EPSILON = 2e-3
+# Ratio of tolerances: the smoothed problem is solved this much more exactly, as the
+# corners add to the violation.
+_MARGIN = 0.1
+# Gradient of its Lagrangian, beside the residual that is to be certified.
+_STATIONARY = 0.5
+# Change of the objective, as a share, after which rounds end, and steps of a round.
+_SETTLED = 1e-4
+_INNER = 80
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What the solvers found, and the multipliers to go on from."""
+
+    x: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    multipliers: NDArray[np.float64]
+    objective: float
+    infeasibility: float
+    kkt_residual: float
+    history: list[dict[str, float]]
+    n_iter: int
+    n_calls: int
+    converged: bool
+    remedy: str
+
+
+@single_blas_thread()  # Matrices are small here: threads would wait for each other.
+def solve(
+    problem: ParityProblem,
+    v0: NDArray[np.float64] | None,
+    *,
+    multipliers: NDArray[np.float64] | None,
+    smooth: bool,
+    inner_solver: str,
+    tol: float,
+    max_iter: int,
+    n_calls: int,
+) -> Solution:
+    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls.
+
+    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
+    algorithm keeps what is feasible, as weights of zero are: it starts there if what
+    it would start from violates the constraints by more than `tol`.
+    """
+    v = problem.start() if v0 is None else v0
+    records: list[DCRecord] = []
+    if v0 is not None:
+        feasible = _violation(problem, v0) <= tol
+        n_calls += 1
+        if not feasible and not smooth:
+            v = problem.start()  # the DC algorithm keeps violations
+        smooth = smooth and not feasible
+    if smooth:
+        found = augmented_lagrangian(
+            lambda x: problem.smoothed(x, _CORNER),
+            v,
+            multipliers=multipliers,
+            tol=_MARGIN * tol,
+            stationarity=_STATIONARY * tol,
+            settled=_SETTLED,
+            max_iter=20,
+            max_inner=_INNER,
+        )
+        records = [
+            DCRecord(objective, infeasibility, np.nan, calls + n_calls)
+            for objective, infeasibility, calls in found.history
+        ]
+        v = found.x if found.infeasibility <= tol else problem.start()
+    result = _certify(problem, v, inner_solver, tol, max_iter)
+    before = records[-1].n_calls if records else n_calls
+    history = [
+        *records,
+        *(
+            DCRecord(r.objective, r.infeasibility, r.kkt_residual, r.n_calls + before)
+            for r in result.history
+        ),
+    ]
+    return Solution(
+        x=result.x,
+        thresholds=problem.thresholds(result.x),
+        multipliers=result.multipliers,
+        objective=result.objective,
+        infeasibility=result.infeasibility,
+        kkt_residual=result.kkt_residual,
+        history=[
+            {
+                "objective": r.objective,
+                "infeasibility": r.infeasibility,
+                "kkt_residual": r.kkt_residual,
+                "n_oracle_calls": r.n_calls,
+            }
+            for r in history
+        ],
+        n_iter=result.n_iter,
+        n_calls=result.n_calls + before,
+        converged=result.converged and result.infeasibility <= tol,
+        remedy=_remedy(result, inner_solver, max_iter),
+    )
+
+
+def _certify(
+    problem: ParityProblem,
+    v: NDArray[np.float64],
+    inner: str,
+    tol: float,
+    max_iter: int,
+) -> DCResult:
+    if inner == "direct":
+        return direct_switching_subgradient(
+            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
+        )
+    if inner == "ssg":
+        return idca(
+            problem,
+            v,
+            inner="switching_subgradient",
+            tol=tol,
+            max_iter=max_iter,
+            eps=_EPSILON,
+        )
+    return idca(problem, v, tol=tol, max_iter=max_iter)
+
+
+def _remedy(result: DCResult, inner: str, max_iter: int) -> str:
+    """Return what to do, in words of the estimator's parameters."""
+    if inner != "bundle":
+        return 'Raise max_iter or tol, or take inner_solver="bundle".'
+    if result.n_iter < max_iter:
+        return "No step improves it: raise tol."
+    return "Raise max_iter or tol."
+
+
+def _violation(problem: ParityProblem, v: NDArray[np.float64]) -> float:
+    (plus, _), (minus, _) = problem.evaluate(v)
+    return float((plus - minus)[1:].max())
+
+
+def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.float64]:
+    """Variables for weights given as rows of coefficients and intercept."""
+    w = np.asarray(rows, dtype=np.float64)
+    columns = problem.oracle.n_features + 1
+    expected = (problem.oracle.n_weights // columns, columns)
+    if w.shape != expected or not np.isfinite(w).all():
+        raise ValueError(
+            f"start must hold finite rows of coefficients and intercept, of shape "
+            f"{expected}, got shape {w.shape}."
+        )
+    w = problem.oracle.layout.parameters(w)
+    v = w
+    if isinstance(problem, StrongParity):
+        theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
+        v = problem.with_thresholds(w, theta)
+    violation = _violation(problem, v)
+    if violation > tol:
+        raise ValueError(
+            f"start violates a fairness constraint by {apart(violation, tol)} "
+            f"(tol={tol:g}): rates may differ by {problem.slack:.3g}. Give fairer "
+            "weights, or "
+            'start="auto".'
+        )
+    return v
+
+
+def warn_unfinished(found: Solution, tol: float, *, stacklevel: int) -> None:
+    """Warn if a solution is not certified to `tol`."""
+    if not found.converged:
+        warnings.warn(
+            f"Training stopped after {found.n_iter} iterations with a nearly-KKT "
+            f"residual of {apart(found.kkt_residual, tol)} and a violation of "
+            f"{apart(max(found.infeasibility, 0.0), tol)} (tol={tol:g}). "
+            f"{found.remedy}",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )

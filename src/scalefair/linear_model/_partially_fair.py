@@ -6,23 +6,44 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import BaseGroupClassifier
-from scalefair.linear_model._block_rows import BlockRows, ReadBlocks
-from scalefair.linear_model._parity_training import ParityTraining
-from scalefair.linear_model._partitioned_training import refuse_pairs
-from scalefair.linear_model._training import Solution
-from scalefair.linear_model._training_rows import warn_few_rows
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._parity_problem import (
+    ParityProblem,
+    Solution,
+    StrongParity,
+    WeakParity,
+    given_start,
+    solve,
+    warn_unfinished,
+)
+from scalefair.linear_model._partitioned import (
+    BlockRows,
+    ReadBlocks,
+    RowOracle,
+    partitioned_training,
+    refuse_pairs,
+)
+from scalefair.linear_model._training_rows import (
+    FeatureUnits,
+    TrainingRows,
+    warn_few_rows,
+)
+from scalefair.metrics import (
+    partial_demographic_parity_gap,
+    weak_partial_demographic_parity_gap,
+)
+from scalefair.streaming import is_partitioned
 
-__all__ = ["PartiallyFairClassifier"]
 
-
-class PartiallyFairClassifier(ParityTraining):
+class PartiallyFairClassifier(BaseGroupClassifier):
     r"""Linear classifier whose scores are fair within a range of ranks.
 
     Scores :math:`h_w(x)` decide who is above which threshold. Let :math:`P_k(\theta)`
@@ -339,3 +360,169 @@ class PartiallyFairClassifier(ParityTraining):
             last = self._solve(problem, last)
         oracle = blocks.oracle(self._oracle, interactions=self.interactions)
         return self._train(labels, oracle, last)
+
+    def _train(
+        self, rows: TrainingRows, oracle: RowOracle, last: Solution | None = None
+    ) -> PartiallyFairClassifier:
+        problem = self._problem(oracle, rows)
+        found = self._solve(problem, last)
+        self._finish(rows, problem, found)
+        warn_unfinished(found, self.tol, stacklevel=6)
+        return self
+
+    def _rows_and_oracle(
+        self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
+    ) -> tuple[TrainingRows, RowOracle]:
+        if not is_partitioned(X):
+            rows = self._check_training(X, y, sensitive_features)
+            return rows, self._oracle(rows, rows.units())
+        refuse_pairs(self.loss)
+        parts = self._check_rows(X, reset=True)
+        rows, oracle = partitioned_training(
+            parts, y, sensitive_features, self._limits, self._oracle_options()
+        )
+        self.classes_, self.groups_ = rows.classes, rows.groups
+        return rows, oracle
+
+    def _oracle(
+        self, rows: TrainingRows, units: FeatureUnits | None = None
+    ) -> ScoreOracle:
+        """Return the oracle of rows in memory, in the given units of the features."""
+        return ScoreOracle(
+            rows.X,
+            rows.signs,
+            rows.codes,
+            len(rows.groups),
+            auc_interval=check_interval(self.interval),
+            units=units,
+            **self._oracle_options(),
+        )
+
+    def _oracle_options(self) -> dict[str, Any]:
+        return {
+            "interactions": self.interactions,
+            "loss": self.loss,
+            "surrogate": self.surrogate,
+        }
+
+    def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
+        """Return the problem of an oracle's rows; labels are those of `rows`."""
+        interval = check_interval(self.interval)
+        common = (oracle, interval, float(self.kappa), float(self.alpha))
+        if self.criterion == "weak":
+            constant = best_constant(rows.signs, self.loss)
+            weak = WeakParity(*common, float(self.threshold), constant)
+            weak.require_memory()
+            return weak
+        strong = StrongParity(*common, self.n_thresholds, self.surrogate)
+        strong.require_memory()
+        return strong
+
+    def _solve(self, problem: ParityProblem, last: Solution | None = None) -> Solution:
+        """Solve a problem from another solution, the given start, or the last fit."""
+        v0 = None
+        before = problem.oracle.n_calls
+        if last is not None:
+            v0 = problem.with_thresholds(problem.weights(last.x), last.thresholds)
+        elif self._may_go_on(problem):
+            given = np.column_stack([self.coef_, self.intercept_])
+            w = problem.oracle.layout.parameters(given)
+            v0 = problem.with_thresholds(w, self.thresholds_)
+        elif not isinstance(self.start, str):
+            v0 = given_start(problem, self.start, self.tol)
+        return solve(
+            problem,
+            v0,
+            multipliers=None if last is None else last.multipliers,
+            smooth=isinstance(self.start, str) and self.start == "auto",
+            inner_solver=self.inner_solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            n_calls=problem.oracle.n_calls - before,
+        )
+
+    def _may_go_on(self, problem: ParityProblem) -> bool:
+        n_rows = problem.oracle.n_groups if self.interactions else 1
+        shape = n_rows, problem.oracle.n_features
+        return self.warm_start and hasattr(self, "coef_") and self.coef_.shape == shape
+
+    def _finish(
+        self, rows: TrainingRows, problem: ParityProblem, found: Solution
+    ) -> None:
+        """Store a solution; the intercept is tuned on the rows."""
+        w = problem.weights(found.x).copy()
+        thresholds = np.array(problem.thresholds(found.x))
+        scores = problem.oracle.scores(w)
+        if self.tune_intercept and self.criterion == "strong":
+            shift = most_accurate_shift(scores, rows.signs)
+            scores = scores + shift
+            thresholds = thresholds + shift
+            w[problem.oracle.n_features] += shift
+        self._store_weights(problem.oracle.layout.rows(w))
+        self.thresholds_ = thresholds
+        self.partial_parity_gap_ = self._gap(scores, rows.codes)
+        self.objective_ = found.objective
+        self.infeasibility_ = found.infeasibility
+        self.kkt_residual_ = found.kkt_residual
+        self.history_ = found.history
+        self.n_iter_ = found.n_iter
+        self.n_oracle_calls_ = found.n_calls
+        self.converged_ = found.converged
+
+    def _gap(self, scores: NDArray[np.float64], groups: NDArray[Any]) -> float:
+        interval = check_interval(self.interval)
+        where: dict[str, Any] = {"sensitive_features": groups, "interval": interval}
+        if self.criterion == "strong":
+            return partial_demographic_parity_gap(scores, **where)
+        return weak_partial_demographic_parity_gap(
+            scores, threshold=self.threshold, **where
+        )
+
+
+# Share of the rows, to either side, over which the accuracy of cuts is averaged.
+_NEIGHBOURS = 0.01
+
+
+def most_accurate_shift(
+    scores: NDArray[np.float64], signs: NDArray[np.float64]
+) -> float:
+    """Return the shift after which most signs of the scores are right.
+
+    Zero if nothing is better; of several best places that of the smallest shift.
+    """
+    # The number of right signs as a function of the cut is a random walk, whose
+    # maximum follows the noise: it is averaged over neighbouring cuts first. Between
+    # two scores all shifts do the same: the middle is taken.
+    order = np.argsort(scores, kind="stable")
+    ordered = scores[order]
+    # gain[i]: rows right if the i lowest scores become negative, up to a constant
+    gain = np.concatenate([[0.0], np.cumsum(-signs[order])])
+    gain = _averaged(gain, int(_NEIGHBOURS * scores.size))
+    distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
+    now = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    if gain[now] >= gain[distinct].max():
+        return 0.0
+    places = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
+    cuts = (padded[places] + padded[places + 1]) / 2
+    return float(-cuts[np.abs(cuts).argmin()])
+
+
+def _averaged(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    """Means over neighbours, the ends repeated beyond them."""
+    if reach == 0:
+        return values
+    sums = np.concatenate([[0.0], np.cumsum(np.pad(values, reach, mode="edge"))])
+    width = 2 * reach + 1
+    means: NDArray[np.float64] = (sums[width:] - sums[:-width]) / width
+    return means
+
+
+def best_constant(signs: NDArray[np.float64], loss: str) -> float:
+    """Return the score with the least mean loss if all rows have the same."""
+    mean = float(signs.mean())
+    if loss == "logistic":
+        return float(np.log1p(mean) - np.log1p(-mean))
+    if loss == "hinge":
+        return float(np.sign(mean))
+    return mean if loss == "squared" else 0.0  # pairs: it does not matter

@@ -15,13 +15,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._entries import judged_later
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.linear_model._oracle import OracleValue, ScoreOracle
-from scalefair.linear_model._training_rows import warn_few_rows
-from scalefair.linear_model._weight_layout import ridge_factors
-
-__all__ = ["PenalizedPartialParityClassifier"]
+from scalefair.linear_model._training_rows import ridge_factors, warn_few_rows
 
 Array = NDArray[np.float64]
 # Takes rates of shape (G, P), gives the penalty and a subgradient in the rates.

@@ -12,11 +12,11 @@ from scalefair.metrics._pairwise_gaps import (
     inter_group_pairwise_gap,
     intra_group_pairwise_gap,
 )
-from scalefair.metrics._partial_parity import (
+from scalefair.metrics._score_gaps import (
     partial_demographic_parity_gap,
+    statistical_parity_ks,
     weak_partial_demographic_parity_gap,
 )
-from scalefair.metrics._statistical_parity import statistical_parity_ks
 
 __all__ = [
     "balance_score",

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._entries import canonical
-from scalefair.metrics._contingency import check_labels, encode_clusters
+from scalefair.metrics._balance import check_labels, encode_clusters
 
 # Numbers in a block of indicator vectors: 256 MB.
 _BLOCK = 2**25

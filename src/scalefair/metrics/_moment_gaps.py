@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import judged_later
-from scalefair.metrics._scores import encode_compared_groups
+from scalefair.metrics._score_gaps import encode_compared_groups
 from scalefair.streaming import GroupMoments
 
 

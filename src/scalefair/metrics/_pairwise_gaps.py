@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair.metrics._scores import (
+from scalefair.metrics._score_gaps import (
     check_scores,
     encode_compared_groups,
     encode_labels,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._entries import refuse_entries
-from scalefair._sizes import array_bytes
+from scalefair._memory import array_bytes
 from scalefair.kernels import (
     block_gram,
     block_subtract,

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._checks import check_array
-from scalefair._entries import all_finite, judged_later
+from scalefair._entries import all_finite, check_array, judged_later
 from scalefair.kernels import rbf_matmat, rbf_tiles
 from scalefair.operators._base import SymmetricBlockOperator
 

@@ -8,17 +8,25 @@ from scalefair.optimize._augmented_lagrangian import (
     ConstrainedValue,
     augmented_lagrangian,
 )
-from scalefair.optimize._dc_problem import DCProblem, DCRecord, DCResult
+from scalefair.optimize._dc_problem import (
+    DCProblem,
+    DCRecord,
+    DCResult,
+    KKTResidual,
+    nearly_kkt_residual,
+)
 from scalefair.optimize._fantope import FantopeResult, minimax_on_fantope
-from scalefair.optimize._idca import idca
-from scalefair.optimize._kkt import KKTResidual, nearly_kkt_residual
+from scalefair.optimize._idca import (
+    direct_switching_subgradient,
+    idca,
+    switching_subgradient,
+)
 from scalefair.optimize._proximal_bundle import SubproblemResult, proximal_bundle
 from scalefair.optimize._root import ConcaveSearch
-from scalefair.optimize._simplex import SimplexResult, maximize_on_simplex
-from scalefair.optimize._simplex_quadratic import maximize_quadratic_on_simplex
-from scalefair.optimize._switching_subgradient import (
-    direct_switching_subgradient,
-    switching_subgradient,
+from scalefair.optimize._simplex import (
+    SimplexResult,
+    maximize_on_simplex,
+    maximize_quadratic_on_simplex,
 )
 
 __all__ = [

@@ -10,10 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from scalefair.kernels import single_blas_thread
-from scalefair.optimize._checks import check_positive
-from scalefair.optimize._kkt import as_multipliers
-
-__all__ = ["AugmentedLagrangianResult", "ConstrainedValue", "augmented_lagrangian"]
+from scalefair.optimize._dc_problem import as_multipliers, check_positive
 
 # The penalty grows by this factor unless the violation fell to this share.
 _GROWTH = 4.0

@@ -10,9 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
-from scalefair.optimize._central_path import CentralPath
-
-__all__ = ["FantopeResult", "minimax_on_fantope"]
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST = 1e150  # squares are added up
@@ -215,3 +212,200 @@ def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:
         bound=dual.bound,
         gap=primal.value - dual.bound,
     )
+
+
+_TO_BOUNDARY = 0.98  # share of the way to the boundary that a step may go
+
+
+class _Pair:
+    """Complementary matrices P, D > 0 and the scaling that makes them one.
+
+    ``R^-1 P R^-T = R^T D R = diag(lam)``; `matrix` and its multiplier.
+    """
+
+    def __init__(self, P: NDArray[np.float64], D: NDArray[np.float64]) -> None:
+        left, right = np.linalg.cholesky(P), np.linalg.cholesky(D)
+        U, self.lam, Vt = np.linalg.svd(right.T @ left)
+        root = np.sqrt(self.lam)
+        self.R = (left @ Vt.T) / root
+        self.R_inv = (U.T @ right.T) / root[:, None]
+
+    def primal(self, change: NDArray[np.float64]) -> NDArray[np.float64]:
+        return _sym(self.R_inv @ change @ self.R_inv.T)
+
+    def dual_back(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+        return _sym(self.R_inv.T @ scaled @ self.R_inv)
+
+    def reach(self, scaled: NDArray[np.float64]) -> float:
+        """Largest step along a scaled direction that stays semidefinite."""
+        root = np.sqrt(self.lam)
+        least = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
+        return -1.0 / least if least < 0 else np.inf
+
+    def target(
+        self, nu: float, dP: NDArray[np.float64], dD: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Right-hand side E of dP + dD = E, scaled: P D = nu I to second order."""
+        E = -(dP @ dD + dD @ dP) / 2
+        E[np.diag_indices_from(E)] += nu - self.lam**2
+        scaled: NDArray[np.float64] = 2 * E / np.add.outer(self.lam, self.lam)
+        return scaled
+
+    def product(self, dP: NDArray[np.float64], dD: NDArray[np.float64]) -> float:
+        lam = np.diag(self.lam)
+        return float(((lam + dP) * (lam + dD)).sum())
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Search direction; matrices in the scaled coordinates of their pair."""
+
+    weights: NDArray[np.float64]
+    slacks: NDArray[np.float64]
+    tau: float
+    t: float
+    change: NDArray[np.float64]  # of W, unscaled
+    W: NDArray[np.float64]
+    Z: NDArray[np.float64]
+    V: NDArray[np.float64]
+    Y: NDArray[np.float64]
+
+
+class CentralPath:
+    """Iterate of the interior-point method; starts at a strictly feasible point.
+
+    Matrices `A`, of order one; always ``0 < W < I``, of trace `k`, and the weights
+    are positive and sum to 1.
+    """
+
+    def __init__(self, A: NDArray[np.float64], b: NDArray[np.float64], k: int) -> None:
+        G, n = A.shape[:2]
+        self.A, self.b, self.k, self.n = A, b, k, n
+        self.weights = np.full(G, 1.0 / G)
+        M = A.mean(axis=0)
+        mu, U = np.linalg.eigh(M)
+        self.tau = float(mu[n - k] + mu[n - k - 1]) / 2
+        margin = 0.1 * max(float(mu[-1] - mu[0]), 1e-3)
+        self.W = np.eye(n) * (k / n)
+        self.V = np.eye(n) - self.W
+        self.Y = _sym((U * (np.maximum(mu - self.tau, 0) + margin)) @ U.T)
+        self.Z = _sym(self.Y - M + self.tau * np.eye(n))
+        values = self.values()
+        self.t = float(values.max()) + margin * n / G
+        self.slacks = self.t - values
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the G functions at `W`."""
+        values: NDArray[np.float64] = self.b - np.einsum("gij,ij->g", self.A, self.W)
+        return values
+
+    def advance(self) -> None:
+        """One predictor-corrector step."""
+        first, second = _Pair(self.W, self.Z), _Pair(self.V, self.Y)
+        system = _NewtonSystem(self, first, second)
+        total = float(self.weights @ self.slacks)
+        total += float((first.lam**2).sum() + (second.lam**2).sum())
+        nu = total / (self.slacks.size + 2 * self.n)
+
+        affine = system.solve(
+            -np.diag(first.lam), -np.diag(second.lam), -self.weights * self.slacks
+        )
+        alpha, beta = self._steps(affine, first, second, 1.0)
+        left = float(
+            (self.slacks + alpha * affine.slacks)
+            @ (self.weights + beta * affine.weights)
+        )
+        left += first.product(alpha * affine.W, beta * affine.Z)
+        left += second.product(alpha * affine.V, beta * affine.Y)
+        nu *= min(1.0, max(left / total, 1e-6)) ** 3  # Mehrotra's centring
+
+        step = system.solve(
+            first.target(nu, affine.W, affine.Z),
+            second.target(nu, affine.V, affine.Y),
+            nu - self.weights * self.slacks - affine.weights * affine.slacks,
+        )
+        alpha, beta = self._steps(step, first, second, _TO_BOUNDARY)
+        self.W = self.W + alpha * step.change
+        self.V = self.V - alpha * step.change
+        self.slacks = self.slacks + alpha * step.slacks
+        self.t += alpha * step.t
+        self.Z = self.Z + beta * first.dual_back(step.Z)
+        self.Y = self.Y + beta * second.dual_back(step.Y)
+        self.weights = self.weights + beta * step.weights
+        self.tau += beta * step.tau
+
+    def _steps(
+        self, step: _Step, first: _Pair, second: _Pair, share: float
+    ) -> tuple[float, float]:
+        primal = min(
+            first.reach(step.W),
+            second.reach(step.V),
+            _reach(self.slacks, step.slacks),
+        )
+        dual = min(
+            first.reach(step.Z),
+            second.reach(step.Y),
+            _reach(self.weights, step.weights),
+        )
+        return min(1.0, share * primal), min(1.0, share * dual)
+
+
+class _NewtonSystem:
+    """Linearised optimality conditions, reduced to the G weights, tau and t.
+
+    With ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = D^2`` for the two scaling
+    points, ``dW = X M X^T`` turns the equation for the n x n unknown into a division
+    of entries: ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
+    """
+
+    def __init__(self, path: CentralPath, first: _Pair, second: _Pair) -> None:
+        self.path, self.first, self.second = path, first, second
+        _, d, Qt = np.linalg.svd(second.R_inv @ first.R)
+        self.X = X = first.R @ Qt.T
+        self.divisor = 1 + np.multiply.outer(d**2, d**2)
+        G, n = path.slacks.size, path.n
+        self.T = np.empty((G + 1, n, n))  # the matrices A_g and -I, transformed
+        np.matmul(X.T, path.A @ X, out=self.T[:G])
+        self.T[G] = -(X.T @ X)
+        flat = self.T.reshape(G + 1, -1)
+        K = np.zeros((G + 2, G + 2))
+        K[: G + 1, : G + 1] = (flat / self.divisor.ravel()) @ flat.T
+        K[np.arange(G), np.arange(G)] += path.slacks / path.weights
+        K[:G, G + 1] = K[G + 1, :G] = 1.0
+        self.K = K
+        # Residuals: zero at the start, but for rounding, which must not pile up.
+        M = np.tensordot(path.weights, path.A, axes=1)
+        self.dual_residual = M - path.tau * np.eye(n) - path.Y + path.Z
+        self.trace_residual = path.k - float(np.trace(path.W))
+        self.slack_residual = path.t - path.values() - path.slacks
+        self.sum_residual = 1.0 - float(path.weights.sum())
+
+    def solve(
+        self, E_W: NDArray[np.float64], E_V: NDArray[np.float64], e: NDArray[np.float64]
+    ) -> _Step:
+        """Direction for the right-hand sides of the three complementarities."""
+        path, first, second = self.path, self.first, self.second
+        G = path.slacks.size
+        H = self.dual_residual - second.dual_back(E_V) + first.dual_back(E_W)
+        H = self.X.T @ H @ self.X
+        h = self.T.reshape(G + 1, -1) @ (H / self.divisor).ravel()
+        rhs = np.empty(G + 2)
+        rhs[:G] = e / path.weights - self.slack_residual - h[:G]
+        rhs[G] = -self.trace_residual - h[G]
+        rhs[G + 1] = self.sum_residual
+        x = np.linalg.solve(self.K, rhs)
+        M = (np.tensordot(x[: G + 1], self.T, axes=1) + H) / self.divisor
+        dW = _sym(self.X @ M @ self.X.T)
+        W, V = first.primal(dW), -second.primal(dW)
+        slacks = (e - path.slacks * x[:G]) / path.weights
+        return _Step(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
+
+
+def _reach(x: NDArray[np.float64], dx: NDArray[np.float64]) -> float:
+    falling = dx < 0
+    return float((-x[falling] / dx[falling]).min()) if falling.any() else np.inf
+
+
+def _sym(M: NDArray[np.float64]) -> NDArray[np.float64]:
+    symmetric: NDArray[np.float64] = (M + M.T) / 2
+    return symmetric

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["ConcaveSearch"]
-
-
 # Part of the interval that the bracket may shrink to beside an end at zero, where
 # floating-point numbers never end.
 _NARROWEST = 2.0**-80

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair.plotting._labels import (
     draw_legend,
     draw_title,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scalefair._intervals import check_interval
+from scalefair._groups import check_interval
 from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting._densities import (
     histograms,

@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._checks import check_array
 from scalefair._decorators import fit_context
+from scalefair._entries import check_array
 from scalefair._groups import encode_groups, known_codes
 from scalefair._random import check_random_state
 from scalefair.postprocessing._group_predictor import fit_group_predictor

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
-from scalefair._features import check_features
+from scalefair._entries import check_features
 from scalefair._random import check_random_state
 from scalefair.postprocessing._hosts import find_host, is_module
 from scalefair.postprocessing._last_layer import check_refit, fitted_last_layer

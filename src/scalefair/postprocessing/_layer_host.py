@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair._checks import validate_data
+from scalefair._entries import validate_data
 
 __all__ = [
     "LayerChanges",

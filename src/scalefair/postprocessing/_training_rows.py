@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._features import check_features
+from scalefair._entries import check_features
 from scalefair._groups import check_two_groups, encode_groups
 from scalefair.streaming import PartitionedRows, is_partitioned
 

@@ -2,9 +2,8 @@
 
 from scalefair.streaming._blocks import row_blocks
 from scalefair.streaming._moments import GroupMoments
-from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
+from scalefair.streaming._partitioned import PartitionedRows, RowReader, is_partitioned
 from scalefair.streaming._parts import LocalParts, Parts
-from scalefair.streaming._readers import RowReader
 
 __all__ = [
     "GroupMoments",

@@ -7,26 +7,23 @@ shift is taken out again at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import judged_later, refuse_entries
+from scalefair._entries import SQUARES_OVERFLOW, judged_later, refuse_entries
 from scalefair.kernels import (
     add_gram,
     first_means,
     gather_shifted,
     label_scatter,
     mirror_lower,
+    sparse_gram,
 )
 from scalefair.streaming._blocks import row_blocks
-from scalefair.streaming._sparse import accumulate_sparse, is_cheaper_sparse
-from scalefair.streaming._sums import ShiftedSums
-
-__all__ = ["accumulate"]
 
 # Up to this width register tiles take 0.55 to 0.85 of the time of BLAS, which shares
 # small matrices among its threads where tiles share rows. For more columns, those
@@ -34,71 +31,95 @@ __all__ = ["accumulate"]
 _THIN = 192
 # Many labels of many columns: partial sums would not fit a cache or a thread.
 _THIN_BYTES = 2**23
-_BLOCK_BYTES = 2**26
+_BLOCK_BYTES, _SPARSE_BYTES = 2**26, 2**25
 # A dense block that is not converted takes no memory: longer ones, fewer barriers.
 _VIEW_BLOCKS = 4
 # Rows behind the shift of a label; any typical value would do.
 _SHIFT_ROWS = 1024
+# Times, measured in products of a dense block: of a product of two stored entries,
+# added at a scattered place; of a stored entry, to be selected and transposed; of
+# an entry made dense.
+_SCATTERED_COST = 25
+_STORED_ENTRY_COST = 600
+_DENSE_ENTRY_COST = 40
+# Columns with this share of entries are shifted: they may have a large mean.
+_FULL = 0.9
 
-# Adds a block of rows with codes.
-_Add = Callable[[NDArray[np.floating], NDArray[np.integer], ShiftedSums], None]
+
+class ShiftedSums:
+    """Counts, sums and scatter matrices of shifted rows, for each label."""
+
+    def __init__(self, n_labels: int, n_features: int) -> None:
+        self.counts = np.zeros(n_labels, np.int64)
+        self.sums = np.zeros((n_labels, n_features))
+        self.scatters = np.zeros((n_labels, n_features, n_features))
+        self.shifts = np.zeros((n_labels, n_features))
+        self.has_shift = np.zeros(n_labels, bool)
+
+    def set_shifts(self, shifts: NDArray[np.float64], seen: NDArray[np.bool_]) -> None:
+        """Take over the shifts of labels that are seen for the first time."""
+        new = seen & ~self.has_shift
+        self.shifts[new] = shifts[new]
+        self.has_shift |= new
+
+    def to_moments(self) -> tuple[NDArray[Any], ...]:
+        """Return counts, means and scatter matrices about the means, in place."""
+        offsets = self.sums / self.counts[:, None]
+        for scatter, offset, count in zip(
+            self.scatters, offsets, self.counts, strict=True
+        ):
+            diagonal = scatter.reshape(-1)[:: scatter.shape[0] + 1]
+            if not np.isfinite(diagonal).all():
+                raise ValueError(SQUARES_OVERFLOW)
+            # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T, exactly symmetric
+            offset = np.sqrt(count) * offset
+            scatter -= np.outer(offset, offset)
+            # Sums of squares: what is below zero is rounding.
+            np.maximum(diagonal, 0.0, out=diagonal)
+        return self.counts, self.shifts + offsets, self.scatters
 
 
 def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
-    """Return the sums of checked rows.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (m, n)
-        Rows as `check_rows` returns them.
-    codes : ndarray of shape (m,), int64
-        Label of each row; every label has one at least.
-    n_labels : int
-        Number of labels.
-    """
+    """Return the sums of rows as `check_rows` returns them; no label is without."""
     sums = ShiftedSums(n_labels, X.shape[1])
-    with judged_later():  # in `_add_block`, and when the sums are made moments
+    with judged_later():  # where a block is added, and when the sums are made moments
         if sparse.issparse(X) and is_cheaper_sparse(X):
-            accumulate_sparse(X, codes, sums)
+            _accumulate_sparse(X, codes, sums)
         else:
             _accumulate_dense(X, codes, sums)
     return sums
 
 
 def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
-    """Add the rows of a dense or sparse matrix, blocks of the latter made dense."""
     n_labels, n = sums.shifts.shape
     thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
     add = _add_thin if thin else _add_wide
-    is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
-    max_bytes = _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)
-    for rows, block in row_blocks(X, max_bytes):
-        if isinstance(block, np.ndarray):
-            _add_block(_as_real(block), codes[rows], rows.start, sums, add)
-            continue
-        step = max(1, _BLOCK_BYTES // (8 * max(1, n)))
-        for start in range(0, block.shape[0], step):
-            part = _as_real(block[start : start + step].toarray())
-            first = rows.start + start
-            _add_block(part, codes[first : first + len(part)], first, sums, add)
+    for first, block in _dense_blocks(X):
+        labels = codes[first : first + len(block)]
+        if not sums.has_shift.all():
+            means, counts = first_means(block, labels, n_labels, _SHIFT_ROWS)
+            sums.set_shifts(means, counts > 0)
+        add(block, labels, sums)
+        if not np.isfinite(sums.sums).all():
+            refuse_entries(block, first)
     if not thin:
         for scatter in sums.scatters:
             mirror_lower(scatter)
 
 
-def _add_block(
-    block: NDArray[np.floating],
-    codes: NDArray[np.integer],
-    first: int,
-    sums: ShiftedSums,
-    add: _Add,
-) -> None:
-    if not sums.has_shift.all():
-        means, counts = first_means(block, codes, len(sums.counts), _SHIFT_ROWS)
-        sums.set_shifts(means, counts > 0)
-    add(block, codes, sums)
-    if not np.isfinite(sums.sums).all():
-        refuse_entries(block, first)
+def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
+    """Yield first rows and blocks in types that the kernels know: float32, float64."""
+    is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
+    for rows, block in row_blocks(X, _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)):
+        step = block.shape[0]
+        if sparse.issparse(block):  # made dense
+            step = max(1, _BLOCK_BYTES // (8 * block.shape[1]))
+        for start in range(0, block.shape[0], step):
+            part = block[start : start + step]
+            part = part.toarray() if sparse.issparse(part) else part
+            single = part.dtype == np.float32 and part.dtype.isnative
+            kind = np.float32 if single else np.float64
+            yield rows.start + start, part.astype(kind, copy=False)
 
 
 def _add_thin(
@@ -134,8 +155,67 @@ def _add_wide(
     sums.counts += counts
 
 
-def _as_real(block: NDArray[Any]) -> NDArray[np.floating]:
-    """Block in a type that the kernels know: float32, otherwise float64."""
-    if block.dtype == np.float32 and block.dtype.isnative:
-        return block
-    return block.astype(np.float64, copy=False)
+def is_cheaper_sparse(X: Any) -> bool:
+    """Whether products of stored entries take less time than dense blocks."""
+    m, n = X.shape
+    per_row = np.diff(X.indptr).astype(np.float64)
+    scattered = _SCATTERED_COST * float(per_row @ per_row)
+    scattered += _STORED_ENTRY_COST * X.nnz
+    dense = m * (n * (n + 1) / 2 + _DENSE_ENTRY_COST * n)
+    return bool(scattered < dense)
+
+
+def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
+    """Add the rows of a CSR matrix without making them dense.
+
+    Only columns that are nearly full are shifted: in the others the zeros keep the
+    variance of the same order as the mean square, and nothing cancels.
+    """
+    for rows, block in row_blocks(X, _SPARSE_BYTES):
+        block_codes = codes[rows]
+        for code in np.unique(block_codes):
+            part = block[np.flatnonzero(block_codes == code)]
+            if not sums.has_shift[code]:
+                sums.shifts[code] = _full_column_means(part)
+                sums.has_shift[code] = True
+            part = _shift_columns(part, sums.shifts[code])
+            sums.counts[code] += part.shape[0]
+            sums.sums[code] += np.bincount(
+                part.indices, weights=part.data, minlength=part.shape[1]
+            )
+            columns = part.T.tocsr()
+            sparse_gram(
+                part.indptr,
+                part.indices,
+                part.data,
+                columns.indptr,
+                columns.indices,
+                columns.data,
+                sums.scatters[code],
+            )
+        if not np.isfinite(sums.sums).all():
+            refuse_entries(block, rows.start)
+
+
+def _full_column_means(X: Any) -> NDArray[np.float64]:
+    """Means of the columns that are nearly full, zero for the others."""
+    m, n = X.shape
+    full = np.bincount(X.indices, minlength=n) >= _FULL * m
+    totals = np.bincount(X.indices, weights=X.data, minlength=n)
+    return np.where(full, totals / m, 0.0)
+
+
+def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:
+    """Return ``X - shift`` in float64, stored without the zeros of the shift."""
+    X = X.astype(np.float64)
+    columns = np.flatnonzero(shift)
+    if columns.size == 0:
+        return X
+    m = X.shape[0]
+    shifted = X[:, columns].toarray() - shift[columns]
+    kept = X.tocoo()
+    others = shift[kept.col] == 0
+    row = np.concatenate([kept.row[others], np.repeat(np.arange(m), columns.size)])
+    column = np.concatenate([kept.col[others], np.tile(columns, m)])
+    data = np.concatenate([kept.data[others], shifted.ravel()])
+    return sparse.csr_array((data, (row, column)), shape=X.shape)

@@ -1,4 +1,4 @@
-"""Matrices read a block of rows at a time."""
+"""Matrices of rows: what they must be, and how they are read a block at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._sizes import sparse_bounds
+from scalefair._entries import canonical
+from scalefair._memory import sparse_bounds
 
 
 def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
@@ -49,27 +50,58 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
         X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got shape {X.shape}.")
-    if not sparse.issparse(X):
-        return _dense_blocks(X, max_bytes)
-    if X.format not in {"csr", "csc"}:
-        raise ValueError(
-            f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
-        )
-    return _sparse_blocks(X.tocsr(), max_bytes)
+    if sparse.issparse(X):
+        if X.format not in {"csr", "csc"}:
+            raise ValueError(
+                f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
+            )
+        X = X.tocsr()
+        entry_bytes = X.data.itemsize + X.indices.itemsize
+        bounds = sparse_bounds(X.indptr, entry_bytes, max_bytes)
+    else:
+        m, n = X.shape
+        step = max(1, int(max_bytes) // max(1, n * max(8, X.itemsize)))
+        bounds = [*range(0, m, step), m]
+    return _cut(X, bounds)
 
 
-def _dense_blocks(
-    X: NDArray[Any], max_bytes: int
-) -> Iterator[tuple[slice, NDArray[Any]]]:
-    m, n = X.shape
-    step = max(1, int(max_bytes) // max(1, n * max(8, X.itemsize)))
-    for start in range(0, m, step):
-        rows = slice(start, min(m, start + step))
-        yield rows, X[rows]
-
-
-def _sparse_blocks(X: Any, max_bytes: int) -> Iterator[tuple[slice, Any]]:
-    entry_bytes = X.data.itemsize + X.indices.itemsize
-    for start, stop in pairwise(sparse_bounds(X.indptr, entry_bytes, max_bytes)):
+def _cut(X: Any, bounds: list[int]) -> Iterator[tuple[slice, Any]]:
+    for start, stop in pairwise(bounds):
         rows = slice(start, stop)
         yield rows, X if stop - start == X.shape[0] else X[rows]
+
+
+def check_rows(X: Any) -> Any:
+    """Return `X` as a real matrix, dense or CSR, without reading its entries."""
+    X = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X must have two dimensions, rows and features, got shape {X.shape}. "
+            "Reshape a single feature by X.reshape(-1, 1)."
+        )
+    if X.dtype.kind == "O" and not sparse.issparse(X):
+        X = _as_numbers(X)
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"X must hold real numbers, got the type {X.dtype}.")
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(
+            f"X has shape {X.shape}: at least one row and one feature are needed."
+        )
+    return X
+
+
+def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Return objects as float64, or say which of them is no number."""
+    try:
+        return X.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        for (row, column), value in np.ndenumerate(X):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"X must hold real numbers, got {value!r} in row {row}, column "
+                    f"{column} (counted from 0). Encode the column as numbers, or "
+                    "drop it."
+                ) from error
+        raise

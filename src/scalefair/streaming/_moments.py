@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import SQUARES_OVERFLOW, all_finite, judged_later
 from scalefair._groups import encode_groups, encode_values
+from scalefair._writing import write_files
 from scalefair.streaming._accumulate import accumulate
-from scalefair.streaming._moments_file import read_arrays, write_arrays
-from scalefair.streaming._partitioned_rows import PartitionedRows, is_partitioned
-from scalefair.streaming._validation import check_rows
+from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 
-__all__ = ["GroupMoments"]
-
+_FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
 
 
@@ -30,14 +30,8 @@ class GroupMoments:
 
     Parameters
     ----------
-    groups : array-like of shape (G,)
-        Distinct groups, sorted.
-    counts : array-like of shape (G,)
-        Rows of each group, at least 1.
-    means : array-like of shape (G, n)
-        Mean of the rows of each group.
-    scatters : array-like of shape (G, n, n)
-        Sum of ``(x - mean_g)(x - mean_g)^T`` over the rows of each group.
+    groups, counts, means, scatters : array-like
+        As the attributes of these names; they are copied.
 
     Attributes
     ----------
@@ -85,11 +79,6 @@ class GroupMoments:
            [0., 0.]])
     """
 
-    groups: NDArray[Any]
-    counts: NDArray[np.int64]
-    means: NDArray[np.float64]
-    scatters: NDArray[np.float64]
-
     def __init__(
         self,
         groups: ArrayLike,
@@ -97,25 +86,36 @@ class GroupMoments:
         means: ArrayLike,
         scatters: ArrayLike,
     ) -> None:
+        given = np.asarray(counts)
+        if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
+            raise ValueError(f"counts must be whole numbers, got {given}.")
         # Copies: `update` writes to them.
         self.groups = np.array(groups)
-        self.counts = _whole(counts)
+        self.counts = np.array(given, dtype=np.int64)
         self.means = np.array(means, dtype=np.float64)
         self.scatters = np.array(scatters, dtype=np.float64)
-        self._check()
+        n_groups = len(self.groups) if self.groups.ndim == 1 else -1
+        n = self.means.shape[-1] if self.means.ndim == 2 else -1
+        shapes = [getattr(self, name).shape for name in _ARRAYS]
+        wanted = [(n_groups,), (n_groups,), (n_groups, n), (n_groups, n, n)]
+        if n_groups < 1 or shapes != wanted:
+            raise ValueError(
+                "Moments of G groups of rows with n features need arrays of shape "
+                f"(G,), (G,), (G, n) and (G, n, n), got {', '.join(map(str, shapes))}."
+            )
+        if not (self.groups[1:] > self.groups[:-1]).all():
+            raise ValueError("groups must be distinct and sorted.")
+        if not (self.counts > 0).all():
+            raise ValueError("counts must be positive.")
+        for name in ("means", "scatters"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
     @classmethod
-    def _keep(
-        cls,
-        groups: NDArray[Any],
-        counts: NDArray[np.int64],
-        means: NDArray[np.float64],
-        scatters: NDArray[np.float64],
-    ) -> GroupMoments:
+    def _keep(cls, *arrays: NDArray[Any]) -> GroupMoments:
         """Return moments that take over arrays, which are right and not copied."""
         moments = cls.__new__(cls)
-        moments.groups, moments.counts = groups, counts
-        moments.means, moments.scatters = means, scatters
+        moments.groups, moments.counts, moments.means, moments.scatters = arrays
         return moments
 
     @classmethod
@@ -217,14 +217,12 @@ class GroupMoments:
     @property
     def n_features(self) -> int:
         """Number of features."""
-        n: int = self.means.shape[1]
-        return n
+        return int(self.means.shape[1])
 
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows, shape (n,)."""
-        mean: NDArray[np.float64] = (self.counts / self.counts.sum()) @ self.means
-        return mean
+        return np.asarray((self.counts / self.counts.sum()) @ self.means)
 
     def covariances(self, centering: str = "global") -> NDArray[np.float64]:
         r"""Return the second moments of each group about a centre.
@@ -251,10 +249,9 @@ class GroupMoments:
             )
         covariances = self.scatters / self.counts[:, None, None]
         if centering == "global":
-            for covariance, offset in zip(
-                covariances, self.means - self.mean, strict=True
-            ):
-                with judged_later():
+            offsets = self.means - self.mean
+            with judged_later():
+                for covariance, offset in zip(covariances, offsets, strict=True):
                     covariance += np.outer(offset, offset)
         if not all_finite(covariances):
             raise ValueError(SQUARES_OVERFLOW)
@@ -274,10 +271,20 @@ class GroupMoments:
         ValueError
             If the groups are Python objects other than strings.
         """
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if _kind(self.groups) == "U":
-            arrays["groups"] = self.groups.astype(np.str_)
-        write_arrays(path, arrays)
+        content: dict[str, NDArray[Any]] = {"format": np.array(_FORMAT)}
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if name == "groups" and _kind(array) == "U":
+                array = array.astype(np.str_)
+            if array.dtype.hasobject:
+                raise ValueError(
+                    f"{name} are Python objects, which can only be pickled: encode "
+                    "them as strings or numbers before they are saved."
+                )
+            content[name] = array
+        write_files(
+            {Path(path): lambda file: np.savez(file, allow_pickle=False, **content)}
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
@@ -298,15 +305,27 @@ class GroupMoments:
         ValueError
             If the file was not written by `save`, or is not whole.
         """
-        return cls(**read_arrays(path, _ARRAYS))
+        with open(path, "rb") as file:
+            try:
+                with np.load(file, allow_pickle=False) as found:
+                    if str(found["format"]) != _FORMAT:
+                        raise ValueError("of another format")
+                    arrays = {name: found[name] for name in _ARRAYS}
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever NumPy meets in it
+                raise ValueError(
+                    f"{os.fspath(path)!r} is not a whole file of group moments: write "
+                    "it by GroupMoments.save."
+                ) from error
+        return cls(**arrays)
 
     def _add(self, other: GroupMoments) -> None:
         """Chan, Golub & LeVeque (1983), equations (2.1), for every group."""
         self._check_features(other.n_features)
         groups = _union(self.groups, other.groups)
         self._check_sums(other)
-        if len(groups) > len(self.groups):
-            self._extend(groups)
+        self._extend(groups)
         for code, count, mean, scatter in zip(
             np.searchsorted(groups, other.groups),
             other.counts,
@@ -324,9 +343,8 @@ class GroupMoments:
 
     def _check_sums(self, other: GroupMoments) -> None:
         """Refuse moments whose sums overflow, before anything is added."""
-        mine, theirs = np.intersect1d(self.groups, other.groups, return_indices=True)[
-            1:
-        ]
+        both = np.intersect1d(self.groups, other.groups, return_indices=True)
+        mine, theirs = both[1:]
         m, n = self.counts[mine, None], other.counts[theirs, None]
         with judged_later():
             offsets = other.means[theirs] - self.means[mine]
@@ -338,6 +356,8 @@ class GroupMoments:
 
     def _extend(self, groups: NDArray[Any]) -> None:
         """Make room for groups without rows yet."""
+        if len(groups) == len(self.groups):
+            return
         at = np.searchsorted(groups, self.groups)
         n = self.n_features
         counts = np.zeros(len(groups), np.int64)
@@ -345,28 +365,6 @@ class GroupMoments:
         counts[at], means[at], scatters[at] = self.counts, self.means, self.scatters
         self.groups, self.counts = groups, counts
         self.means, self.scatters = means, scatters
-
-    def _check(self) -> None:
-        n_groups = len(self.groups) if self.groups.ndim == 1 else -1
-        n = self.means.shape[-1] if self.means.ndim == 2 else -1
-        if (
-            n_groups < 1
-            or self.counts.shape != (n_groups,)
-            or self.means.shape != (n_groups, n)
-            or self.scatters.shape != (n_groups, n, n)
-        ):
-            raise ValueError(
-                "Moments of G groups of rows with n features need arrays of shape "
-                f"(G,), (G,), (G, n) and (G, n, n), got {self.groups.shape}, "
-                f"{self.counts.shape}, {self.means.shape} and {self.scatters.shape}."
-            )
-        if not (self.groups[1:] > self.groups[:-1]).all():
-            raise ValueError("groups must be distinct and sorted.")
-        if not (self.counts > 0).all():
-            raise ValueError("counts must be positive.")
-        for name in ("means", "scatters"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
     def _check_features(self, n_features: int) -> None:
         if n_features != self.n_features:
@@ -383,14 +381,6 @@ def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
     return GroupMoments._keep(present, *sums.to_moments())
 
 
-def _whole(counts: ArrayLike) -> NDArray[np.int64]:
-    """Copy of the counts as integers, if they are whole numbers."""
-    given = np.asarray(counts)
-    if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
-        raise ValueError(f"counts must be whole numbers, got {given}.")
-    return np.array(given, dtype=np.int64)
-
-
 def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
     """Sorted groups of both arrays, if they are of one kind."""
     if _kind(groups) != _kind(others):
@@ -398,8 +388,6 @@ def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
             f"The groups so far are of type {groups.dtype}, those to add of type "
             f"{others.dtype}. Convert them to one type."
         )
-    if np.array_equal(groups, others):
-        return groups
     return np.union1d(groups, others)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["LocalParts", "Parts", "Progress"]
-
 # Told after each part that was read: how many so far, and of how many.
 Progress = Callable[[int, int], object]
 
@@ -41,10 +39,7 @@ class Parts(ABC):
 
     @abstractmethod
     def map(
-        self,
-        function: Callable[..., Any],
-        *args: Any,
-        each: Sequence[Any] = (),
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] = ()
     ) -> Parts:
         """Return the parts ``function(part, *args, *[column[i] for column in each])``.
 
@@ -63,17 +58,12 @@ class Parts(ABC):
 
     @abstractmethod
     def like(self, values: Iterable[Any]) -> Parts:
-        """Return parts of this class whose values are given here.
+        """Return parts of this class, which can be columns of `map`, of given values.
 
         Parameters
         ----------
         values : iterable
             A value for each part.
-
-        Returns
-        -------
-        Parts
-            Parts that can be columns of `map`.
         """
 
     @abstractmethod
@@ -139,9 +129,7 @@ class LocalParts(Parts):
         n_parts: int,
         progress: Progress | None = None,
     ) -> None:
-        self._read = read
-        self._n_parts = n_parts
-        self._progress = progress
+        self._read, self._n_parts, self._progress = read, n_parts, progress
 
     def __len__(self) -> int:
         return self._n_parts
@@ -150,14 +138,10 @@ class LocalParts(Parts):
         return iter(self._read())
 
     def map(
-        self,
-        function: Callable[..., Any],
-        *args: Any,
-        each: Sequence[Any] = (),
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] = ()
     ) -> LocalParts:
-        return LocalParts(
-            _Mapped(self, function, args, each), self._n_parts, self._progress
-        )
+        read = functools.partial(_mapped, self, function, args, each)
+        return LocalParts(read, self._n_parts, self._progress)
 
     def like(self, values: Iterable[Any]) -> LocalParts:
         kept = list(values)
@@ -189,21 +173,12 @@ class LocalParts(Parts):
                 self._progress(i + 1, self._n_parts)
 
 
-class _Mapped:
-    """Calls of a function on parts that are read meanwhile, again at every call."""
-
-    def __init__(
-        self,
-        parts: LocalParts,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        each: Sequence[Any],
-    ) -> None:
-        self._parts = parts
-        self._function = function
-        self._args = args
-        self._each = each
-
-    def __call__(self) -> Iterator[Any]:
-        for part, *own in zip(self._parts, *self._each, strict=True):
-            yield self._function(part, *self._args, *own)
+def _mapped(
+    parts: LocalParts,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    each: Sequence[Any],
+) -> Iterator[Any]:
+    """Call a function on parts that are read meanwhile, again at every call."""
+    for part, *own in zip(parts, *each, strict=True):
+        yield function(part, *args, *own)

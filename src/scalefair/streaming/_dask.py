@@ -1,0 +1,282 @@
+"""Dask: collections as parts, kept and computed wherever its scheduler puts them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from scalefair._memory import array_bytes
+from scalefair.kernels import one_thread, single_blas_thread
+from scalefair.streaming._parts import Parts
+
+# Partial results that one task adds up.
+_FAN_IN = 8
+_PACKAGES = {"dask", "dask_expr", "distributed"}
+
+
+def require_dask() -> Any:
+    """Import Dask, or say how to get it."""
+    try:
+        import dask
+    except ImportError as error:
+        raise ImportError(
+            'Dask collections need Dask: pip install "scalefair[dask]".'
+        ) from error
+    return dask
+
+
+class DaskParts(Parts):
+    """Parts as a Dask collection, computed by whatever scheduler is current.
+
+    The graph is written down here: each part of a product would cost as much again
+    if delayed objects were made and merged. A value that went with a lost worker is
+    computed again from it.
+    """
+
+    def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
+        self._graph = dict(graph)
+        self._keys = list(keys)
+
+    @classmethod
+    def of_delayed(cls, values: Sequence[Any]) -> DaskParts:
+        """Return delayed values as parts."""
+        # Those of one collection share a graph, of as many tasks as there are values.
+        graphs = {id(graph): graph for graph in (v.__dask_graph__() for v in values)}
+        tasks = {key: graph[key] for graph in graphs.values() for key in graph}
+        return cls(tasks, [value.key for value in values])
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def map(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] = ()
+    ) -> DaskParts:
+        task_type, ref, data = _node_types()
+        graph = self._graph.copy()
+        for column in each:
+            graph.update(column._graph)
+        name = f"{getattr(function, '__name__', 'part')}-{uuid4().hex}"
+        shared = f"shared-{name}"
+        graph[shared] = data(shared, args)  # sent once, however many tasks take it
+        run = functools.partial(_run, function)
+        columns = zip(self._keys, *(column._keys for column in each), strict=True)
+        keys = [(name, i) for i in range(len(self))]
+        for key, (own, *others) in zip(keys, columns, strict=True):
+            arguments = [ref(own), ref(shared), *map(ref, others)]
+            graph[key] = task_type(key, run, *arguments)
+        return DaskParts(graph, keys)
+
+    def like(self, values: Iterable[Any]) -> DaskParts:
+        _, _, data = _node_types()
+        name = f"value-{uuid4().hex}"
+        graph = {(name, i): data((name, i), value) for i, value in enumerate(values)}
+        return DaskParts(graph, list(graph))
+
+    def select(self, numbers: Sequence[int]) -> DaskParts:
+        """Return some of the parts."""
+        return DaskParts(self._graph, [self._keys[i] for i in numbers])
+
+    def persist(self) -> DaskParts:
+        with _large_graphs(), single_blas_thread():  # that of tasks in this process
+            kept: DaskParts = require_dask().persist(self)[0]
+        return kept
+
+    def gather(self) -> list[Any]:
+        with _large_graphs(), single_blas_thread():
+            return list(require_dask().compute(self)[0])
+
+    def stack(
+        self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
+    ) -> Any:
+        require_dask()
+        array: Any = import_module("dask.array")
+        Delayed: Any = import_module("dask.delayed").Delayed
+        blocks = [
+            array.from_delayed(Delayed(key, self._graph), (int(length), *shape), dtype)
+            for key, length in zip(self._keys, lengths, strict=True)
+        ]
+        return array.concatenate(blocks)
+
+    def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
+        task_type, ref, _ = _node_types()
+        run = functools.partial(_combined, combine)
+        graph, keys = self._graph.copy(), self._keys
+        while len(keys) > 1:
+            name = f"combined-{uuid4().hex}"
+            groups = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
+            keys = [(name, i) for i in range(len(groups))]
+            for key, group in zip(keys, groups, strict=True):
+                graph[key] = task_type(key, run, *map(ref, group))
+        return DaskParts(graph, keys).gather()[0]
+
+    # The rest is what Dask asks of a collection.
+
+    def __dask_graph__(self) -> Mapping[Any, Any]:
+        return self._graph
+
+    def __dask_keys__(self) -> list[Any]:
+        return self._keys
+
+    def __dask_tokenize__(self) -> Any:
+        return type(self).__name__, self._keys
+
+    def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return list, ()
+
+    def __dask_postpersist__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _rebuilt, (self._keys,)
+
+    @staticmethod
+    def __dask_optimize__(graph: Any, keys: Any, **_: Any) -> Any:
+        return graph
+
+    @staticmethod
+    def __dask_scheduler__(graph: Any, keys: Any, **options: Any) -> Any:
+        from dask.threaded import get
+
+        return get(graph, keys, **options)
+
+
+def _run(
+    function: Callable[..., Any], part: Any, shared: tuple[Any, ...], *own: Any
+) -> Any:
+    """Call a function in one thread among others."""
+    _register_sizes()
+    with one_thread():
+        return function(part, *shared, *own)
+
+
+def _combined(combine: Callable[[Any, Any], Any], *values: Any) -> Any:
+    return functools.reduce(combine, values)
+
+
+def _node_types() -> tuple[Any, Any, Any]:
+    """Dask's types of a task, a reference to a key, and a value."""
+    require_dask()
+    from dask._task_spec import DataNode, Task, TaskRef
+
+    return Task, TaskRef, DataNode
+
+
+@functools.cache
+def _register_sizes() -> None:
+    """Tell Dask how large sparse arrays are: it moves what it takes for small."""
+    from dask.sizeof import sizeof
+
+    sizeof.register(sparse.sparray)(array_bytes)  # type: ignore[no-untyped-call]
+
+
+def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
+    """Parts of computed values or, from a cluster, futures."""
+    _, ref, data = _node_types()
+    kept = {}
+    for key in keys:
+        is_node = isinstance(graph[key], (ref, data))
+        kept[key] = graph[key] if is_node else data(key, graph[key])
+    return DaskParts(kept, keys)
+
+
+def _large_graphs() -> AbstractContextManager[object]:
+    """Context without warnings of large graphs: blocks of vectors travel inside."""
+    if "distributed" not in sys.modules:  # its defaults are not there yet
+        return nullcontext()
+    options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
+    context: AbstractContextManager[object] = require_dask().config.set(options)
+    return context
+
+
+def is_dask(X: Any) -> bool:
+    """Whether `X` is a Dask collection, or a list of delayed values or futures."""
+    if isinstance(X, np.ndarray):  # as to_delayed returns them
+        return X.dtype == object and X.size > 0 and is_dask(X.flat[0])
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and all(is_dask(x) for x in X)
+    return type(X).__module__.split(".")[0] in _PACKAGES
+
+
+def dask_rows(X: Any) -> DaskParts:
+    """Return the partitions of a table, each with all columns."""
+    if hasattr(type(X), "numblocks"):
+        if X.ndim != 2:
+            raise ValueError(
+                f"X must have two dimensions, rows and features, got shape {X.shape}."
+            )
+        if X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+    return DaskParts.of_delayed(_partitions(X))
+
+
+def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
+    """Return the partitions of one value for each row, cut as the rows are.
+
+    A Dask array of known chunks is cut anew, unless there are no `lengths`.
+    """
+    if hasattr(type(values), "numblocks"):
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim != 1:
+            raise ValueError(
+                f"{name} must be one-dimensional with one value per sample, got shape "
+                f"{values.shape}."
+            )
+        if lengths is not None and not np.isnan(values.shape[0]):
+            if values.shape[0] != sum(lengths):
+                raise ValueError(
+                    f"{name} must have one value per sample, got {values.shape[0]} "
+                    f"for {sum(lengths)} samples."
+                )
+            values = values.rechunk((tuple(lengths),))
+    parts = _partitions(values)
+    if lengths is not None and len(parts) != len(lengths):
+        raise ValueError(
+            f"{name} has {len(parts)} partitions and X has {len(lengths)}: cut both "
+            "alike, for example by repartition, or take them from one data frame."
+        )
+    return DaskParts.of_delayed(parts)
+
+
+def column_names(X: Any) -> NDArray[np.object_] | None:
+    """Return the names of the columns if all are strings, else None."""
+    names = getattr(X, "columns", None)
+    if names is None or not all(isinstance(name, str) for name in names):
+        return None
+    return np.asarray(names, dtype=object)
+
+
+def _partitions(X: Any) -> list[Any]:
+    """Delayed values of a collection, a block of rows each."""
+    if isinstance(X, (list, tuple, np.ndarray)) and is_dask(X):
+        delayed = require_dask().delayed
+        blocks = X.ravel() if isinstance(X, np.ndarray) else X
+        return [x if hasattr(x, "dask") else delayed(x) for x in blocks]
+    if not hasattr(type(X), "to_delayed"):
+        raise ValueError(
+            f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
+            "frame, or a list of delayed blocks of rows."
+        )
+    parts = X.to_delayed()
+    if isinstance(parts, np.ndarray):
+        return list(parts.ravel())
+    if type(X).__module__.startswith("dask.bag"):
+        stack = require_dask().delayed(_stacked)
+        return [stack(part) for part in parts]
+    return list(parts)
+
+
+def _stacked(blocks: Any) -> Any:
+    """Blocks of rows in the partition of a bag as one."""
+    blocks = list(blocks)
+    if not blocks:
+        raise ValueError("A partition of the bag has no block of rows.")
+    if sparse.issparse(blocks[0]):
+        return sparse.vstack(blocks, format="csr")
+    return np.concatenate(blocks)

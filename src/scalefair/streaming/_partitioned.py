@@ -1,0 +1,502 @@
+"""Rows in parts: readers of files, Dask collections, and what they have in common."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from scalefair._groups import check_values, encode_values
+from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._dask import (
+    DaskParts,
+    column_names,
+    dask_column,
+    dask_rows,
+    is_dask,
+    require_dask,
+)
+from scalefair.streaming._parts import LocalParts, Parts, Progress
+
+
+class RowReader(ABC):
+    """Rows in a file, read block by block, as often as they are needed.
+
+    Estimators take readers where they take matrices. A reader holds no open file
+    between two passes and can be sent to other processes.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_blocks,), int64
+        Rows of each block, at least 1.
+    n_features : int
+        Number of columns.
+    dtype : dtype
+        Type of the entries.
+    is_sparse : bool
+        Whether blocks are CSR matrices.
+    nnz : int
+        Stored entries; all of them for dense rows.
+    feature_names : ndarray of str or None
+        Names of the columns, if the file has any.
+    progress : callable or None
+        Called as ``progress(n_done, n_blocks)`` after each block of a pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.streaming import GroupMoments, RowReader
+    >>> class Countdown(RowReader):
+    ...     lengths, n_features = np.array([2, 2]), 1
+    ...     dtype, is_sparse, nnz = np.dtype(float), False, 4
+    ...
+    ...     def block(self, number):
+    ...         return np.array([[3.0], [2.0]]) - 2 * number
+    >>> GroupMoments.from_data(Countdown(), ["a", "b", "a", "b"]).means
+    array([[2.],
+           [1.]])
+    """
+
+    lengths: NDArray[np.int64]
+    n_features: int
+    dtype: np.dtype
+    is_sparse: bool
+    nnz: int
+    feature_names: NDArray[Any] | None = None
+    progress: Progress | None = None
+
+    @abstractmethod
+    def block(self, number: int) -> Any:
+        """Return the rows of a block.
+
+        Parameters
+        ----------
+        number : int
+            Of the block, from 0.
+
+        Returns
+        -------
+        {ndarray, csr_array} of shape (n_rows of the block, n_features)
+            Dense and C-contiguous, or CSR.
+        """
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What watches the progress stays in its process.
+        return {**self.__dict__, "progress": None}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.lengths.sum()), self.n_features
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def blocks(self) -> Iterator[Any]:
+        """Iterate over the blocks in their order."""
+        for number in range(len(self)):
+            yield self.block(number)
+
+    def parts(self) -> LocalParts:
+        """Return the blocks as parts.
+
+        Returns
+        -------
+        LocalParts
+            Read anew in each pass. A block that is not what the attributes say is
+            a ValueError when it is read.
+        """
+        return LocalParts(self._checked_blocks, len(self), self.progress)
+
+    def _checked_blocks(self) -> Iterator[Any]:
+        # Compiled code counts on the shapes.
+        kind = "a CSR matrix" if self.is_sparse else "an ndarray"
+        name = type(self).__name__
+        for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
+            is_csr = sparse.issparse(block) and block.format == "csr"
+            if not (is_csr if self.is_sparse else isinstance(block, np.ndarray)):
+                raise ValueError(
+                    f"Block {i} of {name} is a {type(block).__name__}: is_sparse is "
+                    f"{self.is_sparse}, so that it must be {kind}."
+                )
+            if block.shape != (m, self.n_features):
+                raise ValueError(
+                    f"Block {i} of {name} has shape {block.shape}, but lengths and "
+                    f"n_features say {(int(m), self.n_features)}."
+                )
+            yield block
+
+    def delayed(self) -> list[Any]:
+        """Return the blocks as Dask's delayed values, read where they are computed.
+
+        All workers must see the file under its name.
+
+        Returns
+        -------
+        list of dask.delayed.Delayed
+            A block each, in their order.
+
+        Raises
+        ------
+        ImportError
+            If Dask is not installed.
+        """
+        read = require_dask().delayed(self.block, pure=False, traverse=False)
+        return [read(number) for number in range(len(self))]
+
+
+def is_partitioned(X: Any) -> bool:
+    """Whether `X` are rows in parts.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        True for Dask arrays, data frames and bags, lists of delayed blocks or of
+        futures, readers, and `PartitionedRows`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from scalefair.streaming import is_partitioned
+    >>> is_partitioned(da.ones((5, 2))), is_partitioned(np.ones((5, 2)))
+    (True, False)
+    """
+    return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
+
+
+@dataclass(eq=False, repr=False)
+class PartitionedRows:
+    """Rows in parts, each of which fits in memory.
+
+    Made by `of`. Parts of a Dask collection are computed once and kept by Dask;
+    those of a reader are read anew in each pass.
+
+    Attributes
+    ----------
+    parts : Parts
+        The rows of each part: a dense array or a CSR matrix.
+    lengths : ndarray of shape (n_parts,), int64
+        Rows of each part, at least 1.
+    shape : tuple of int
+        Rows and features.
+    dtype : dtype
+        A type that holds the entries of all parts.
+    n_features, is_sparse, nnz, feature_names
+        As of a `RowReader`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from scalefair.streaming import PartitionedRows
+    >>> rows = PartitionedRows.of(da.ones((5, 2), chunks=(3, 2)))
+    >>> rows.lengths, rows.shape
+    (array([3, 2]), (5, 2))
+    >>> rows.map(len).gather()
+    [3, 2]
+    """
+
+    parts: Parts
+    lengths: NDArray[np.int64]
+    n_features: int
+    dtype: np.dtype
+    is_sparse: bool
+    nnz: int
+    feature_names: NDArray[Any] | None = None
+    # Rows of the parts that were given, some of which may have none.
+    _given: Sequence[int] | None = None
+
+    @classmethod
+    def of(cls, X: Any, *, persist: bool = True) -> Self:
+        """Return the rows of a Dask collection or a reader.
+
+        Parameters
+        ----------
+        X : Dask collection, reader or PartitionedRows
+            See `is_partitioned`. Partitions without rows are left out.
+        persist : bool, default=True
+            Whether Dask computes the partitions now and keeps them: for several
+            passes. For a single one they need not fit in the memory of the workers.
+
+        Returns
+        -------
+        PartitionedRows
+
+        Raises
+        ------
+        ValueError
+            If there are no rows, or a partition is no table of real numbers with as
+            many columns as the first.
+        """
+        if isinstance(X, cls):
+            return X
+        if isinstance(X, RowReader):
+            about = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
+            return cls(X.parts(), X.lengths, *about)
+        parts = dask_rows(X)
+        parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
+        if persist:
+            parts = parts.persist()
+        found = None if persist else _known(X)
+        if found is None:
+            found = parts.map(_describe).gather()
+        kept = [i for i, part in enumerate(found) if part.n_rows]
+        if not kept:
+            raise ValueError("X has no rows in any partition.")
+        _check_alike(found, kept)
+        some = [found[i] for i in kept]
+        return cls(
+            parts.select(kept) if len(kept) < len(found) else parts,
+            np.array([part.n_rows for part in some], np.int64),
+            some[0].n_columns,
+            np.result_type(*{part.dtype for part in some}),
+            some[0].is_sparse,
+            sum(part.n_stored for part in some),
+            column_names(X),
+            [part.n_rows for part in found],
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.lengths.sum()), self.n_features
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """First row of each part."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def _numbers(self) -> list[int]:
+        """Number of each part among those that were given, for messages."""
+        return [i for i, length in enumerate(self._given or self.lengths) if length]
+
+    def map(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
+    ) -> Parts:
+        """Return the parts ``function(rows, *args, *one of each)``.
+
+        What the function raises is raised with the place of the part.
+
+        Parameters
+        ----------
+        function : callable
+            Of the module level, so that it can be sent to other processes.
+        *args : object
+            The same for all parts.
+        each : sequence of Parts
+            Columns as `split` or `encode` return them.
+
+        Returns
+        -------
+        Parts
+            Computed when they are asked for.
+        """
+        starts, lengths = self.starts.tolist(), self.lengths.tolist()
+        place = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
+        run = functools.partial(_placed, function, len(args))
+        return self.parts.map(run, *args, each=[place, *each])
+
+    def rowwise(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        shape: tuple[int, ...] = (),
+        dtype: DTypeLike = np.float64,
+        each: Sequence[Parts] = (),
+    ) -> Any:
+        """Return what a function gives for each row, in the order of the rows.
+
+        Parameters
+        ----------
+        function : callable
+            As for `map`; returns an array with an entry for each row.
+        *args : object
+            The same for all parts.
+        shape : tuple of int, default=()
+            Shape of one entry.
+        dtype : dtype, default=np.float64
+            Type of the entries.
+        each : sequence of Parts
+            As for `map`.
+
+        Returns
+        -------
+        {ndarray, dask.array.Array} of shape (m,) + shape
+            For a Dask collection a Dask array, not computed yet.
+        """
+        found = self.map(function, *args, each=each)
+        return found.stack(self.lengths.tolist(), shape, dtype)
+
+    def split(self, values: NDArray[Any]) -> Parts:
+        """Return an array with one entry for each row, cut as the rows are.
+
+        Parameters
+        ----------
+        values : ndarray of shape (m, ...)
+            An entry for each row.
+
+        Returns
+        -------
+        Parts
+            The entries of the rows of each part.
+        """
+        return self.parts.like(np.split(values, self.starts[1:]))
+
+    def encode(self, values: Any, *, name: str, what: str) -> tuple[Any, Parts]:
+        """Return the distinct values of a column, and the index of each row's.
+
+        Parameters
+        ----------
+        values : array-like or Dask collection of shape (m,)
+            One value for each row. A Dask array of known chunks is cut anew; other
+            collections must have as many values in each partition as `X` has rows.
+        name, what : str
+            Name of the column and of one value, for messages.
+
+        Returns
+        -------
+        distinct : ndarray of shape (n_distinct,)
+            Sorted.
+        codes : Parts
+            Indices of shape (n_rows of the part,), in a small type of integers.
+
+        Raises
+        ------
+        ValueError
+            If there is not one value for each row, or one is missing.
+        """
+        if is_dask(values) and isinstance(self.parts, DaskParts):
+            return self._encode_dask(values, name, what)
+        if is_dask(values):
+            values = np.concatenate(dask_column(values, None, name).gather())
+        values = check_values(values, name=name, what=what)
+        if values.shape[0] != self.shape[0]:
+            raise ValueError(
+                f"{name} must have one {what} per sample, got {values.shape[0]} "
+                f"{what}s for {self.shape[0]} samples."
+            )
+        distinct, codes = encode_values(values, name=name)
+        return distinct, self.split(codes.astype(_small_type(distinct)))
+
+    def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
+        parts = dask_column(values, list(self._given or self.lengths), name)
+        kept = self._numbers
+        if len(kept) < len(parts):
+            parts = parts.select(kept)
+        places = parts.like(zip(kept, self.lengths.tolist(), strict=True))
+        parts = parts.map(_checked_column, name, what, each=[places]).persist()
+        seen = parts.map(_distinct, name).gather()
+        distinct = encode_values(np.concatenate(seen), name=name)[0]
+        return distinct, parts.map(_codes, distinct).persist()
+
+
+class _Description(NamedTuple):
+    """What is to be known of a part without having it."""
+
+    n_rows: int
+    n_columns: int
+    n_stored: int
+    dtype: np.dtype
+    is_sparse: bool
+
+
+def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
+    """Call a function of a part, whose place comes after the shared arguments."""
+    shared, ((number, start, length), *own) = args[:n_shared], args[n_shared:]
+    stop = start + length - 1
+    with _naming(
+        f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
+    ):
+        return function(rows, *shared, *own)
+
+
+@contextmanager
+def _naming(partition: Any) -> Iterator[None]:
+    """Say in an error which partition has it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"Partition {partition}: {error}") from error
+
+
+def _checked_part(block: Any, number: int) -> Any:
+    """Table of real numbers, dense or CSR; one without rows as it is."""
+    if hasattr(block, "to_numpy"):
+        block = block.to_numpy()
+    if getattr(block, "shape", (1,))[0] == 0:
+        return block
+    with _naming(f"{number} of X"):
+        return check_rows(block)
+
+
+def _describe(block: Any) -> _Description:
+    is_sparse = sparse.issparse(block)
+    n_rows, n_columns = block.shape if block.ndim == 2 else (len(block), 0)
+    stored = block.nnz if is_sparse else n_rows * n_columns
+    return _Description(n_rows, n_columns, stored, block.dtype, is_sparse)
+
+
+def _known(X: Any) -> list[_Description] | None:
+    """Return what an array tells of its chunks, without computing them."""
+    if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
+        return None
+    n = X.shape[1]
+    is_sparse = sparse.issparse(X._meta)
+    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
+
+
+def _check_alike(found: list[_Description], kept: list[int]) -> None:
+    first = kept[0]
+    n_columns, is_sparse = found[first].n_columns, found[first].is_sparse
+    for i in kept:
+        if found[i].n_columns != n_columns:
+            raise ValueError(
+                f"Partition {i} of X has {found[i].n_columns} columns, partition "
+                f"{first} has {n_columns}: all must have the same."
+            )
+        if found[i].is_sparse != is_sparse:
+            raise ValueError(
+                f"Partitions {first} and {i} of X are dense and sparse: make all of "
+                "them one or the other."
+            )
+
+
+def _checked_column(
+    values: Any, name: str, what: str, place: tuple[int, int]
+) -> NDArray[Any]:
+    number, n_rows = place
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    with _naming(number):
+        column = check_values(values, name=name, what=what)
+    if column.shape[0] != n_rows:
+        raise ValueError(
+            f"Partition {number} of {name} has {column.shape[0]} {what}s for {n_rows} "
+            "rows of X."
+        )
+    return column
+
+
+def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
+    return encode_values(values, name=name)[0]
+
+
+def _codes(values: NDArray[Any], distinct: NDArray[Any]) -> NDArray[Any]:
+    return np.searchsorted(distinct, values).astype(_small_type(distinct))
+
+
+def _small_type(distinct: NDArray[Any]) -> np.dtype:
+    return np.min_scalar_type(-max(len(distinct), 1))

@@ -1,0 +1,705 @@
+"""What all commands share, with made-up commands: ends, options, outputs, fits."""
+
+import errno
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import fields
+from importlib.util import find_spec
+
+import click
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from scalefair.cli import _fit, main
+from scalefair.cli._errors import (
+    NOT_CONVERGED,
+    Commands,
+    Failure,
+    Lazy,
+    debug_option,
+    messages,
+    note,
+    printable,
+    warn,
+)
+from scalefair.cli._fit import (
+    describe_passes,
+    fit,
+    library_warnings,
+    on_terminal,
+    peak_memory,
+    reset_peak_memory,
+    watch_passes,
+)
+from scalefair.cli._options import (
+    BASELINE,
+    INPUT,
+    MEMORY_LIMIT,
+    PATH,
+    QUIET,
+    REPORT,
+    ROLES,
+    SVMLIGHT,
+    TEST,
+    Count,
+    Finite,
+    SectionedCommand,
+    add_options,
+    estimator_options,
+    option,
+    output_option,
+    parameters_in_force,
+    translate,
+)
+from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
+from scalefair.cli._rows import Reading
+from scalefair.cluster import FairSpectralClustering
+from scalefair.decomposition import FairPCA
+from scalefair.files import FileError, NpyReader
+from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.postprocessing import ExplainableSVDRegressor
+
+
+def run(body, *arguments, options=(), cls=SectionedCommand):
+    """Run a function as the command ``made-up`` of a group."""
+    group = Commands("group")
+    command = click.command("made-up", cls=cls)(debug_option(body))
+    group.add_command(add_options(command, options))
+    return CliRunner().invoke(group, ["made-up", *map(str, arguments)])
+
+
+def values_of(options, *arguments):
+    """Return what a command with these options is called with, or a failed result."""
+    found = {}
+    result = run(lambda **values: found.update(values), *arguments, options=options)
+    return found if result.exit_code == 0 else result
+
+
+# How commands end.
+
+
+def raise_(error):
+    def body():
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (Failure("rows.csv: line 3\nis odd"), 1, ["rows.csv: line 3 is odd"]),
+        (FileError("rows.csv: damaged"), 1, ["rows.csv: damaged"]),
+        (MemoryError("8 GB"), 1, ["not enough memory", "8 GB"]),
+        (OSError(errno.ENOSPC, "", "a.csv"), 1, ["a.csv", "no space", "Free some"]),
+        (PermissionError(errno.EACCES, "", "a.csv"), 1, ["a.csv", "access rights"]),
+        (click.UsageError("not so"), 2, ["not so"]),
+        (ValueError("a bug"), 70, ["internal error", "ValueError", "--debug"]),
+        (KeyboardInterrupt(), 130, ["interrupted, nothing written"]),
+        (click.Abort(), 130, ["interrupted, nothing written"]),
+    ],
+)
+@pytest.mark.parametrize("debug", [False, True])
+def test_every_exception_is_one_line_and_an_exit_code(error, code, words, debug):
+    result = run(raise_(error), *["--debug"] * debug)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    *above, line = result.stderr.splitlines()
+    if code != 2:
+        assert line.startswith("error: ")
+        assert [any("Traceback" in a for a in above), bool(above)] == [debug, debug]
+    for word in words:
+        assert word in line
+
+
+def test_exits_that_are_no_errors():
+    """Rich exits when nobody reads what it prints."""
+    for error, code in [(SystemExit(1), 1), (click.exceptions.Exit(NOT_CONVERGED), 3)]:
+        result = run(raise_(error))
+        assert (result.exit_code, result.output) == (code, "")
+
+
+def test_messages_are_remembered_for_the_report():
+    said = []
+
+    def body():
+        warn("one\n thing")
+        note("another")
+        said.extend([messages("warning"), messages("note")])
+
+    result = run(body)
+    assert result.stderr == "warning: one thing\nnote: another\n"
+    assert (result.stdout, said) == ("", [["one thing"], ["another"]])
+    assert messages("warning") == []
+
+
+def test_what_a_terminal_would_obey_is_escaped():
+    """Names of groups and columns are those of a file from anywhere."""
+    shown = "a\\x1b[31m b\\u202e \\udcff\u00e9\u4e2d"
+    assert printable("a\x1b[31m b\u202e \udcff\u00e9\u4e2d") == shown
+    assert Failure("a\x1b[31m").message == "a\\x1b[31m"
+
+
+def python(code, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        **options,
+    )
+
+
+def is_there(module):
+    return find_spec(f"scalefair.cli.{module}") is not None
+
+
+HEAVY = {"numpy", "scipy", "sklearn", "numba", "pandas", "rich", "matplotlib"}
+DATA = pytest.param(
+    ["data", "--help"],
+    {"numba", "sklearn", "matplotlib"},
+    marks=pytest.mark.skipif(not is_there("_data"), reason="_data is not there yet"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "absent"), [(["--help"], HEAVY), DATA])
+def test_help_imports_only_what_it_needs(arguments, absent):
+    code = (
+        "import json, sys\nfrom scalefair.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    done = python(code, *arguments)
+    assert not absent & set(json.loads(done.stderr))
+    assert "--help" in done.stdout
+
+
+def test_the_group_lists_its_commands():
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    names = "demo data describe cluster pca classify regress predict evaluate"
+    for name in names.split():
+        assert f"\n  {name} " in result.output
+    assert "130  interrupted" in result.output
+    assert CliRunner().invoke(main, ["clutser"]).exit_code == 2
+
+
+@pytest.mark.parametrize("name", main.commands)
+def test_commands_have_their_names_in_their_modules(name):
+    lazy = main.commands[name]
+    if not is_there(lazy.module):
+        pytest.skip(f"{lazy.module} is not there yet")
+    assert isinstance(lazy, Lazy)
+    assert lazy.load().name == name
+
+
+# Interrupts. One call of compiled code, which no signal ends: an hour or so, if nothing
+# else ends it.
+SCRIPT = """
+import hashlib, sys
+from pathlib import Path
+import click
+from scalefair.cli._errors import Commands
+from scalefair.cli._output import write_files, write_folder
+
+def compute(file=None):
+    print("here", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+group = Commands("group")
+
+@group.command()
+@click.argument("where")
+def made_up(where):
+    if where == "file":
+        write_files({Path("new"): lambda f: f.write(b"new"), Path("old"): compute})
+    if where == "folder":
+        write_folder(Path("folder"), {Path("folder/new"): compute})
+    if where == "after":
+        write_files({Path("old"): lambda f: f.write(b"new")})
+    compute()
+
+group()
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("where", ["fit", "file", "folder", "after"])
+def test_an_interrupt_acts_while_compiled_code_runs(tmp_path, where):
+    (tmp_path / "old").write_bytes(b"old")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "made-up", where],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout.readline() == b"here\n"
+        time.sleep(0.5)  # too short, and the interrupt would be an easy one
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)  # it is left after half a second
+    finally:
+        process.kill()
+        process.communicate()
+    state = b"the results had been written" if where == "after" else b"nothing written"
+    assert (process.returncode, out) == (130, b"")
+    assert err == b"error: interrupted, " + state + b"\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_bytes() == (b"new" if where == "after" else b"old")
+
+
+def test_signals_are_as_before_when_the_command_has_ended():
+    before = signal.getsignal(signal.SIGINT)
+    assert run(lambda: None).exit_code == 0
+    assert signal.set_wakeup_fd(-1) == -1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# Options.
+
+ESTIMATORS = [
+    FairSpectralClustering,
+    FairPCA,
+    PartiallyFairClassifier,
+    ExplainableSVDRegressor,
+]
+# Parameters that a command line cannot give, or not by a type that is recognised.
+UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer"}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_options_agree_with_the_estimator(estimator):
+    constraints = estimator._parameter_constraints
+    names = [name for name in constraints if name not in UNTYPED]
+    options = estimator_options(estimator, dict.fromkeys(names, ("Model",)))
+    given = {"estimator": None} if "estimator" in constraints else {}
+    model = estimator(**given, **values_of(options))
+    model._validate_params()  # all defaults have the right type
+    by_itself = estimator(**given).get_params(deep=False)
+    for name in set(names) - {"random_state", "dtype"}:
+        assert model.get_params(deep=False)[name] == by_itself[name]
+    assert model.random_state == 0
+    command = add_options(click.Command("made-up"), options)
+    for param in command.params:
+        assert param.opts[0] == "--" + param.name.replace("_", "-")
+        assert param.help.endswith(".")
+        assert len(param.help) > 15
+        for markup in ("`", '"', ":math:", "]_", "(see", "None", "_=", " ."):
+            assert markup not in param.help
+        for kind in constraints[param.name]:
+            if isinstance(kind, StrOptions):
+                assert set(param.type.choices) - {"none"} >= kind.options - {"auto"}
+            elif isinstance(kind, Interval):
+                edges = {kind.left, kind.right, 0, -1, 1} - {None}
+                if isinstance(param.type, Finite):
+                    edges |= {1e-300, 1.5, 1e300, np.inf, -np.inf}
+                for edge in edges:
+                    assert is_valid(param.type, edge) == (edge in kind), (param, edge)
+
+
+def is_valid(kind, value):
+    try:
+        kind.convert(str(value), None, None)
+    except click.BadParameter:
+        return False
+    return True
+
+
+def test_options_of_an_estimator_may_differ_from_it():
+    changes = {"required": True, "help": "So many."}
+    options = estimator_options(
+        FairPCA,
+        {"n_components": ("Required", "-r", "--components", changes), "tol": ("Rest",)},
+    )
+    for spelling in ("-r", "--components", "--n-components"):
+        assert values_of(options, spelling, 3) == {"n_components": 3, "tol": 1e-8}
+    assert values_of(options).exit_code == 2
+    assert values_of(options, "-r", 0).exit_code == 2
+    text = run(lambda **_: None, "--help", options=options).output
+    assert "So many.  [required]" in text
+    assert "1e-08" in text
+
+
+def test_none_and_flags():
+    options = estimator_options(
+        ExplainableSVDRegressor,
+        {"refit_last": ("Layer", "--refit"), "mean_reduction": ("Layer",)},
+    ) + estimator_options(PartiallyFairClassifier, {"interactions": ("Fairness",)})
+    found = values_of(
+        options, "--refit", "none", "--mean-reduction", "inf", "--no-interactions"
+    )
+    assert found == {
+        "refit_last": None,
+        "mean_reduction": np.inf,
+        "interactions": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Count(), "0"),
+        (Count(), "2.0"),
+        (Count(), str(2**31)),
+        (Finite(), "nan"),
+        (Finite(), "inf"),
+        (Finite(min=0), "0"),
+        (Finite(), "many"),
+    ],
+)
+def test_numbers_that_are_refused(kind, value):
+    assert not is_valid(kind, value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2000000", 2_000_000),
+        ("1.5GiB", 3 * 2**29),
+        (".5 kB", 500),
+        ("2g", 2 * 10**9),
+        ("0", None),
+        ("9e3", None),
+        ("2XB", None),
+        ("99999999TB", None),
+    ],
+)
+def test_sizes(given, expected):
+    found = values_of([MEMORY_LIMIT], "--memory-limit", given)
+    if expected is None:
+        assert found.exit_code == 2
+        assert "such as 2GB" in found.stderr
+    else:
+        assert found == {"memory_limit": expected}
+
+
+SHARED = [
+    *ROLES,
+    *INPUT,
+    SVMLIGHT,
+    *TEST,
+    BASELINE,
+    REPORT,
+    MEMORY_LIMIT,
+    QUIET,
+    output_option("results"),
+    option("Advanced", "--rare", help="Seldom needed."),
+]
+
+
+def test_help_has_sections_each_option_once():
+    text = run(lambda **_: None, "--help", options=SHARED).output
+    sections = [line[:-1] for line in text.splitlines() if re.match(r"\S.*:$", line)]
+    assert sections == [
+        *("Required", "Columns", "Measures", "Files", "Advanced", "Other options")
+    ]
+    for param in add_options(click.Command("made-up"), SHARED).params:
+        listed = [
+            line for line in text.splitlines() if f" {param.opts[-1]} " in line + " "
+        ]
+        assert len([line for line in listed if line.startswith("  -")]) == 1, param.name
+
+
+def test_shared_options_are_those_of_reading():
+    found = values_of(SHARED, "--groups", "sex", "-o", "-", "--drop", "a", "--drop=b")
+    assert {entry.name for entry in fields(Reading)} - {"folder"} <= found.keys()
+    assert found["drop"] == ("a", "b")
+    assert (found["missing"], found["skip_lines"]) == ("error", 0)
+    assert found["header"] is found["quiet"] is found["baseline"] is None
+    assert values_of(SHARED, "-o", "a").exit_code == 2  # no groups
+    assert values_of(SHARED, "--groups", "g").exit_code == 2
+    flags = ["--no-header", "--verbose", "--baseline", "--no-target-header"]
+    found = values_of(SHARED, "--groups", "sex", "-o", "a", *flags)
+    assert [
+        found[name] for name in ("header", "quiet", "baseline", "target_header")
+    ] == [*(False, False, True, False)]
+
+
+def test_options_that_do_not_apply():
+    options = estimator_options(
+        FairSpectralClustering,
+        dict.fromkeys(("affinity", "gamma", "n_neighbors"), ("Affinity",)),
+    )
+    conditions = {
+        "gamma": ("affinity", ("rbf", "rbf_nystroem")),
+        "n_neighbors": ("affinity", ("nearest_neighbors",)),
+    }
+    kept = []
+
+    @click.pass_context
+    def body(ctx, **parameters):
+        kept.append(parameters_in_force(ctx, parameters, conditions))
+
+    assert run(body, "--affinity", "rbf", "--gamma", 2, options=options).exit_code == 0
+    assert kept == [{"affinity": "rbf", "gamma": 2.0}]
+    result = run(body, "--gamma", 2, options=options)
+    assert result.exit_code == 2
+    for word in ("--gamma", "--affinity rbf or rbf_nystroem", "precomputed"):
+        assert word in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("stopped at max_iter=5", "stopped at --max-iter 5"),
+        ("tol = 1.0e-06: raise tol", "--tol 1.0e-06: raise --tol"),
+        ('solver="lobpcg" is', "--solver lobpcg is"),
+        ("use solver='dual'.", "use --solver dual."),
+        ("the solver did", "the solver did"),
+        ("n_clusters <= 39", "--n-clusters <= 39"),
+        ("raise n_neighbors or `max_iter`", "raise --n-neighbors or `--max-iter`"),
+        ("sensitive_features has", "--groups has"),
+        ("refit_last=None.", "--refit-last none."),
+        ("interactions=False.", "--no-interactions."),
+        ("max_iter_ and --max-iter 5", "max_iter_ and --max-iter 5"),
+        ("a/max_iter.csv of my_max_iter", "a/--max-iter.csv of my_max_iter"),
+    ],
+)
+def test_messages_name_options(message, expected):
+    names = ("max_iter", "tol", "solver", "n_clusters", "n_neighbors", "refit_last")
+    options = [option("All", "--" + name.replace("_", "-")) for name in names]
+    options += [option("All", "--groups"), option("All", "--interactions/--no-x")]
+    command = add_options(click.Command("made-up"), options)
+    found = translate(message, click.Context(command))
+    assert found == expected
+    assert translate(message, None) == message
+
+
+# Outputs.
+
+
+def test_stdout_is_an_output(tmp_path):
+    path = tmp_path / "report"
+
+    def body(output, report_file):
+        written = name_outputs(
+            {"output": (output, ".csv"), "report": (report_file, "")}, []
+        )
+        show = on_terminal(False, written.values())
+        write_files(
+            {
+                written["output"]: lambda f: write_table(f, {"id": ["a", "\u00e9"]}),
+                written["report"]: lambda f: f.write(str(show).encode()),
+            }
+        )
+
+    options = [output_option("ids"), REPORT]
+    result = run(body, "-o", "-", "--report", path, options=options)
+    assert (result.exit_code, result.stdout) == (0, "id\na\n\u00e9\n")
+    assert path.read_bytes() == b"False"  # whatever is asked for
+    result = run(body, "-o", "-", "--report", "-", options=options)
+    assert result.exit_code == 2
+    assert "--output and --report" in result.stderr
+
+
+def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
+    def fail(_):
+        raise OSError(errno.ENOSPC, "full")
+
+    stdout, path = (PATH.convert(p, None, None) for p in ("-", str(tmp_path / "a")))
+    with pytest.raises(OSError, match="full"):
+        write_files({stdout: lambda f: f.write(b"x"), path: fail})
+    assert capsys.readouterr().out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_are_checked_before_the_work(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.touch()
+    for given, error, words in [
+        ({"output": (rows, ".csv")}, Failure, "is an input file"),
+        ({"output": (tmp_path / "no" / "a", "")}, Failure, "does not exist; create"),
+        ({"output": (tmp_path, "")}, Failure, "is a folder"),
+        ({"output": (tmp_path / "a.txt", ".npz")}, click.UsageError, "--output .*.npz"),
+        (
+            {"output": (tmp_path / "a", ""), "report": (tmp_path / "." / "a", "")},
+            click.UsageError,
+            "--output and --report",
+        ),
+    ]:
+        with pytest.raises(error, match=words):
+            name_outputs(given, [rows])
+    written = {"output": tmp_path / "A.CSV"}
+    given = {"output": (written["output"], ".csv"), "report": (None, "")}
+    assert name_outputs(given, [rows]) == written
+
+
+def test_tables(tmp_path):
+    path = tmp_path / "out" / "a.csv"
+    frame = pd.DataFrame({"x": [0.1, np.nan], "a,b": ['"', "c"]})
+    write_folder(path.parent, {path: lambda f: write_table(f, frame)})
+    assert path.read_bytes() == b'x,"a,b"\n0.1,""""\n,c\n'
+
+
+# Fits.
+
+
+class Model:
+    """Does in `fit` what it was made for."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def fit(self, X, **_):
+        self.act()
+        return self
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (ValueError("tol=3 is odd"), 1, "rows.csv: --tol 3 is odd"),
+        (TypeError("no numbers"), 1, "rows.csv: no numbers"),
+        (FileError("other.npy: cut at row 3"), 1, "error: other.npy: cut at row 3"),
+        (FloatingPointError(), 1, "rows.csv: the numbers are too large"),
+        (RuntimeError("so"), 70, "RuntimeError: so"),
+    ],
+)
+def test_a_fit_that_fails_names_the_file(error, code, words):
+    def body(tol):
+        fit(Model(raise_(error)), [], path="rows.csv", show=False)
+
+    result = run(body, options=[option("All", "--tol")])
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def fit_clusters(X, **parameters):
+    """Fit the estimator to affinities or rows, from a command with all its options."""
+    names = [n for n in FairSpectralClustering._parameter_constraints if n != "dtype"]
+    options = estimator_options(
+        FairSpectralClustering, dict.fromkeys(names, ("Model",))
+    )
+
+    def body(**_):
+        model = FairSpectralClustering(random_state=0, **parameters)
+        groups = np.arange(len(X)) % 2
+        fit(model, X, path="rows.csv", show=False, sensitive_features=groups)
+
+    result = run(body, options=options)
+    # No name of a parameter, nor Python, is left.
+    underscored = "|".join(name for name in names if "_" in name)
+    assert not re.search(rf"\b({underscored})\b", result.stderr)
+    assert not re.search(rf"\b({'|'.join(names)}) ?=", result.stderr)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (
+            {"affinity": "nearest_neighbors", "n_neighbors": 40},
+            "--n-neighbors 40 must be less than",
+        ),
+        (
+            {"affinity": "nearest_neighbors", "n_neighbors": 2},
+            "--connected-components largest to .* or --connected-components all to",
+        ),
+        ({"affinity": "rbf", "n_clusters": 40}, "choose --n-clusters <= 39"),
+        ({}, "use --affinity nearest_neighbors"),
+    ],
+)
+def test_what_an_estimator_refuses(parameters, words):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    X[20:] += 10
+    result = fit_clusters(X, **{"n_clusters": 3, **parameters})
+    assert result.exit_code == 1
+    assert re.search("^error: rows.csv: .*" + words, result.stderr)
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "dual", "admm"])
+def test_what_an_estimator_warns_of(solver):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    result = fit_clusters(
+        X, n_clusters=5, affinity="rbf", gamma=9.0, tol=1e-13, solver=solver, max_iter=1
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("\n") == 1
+    start = f"warning: --solver {solver} did not converge to --tol 1e-13. "
+    assert result.stderr.startswith(start)
+    assert "raise --max-iter or --tol" in result.stderr
+
+
+def test_warnings_are_said_once_and_not_those_for_developers():
+    def act():
+        warnings.warn("old-fashioned", DeprecationWarning, stacklevel=2)
+        warnings.warn("soon otherwise", FutureWarning, stacklevel=2)
+        for _ in range(2):
+            warnings.warn("raise max_iter", UserWarning, stacklevel=2)
+
+    class Positional(Model):
+        def fit(self, X, y, *, sensitive_features):
+            assert (X, y, sensitive_features) == ([], "y", 0)
+            act()
+
+    def body(max_iter):
+        model = Positional(act)
+        assert fit(model, [], "y", path="a", show=False, sensitive_features=0) >= 0
+        with library_warnings():
+            act()
+
+    result = run(body, options=[option("All", "--max-iter")])
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "warning: raise --max-iter\n" * 2  # once a block
+
+
+@pytest.mark.parametrize("show", [True, False])
+def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "[red]x.npy"
+    np.save(path, np.ones((4, 2)))
+    reader = NpyReader(path, max_bytes=16)
+    in_memory = pd.DataFrame({"progress": [0.0]})  # an attribute of that name
+    with watch_passes({path.name: reader, "other": in_memory}, show=show):
+        for _ in range(2):
+            for n_done in range(1, 5):
+                reader.progress(n_done, 4)
+    shown = capsys.readouterr().out
+    assert ("[red]x.npy, pass 2" in shown) == show
+    assert describe_passes(reader) == {
+        "read": "in blocks",
+        "n_blocks": 4,
+        "n_passes": 2,
+    }
+    assert describe_passes(in_memory) == {}
+    assert in_memory["progress"].tolist() == [0.0]
+
+
+def test_silence_unless_asked_for(monkeypatch):
+    assert not on_terminal()
+    assert on_terminal(quiet=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert on_terminal()
+    assert not on_terminal(quiet=True)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert not on_terminal(quiet=False)
+
+
+def test_peak_memory_until_reset():
+    before = peak_memory()
+    block = np.ones(20_000_000)  # 160 MB
+    del block
+    with_block = peak_memory()
+    assert with_block > max(before, 160e6)
+    if reset_peak_memory():
+        assert peak_memory() < with_block - 100e6
+
+
+def test_the_system_may_not_tell_of_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(_fit, "_CLEAR", tmp_path / "missing" / "clear_refs")
+    monkeypatch.setattr(_fit, "_STATUS", tmp_path / "missing" / "status")
+    monkeypatch.setattr(_fit, "available_memory", lambda: None)
+    assert not reset_peak_memory()
+    assert peak_memory() > 10e6  # from getrusage
+    assert _fit.array_limit(None) == 2**31
+    assert _fit.array_limit(7) == 7

@@ -1,0 +1,166 @@
+"""Dense rows: arrays of NumPy, of which nothing is believed, and parquet files."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from scalefair.files import FileError, NpyReader, ParquetReader, reading
+from scalefair.files._npy import read_array
+
+
+def rows(dtype="f8"):
+    values = np.random.default_rng(0).integers(0, 2, (40, 5))
+    return (values if dtype == "?" else 3 * values).astype(dtype)
+
+
+def test_types_of_dense_rows(dtype, tmp_path):
+    np.save(tmp_path / "rows.npy", rows(dtype))
+    reader = NpyReader(tmp_path / "rows.npy", max_bytes=400)
+    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
+    assert reader.dtype == wanted
+    blocks = list(reader.blocks())
+    assert {block.dtype for block in blocks} == {wanted}
+    assert max(block.nbytes for block in blocks) <= 400
+    assert np.array_equal(np.concatenate(blocks), rows(dtype))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(3), r"found shape \(3,\). Reshape"),
+        (np.ones((0, 3)), r"at least one row .* found shape \(0, 3\)"),
+        (np.ones((3, 0)), r"found shape \(3, 0\)"),
+        (np.ones((3, 2), complex), "real numbers, found the type complex128"),
+        (np.array([["a", "b"]]), "real numbers, found the type <U1"),
+        (np.array([[None]]), "real numbers, found the type object"),
+    ],
+)
+def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
+    np.save(tmp_path / "rows.npy", array)
+    with pytest.raises(FileError, match=rf"rows\.npy: .*{message}"):
+        NpyReader(tmp_path / "rows.npy")
+
+
+def read_whole(path):
+    with reading(path, "an array"), open(path, "rb") as file:
+        return read_array(file)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("values", [np.array("word"), np.ones((0, 3)), rows("i1")])
+def test_whole_arrays(order, values, tmp_path):
+    np.save(tmp_path / "x.npy", np.asarray(values, order=order))
+    found = read_whole(tmp_path / "x.npy")
+    assert found.dtype == values.dtype
+    np.testing.assert_array_equal(found, values, strict=True)
+
+
+def test_objects_are_not_read(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([None]))
+    with pytest.raises(FileError, match="Python objects"):
+        read_whole(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(-4, 2), (-1, 2), (4, -2), (-4, -2), (10**30, 2), (2**32, 2**32), (2**60, 1)],
+)
+def test_shapes_that_no_array_has(shape, tmp_path, saying):
+    path = tmp_path / "rows.npy"
+    path.write_bytes(saying(shape, content=bytes(64)))
+    with pytest.raises(FileError, match=r"not an array .*no array has the shape"):
+        NpyReader(path)
+    with pytest.raises(FileError, match=r"no array has the shape"):
+        read_whole(path)
+
+
+def test_an_array_larger_than_its_file(tmp_path, saying):
+    path = tmp_path / "rows.npy"
+    path.write_bytes(saying((10**12, 2), content=bytes(64)))
+    with pytest.raises(FileError, match="is truncated"):
+        NpyReader(path)
+    with pytest.raises(FileError, match="it is truncated"):
+        read_whole(path)
+
+
+@pytest.fixture
+def save(tmp_path):
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+
+    def save(columns, index=None, **options):
+        path = tmp_path / "rows.parquet"
+        pd.DataFrame(columns, index=index).to_parquet(path, **options)
+        return path
+
+    return save
+
+
+def test_types_of_columns(save):
+    columns = {
+        "real": np.array([0.5, 1.5, 2.5, 3.5]),
+        "single": np.array([1, 2, 3, 4], np.float32),
+        "integer": np.array([1, 2, 3, 2**60 + 1]),
+        "boolean": np.array([True, False, True, False]),
+        "decimal": [Decimal("1.25")] * 4,
+    }
+    reader = ParquetReader(save(columns, row_group_size=3))
+    assert reader.feature_names.tolist() == list(columns)
+    assert reader.dtype == np.float64
+    wanted = np.array([[float(x) for x in column] for column in columns.values()]).T
+    assert np.array_equal(np.concatenate(list(reader.blocks())), wanted)
+    single = ParquetReader(save(columns), columns=["single"])
+    assert single.dtype == single.block(0).dtype == np.float32
+
+
+def test_missing_values_are_nan(save):
+    pd = pytest.importorskip("pandas")
+    columns = {
+        "real": [1.0, np.nan],
+        "integer": pd.array([1, None], dtype="Int64"),
+        "boolean": pd.array([None, True], dtype="boolean"),
+    }
+    block = ParquetReader(save(columns)).block(0)
+    assert np.array_equal(np.isnan(block), [[False, False, True], [True, True, False]])
+
+
+def test_columns_in_their_order(save):
+    path = save({"a": [1, 2], "b": [3, 4], "c": ["x", "y"]}, index=[7, 8])
+    reader = ParquetReader(path, columns=["b", "a"])
+    assert reader.feature_names.tolist() == ["b", "a"]
+    assert reader.block(0).tolist() == [[3, 1], [4, 2]]
+    with pytest.raises(FileError, match=r"1 column\(s\) do not hold numbers: 'c'"):
+        ParquetReader(path)
+    with pytest.raises(FileError, match=r"has no column 'd'\. It has 'a', 'b', 'c'"):
+        ParquetReader(path, columns=["a", "d"])
+    with pytest.raises(ValueError, match="columns must be a list of names, got 'a'"):
+        ParquetReader(path, columns="a")
+    with pytest.raises(FileError, match="no columns are chosen"):
+        ParquetReader(path, columns=[])
+
+
+@pytest.mark.parametrize("name", [None, "who"])
+def test_index_is_no_feature(save, name):
+    pd = pytest.importorskip("pandas")
+    path = save({"a": [1, 2]}, index=pd.Index([7, 8], name=name))
+    assert ParquetReader(path).feature_names.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 16 * 3, 16 * 10, 16 * 25, 16 * 26, 2**20])
+def test_row_groups_are_put_together_and_cut(save, max_bytes):
+    X = np.arange(200.0).reshape(100, 2)
+    path = save({"a": X[:, 0], "b": X[:, 1]}, row_group_size=13)
+    reader = ParquetReader(path, max_bytes=max_bytes)
+    blocks = list(reader.blocks())
+    assert np.array_equal(np.concatenate(blocks), X)
+    assert all(block.nbytes <= max_bytes or len(block) == 1 for block in blocks)
+    for number, block in enumerate(blocks):
+        assert np.array_equal(reader.block(number), block)
+    step = {1: 1, 48: 3, 160: 10, 400: 13, 416: 26}.get(max_bytes, 100)
+    assert [len(block) for block in blocks[:-1]] == [step] * (len(blocks) - 1)
+
+
+def test_no_rows_in_a_table(save):
+    with pytest.raises(FileError, match=r"rows\.parquet: has no rows"):
+        ParquetReader(save({"a": np.empty(0)}))
