@@ -41,7 +41,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     start = file.read(6)
     file.seek(0)
     unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
-    return file if unpack is None else unpack(file)
+    if unpack is None:
+        return file
+    # What unpacks an open file does not close it.
+    file.close()
+    return unpack(path) if str(path) != "-" else unpack(io.BytesIO(_stdin()))
 
 
 @functools.cache
