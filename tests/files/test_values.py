@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.files import FileError, Graph, as_values, read_values
+from scalefair.files import FileError, Graph
+from scalefair.files._values import as_values, read_values
 
 
 def units(ids, *, named=True):
@@ -22,7 +23,7 @@ ROWS = units([0, 1, 2], named=False)
 
 @pytest.fixture
 def read(tmp_path):
-    """Return a function that reads a text, or an array, and returns values and notes."""
+    """Return a function that reads a text, or an array: its values, and notes."""
 
     def read_content(content, nodes, **options):
         path = tmp_path / "groups.any"
@@ -34,7 +35,7 @@ def read(tmp_path):
                 content if isinstance(content, bytes) else content.encode()
             )
         notes = []
-        values = read_values(path, nodes, "group", notes=notes, **options)
+        values = read_values(path, nodes, "group", say=notes.append, **options)
         return values.tolist(), notes
 
     return read_content
@@ -111,7 +112,7 @@ def test_arrays(read, values):
         ("0,x\n1,y\n3,x\n", ROWS, ":3: '3' is no row .* 0 to 2"),
         ("0,x\n1,y\nbob,x\n", ROWS, ":3: 'bob' is no row"),
         ("a\nb\n", ROWS, "has 2 groups for the 3 nodes"),
-        ("a\nb,c\na\n", ROWS, ":2: expected 1 field"),
+        ("a\nb c\na\n", ROWS, ":2: expected 1 field"),
         (np.array([1.0, np.nan, 2.0]), ROWS, "position 1: 1 group.* missing"),
         (np.ones((3, 2)), ROWS, r"one group per node.* found shape \(3, 2\)"),
         (np.ones(3, dtype=[("a", int)]), ROWS, "numbers or strings, found"),
@@ -137,7 +138,7 @@ def test_only_the_first_five_missing_ids_are_listed(read):
 
 def test_missing_file(tmp_path):
     with pytest.raises(FileError, match="no such file"):
-        read_values(tmp_path / "groups.csv", ROWS, "group", notes=[])
+        read_values(tmp_path / "groups.csv", ROWS, "group", say=print)
 
 
 @pytest.mark.parametrize(

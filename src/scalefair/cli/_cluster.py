@@ -22,13 +22,14 @@ from scalefair.cli._output import name_outputs, write_files, write_table
 from scalefair.cli._report import Figure, Report, Table, count_values, describe_run
 from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows
 from scalefair.cluster import FairSpectralClustering
-from scalefair.files import read_graph, read_values
+from scalefair.files import read_graph
+from scalefair.files._values import read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = f"""\b
 DATA is a graph: text with a line `source target [weight]` per edge, or a matrix
 (text, .npz of SciPy, .npy, .mtx). With another --affinity than precomputed it is
-rows: a table (text, parquet), or an array (.npy, .npz); scale them before.
+rows: a table (text, parquet), or an array (.npy, .npz); see --standardize.
 \b
 A file of groups has lines `id,group`. Nodes and rows without ids of their own go by
 their numbers from 0. Labels are lines `id,label`; -1: left out by --components.
@@ -46,6 +47,7 @@ _CONDITIONS = {
     "id_column": ("affinity", _ROWS),
     "drop": ("affinity", _ROWS),
     "missing": ("affinity", _ROWS),
+    "standardize": ("affinity", _ROWS),
     "keep_groups": ("affinity", _ROWS),
     "n_neighbors": ("affinity", ("nearest_neighbors",)),
     "gamma": ("affinity", _KERNELS),
@@ -71,6 +73,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 }
 _OPTIONS = [
     *opt.GROUPS,
+    opt.STANDARDIZE,
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS),
     *(opt.output_option("the labels"), opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
 ]
@@ -104,8 +107,9 @@ def cluster(
     written = name_outputs(outputs, (data, Path(groups)))
     show = _fit.on_terminal(quiet, written.values())
     reading = Reading.take(options, groups=groups, memory_limit=sys.maxsize)
+    parameters, standardize = dict(options), options.pop("standardize", False)
     start = time.perf_counter()
-    X, ids, values, source = _read(data, reading, options["affinity"])
+    X, ids, values, source = _read(data, reading, options["affinity"], standardize)
     seconds = time.perf_counter() - start
     wanted = baseline or (baseline is None and (show or report_file is not None))
     model = FairSpectralClustering(**options)
@@ -113,7 +117,7 @@ def cluster(
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     content = {
-        **describe_run("cluster", options),
+        **describe_run("cluster", parameters),
         "input": {**source, "groups": count_values(values)},
         **runs[FAIR],
         "seconds": {"read": seconds, "fit": runs[FAIR]["seconds"]},
@@ -135,23 +139,29 @@ def cluster(
         ctx.exit(NOT_CONVERGED)
 
 
+def text_options(reading: Reading) -> dict[str, Any]:
+    """Options about text, as the readers take them."""
+    names = ("header", "delimiter", "decimal", "skip_lines")
+    return {name: getattr(reading, name) for name in names}
+
+
 def _read(
-    path: Path, reading: Reading, affinity: str
+    path: Path, reading: Reading, affinity: str, standardize: bool
 ) -> tuple[Any, NDArray[Any], NDArray[Any], dict[str, Any]]:
     """Return what is clustered, ids, groups, and what a report says of them."""
     groups = str(reading.groups)
     if affinity == "precomputed":
-        graph: Any = read_graph(path, **reading.text)
-        notes, header = list(graph.notes), reading.groups_header
-        values = read_values(Path(groups), graph, "group", header=header, notes=notes)
-        for message in notes:
+        graph: Any = read_graph(path, **text_options(reading))
+        for message in graph.notes:
             note(message)
+        header = reading.groups_header
+        values = read_values(Path(groups), graph, "group", header=header, say=note)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
         source = {"graph": str(path), "groups_file": groups, **size}
         return graph.matrix, graph.ids, values, source
     rows = read_rows(path, reading, words="refuse")
-    encoder = fit_encoder(rows, standardize=False, impute=reading.missing == "impute")
-    X = encode(encoder, rows)
+    impute = reading.missing == "impute"
+    X = encode(fit_encoder(rows, standardize=standardize, impute=impute), rows)
     if sparse.issparse(X) and affinity != "nearest_neighbors":
         raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
     of = "groups_file" if "groups" in rows.from_files else "groups_column"

@@ -15,13 +15,15 @@ from pandas.api.types import is_numeric_dtype
 from scalefair import metrics
 from scalefair._groups import check_interval
 from scalefair.cli import _options as opt
-from scalefair.cli._cluster import add_clusters, measure_clusters
+from scalefair.cli._cluster import add_clusters, measure_clusters, text_options
 from scalefair.cli._errors import EXIT_CODES, Failure, debug_option
 from scalefair.cli._fit import on_terminal
 from scalefair.cli._output import name_outputs, write_files
 from scalefair.cli._report import Report, Table, count_values, describe_run
 from scalefair.cli._rows import Reading, Rows, read_rows
-from scalefair.files import TableFile, as_values, read_graph
+from scalefair.files import read_graph
+from scalefair.files._tables import TableFile
+from scalefair.files._values import as_values
 
 _EPILOG = f"""\b
 RESULT is a table: labels of `scalefair cluster`, scores of `scalefair predict`, or
@@ -74,7 +76,7 @@ def evaluate(
     written = name_outputs({"report": (report_file, "")}, [result, *files])
     given = {name: options.pop(name) for name in ("labels", "scores")}
     reading = Reading.take(options)
-    names = TableFile(result, **reading.text).names
+    names = TableFile(result, **text_options(reading)).names
     if names[0] == "row" and reading.id_column is None:
         reading = replace(reading, id_column="row")  # as predict writes it
     kind, column = _choose(result, names, given)

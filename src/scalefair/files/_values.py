@@ -102,9 +102,7 @@ def read_values(
         if header is None and (top in names - known or extra):
             values, keys = values[1:], None if keys is None else keys[1:]
             if top not in names:
-                notes.append(
-                    f"{path}: the first line, {top!r}, was taken for a header."
-                )
+                say(f"{path}: the first line, {top!r}, was taken for a header.")
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
