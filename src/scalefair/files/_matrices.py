@@ -67,11 +67,13 @@ def _require(path: Path, n_bytes: int) -> None:
 
 def read_matrix_market(path: Path) -> sparse.csr_array:
     with reading(path, "a Matrix Market file"):
+        # SciPy steps back in the file, which aborts the process where that fails.
         with open_bytes(path) as file:
-            n_rows, n_columns, n_entries, *_ = scipy.io.mminfo(file)
+            text = io.BytesIO(file.read())
+        n_rows, n_columns, n_entries, *_ = scipy.io.mminfo(text)
         _require(path, _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns))
-        with open_bytes(path) as file:
-            matrix = scipy.io.mmread(file)
+        text.seek(0)
+        matrix = scipy.io.mmread(text)
     return as_matrix(path, matrix, "weight")
 
 
