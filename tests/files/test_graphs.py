@@ -260,6 +260,14 @@ def test_matrix_market_pattern(write, pack):
     np.testing.assert_array_equal(graph.matrix.toarray(), [[0, 1], [1, 0]])
 
 
+def test_matrix_market_beyond_a_buffer(tmp_path):
+    """SciPy's reader steps back after the head, and aborted where it could not."""
+    W = sparse.coo_array(np.arange(10_000.0).reshape(100, 100) + 1)
+    io.mmwrite(tmp_path / "graph.mtx", W)
+    found = read_graph(tmp_path / "graph.mtx").matrix
+    np.testing.assert_array_equal(found.toarray(), W.toarray())
+
+
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64])
 def test_integer_and_boolean_weights_become_floats(tmp_path, dtype):
     sparse.save_npz(tmp_path / "g.npz", sparse.csr_array(TRIANGLE != 0, dtype=dtype))
