@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import click
 import numpy as np
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
+import scalefair
 from scalefair.cli._errors import Failure, note
-from scalefair.cli._fit import array_limit
+from scalefair.cli._fit import array_limit, describe_passes, watch_passes
+from scalefair.cli._report import count_values
 from scalefair.files import SvmlightReader, clean_table, open_rows
 from scalefair.files._matrices import (
     read_dense,
@@ -194,6 +197,9 @@ def _read_table(
     for name, column in roles.items():
         setattr(rows, name, frame[column].astype(object))
         setattr(rows, f"{name}_from", f"column {column} of {path}")
+    kept = roles["groups"] if reading.keep_groups else None
+    if kept not in {None, *known} and as_values(rows.groups.dropna()).dtype.kind != "U":
+        rows.X = rows.X.assign(**{str(kept): pandas.to_numeric(rows.groups)})
     _read_files(rows, reading, like)
     _judge_words(rows, words)
     _treat_missing(rows, table, reading.missing, roles, keep_missing)
@@ -323,7 +329,10 @@ def _treat_missing(
         )
     kept = ~lacks if policy == "drop" else ~lacks_role
     if not kept.any():
-        raise Failure(f"{rows.path}: no row has all its values (missing: {listed}).")
+        raise Failure(
+            f"{rows.path}: no row has all its values (missing: {listed}). Leave "
+            "columns out with --drop."
+        )
     filled = "" if policy == "drop" else " (without target or group); others filled in"
     note(
         f"{rows.path}: {int((~kept).sum()):,} of {rows.n_rows:,} rows were left out"
@@ -403,15 +412,17 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             raise click.UsageError(
                 "--target does not apply to svmlight: lines start with their labels."
             )
-        rows.target, rows.target_from = as_values(target), f"the labels of {path}"
+        rows.target_from = f"the labels of {path}"
+        rows.target = _whole(target, rows.target_from)
     left_out = set(reading.drop)
     for name in ("target", "groups"):
         given = getattr(reading, name)
         if given is None or not column_or_file(names, given, f"--{name}", path):
             continue
         column = [_column(block, names.index(given)) for block in _blocks(X)]
-        setattr(rows, name, as_values(np.concatenate(column)))
-        setattr(rows, f"{name}_from", f"feature {given} of {path}")
+        where = f"feature {given} of {path}"
+        setattr(rows, name, _whole(np.concatenate(column), where))
+        setattr(rows, f"{name}_from", where)
         left_out |= set() if reading.keep_groups and name == "groups" else {given}
     if unknown := left_out - set(names):
         raise Failure(
@@ -423,6 +434,15 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         rows.names = [names[j] for j in kept]
         rows.X = map_rows(X, lambda block: block[:, kept])
     return rows
+
+
+def _whole(numbers: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return groups or labels as integers, if all are."""
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise Failure(f"{where}: row {row} (counted from 0) is NaN or infinite.")
+    whole = numbers.astype(np.int64)
+    return whole if np.array_equal(whole, numbers) else numbers
 
 
 def _column(block: Any, j: int) -> NDArray[Any]:
@@ -450,11 +470,15 @@ def _resized(path: Path, X: Any, n_columns: int) -> Any:
 
 def _blocks(X: Any) -> Iterator[Any]:
     if isinstance(X, RowReader):
-        return X.blocks()
-    if isinstance(X, pandas.DataFrame):  # it may be larger than the memory
+        for number, block in enumerate(X.blocks(), start=1):
+            if X.progress is not None:
+                X.progress(number, len(X))
+            yield block
+    elif isinstance(X, pandas.DataFrame):  # it may be larger than the memory
         step = max(1, _BLOCK // (8 * max(1, X.shape[1])))
-        return (X[start : start + step] for start in range(0, len(X), step))
-    return iter([X])
+        yield from (X[start : start + step] for start in range(0, len(X), step))
+    else:
+        yield X
 
 
 def check_finite(path: Path, X: Any) -> None:
@@ -532,6 +556,28 @@ def map_rows(X: Any, change: Callable[[Any], Any]) -> Any:
     return MappedRows(X, change) if isinstance(X, RowReader) else change(X)
 
 
+def read_test(
+    path: Path, like: Rows, reading: Reading, roles: Mapping[str, str | None]
+) -> Rows:
+    """Read rows for a test; roles that are not given are the columns of TRAIN."""
+    if rows_format(path, reading.svmlight) != rows_format(like.path, reading.svmlight):
+        raise Failure(f"{path}: is in another format than {like.path}.")
+    for name in like.from_files:
+        if roles[name] is None:
+            raise click.UsageError(
+                f"Missing option '--test-{name}': {path} needs a file of its own."
+            )
+    given = {name: value for name, value in roles.items() if value is not None}
+    rows = read_rows(path, replace(reading, **cast("Any", given)), like=like)
+    refuse_unknown(rows.target_from, "label", rows.target, np.unique(like.target))
+    if others := set(rows.words) - set(like.words):
+        raise Failure(
+            f"{path}: holds words in {', '.join(sorted(others))}, and {like.path} "
+            "numbers. Correct it."
+        )
+    return rows
+
+
 def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     """Fit what turns rows into features: a transformer of scikit-learn.
 
@@ -549,7 +595,14 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     scaler = _fit_scaler(rows, numbers) if standardize and numbers else None
     if not isinstance(rows.X, pandas.DataFrame):
         return scaler or FunctionTransformer(accept_sparse=True).fit(np.zeros((1, 1)))
-    steps = [SimpleImputer()] if impute else []
+    if impute and (empty := [c for c in rows.names if rows.X[c].isna().all()]):
+        raise Failure(
+            f"{rows.path}: without any value, nothing can be filled in: "
+            f"{', '.join(empty)}. Leave out with "
+            f"{' '.join(f'--drop {name!r}' for name in empty)}."
+        )
+    # As a frame, for the scaler is fitted to one.
+    steps = [SimpleImputer().set_output(transform="pandas")] if impute else []
     steps += [] if scaler is None else [FrozenEstimator(scaler)]
     # Given, for the rows of a large table are not all looked at below.
     known = [np.array(sorted(rows.X[name].dropna().unique())) for name in words]
@@ -604,6 +657,60 @@ def encode(encoder: Any, rows: Rows) -> Any:
     if rows.is_stored or isinstance(rows.X, RowReader):
         return MappedRows(rows.X, transform)
     return transform(rows.X)
+
+
+@contextmanager
+def encoded(
+    parts: Mapping[str, Rows], *, show: bool, **how: Any
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield an encoder, fitted to the first part, and the features of all parts.
+
+    In the meantime passes over the rows are counted, and shown. If something fails
+    the place of a value that is not finite is said first, if there is one.
+    """
+    try:
+        sources = {name: rows.X for name, rows in parts.items()}
+        with watch_passes(sources, show=show):
+            encoder = fit_encoder(next(iter(parts.values())), **how)
+            X = {name: encode(encoder, rows) for name, rows in parts.items()}
+            stored = {name: X[name] for name, rows in parts.items() if rows.is_stored}
+            with watch_passes(stored, show=show):
+                yield encoder, X
+    except (Failure, ValueError):
+        for rows in parts.values():
+            if isinstance(rows.X, RowReader):
+                check_finite(rows.path, rows.X)
+        raise
+
+
+def describe(rows: Rows, X: Any) -> dict[str, Any]:
+    """Say what was read, how, and how many rows each group has."""
+    return {
+        "rows": str(rows.path),
+        **describe_passes(X),
+        "n_rows": rows.n_rows,
+        "groups_from": rows.groups_from,
+        "groups": count_values(rows.groups),
+    }
+
+
+def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
+    """Say what a saved model needs to read other rows as its own were read."""
+    options = asdict(reading)
+    for name in ("folder", "memory_limit", "target_header", "groups_header"):
+        options.pop(name)
+    options |= dict.fromkeys(rows.from_files)
+    return {
+        "columns": list(rows.names),
+        "words": rows.words,
+        "n_columns": rows.n_columns,
+        "has_header": rows.has_header,
+        "zero_based": rows.zero_based,
+        "reading": options,
+        "labels_from": rows.target_from,
+        "groups_from": rows.groups_from,
+        "version": scalefair.__version__,
+    }
 
 
 def categories(encoder: Any) -> list[NDArray[Any]]:

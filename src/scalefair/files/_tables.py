@@ -191,8 +191,11 @@ class TableFile:
             return
         options = self._options(words, MISSING)
         try:
-            with open_bytes(self.path) as file:
-                for piece in pandas.read_csv(file, chunksize=size, **options):
+            with (
+                open_bytes(self.path) as file,
+                pandas.read_csv(file, chunksize=size, **options) as pieces,
+            ):
+                for piece in pieces:
                     yield self._renamed(piece, columns)
         except pandas.errors.ParserError as error:
             self._layout.refuse_uneven()

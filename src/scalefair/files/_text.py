@@ -43,9 +43,11 @@ def open_bytes(path: Path) -> IO[bytes]:
     unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
     if unpack is None:
         return file
-    # What unpacks an open file does not close it.
-    file.close()
-    return unpack(path) if str(path) != "-" else unpack(io.BytesIO(_stdin()))
+    in_memory = isinstance(file, io.BytesIO)
+    if not in_memory:
+        file.close()  # what unpacks it would leave it open
+    unpacked: IO[bytes] = unpack(file if in_memory else path)
+    return unpacked
 
 
 @functools.cache

@@ -1,0 +1,376 @@
+"""What tables mean: headers, numbers, words, missing values, and what is refused."""
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+
+import numpy as np
+import pandas
+import pytest
+from pandas.testing import assert_frame_equal
+
+from scalefair.files import FileError, clean_table, read_table
+from scalefair.files import _tables as tables
+from scalefair.files import _text as text
+from scalefair.files._tables import TableFile
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A function that opens a table of these lines."""
+
+    def opened(*lines, name="table.csv", **options):
+        path = tmp_path / name
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return TableFile(path, **options)
+
+    return opened
+
+
+def refused(opened, *words, **options):
+    """Check that a table is refused in one line that names it."""
+    with pytest.raises(FileError) as caught:
+        opened().read(**options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "table.csv" in message
+    for word in words:
+        assert word in message
+    return message
+
+
+ROWS = ["0.5,1,x", "1.5,2,y", "2.5,3,x"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "names", "doubt"),
+    [
+        # Words above numbers.
+        (["a,b,c", *ROWS], ["a", "b", "c"], False),
+        (["a,b", "1,2", "3,4"], ["a", "b"], False),
+        (["2018,b", "1,2", "3,4"], ["2018", "b"], True),
+        # No line differs in kind from the others.
+        (ROWS, None, False),
+        (["5,2", "3,4", "5,6"], None, False),
+        (["x,x", "y,z"], None, False),
+        # Numbers that count up above fractions, or beside a new word.
+        (["color,1,2,3", "red,0.1,0.2,0.3", "blue,0.5,0.1,0.9"], 4, True),
+        (["color,1,2,3", "0,7,8,9", "1,7,7,7"], 4, True),
+        (["2018,2019,2020", "0.1,0.2,0.3", "0.5,0.1,0.9"], 3, True),
+        (["2018,2019,2020", "1,2,3", "4,5,6"], None, True),
+        # Words above words: what follows does not come again.
+        (["name,town", "ann,oslo", "bob,rome", "eve,oslo"], ["name", "town"], True),
+        (["x,y", "y,x", "x,x"], ["x", "y"], True),
+        # A blank first name, as pandas writes an index.
+        ([",height", "0,1.5", "1,1.7"], ["", "height"], False),
+    ],
+)
+def test_headers(table, lines, names, doubt):
+    found = table(*lines)
+    if isinstance(names, int):
+        names = lines[0].split(",")
+    assert found.has_header == (names is not None)
+    assert found.names == (names or [str(i + 1) for i in range(len(found.names))])
+    # What may be wrong is said, with the option that changes it.
+    assert bool(found.notes) == doubt
+    if doubt:
+        option = "--no-header" if names else "--header"
+        assert option in found.notes[0]
+        assert lines[0] in found.notes[0]
+    assert len(found.read()) == len(lines) - (names is not None)
+
+
+def test_headers_as_told(table):
+    lines = ["color,1,2", "red,0.1,0.2", "blue,0.5,0.1"]
+    assert table(*lines, header=False).names == ["1", "2", "3"]
+    assert table("1,2", "3,4", header=True).names == ["1", "2"]
+    frame = table(*lines, header=False).read()
+    assert frame["1"].tolist() == ["color", "red", "blue"]
+    assert frame["2"].tolist() == [1, 0.1, 0.5]
+
+
+def numbers(n=100, bad=None, at=60):
+    lines = ["age,height,sex", *(f"{i},{i / 7:.3f},{'fm'[i % 2]}" for i in range(n))]
+    if bad is not None:
+        lines[at + 1] = f"{at},{bad},f"
+    return lines
+
+
+@pytest.mark.parametrize("bad", ["abc", "1_000", "0x1F", '"1,234.5"', "1.2.3", "١"])
+def test_a_word_in_a_column_of_numbers(table, bad):
+    """Never a column of categories: the place, and what to do."""
+    shown = bad.strip('"')
+    message = refused(
+        lambda: table(*numbers(bad=bad)),
+        f"table.csv:62: column 2 (height) is '{shown}'",
+        "--drop 'height'",
+        "--categorical 'height'",
+    )
+    assert "more)" not in message
+    frame = table(*numbers(bad=bad)).read(words=["height"])
+    assert frame["height"][60] == shown
+    others = table(*numbers(bad=bad)).read(["age", "sex"])
+    assert list(others.columns) == ["age", "sex"]
+
+
+def test_several_words_in_a_column_of_numbers(table):
+    lines = numbers(bad="abc")
+    lines[80] = "79,def,f"
+    refused(lambda: table(*lines), "table.csv:62:", "'abc' (and 1 more)")
+    # Of a column of numbers and words, as many of both, it is said what it became.
+    mixed = table("code,x", *(f"{i if i % 2 else 'C'},{i}" for i in range(20)))
+    assert mixed.read()["code"][:2].tolist() == ["C", "1"]
+    assert "code" in mixed.notes[0]
+    assert "words" in mixed.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["1", "-1.5e-3", "+.5", "1.", "inf", "-Infinity"])
+def test_what_is_a_number(table, kind):
+    frame = table("a,b", f"{kind},x", "2,y").read()
+    assert frame["a"][0] == float(kind)
+
+
+MISSING = ["", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", " ? "]
+
+
+@pytest.mark.parametrize("blank", MISSING)
+def test_missing_values(table, blank):
+    """As numbers, as words, and as words that groups or labels are."""
+    lines = ["height,town,sex", f"{blank},oslo,{blank}", f"1.5,{blank},f", "2,rome,m"]
+    found = table(*lines)
+    frame = found.read(words=["sex"])
+    assert frame.isna().sum().tolist() == [1, 1, 1]
+    assert frame["height"].dtype == np.float64
+    assert frame["height"][1:].tolist() == [1.5, 2]
+    assert found.where(1, "town") == f"{found.path}:3: column 2 (town)"
+
+
+def test_a_column_without_values(table):
+    frame = table("a,b", "1,?", "2,").read()
+    assert frame["b"].isna().all()
+    assert frame["b"].dtype == np.float64
+
+
+def test_cells_are_stripped(table):
+    frame = table("age, sex ", "39,  male", "31, female  ").read()
+    assert list(frame.columns) == ["age", "sex"]
+    assert frame["sex"].tolist() == ["male", "female"]
+
+
+WANTED = pandas.DataFrame({"a": [1.5, 2.25], "b": ["x", "y"], "c": [3, 4]})
+
+
+@pytest.mark.parametrize("mark", ["\t", ";", ",", "|", " ", "   "])
+def test_delimiters(table, mark):
+    lines = [mark.join(row) for row in (["a", "b", "c"], ["1.5", "x", "3"])]
+    found = table(*lines, mark.join(["2.25", "y", "4"]), name="table.data")
+    assert_frame_equal(found.read(), WANTED, check_dtype=False)
+    assert found.notes == []
+
+
+def test_semicolons_and_decimal_commas(table):
+    lines = ["a;b;c", "1,5;x;3", "2,25;y;4"]
+    found = table(*lines)
+    assert_frame_equal(found.read(), WANTED, check_dtype=False)
+    assert "decimal commas" in found.notes[0]
+    assert "--decimal" in found.notes[0]
+    found = table(*lines, delimiter=";", decimal=",")
+    assert_frame_equal(found.read(), WANTED, check_dtype=False)
+    assert found.notes == []
+    # Told that they are none, they are words.
+    assert table(*lines, decimal=".").read()["a"].tolist() == ["1,5", "2,25"]
+    # Thousands in a table of points are an error, no decimal commas.
+    lines = ["a;b", *(f"{i}.5;{i}" for i in range(20)), "1,234;3"]
+    refused(lambda: table(*lines), "table.csv:22: column 1 (a) is '1,234'")
+
+
+def test_lines_before_the_table(table):
+    found = table("made by: hand", "on monday", "", "a,b", "1,2", skip_lines=2)
+    assert found.names == ["a", "b"]
+    refused(lambda: table("a,b", "1,x", "2,3,4"), "table.csv:3: expected 2 fields")
+
+
+def test_comments(table):
+    lines = ["# by hand", "a,b", "1,x", "# and more, of it", "2,y", "% end", "3,z"]
+    found = table(*lines)
+    assert found.read()["a"].tolist() == [1, 2, 3]
+    assert found.line(1) == 5
+    assert found.where(2) == f"{found.path}:7"
+
+
+def test_quoted_cells(table):
+    lines = ['a,"b, or c",d', '1,"two', 'lines",x', '2,"say ""no""",y']
+    found = table(*lines)
+    assert found.names == ["a", "b, or c", "d"]
+    assert found.read()["b, or c"].tolist() == ["two\nlines", 'say "no"']
+    assert found.line(1) == 4
+    # A bad cell after two lines of one record is on the line that an editor shows.
+    lines += [f"{i},x,y" for i in range(20)] + ["abc,x,y"]
+    refused(lambda: table(*lines), "table.csv:25: column 1 (a) is 'abc'")
+    refused(lambda: table("a,b", '1,"x', "2,y"), "table.csv:2: unreadable line")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"), [("1", 1), ("1,2", 2), ("1,2,3,4", 4), ("1,2,x,", 4)]
+)
+@pytest.mark.parametrize("at", [2, 900])
+def test_short_and_long_lines(table, line, found, at):
+    lines = ["a,b,c", *(f"{i},{i},x" for i in range(1000))]
+    lines[at - 1] = line
+    refused(
+        lambda: table(*lines), f"table.csv:{at}: expected 3 fields", f"found {found}"
+    )
+
+
+def test_duplicate_names(table):
+    message = refused(lambda: table("a,b, a", "1,2,3"), "table.csv:1: ", "named 'a'")
+    assert "--no-header" in message
+    with pytest.raises(
+        FileError, match=r"no column is named 'd'.*columns: a, b.*--drop"
+    ):
+        table("a,b", "1,2").find("d", "--drop")
+    with pytest.raises(FileError, match="1 to 2, there is no header"):
+        table("1,2", "3,4").find("3", "--drop")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\n  \n", "is empty"),
+        (b"# a comment\n", "is empty"),
+        (b"a,b\n", "no rows below the header"),
+        (b"a,b\n\xff\xfe,2\n", ":2: not UTF-8"),
+        (b"a,b\r1,2\r", "carriage returns"),
+        (gzip.compress(b"a,b\n1,2\n")[:-9], "damaged"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, content, words):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+
+    def opened(**_):
+        return TableFile(path, header=True if content == b"a,b\n" else None)
+
+    refused(opened, words)
+
+
+def test_files_that_cannot_be_opened(tmp_path):
+    with pytest.raises(FileError, match=r"absent\.csv: no such file"):
+        read_table(tmp_path / "absent.csv")
+    with pytest.raises(FileError, match="is a folder"):
+        read_table(tmp_path)
+
+
+CSV = b"\xef\xbb\xbfa,b,c\r\n1.5,x,3\r\n2.25,y,4\r\n"  # as spreadsheets write it
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("name", ["t.csv", "t.data", "table", "t.csv.gz", "t.txt.bz2"])
+def test_any_name_and_packing(tmp_path, pack, name):
+    path = tmp_path / name
+    path.write_bytes(pack(CSV))
+    assert_frame_equal(read_table(path), WANTED, check_dtype=False)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input(monkeypatch, pack):
+    text._stdin.cache_clear()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(CSV))))
+    found = TableFile(tables.Path("-"))
+    assert_frame_equal(found.read(), WANTED, check_dtype=False)  # which reads it again
+    assert found.line(1) == 3
+    text._stdin.cache_clear()
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "table.csv"  # by its content
+    frame = WANTED.assign(
+        d=pandas.Series(["?", " x "], dtype="category"), e=[True, False], f=[None, 7]
+    )
+    frame.to_parquet(path)
+    found = TableFile(path)
+    assert found.names == [*"abcdef"]
+    read = found.read()
+    assert_frame_equal(read[["a", "b", "c"]], WANTED, check_dtype=False)
+    assert read["d"].isna().tolist() == [True, False]
+    assert read["d"][1] == "x"
+    assert read["e"].tolist() == ["True", "False"]
+    assert read["f"][1] == 7
+    assert list(found.read(["c", "a"]).columns) == ["c", "a"]
+    assert found.where(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(FileError, match=r"table\.csv: .*damaged"):
+        TableFile(path).read()
+
+
+def test_an_index_saved_to_parquet_is_no_column(tmp_path):
+    path = tmp_path / "indexed.parquet"
+    WANTED.set_index("b").to_parquet(path)
+    assert TableFile(path).names == ["a", "c"]
+
+
+def columns_of_all_kinds(n=1000):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {
+            "height": rng.normal(size=n).round(3),
+            "town": rng.choice(["oslo", "rome", "town, large"], n),
+            "age": rng.integers(0, 90, n),
+            "code": rng.integers(0, 3, n),
+        }
+    )
+    frame.loc[::7, "height"] = None
+    frame.loc[::11, "town"] = None
+    return frame
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_store_equals_read(tmp_path, monkeypatch, kind):
+    """Pieces that are written to a file without a name, which goes with the process."""
+    monkeypatch.setattr(tables, "_SAMPLE", 100)
+    monkeypatch.setattr(tables, "_PIECE", 150)  # numbers: pieces of 50 rows
+    path = tmp_path / f"table.{kind}"
+    frame = columns_of_all_kinds()
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    wanted, words = ["town", "height", "code"], {"code"}
+    stored = TableFile(path).store(wanted, words, tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+    read = TableFile(path).read(wanted, words)
+    assert_frame_equal(stored[["height"]], read[["height"]])
+    for column in ("town", "code"):
+        values = stored[column].astype(object).where(stored[column].notna(), None)
+        assert values.tolist() == read[column].tolist()
+    only = TableFile(path).store(["town"], (), tmp_path)
+    assert only["town"].isna().sum() == frame["town"].isna().sum()
+
+
+def test_bad_cells_behind_the_sample_are_placed(table, monkeypatch, tmp_path):
+    monkeypatch.setattr(tables, "_SAMPLE", 20)
+    monkeypatch.setattr(tables, "_PIECE", 60)
+    found = table(*numbers(bad="abc"))
+    with pytest.raises(FileError, match=r"table\.csv:62: column 2 \(height\) is 'abc'"):
+        found.store(found.names, (), tmp_path)
+    lines = numbers()
+    lines[80] = "1,2"
+    monkeypatch.setattr(text, "_PEEK", 20)
+    found = table(*lines)
+    with pytest.raises(FileError, match=r"table\.csv:81: expected 3 fields"):
+        found.store(found.names, (), tmp_path)
+
+
+def test_what_a_saved_model_does_first():
+    """Rows of a frame that plain pandas read are those that the table has."""
+    frame = pandas.DataFrame({"sex": [" f", "?", None], "age": ["31", 2, None], "x": 0})
+    found = clean_table(frame, ["age", "sex"], ["sex"])
+    assert list(found.columns) == ["age", "sex"]
+    assert found["sex"][0] == "f"
+    assert found["sex"].isna().tolist() == [False, True, True]
+    np.testing.assert_array_equal(found["age"], [31, 2, np.nan])
+    array = frame[["age", "sex"]].to_numpy()
+    assert_frame_equal(clean_table(array, ["age", "sex"], ["sex"]), found)
