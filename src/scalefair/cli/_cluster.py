@@ -55,21 +55,17 @@ _CONDITIONS = {
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     "balance_tolerance": ("assign_labels", ("fair",)),
 }
+_SECTIONS = {
+    "Affinity": ("affinity", "n_neighbors", "gamma"),
+    "Eigenvectors": ("solver", "tol"),
+    "Clusters": ("assign_labels", "balance_tolerance", "random_state"),
+    "Advanced": ("n_landmarks", "max_iter", "n_init"),
+}
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "n_clusters": ("Required", "-k", {"required": True}),
-    "affinity": ("Affinity",),
-    "n_neighbors": ("Affinity",),
-    "gamma": ("Affinity",),
-    "n_landmarks": ("Advanced",),
+    **{name: (where,) for where, names in _SECTIONS.items() for name in names},
     "connected_components": ("Affinity", "--components"),
-    "solver": ("Eigenvectors",),
-    "tol": ("Eigenvectors",),
-    "max_iter": ("Advanced",),
     "dtype": ("Advanced", {"type": click.Choice(["float32", "float64"])}),
-    "assign_labels": ("Clusters",),
-    "balance_tolerance": ("Clusters",),
-    "n_init": ("Advanced",),
-    "random_state": ("Clusters",),
 }
 _OPTIONS = [
     *opt.GROUPS,
@@ -90,30 +86,23 @@ MEASURES = {
 @partial(opt.add_options, options=_OPTIONS)
 @debug_option
 @click.pass_context
-def cluster(
-    ctx: click.Context,
-    /,
-    data: Path,
-    groups: str,
-    output: Path,
-    report_file: Path | None,
-    baseline: bool | None,
-    quiet: bool | None,
-    **options: Any,
-) -> None:
+def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    take = options.pop
+    output, report_file = take("output"), take("report_file")
     outputs = {"output": (output, ""), "report": (report_file, "")}
-    written = name_outputs(outputs, (data, Path(groups)))
-    show = _fit.on_terminal(quiet, written.values())
-    reading = Reading.take(options, groups=groups, memory_limit=sys.maxsize)
+    written = name_outputs(outputs, (data, Path(options["groups"])))
+    show, baseline = _fit.on_terminal(take("quiet"), written.values()), take("baseline")
+    if baseline is None:
+        baseline = show or report_file is not None
+    reading = Reading.take(options, memory_limit=sys.maxsize)
     parameters, standardize = dict(options), options.pop("standardize", False)
     start = time.perf_counter()
     X, ids, values, source = _read(data, reading, options["affinity"], standardize)
     seconds = time.perf_counter() - start
-    wanted = baseline or (baseline is None and (show or report_file is not None))
     model = FairSpectralClustering(**options)
-    labels, runs = run_both(model, X, values, path=data, show=show, baseline=wanted)
+    labels, runs = run_both(model, X, values, path=data, show=show, baseline=baseline)
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     content = {
@@ -121,7 +110,7 @@ def cluster(
         "input": {**source, "groups": count_values(values)},
         **runs[FAIR],
         "seconds": {"read": seconds, "fit": runs[FAIR]["seconds"]},
-        **({"baseline": runs[UNFAIR]} if UNFAIR in runs else {}),
+        **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
     report = Report("cluster", content, "", str(data))
     sizes = [(key[2:], n) for key, n in source.items() if key.startswith("n_")]
@@ -129,10 +118,11 @@ def cluster(
     report.facts.append(("solver", f"{model.solver_}, {runs[FAIR]['seconds']:.1f} s"))
     add_clusters(report, runs, labels, values)
     columns = {"id": ids, "label": model.labels_}
-    writers = {output: lambda file: write_table(file, columns)}
-    if report_file is not None:
-        writers[report_file] = lambda file: report.write(file, report_file)
-    write_files(writers)
+    writers = {
+        "output": lambda file: write_table(file, columns),
+        "report": lambda file: report.write(file, report_file),
+    }
+    write_files({path: writers[name] for name, path in written.items()})
     if show:
         report.show(written)
     if not model.converged_:
