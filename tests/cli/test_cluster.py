@@ -1,5 +1,6 @@
-"""What `scalefair cluster` computes and writes."""
+"""What `scalefair cluster` computes and writes, and how it fails."""
 
+import errno
 import gzip
 import os
 from pathlib import Path
@@ -9,13 +10,18 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
-from scalefair.cli import _estimator
+from scalefair.cli import _cluster, main
 from scalefair.cluster import FairSpectralClustering
-from scalefair.metrics import (
-    balance_score,
-    minimum_balance_score,
-    normalized_cut_score,
-)
+from scalefair.metrics import balance_score, normalized_cut_score
+from scalefair.operators import RBFKernel
+
+# Few neighbours leave the two groups of points apart, many join them.
+OPTIONS = {
+    "nearest_neighbors": ("--n-neighbors", 40),
+    "rbf": ("--gamma", 0.1),
+    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
+}
+every_affinity = pytest.mark.parametrize("affinity", OPTIONS)
 
 
 def in_row_order(workspace):
@@ -23,25 +29,34 @@ def in_row_order(workspace):
     return np.array([labels[str(i)] for i in range(len(labels))])
 
 
+def ran(result, code=0):
+    """Check that nothing was said in a pipe."""
+    assert (result.exit_code, result.output) == (code, "")
+
+
+@pytest.fixture
+def people(with_rows):
+    """A table with columns of groups and of ids beside the features."""
+    values = zip(with_rows.X.tolist(), with_rows.sexes, strict=True)
+    lines = [f"p{i},{x!r},{s},{y!r}" for i, ((x, y), s) in enumerate(values)]
+    with_rows.people = with_rows.write("people.csv", ["id,height,sex,weight", *lines])
+    return with_rows
+
+
 @pytest.mark.parametrize("source", ["npz", "mtx", "edges"])
-def test_silent_and_right(workspace, planted, source):
-    result = workspace.cluster(getattr(workspace, source))
-    assert (result.exit_code, result.output) == (0, "")
-    labels = in_row_order(workspace)
-    assert adjusted_rand_score(planted.target, labels) == 1
-    model = FairSpectralClustering(3, random_state=0)
-    model.fit(planted.graph, sensitive_features=planted.sensitive_features)
-    assert adjusted_rand_score(model.labels_, labels) == 1
+def test_graphs(workspace, planted, source):
+    ran(workspace.cluster(getattr(workspace, source)))
+    assert adjusted_rand_score(planted.target, in_row_order(workspace)) == 1
 
 
-def test_matrix_gives_the_estimators_labels(workspace, planted):
+def test_labels_are_those_of_the_estimator(workspace, planted):
     workspace.cluster(workspace.npz, "--solver", "lanczos", "--random-state", 5)
     model = FairSpectralClustering(3, solver="lanczos", random_state=5)
     model.fit(planted.graph, sensitive_features=planted.sensitive_features)
     np.testing.assert_array_equal(in_row_order(workspace), model.labels_)
 
 
-def test_rows_follow_the_file(workspace):
+def test_labels_come_in_the_order_of_the_file(workspace):
     workspace.cluster(workspace.npz)
     assert list(workspace.labels()) == [str(i) for i in range(90)]
     workspace.cluster(workspace.edges)
@@ -49,200 +64,444 @@ def test_rows_follow_the_file(workspace):
     assert list(workspace.labels()) == list(dict.fromkeys(ends))
 
 
-def test_named_nodes_compressed_in_both_directions(workspace, planted):
-    def name(i):
-        return f'node "{i}", x'
-
-    def quoted(i):
-        return '"' + name(i).replace('"', '""') + '"'
-
-    lines = [f"{quoted(i)},{quoted(j)},2.5\n" for i, j in workspace.pairs]
-    lines += [f"{quoted(j)},{quoted(i)},2.5\n" for i, j in workspace.pairs]
-    edges = workspace.folder / "named.csv.gz"
+def test_named_nodes_in_a_packed_file(workspace, planted):
+    lines = [f'"node {i}, x";"node {j}, x"\n' for i, j in workspace.pairs]
+    edges = workspace.folder / "named.data"
     edges.write_bytes(gzip.compress("".join(lines).encode()))
-    groups = workspace.folder / "groups.tsv.gz"
-    text = "".join(
-        f"{quoted(i)}\t{g}\n" for i, g in enumerate(planted.sensitive_features)
-    )
-    groups.write_bytes(gzip.compress(text.encode()))
+    groups = [f'"node {i}, x",{g}' for i, g in enumerate(planted.sensitive_features)]
+    groups = workspace.write("groups.txt", [*groups, "stranger,1"])
     result = workspace.cluster(edges, groups=groups)
-    assert (result.exit_code, result.output) == (0, "")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"note: {groups}: 1 id(s) are not in {edges}")
     labels = workspace.labels()
-    found = [labels[name(i)] for i in range(90)]
+    found = [labels[f"node {i}, x"] for i in range(90)]
     assert adjusted_rand_score(planted.target, found) == 1
 
 
-def test_groups_in_row_order(workspace, planted):
-    column = workspace.write("column.txt", planted.sensitive_features)
-    npy = workspace.folder / "groups.npy"
-    np.save(npy, planted.sensitive_features)
-    for groups in (column, npy):
-        assert workspace.cluster(workspace.npz, groups=groups).exit_code == 0
-        assert adjusted_rand_score(planted.target, in_row_order(workspace)) == 1
+def test_groups_may_be_a_column_or_a_file(people):
+    """The label of a row does not depend on where its group was read."""
+    options = ("--affinity", "rbf", "--gamma", 0.1)
+    ran(people.cluster(people.people, *options, groups="sex", k=2))
+    labels = people.labels()
+    assert list(labels) == [f"p{i}" for i in range(60)]
+    assert adjusted_rand_score(people.target, list(labels.values())) == 1
+    pairs = [f"p{i},{sex}" for i, sex in enumerate(people.sexes)]
+    for lines in (people.sexes, reversed(pairs)):  # in the order of rows; by ids
+        groups = people.write("groups.txt", lines)
+        ran(
+            people.cluster(people.people, *options, "--drop", "sex", groups=groups, k=2)
+        )
+        assert people.labels() == labels
+    model = FairSpectralClustering(2, affinity="rbf", gamma=0.1, random_state=0)
+    model.fit(people.X, sensitive_features=people.sexes)
+    np.testing.assert_array_equal(list(labels.values()), model.labels_)
 
 
-def test_report(workspace, planted):
-    options = ("--report", workspace.report, "--dtype", "float32", "--n-init", 3)
-    assert workspace.cluster(workspace.edges, *options).exit_code == 0
+@every_affinity
+@pytest.mark.parametrize("source", ["npy", "table"])
+def test_rows(with_rows, affinity, source):
+    rows = getattr(with_rows, source)
+    ran(with_rows.cluster_rows(rows, affinity, *OPTIONS[affinity]))
+    assert adjusted_rand_score(with_rows.target, in_row_order(with_rows)) == 1
+
+
+def test_sparse_rows(older_with_rows):
+    older = older_with_rows
+    result = older.cluster_rows(older.sparse_rows, "rbf")
+    older.fails(result, older.sparse_rows, "dense rows")
+    knn = ("nearest_neighbors", "--n-neighbors", 40)
+    ran(older.cluster_rows(older.sparse_rows, *knn))
+    assert adjusted_rand_score(older.target, in_row_order(older)) == 1
+
+
+def test_standardized_rows(people):
+    """A column in other units hides the clusters unless it is divided."""
+    people.X[:, 0] = np.random.default_rng(1).normal(size=60) * 1e4
+    values = np.column_stack([people.X, people.X[:, 1]])
+    table = people.write(
+        "wide.csv", [",".join(map(repr, row)) for row in values.tolist()]
+    )
+    agreement = []
+    for options in ((), ("--standardize",)):
+        people.cluster_rows(table, "rbf", *options)
+        agreement.append(adjusted_rand_score(people.target, in_row_order(people)))
+    assert agreement[0] < 0.5 < 0.9 < agreement[1]
+
+
+def test_missing_values_are_refused_left_out_or_filled_in(people):
+    lines = people.people.read_text().splitlines()
+    cells = lines[5].split(",")
+    lines[5] = f"{cells[0]},?,{cells[2]},{cells[3]}"
+    table = people.write("holes.csv", lines)
+    options = (table, "--affinity", "rbf")
+    result = people.cluster(*options, groups="sex")
+    assert result.exit_code == 1
+    assert "height" in result.stderr
+    assert people.cluster(*options, "--missing", "drop", groups="sex").exit_code == 0
+    assert set(people.labels()) == {f"p{i}" for i in range(60)} - {"p4"}
+    assert people.cluster(*options, "--missing", "impute", groups="sex").exit_code == 0
+    assert len(people.labels()) == 60
+
+
+def test_stdout(workspace):
+    result = workspace.cluster(workspace.npz, "-o", "-")
+    header, *lines = result.stdout.splitlines()
+    assert (header, len(lines), result.stderr) == ("id,label", 90, "")
+
+
+@pytest.mark.parametrize("source", ["npz", "edges"])
+def test_report_of_a_graph(workspace, planted, source):
+    graph = getattr(workspace, source)
+    ran(workspace.cluster(graph, "--report", workspace.report))
     report = workspace.read_report()
-    labels = in_row_order(workspace)
-    features = planted.sensitive_features
-    assert report["command"] == "cluster"
-    assert report["parameters"] == {
-        "n_clusters": 3,
-        "solver": "auto",
-        "affinity": "precomputed",
-        "assign_labels": "kmeans",
-        "tol": 1e-4,
-        "max_iter": None,
-        "dtype": "float32",
-        "n_init": 3,
-        "random_state": 0,
-        "connected_components": "raise",
-    }
+    found = in_row_order(workspace)
+    size = {"n_nodes": 90, "n_edges": len(workspace.pairs), "n_nodes_left_out": 0}
     assert report["input"] == {
-        "graph": str(workspace.edges),
+        "graph": str(graph),
         "groups_file": str(workspace.groups),
-        "n_nodes": 90,
-        "n_edges": planted.graph.nnz // 2,
-        "n_nodes_left_out": 0,
+        **size,
         "groups": {"g0": 45, "g1": 45},
     }
-    assert set(report["seconds"]) == {"read", "fit"}
-    assert min(report["seconds"].values()) > 0
-    assert report["peak_memory_bytes"] > 10_000_000
-    assert report["solver"] == "nullspace"
+    groups = planted.sensitive_features
+    balance = balance_score(found, sensitive_features=groups, average=None)
+    assert report["balance_mean"] == pytest.approx(balance.mean())
+    assert report["balance_min"] == pytest.approx(balance.min())
+    cut = normalized_cut_score(planted.graph, found)
+    assert report["normalized_cut"] == pytest.approx(cut)
+    for label, entry in enumerate(report["clusters"]):
+        members = groups[found == label]
+        assert entry["label"] == label
+        assert entry["size"] == members.size
+        assert list(entry["groups"].values()) == np.bincount(members).tolist()
     assert report["converged"] is True
-    assert report["n_iter"] == report["n_products"] == 1
-    assert report["residual_max"] < 1e-4
     assert report["fairness_violation"] < 1e-10
-    assert report["affinity"] == "precomputed"
-    assert not {"affinity_error", "history", "assignment"} & set(report)
-    assert len(report["eigenvalues"]) == 3
-    assert report["eigenvalues"][0] == pytest.approx(1)
-    assert report["balance_mean"] == balance_score(labels, sensitive_features=features)
-    assert report["balance_min"] == minimum_balance_score(
-        labels, sensitive_features=features
-    )
-    assert report["normalized_cut"] == pytest.approx(
-        normalized_cut_score(planted.graph, labels)
-    )
-    assert [c["label"] for c in report["clusters"]] == [0, 1, 2]
-    for entry in report["clusters"]:
-        members = labels == entry["label"]
-        assert entry["size"] == members.sum()
-        assert entry["groups"] == {
-            f"g{g}": int((features[members] == g).sum()) for g in (0, 1)
-        }
-        counts = entry["groups"].values()
-        assert entry["balance"] == min(counts) / max(counts)
+    assert set(report["seconds"]) == {"read", "fit"}
+    assert report["peak_memory_bytes"] > 1e7
+
+
+@every_affinity
+def test_report_of_rows(with_rows, affinity):
+    options = (*OPTIONS[affinity], "--report", with_rows.report)
+    ran(with_rows.cluster_rows(with_rows.npy, affinity, *options))
+    report = with_rows.read_report()
+    assert report["affinity"] == affinity
+    assert report["input"] == {
+        "rows": str(with_rows.npy),
+        "groups_file": str(with_rows.blobs),
+        "n_rows": 60,
+        "n_features": 2,
+        "n_rows_left_out": 0,
+        "groups": {"f": 30, "m": 30},
+    }
+    own = {option[2:].replace("-", "_") for option in OPTIONS[affinity][::2]}
+    others = {"n_neighbors", "gamma", "n_landmarks"} - own
+    assert own <= set(report["parameters"])
+    assert not others & set(report["parameters"])
+    assert ("affinity_error" in report) == (affinity == "rbf_nystroem")
+    if affinity == "nearest_neighbors":
+        model = FairSpectralClustering(2, affinity=affinity, n_neighbors=40)
+        W = model.fit(with_rows.X, sensitive_features=with_rows.sexes).affinity_matrix_
+    else:
+        W = RBFKernel(with_rows.X, gamma=0.1) @ np.eye(60)
+    # The report measures by the affinity it used, which may be an approximation.
+    tolerance = 3 * report.get("affinity_error", 1e-10)
+    cut = normalized_cut_score((W + W.T) / 2, in_row_order(with_rows))
+    assert tolerance < 0.1
+    assert report["normalized_cut"] == pytest.approx(cut, rel=tolerance)
 
 
 @pytest.fixture
-def two_parts(workspace, planted):
-    """The planted graph, a separate triangle and, in the matrix, a lone node."""
-    lines = [f"{i} {j}" for i, j in [*workspace.pairs, (90, 91), (91, 92), (90, 92)]]
-    workspace.write("parts.txt", lines)
-    groups = [*planted.sensitive_features, 0, 1, 0, 1]
-    workspace.write("parts_groups.txt", [f"{i} {g}" for i, g in enumerate(groups)])
-    triangle = sparse.csr_array(np.ones((3, 3)) - np.eye(3))
-    blocks = [planted.graph, triangle, sparse.csr_array((1, 1))]
-    matrix = sparse.csr_array(sparse.block_diag(blocks))
-    sparse.save_npz(workspace.folder / "parts.npz", matrix)
+def apart(workspace, planted):
+    """A graph that falls into its groups, and beneath them into fair clusters."""
+    same_group, same_cluster = (
+        labels[:, None] == labels
+        for labels in (planted.sensitive_features, planted.target == 0)
+    )
+    within, across = np.where(same_cluster, 1, 0.5), np.where(same_cluster, 0.1, 0.02)
+    W = np.where(same_group, within, across)
+    sparse.save_npz(workspace.npz, sparse.csr_array(W))
     return workspace
 
 
-@pytest.mark.parametrize(("policy", "n_left_out"), [("largest", 4), ("all", 1)])
-def test_components(two_parts, policy, n_left_out):
-    folder = two_parts.folder
-    result = two_parts.cluster(
-        folder / "parts.npz",
-        *("--components", policy, "--report", two_parts.report),
-        groups=folder / "parts_groups.txt",
+def test_a_baseline_without_fairness_stands_beside(apart, planted):
+    ran(apart.cluster(apart.npz, "--report", apart.report, k=2))
+    report = apart.read_report()
+    plain, W = report["baseline"], sparse.load_npz(apart.npz)
+    assert [plain["balance_mean"], report["balance_mean"]] == [0, 1]
+    assert plain["balance_min"] < report["balance_min"]
+    for found, labels in (
+        (plain, planted.sensitive_features),
+        (report, (planted.target == 0).astype(int)),
+    ):
+        cut = normalized_cut_score(W, labels)
+        assert found["normalized_cut"] == pytest.approx(cut)
+    assert plain["converged"] is True
+
+
+def test_the_baseline_leaves_out_the_same_nodes(apart):
+    with apart.edges.open("a") as file:
+        file.write("x,y\n")
+    with apart.groups.open("a") as file:
+        file.write("x,g0\ny,g1\n")
+    options = ("--components", "largest", "--report", apart.report)
+    ran(apart.cluster(apart.edges, *options))
+    report = apart.read_report()
+    assert report["input"]["n_nodes_left_out"] == 2
+    labels = apart.labels()
+    assert [labels["x"], labels["y"]] == [-1, -1]
+    for found in (report, report["baseline"]):
+        assert sum(entry["size"] for entry in found["clusters"]) == 90
+
+
+def test_the_baseline_can_be_left_out_or_asked_for(apart, monkeypatch):
+    calls = []
+    plain = _cluster._cluster_without_fairness
+    monkeypatch.setattr(
+        _cluster,
+        "_cluster_without_fairness",
+        lambda *given: calls.append(given) or plain(*given),
     )
-    assert (result.exit_code, result.output) == (0, "")
-    labels = in_row_order(two_parts)
-    assert (labels == -1).sum() == n_left_out
-    assert labels[-1] == -1
-    assert two_parts.read_report()["input"]["n_nodes_left_out"] == n_left_out
+    ran(apart.cluster(apart.npz))
+    ran(apart.cluster(apart.npz, "--no-baseline", "--report", apart.report))
+    assert calls == []
+    assert "baseline" not in apart.read_report()
+    ran(apart.cluster(apart.npz, "--baseline"))
+    assert len(calls) == 1
 
 
-def test_asymmetry_by_rounding_is_clustered_and_measured(workspace, planted):
-    W = planted.graph.copy()
-    W.data[0] += 1e-10
-    sparse.save_npz(workspace.npz, W)
-    result = workspace.cluster(workspace.npz, "--report", workspace.report)
-    assert (result.exit_code, result.output) == (0, "")
-    assert workspace.read_report()["normalized_cut"] > 0
-
-
-def test_groups_of_nodes_without_an_edge_are_noted(two_parts):
-    folder = two_parts.folder
-    result = two_parts.cluster(
-        folder / "parts.txt",
-        *("--components", "largest"),
-        groups=folder / "parts_groups.txt",
-    )
+def test_the_page_and_the_terminal_show_both(apart, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    pytest.importorskip("matplotlib")
+    page = apart.folder / "report.html"
+    result = apart.cluster(apart.npz, "--report", page, "--verbose", k=2)
     assert result.exit_code == 0
-    assert result.stdout == ""
-    note, *others = result.stderr.splitlines()
-    assert note.startswith("note: ")
-    assert "1 id(s)" in note
-    assert others == []
+    text = page.read_text()
+    assert text.count("<img ") == 1
+    for words in ("Clusters, fair", "Clusters, without fairness", "average balance"):
+        assert words in text
+    shown = result.stdout
+    for words in ("without fairness)", "minimum balance", "normalized cut", str(page)):
+        assert words in shown
 
 
-def test_headers_can_be_stated(workspace):
-    edges = workspace.write(
-        "odd.csv", ["ego,alter", *(f"{i},{j}" for i, j in workspace.pairs)]
+def test_many_groups_have_no_figure(workspace):
+    groups = workspace.write("many.csv", [f"{i},{i % 30}" for i in range(90)])
+    page = workspace.folder / "report.html"
+    assert (
+        workspace.cluster(workspace.npz, "--report", page, groups=groups).exit_code == 0
     )
-    lines = workspace.groups.read_text().splitlines()
-    groups = workspace.write("odd_groups.csv", ["who,what", *lines[1:]])
-    options = ("--header", "--groups-header")
-    assert workspace.cluster(edges, *options, groups=groups).output == ""
-    assert len(workspace.labels()) == 90
+    assert "<img " not in page.read_text()
 
 
-def test_no_convergence_is_exit_code_3(older):
+def test_fair_assignment(with_rows):
+    sexes = np.where(with_rows.target == 0, "f", "m")
+    sexes[::3] = np.where(with_rows.target[::3] == 0, "m", "f")
+    with_rows.write("sexes.txt", sexes)
+    options = ("--assign-labels", "fair", "--report", with_rows.report)
+    ran(with_rows.cluster_rows(with_rows.npy, "rbf", *options, k=3))
+    labels = in_row_order(with_rows)
+    share = (sexes == "f").mean()
+    for label in range(3):
+        found = (sexes[labels == label] == "f").mean()
+        assert abs(found - share) <= 0.1 * share + 1e-12  # the default tolerance
+    assignment = with_rows.read_report()["assignment"]
+    assert set(assignment) == {
+        *("cost", "nearest_cost", "lower_bound", "gap", "max_violation", "n_moved"),
+        "message",
+    }
+    assert assignment["n_moved"] > 0
+
+
+def test_infeasible_tolerance_names_one_that_is_met(older_with_rows):
+    older = older_with_rows
+    older.write("sexes.txt", ["f"] * 29 + ["m"] * 31)  # no whole counts are equal
+    options = ("--assign-labels", "fair", "--balance-tolerance")
+    result = older.cluster_rows(older.npy, "rbf", *options, 0)
+    line = older.fails(result, f"{older.npy}: ", "--balance-tolerance 0")
+    nearest = line.split("or --balance-tolerance ")[1].split(",")[0]
+    ran(older.cluster_rows(older.npy, "rbf", *options, nearest))
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "admm"])
+def test_no_convergence_is_exit_code_3(older, solver):
     result = older.cluster(
-        older.npz,
-        *("--solver", "chebyshev", "--tol", 1e-12, "--max-iter", 1),
+        *(older.npz, "--solver", solver, "--tol", 1e-12, "--max-iter", 1),
         *("--report", older.report),
     )
     assert result.exit_code == 3, result.output
-    assert result.stdout == ""
-    line, *others = result.stderr.splitlines()
-    assert others == []
-    assert line.startswith(
-        "warning: --solver chebyshev did not converge to --tol 1e-12"
-    )
+    [line] = [x for x in result.stderr.splitlines() if x.startswith("warning: ")]
+    assert f"--solver {solver} did not converge to --tol 1e-12" in line
     assert "--max-iter" in line
     assert len(older.labels()) == 90  # written all the same
     assert older.read_report()["converged"] is False
 
 
-def test_every_option_of_the_estimator_arrives(workspace, monkeypatch):
-    seen = {}
+def test_every_option_of_the_estimator_arrives(with_rows, monkeypatch):
+    seen = []
+    fit = FairSpectralClustering.fit
 
     def remember(model, *args, **kwargs):
-        seen.update(model.get_params())
-        return fit_model(model, *args, **kwargs)
+        seen.append(model.get_params())
+        return fit(model, *args, **kwargs)
 
-    fit_model = _estimator.fit_model
-    monkeypatch.setattr(_estimator, "fit_model", remember)
-    options = "--solver lanczos --tol 1e-6 --max-iter 500 --dtype float32 --n-init 2"
-    options += " --components all --random-state 7"
-    assert workspace.cluster(workspace.npz, *options.split(), k=4).exit_code == 0
-    expected = {
-        "n_clusters": 4,
-        "solver": "lanczos",
-        "tol": 1e-6,
-        "max_iter": 500,
-        "dtype": "float32",
-        "n_init": 2,
-        "connected_components": "all",
-        "random_state": 7,
-    }
-    assert seen.items() >= expected.items()
+    monkeypatch.setattr(FairSpectralClustering, "fit", remember)
+    first = "--gamma 0.25 --n-landmarks 30 --solver dual --assign-labels fair"
+    first += " --balance-tolerance 0.3 --tol 1e-3 --n-init 2 --random-state 7"
+    second = "--n-neighbors 33 --components all --max-iter 500 --dtype float32"
+    ran(with_rows.cluster_rows(with_rows.npy, "rbf_nystroem", *first.split()))
+    ran(with_rows.cluster_rows(with_rows.npy, "nearest_neighbors", *second.split()))
+    default = FairSpectralClustering().get_params()
+    for options, found in zip((first, second), seen, strict=True):
+        words = options.replace("components", "connected_components").split()
+        for name, value in zip(words[::2], words[1::2], strict=True):
+            name = name[2:].replace("-", "_")
+            assert str(found[name]) == value or found[name] == float(value)
+            assert found[name] != default[name]
+    assert seen[0]["affinity"] == "rbf_nystroem"
+
+
+def test_choices_and_defaults_are_those_of_the_estimator():
+    options = {param.name: param for param in main.commands["cluster"].load().params}
+    for name, value in FairSpectralClustering().get_params().items():
+        if name not in ("n_clusters", "dtype", "random_state", "gamma", "max_iter"):
+            assert options[name].default == value, name
+    for name, (other, values) in _cluster._CONDITIONS.items():
+        assert name in options
+        assert set(values) < set(options[other].type.choices)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-k", 0), "-k"),
+        (("--tol", "nan"), "NaN"),
+        (("--affinity", "cosine"), "--affinity"),
+        (("--affinity", "rbf", "--gamma", 0), "--gamma"),
+        (("--max-iter", 2**31), "--max-iter"),
+        (("--gamma", 1), "--affinity rbf or rbf_nystroem only"),
+        (("--affinity", "rbf", "--n-neighbors", 5), "nearest_neighbors only"),
+        (("--affinity", "rbf", "--components", "all"), "precomputed or nearest"),
+        (("--id-column", "a"), "not to --affinity precomputed"),
+        (("--standardize",), "not to --affinity precomputed"),
+        (("--balance-tolerance", 0.2), "--assign-labels fair only"),
+        (("--report", "labels.csv"), "same file"),
+    ],
+)
+def test_wrong_usage(older, monkeypatch, options, words):
+    monkeypatch.chdir(older.folder)
+    result = older.cluster(older.npz, *options)
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+def broken(change):
+    """Return what breaks the matrix of the planted graph."""
+
+    def breaks(workspace, planted):
+        W = planted.graph.toarray()
+        W = change(W)
+        sparse.save_npz(workspace.npz, sparse.csr_array(W if W is not None else 0))
+        return workspace.cluster(workspace.npz)
+
+    return breaks
+
+
+def isolate(W):
+    W[5] = W[:, 5] = 0
+    return W
+
+
+def tilt(W):
+    W[2, 3] += 1
+    return W
+
+
+def negate(W):
+    W[2, 3] = W[3, 2] = -1
+    return W
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda w, _: w.cluster("nowhere.csv"), ("nowhere.csv", "no such file")),
+        (lambda w, _: w.cluster(groups="nobody.csv"), ("nobody.csv", "no such file")),
+        (lambda w, _: w.cluster(k=90), ("less than", "--n-clusters")),
+        (broken(lambda W: W[:, :-1]), ("square", "(90, 89)")),
+        (broken(lambda W: 0 * W), ("no edges",)),
+        (broken(isolate), ("isolated", "--connected-components")),
+        (broken(tilt), ("symmetric", "(2, 3)")),
+        (broken(negate), ("Negative", "row 2, column 3")),
+    ],
+)
+def test_graphs_that_cannot_be_clustered(older, planted, run, words):
+    line = older.fails(run(older, planted), *words)
+    assert "n_clusters" not in line
+    assert "connected_components" not in line
+
+
+def test_groups_that_do_not_fit(older):
+    older.write("one.csv", [f"{i},same" for i in range(90)])
+    result = older.cluster(groups=older.folder / "one.csv")
+    older.fails(result, "fewer than two groups", "same")
+    older.write("few.csv", [f"{i},g{i % 2}" for i in range(83)])
+    result = older.cluster(groups=older.folder / "few.csv")
+    older.fails(result, "7 of the 90 nodes", "no group")
+
+
+def test_rows_that_cannot_be_clustered(older_with_rows):
+    older = older_with_rows
+    bad = older.write("bad.csv", ["a,b", *("1,2" for _ in range(58)), "3,f", "1,2"])
+    older.fails(older.cluster_rows(bad, "rbf"), f"{bad}:60", "'f'")
+    words = older.write("words.csv", ["a,b", *("1,f" for _ in range(60))])
+    older.fails(older.cluster_rows(words, "rbf"), words, "--drop")
+    result = older.cluster_rows(older.table, "rbf", groups="length")
+    older.fails(result, "neither a column", "height, weight", "--groups")
+    short = older.write("short.txt", older.sexes[:-1])
+    result = older.cluster_rows(older.npy, "rbf", groups=short)
+    older.fails(result, "59 groups for the 60 rows")
+    older.X[7, 1] = np.nan
+    np.save(older.npy, older.X)
+    older.fails(older.cluster_rows(older.npy, "rbf"), "row 7, column 1")
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+def test_outputs_are_checked_before_computing(older, monkeypatch):
+    monkeypatch.setattr(_cluster, "_read", raising(AssertionError("too late")))
+    missing = older.folder / "missing" / "labels.csv"
+    older.fails(older.cluster(older.npz, "-o", missing), missing, "does not exist")
+    older.fails(older.cluster(older.npz, "-o", older.npz), "is an input file")
+    older.fails(older.cluster(older.npz, "--report", older.groups), "is an input")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (MemoryError("80 GiB"), 1, ("not enough memory", "80 GiB")),
+        (KeyboardInterrupt(), 130, ("interrupted, nothing written",)),
+        (ZeroDivisionError("a\nbug"), 70, ("ZeroDivisionError: a bug", "--debug")),
+    ],
+)
+def test_a_fit_that_fails(older, monkeypatch, error, code, words):
+    monkeypatch.setattr(FairSpectralClustering, "fit", raising(error))
+    result = older.cluster(older.npz, "--report", older.report)
+    older.fails(result, *words, code=code)
+    assert not older.report.exists()
+
+
+def test_labels_and_report_are_written_together(older, monkeypatch):
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(_cluster.Report, "write", raising(error))
+    result = older.cluster(older.npz, "--report", older.report)
+    older.fails(result, older.report, "no space left")
+    assert not older.report.exists()
 
 
 @pytest.mark.realdata
@@ -257,8 +516,11 @@ def test_deezer_europe(workspace):
         groups=deezer / "deezer_gendered_target.csv.gz",
         k=25,
     )
-    assert (result.exit_code, result.output) == (0, "")
+    ran(result)
     report = workspace.read_report()
     assert report["input"]["n_nodes"] == 28281
     assert report["input"]["n_edges"] == 92752
     assert sum(report["eigenvalues"]) == pytest.approx(24.79242, rel=1e-4)
+    # Constraints can only lower the sum of the eigenvalues, and so raise the cut.
+    assert report["baseline"]["normalized_cut"] < report["normalized_cut"]
+    assert report["baseline"]["balance_mean"] < report["balance_mean"]

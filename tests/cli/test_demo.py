@@ -1,15 +1,15 @@
-import csv
+"""What `scalefair demo` says and writes."""
+
 import importlib.util
 import json
 
-import numpy as np
+import numba
+import pandas
 import pytest
 from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cli import _demo, main
-from scalefair.cli._demo import cluster_without_fairness
-from scalefair.cli._demo_summary import remarks
 from scalefair.datasets import make_fair_sbm
 
 SIZES = ("demo", "--nodes", 2000, "-k", 4)
@@ -34,68 +34,86 @@ def read_report(folder):
 
 
 def test_says_what_it_did(demo):
-    folder, result = demo
+    _, result = demo
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "compiling kernels (first run only)" in result.stdout
+    assert "try -k" not in result.stdout
     assert "\x1b" not in result.stdout  # plain text
-    for name in ("labels.csv", "report.json"):
-        assert f"wrote {folder / name}" in result.stdout
+    for word in ("labels.csv", "report.json", "report.html"):
+        assert word in result.stdout
     rows = [line for line in result.stdout.splitlines() if line.startswith("│")]
-    assert [row.split("│")[1].strip() for row in rows[-2:]] == [
-        "fair",
-        "without fairness",
-    ]
+    assert [row.split("│")[1].strip() for row in rows[:2]] == ["fair", "without"]
 
 
 def test_labels(demo):
     folder, _ = demo
-    with open(folder / "labels.csv", newline="") as file:
-        header, *rows = csv.reader(file)
-    assert header == ["node", "group", "planted", "fair_label", "unfair_label"]
-    node, group, planted, fair, unfair = np.array(rows, dtype=int).T
+    frame = pandas.read_csv(folder / "labels.csv")
+    names = ["node", "group", "planted", "fair_label", "unfair_label"]
+    assert list(frame.columns) == names
     data = make_fair_sbm(
         2000, n_clusters=4, n_groups=5, average_degree=30, random_state=0
     )
-    np.testing.assert_array_equal(node, np.arange(2000))
-    np.testing.assert_array_equal(group, data.sensitive_features)
-    np.testing.assert_array_equal(planted, data.target)
+    assert frame["node"].tolist() == list(range(2000))
+    assert frame["group"].tolist() == data.sensitive_features.tolist()
+    assert frame["planted"].tolist() == data.target.tolist()
     # Four clusters, five groups: fairness is what finds the clusters.
-    assert adjusted_rand_score(planted, fair) > 0.9
-    assert adjusted_rand_score(planted, unfair) < 0.1
+    assert adjusted_rand_score(data.target, frame["fair_label"]) > 0.9
+    assert adjusted_rand_score(data.target, frame["unfair_label"]) < 0.1
 
 
 def test_report(demo):
     folder, _ = demo
     report = read_report(folder)
     assert report["command"] == "demo"
-    assert report["parameters"]["n_nodes"] == 2000
-    assert report["input"]["n_nodes"] == 2000
-    fair = report["methods"]["fair"]
-    unfair = report["methods"]["without fairness"]
+    assert report["parameters"]["n_nodes"] == report["input"]["n_nodes"] == 2000
+    fair, unfair = (report["methods"][n] for n in ("fair", "without fairness"))
     assert fair["balance_mean"] > 0.8 > 0.2 > unfair["balance_mean"]
-    assert fair["agreement_with_planted"] > 0.9
+    assert fair["agreement_with_planted"] > 0.9 > 0.1 > unfair["agreement_with_planted"]
     assert fair["normalized_cut"] > unfair["normalized_cut"]
-    for row in (fair, unfair):
-        assert row["seconds"] > 0
-        assert row["peak_memory_bytes"] > 10_000_000
-        assert row["converged"]
-        assert len(row["clusters"]) == 4
+    for run in (fair, unfair):
+        assert run["seconds"] > 0
+        assert run["peak_memory_bytes"] > 1e7
+        assert run["peak_memory_is_of_this_run"] in (True, False)
+        assert run["converged"]
+        assert len(run["clusters"]) == 4
 
 
-def test_figure(demo):
-    folder, result = demo
+def test_the_page_and_the_figure(demo):
+    folder, _ = demo
     pytest.importorskip("matplotlib")
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert f"wrote {folder / 'figure.png'}" in result.stdout
+    page = (folder / "report.html").read_text()
+    assert page.count("<img ") == 1
+    assert "<summary>Clusters" not in page  # four rows are not folded
+
+
+def test_long_tables_are_folded(tmp_path):
+    invoke("demo", "--nodes", 3000, "-k", 25, "--output-dir", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    for name in ("fair", "without fairness"):
+        assert f"<summary>Clusters, {name}</summary>" in page
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_says_that_kernels_are_compiled_when_they_are(tmp_path, monkeypatch, compiles):
+    kernel = numba.njit(lambda x: x + 1)
+    if not compiles:
+        kernel(1)  # so it is compiled, as if it came from the cache
+    warm_up = _demo._warm_up
+    warm_up()
+    monkeypatch.setattr(_demo, "_warm_up", lambda: [warm_up(), kernel(1)])
+    sizes = ("demo", "--nodes", 500, "-k", 3, "--output-dir", tmp_path)
+    shown = invoke(*sizes).stdout
+    assert ("compiling kernels" in shown) == compiles
+    assert shown.count("compiling kernels") < 2
 
 
 def test_without_matplotlib_and_quiet(tmp_path, monkeypatch):
     find_spec = importlib.util.find_spec
-
-    def hide(name, *args):
-        return None if name == "matplotlib" else find_spec(name, *args)
-
-    monkeypatch.setattr(_demo.importlib.util, "find_spec", hide)
+    monkeypatch.setattr(
+        _demo,
+        "find_spec",
+        lambda name: None if name == "matplotlib" else find_spec(name),
+    )
     sizes = ("demo", "--nodes", 500, "-k", 3, "--output-dir", tmp_path)
     result = invoke(*sizes)
     assert result.exit_code == 0
@@ -106,44 +124,28 @@ def test_without_matplotlib_and_quiet(tmp_path, monkeypatch):
 
 
 def test_nodes_outside_the_largest_component(tmp_path):
-    result = invoke(
-        *("demo", "--nodes", 500, "-k", 2, "--average-degree", 4),
-        *("--output-dir", tmp_path),
-    )
+    sizes = ("demo", "--nodes", 500, "-k", 2, "--average-degree", 4)
+    result = invoke(*sizes, "--output-dir", tmp_path)
     assert result.exit_code == 0
     n_left_out = read_report(tmp_path)["input"]["n_nodes_left_out"]
     assert n_left_out > 0
     assert f"{n_left_out} nodes outside the largest component" in result.stdout
 
 
-def test_few_groups_beside_many_clusters_are_explained():
-    def report(balance):
-        row = {"peak_memory_is_of_this_run": False}
-        return {
-            "parameters": {"n_groups": 5},
-            "input": {"n_nodes_left_out": 0},
-            "methods": {
-                "fair": {**row, "balance_mean": 0.99},
-                "without fairness": {**row, "balance_mean": balance},
-            },
-        }
-
-    assert any("Try `-k 5`" in line for line in remarks(report(0.98)))
-    assert not any("Try" in line for line in remarks(report(0.2)))
-    assert any("since its start" in line for line in remarks(report(0.2)))
+def test_groups_that_hardly_matter_are_explained(tmp_path):
+    """Two groups take one direction of thirty."""
+    sizes = ("--nodes", 3000, "-k", 30, "--groups-count", 2)
+    result = invoke("demo", *sizes, "--output-dir", tmp_path)
+    assert "try -k 2" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--nodes", 5, "-k", 4), "-k * --groups-count"),
-        (
-            ("--nodes", 100, "-k", 2, "--average-degree", 99),
-            "--average-degree 99 is too large",
-        ),
+        (("--nodes", 100, "-k", 2, "--average-degree", 99), "--average-degree 99"),
         (("-k", 1), "-k"),
-        (("--average-degree", "nan"), "nan is not a finite number"),
-        (("--average-degree", "inf"), "inf is not a finite number"),
+        (("--average-degree", "nan"), "NaN"),
     ],
 )
 def test_wrong_usage(tmp_path, options, message):
@@ -153,27 +155,9 @@ def test_wrong_usage(tmp_path, options, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_output_folder_is_checked_first(tmp_path):
+def test_the_output_folder_is_checked_first(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "missing" / "out"):
         result = invoke(*SIZES, "--output-dir", folder)
-        assert result.exit_code == 1
-        assert result.stdout == ""
+        assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith(f"error: {folder}: ")
-
-
-def test_without_fairness_finds_plain_clusters():
-    data = make_fair_sbm(
-        1000,
-        n_clusters=3,
-        n_groups=2,
-        average_degree=40,
-        probabilities=(1.0, 0.03, 0.02, 0.01),
-        random_state=0,
-    )
-    labels, converged = cluster_without_fairness(
-        data.graph, 6, tol=1e-4, random_state=0
-    )
-    assert converged
-    blocks = data.target * 2 + data.sensitive_features
-    assert adjusted_rand_score(blocks, labels) > 0.95

@@ -95,8 +95,14 @@ def read_values(
         top = str(values[0]).lower() if keys is None else keys[0].lower()
         known = set(map(str, units.ids.tolist())) if keys is not None else set()
         names = _VALUE_NAMES if keys is None else ID_NAMES
-        if (header is None and top in names and keys is None) or top in names - known:
+        # One line more than there are units, whose word does not come again.
+        extra = (
+            keys is None and len(values) == n + 1 and (values[1:] != values[0]).all()
+        )
+        if header is None and (top in names - known or extra):
             values, keys = values[1:], None if keys is None else keys[1:]
+            if top not in names:
+                say(f"{path}: the first line, {top!r}, was taken for a header.")
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "

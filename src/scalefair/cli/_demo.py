@@ -1,0 +1,175 @@
+"""``scalefair demo``: what fairness costs and brings on a planted graph."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import numpy as np
+from numba.core import event
+from sklearn.metrics import adjusted_rand_score
+
+from scalefair.cli import _fit
+from scalefair.cli import _options as opt
+from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
+from scalefair.cli._errors import NOT_CONVERGED, Failure, debug_option
+from scalefair.cli._output import check_destination, write_folder, write_table
+from scalefair.cli._report import Figure, Report, Table, describe_run
+from scalefair.cluster import FairSpectralClustering
+from scalefair.datasets import make_fair_sbm
+
+_SIZES: list[tuple[tuple[str, ...], Any, Any, str]] = [
+    (("--nodes", "n_nodes"), opt.Count(), 100_000, "Nodes of the graph."),
+    (("-k", "--n-clusters"), opt.Count(2), 50, "Clusters, planted and sought."),
+    (("--groups-count", "n_groups"), opt.Count(2), 5, "Groups of equal size."),
+    (("--average-degree",), opt.Finite(0), 30.0, "Expected edges of a node."),
+    (("--random-state",), opt.Count(0, 2**32 - 1), 0, "Seed of graph and labels."),
+    (("--output-dir",), opt.PATH, Path("scalefair-demo"), "Folder for the results."),
+]
+_OPTIONS = [
+    opt.option("Sizes", *names, type=kind, default=value, show_default=True, help=told)
+    for names, kind, value, told in _SIZES
+]
+_FILES = ("labels.csv", "report.json", "report.html", "figure.png")
+_COLUMNS = {
+    "method": ("", ""),
+    "seconds": ("time, s", ".1f"),
+    "megabytes": ("peak\nmemory,\nMB", ",.0f"),
+    "balance_mean": ("average\nbalance", ".3f"),
+    "balance_min": ("minimum\nbalance", ".3f"),
+    "normalized_cut": ("cut\n(Ncut)", ".2f"),
+    "agreement_with_planted": ("agreement\n(ARI)", ".3f"),
+}
+_TOL = 1e-4
+# A gain in average balance below this does not show.
+_SMALL_GAIN = 0.05
+
+
+@click.command(cls=opt.SectionedCommand)
+@partial(opt.add_options, options=[*_OPTIONS, opt.QUIET])
+@debug_option
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    /,
+    output_dir: Path,
+    quiet: bool | None,
+    random_state: int,
+    **sizes: Any,
+) -> None:
+    """Cluster a block model of 100,000 nodes with and without fairness.
+
+    Its edges follow groups and planted clusters alike, and as many clusters as there
+    are groups are looser than the others. The output folder gets labels.csv,
+    report.json, the same as a page in report.html and, with matplotlib, figure.png.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise Failure(f"{output_dir}: is not a folder; choose another --output-dir.")
+    for name in _FILES if output_dir.is_dir() else ("",):
+        check_destination(output_dir / name)
+    say = bool if quiet else click.echo
+    say("generating a block model: {n_nodes:,} nodes ...".format_map(sizes))
+    try:
+        edges = _edge_model(sizes["n_clusters"], sizes["n_groups"])
+        data = make_fair_sbm(random_state=random_state, **sizes, **edges)
+    except ValueError as error:
+        raise click.UsageError(opt.translate(str(error), ctx)) from error
+    announcer = _Announcer()
+    announcer.silent = bool(quiet)
+    with event.install_listener("numba:compile", announcer):
+        _warm_up()
+    W, k = data.graph, sizes["n_clusters"]
+    say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
+    model = FairSpectralClustering(
+        k, tol=_TOL, connected_components="largest", random_state=random_state
+    )
+    own_peak = _fit.reset_peak_memory()
+    show, groups = not quiet and _fit.on_terminal(), data.sensitive_features
+    labels, runs = run_both(model, W, groups, path="the block model", show=show)
+    runs[FAIR]["peak_memory_is_of_this_run"] = own_peak
+    kept = model.labels_ >= 0
+    for name, run in runs.items():
+        agreement = adjusted_rand_score(data.target[kept], labels[name][kept])
+        run["agreement_with_planted"] = agreement
+    n_left_out = int((~kept).sum())
+    read = {"n_nodes": W.shape[0], "n_stored_entries": W.nnz}
+    content = {
+        **describe_run("demo", {**sizes, "random_state": random_state, "tol": _TOL}),
+        "input": {**read, "n_nodes_left_out": n_left_out},
+        "methods": runs,
+    }
+    report = Report("demo", content, "")
+    add_clusters(report, runs, labels, groups)
+    report.facts = [
+        ("memory", f"of the process {'during each run' if own_peak else 'so far'}"),
+        ("cut", "normalized, lower is better"),
+        ("agreement", "with the planted clusters, at most 1"),
+        ("left out", f"{n_left_out:,} nodes outside the largest component"),
+    ]
+    if runs[FAIR]["balance_mean"] - runs[UNFAIR]["balance_mean"] < _SMALL_GAIN:
+        # h groups take h - 1 of the k directions: few, if k is large.
+        told = f"groups hardly matter at these sizes; try -k {sizes['n_groups']}"
+        report.facts.append(("balance", told))
+    records = [
+        {**run, "method": name, "megabytes": (run["peak_memory_bytes"] or 0) / 1e6}
+        for name, run in runs.items()
+    ]
+    report.tables.insert(0, Table("Summary", records, _COLUMNS, terminal=True))
+    columns = {"node": np.arange(W.shape[0]), "group": groups, "planted": data.target}
+    columns |= {"fair_label": labels[FAIR], "unfair_label": labels[UNFAIR]}
+    table, *pages, picture = (output_dir / name for name in _FILES)
+    writers: dict[Path, Any] = {table: lambda file: write_table(file, columns)}
+    writers |= {path: partial(report.write, path=path) for path in pages}
+    if find_spec("matplotlib") is None:
+        report.facts.append(("figure", 'pip install "scalefair[plot]" for one'))
+    elif report.figures:
+        writers[picture] = partial(_draw, report.figures[0])
+    write_folder(output_dir, writers)
+    if not quiet:
+        report.show({path.name: path for path in writers})
+    if not model.converged_:
+        ctx.exit(NOT_CONVERGED)
+
+
+def _edge_model(k: int, h: int) -> dict[str, Any]:
+    """Shares of a node's edges, and as many loose clusters as there are groups.
+
+    Without constraints the groups take h - 1 of the eigenvectors, and those that tell
+    the loose clusters apart are the ones that give way.
+    """
+    weights = (0.36, 0.34 / (k - 1), 0.25 / (h - 1), 0.05 / ((k - 1) * (h - 1)))
+    cohesion = [0.4] * h + [1.0] * (k - h) if k >= 2 * h else None
+    return {"probabilities": weights, "cohesion": cohesion}
+
+
+class _Announcer(event.Listener):
+    """Says that kernels are compiled when the first one is, which no cache had."""
+
+    silent = False
+
+    def on_start(self, event: Any) -> None:
+        """Take note that a kernel is compiled, or was."""
+        if not self.silent:
+            click.echo("compiling kernels (first run only) ...")
+        self.silent = True
+
+    on_end = on_start
+
+
+def _warm_up() -> None:
+    """Compile what the timed runs use, on a graph large enough to use it."""
+    data = make_fair_sbm(1000, n_clusters=4, n_groups=2, average_degree=30)
+    model = FairSpectralClustering(4, solver="chebyshev", random_state=0)
+    model.set_params(connected_components="largest")
+    model.fit(data.graph, sensitive_features=data.sensitive_features)
+
+
+def _draw(drawn: Figure, file: BinaryIO) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=drawn.size, layout="constrained")
+    drawn.plot(figure)
+    figure.savefig(file, format="png", dpi=150)

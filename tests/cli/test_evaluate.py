@@ -1,0 +1,135 @@
+"""What `scalefair evaluate` measures."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+from scalefair import metrics
+
+
+@pytest.fixture
+def scored(workspace):
+    """Scores of 60 rows with groups, labels to predict, predictions and numbers."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"row": range(60), "score": rng.normal(size=60)})
+    frame["prediction"] = np.where(frame["score"] > 0, "yes", "no")
+    frame["truth"] = np.where(frame["score"] + rng.normal(size=60) > 0, "yes", "no")
+    frame["wage"] = 2 * frame["score"] + 1
+    frame["sex"] = np.where(rng.random(60) < 0.4, "f", "m")
+    workspace.frame = frame
+    workspace.scores = workspace.folder / "scores.csv"
+    frame.to_csv(workspace.scores, index=False)
+    return workspace
+
+
+def evaluate(workspace, *options):
+    """Return the report, which goes to stdout."""
+    result = workspace.invoke("evaluate", *options, "--report", "-")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("source", ["npz", "edges"])
+def test_labels_give_what_cluster_reports(workspace, source):
+    graph = getattr(workspace, source)
+    workspace.cluster(graph, "--report", workspace.report)
+    expected = workspace.read_report()
+    options = (workspace.output, "--groups", workspace.groups, "--graph", graph)
+    found = evaluate(workspace, *options)
+    for name in ("balance_mean", "balance_min", "normalized_cut", "clusters"):
+        assert found[name] == expected[name]
+    assert found["input"]["groups"] == expected["input"]["groups"]
+    assert "normalized_cut" not in evaluate(workspace, *options[:3])
+
+
+def test_scores_with_two_classes(scored):
+    options = (scored.scores, "--groups", "sex", "--target", "truth")
+    options += ("--interval", "0.1,0.6", "--threshold", 0.2)
+    found, frame = evaluate(scored, *options), scored.frame
+    of = {"sensitive_features": frame["sex"], "interval": (0.1, 0.6)}
+    gap = metrics.partial_demographic_parity_gap(frame["score"], **of)
+    assert found["partial_parity_gap"] == pytest.approx(gap)
+    weak = metrics.weak_partial_demographic_parity_gap(
+        frame["score"], threshold=0.2, **of
+    )
+    assert found["weak_partial_parity_gap"] == pytest.approx(weak)
+    ks = metrics.statistical_parity_ks(frame["score"], sensitive_features=frame["sex"])
+    assert found["ks"] == pytest.approx(ks)
+    # The predictions are those of the file, not what the threshold would say.
+    right = frame["prediction"] == frame["truth"]
+    assert found["accuracy"] == pytest.approx(right.mean())
+    above = frame["score"] > 0.2
+    assert found["selection_rate"] == pytest.approx(above.mean())
+    for entry, sex in zip(found["groups"], "fm", strict=True):
+        own = frame["sex"] == sex
+        assert (entry["group"], entry["n_rows"]) == (sex, own.sum())
+        assert entry["accuracy"] == pytest.approx(right[own].mean())
+        assert entry["selection_rate"] == pytest.approx(above[own].mean())
+
+
+def test_the_threshold_decides_where_there_is_no_prediction(scored):
+    frame = scored.frame.drop(columns="prediction")
+    frame.to_csv(scored.scores, index=False)
+    options = (scored.scores, "--groups", "sex", "--target", "truth")
+    found = evaluate(scored, *options, "--threshold", 0.2)
+    right = np.where(frame["score"] > 0.2, "yes", "no") == frame["truth"]
+    assert found["accuracy"] == pytest.approx(right.mean())
+
+
+def test_numbers_with_targets_in_a_file(scored):
+    """Rows of a file are found by their ids, whatever their order."""
+    wages = scored.frame.sample(frac=1, random_state=0)[["row", "wage"]]
+    wages.to_csv(scored.folder / "wages.csv", index=False, header=False)
+    options = ("--groups", "sex", "--target", scored.folder / "wages.csv")
+    found = evaluate(scored, scored.scores, "--scores", "score", *options)
+    error = (scored.frame["score"] - scored.frame["wage"]) ** 2
+    assert found["mse"] == pytest.approx(error.mean())
+    assert "accuracy" not in found
+    assert "partial_parity_gap" not in found
+
+
+def test_what_is_shown(scored, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    page = scored.folder / "page.html"
+    options = ("evaluate", scored.scores, "--groups", "sex", "--report", page)
+    shown = scored.invoke(*options).stdout
+    for words in ("partial parity gap", "KS distance", "share above", str(page)):
+        assert words in shown
+    assert "KS distance" in page.read_text()
+    assert scored.invoke(*options, "--quiet").output == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--groups", "age"), 1, "neither a column"),
+        (("--groups", "sex", "--scores", "height"), 1, "height"),
+        (("--groups", "sex", "--scores", "prediction"), 1, "holds words"),
+        (("--groups", "sex", "--target", "many"), 1, "neither numbers nor two"),
+        (("--groups", "sex", "--labels", "row", "--scores", "wage"), 2, "together"),
+        (("--groups", "sex", "--interval", "0.5,0.1"), 2, "a < b"),
+        (("--groups", "sex", "--interval", "half"), 2, "a < b"),
+        (("--groups", "sex", "--labels", "sex", "--graph", "g"), 1, "g: no such file"),
+        ((), 2, "--groups"),
+    ],
+)
+def test_errors(scored, options, code, words):
+    scored.frame["many"] = ["a", "b", "c"] * 20
+    scored.frame.to_csv(scored.scores, index=False)
+    result = scored.invoke("evaluate", scored.scores, *options)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert words in " ".join(result.stderr.split())
+
+
+def test_tables_without_a_known_column_and_nodes_without_a_label(workspace):
+    table = workspace.write("table.csv", ["a,b", "1,x", "2,y"])
+    result = workspace.invoke("evaluate", table, "--groups", "b")
+    assert result.exit_code == 1
+    assert "columns: a, b" in result.stderr
+    table = workspace.write("labels.csv", ["id,label,sex", "0,1,f", "1,0,m"])
+    options = ("--groups", "sex", "--graph", workspace.npz)
+    result = workspace.invoke("evaluate", table, *options)
+    assert result.exit_code == 1
+    assert "88 nodes" in result.stderr

@@ -1,0 +1,159 @@
+"""A value for each node or row, in a file of its own."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.files import FileError, Graph
+from scalefair.files._values import as_values, read_values
+
+
+def units(ids, *, named=True):
+    matrix = sparse.csr_array((len(ids), len(ids)))
+    return Graph(Path("graph"), matrix, np.array(ids), named=named, notes=[])
+
+
+INTEGERS = units([5, 3, 4])
+STRINGS = units(["5", "c", "id"])
+ROWS = units([0, 1, 2], named=False)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return a function that reads a text, or an array: its values, and notes."""
+
+    def read_content(content, nodes, **options):
+        path = tmp_path / "groups.any"
+        if isinstance(content, np.ndarray):
+            with open(path, "wb") as file:
+                np.save(file, content)
+        else:
+            path.write_bytes(
+                content if isinstance(content, bytes) else content.encode()
+            )
+        notes = []
+        values = read_values(path, nodes, "group", say=notes.append, **options)
+        return values.tolist(), notes
+
+    return read_content
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,group\n3,x\n4,y y\n5,z\n",
+        "3,x\n4,y y\n5,z\n",
+        "# comment\nnode_id\tsex\n3\tx\n4\ty y\n5\tz\n",
+        '3,x\n"4","y y"\n5,z\n3,x\n',
+        "\ufeffID,group\n05,z\n3 , x\n4,y y\n",
+        gzip.compress(b"3;x\n4;y y\n5;z\n"),
+    ],
+)
+def test_spellings(read, text):
+    assert read(text, INTEGERS) == (["z", "x", "y y"], [])
+
+
+def test_a_node_may_be_called_id(read):
+    text = "id,group\n5,a\nc,b\n"
+    assert read(text, STRINGS)[0] == ["a", "b", "group"]
+    with pytest.raises(FileError, match="1 of the 3 nodes"):
+        read(text, STRINGS, header=True)
+
+
+def test_other_headers_need_to_be_announced(read):
+    text = "person,sex\n0,f\n1,m\n2,f\n"
+    with pytest.raises(FileError, match=r":1: 'person' is no row.*--groups-header"):
+        read(text, ROWS)
+    assert read(text, ROWS, header=True)[0] == ["f", "m", "f"]
+
+
+def test_ids_outside_an_edge_list_are_counted(read):
+    _, [note] = read("3,x\n4,y\n5,z\n8,x\n9,y\nbob,x\n", INTEGERS)
+    assert "3 id(s) are not in graph" in note
+    assert "without an edge" in note
+
+
+@pytest.mark.parametrize("text", ["a\nb\na\n", "group\na\nb\na\n", "# c\na\n\nb\na\n"])
+def test_one_column(read, text):
+    assert read(text, ROWS) == (["a", "b", "a"], [])
+
+
+def test_the_header_of_one_column_is_told(read):
+    values, [note] = read("sex\na\nb\na\n", ROWS)
+    assert values == ["a", "b", "a"]
+    assert "'sex', was taken for a header" in note
+    with pytest.raises(FileError, match="has 4 groups for the 3"):
+        read("sex\na\nb\na\n", ROWS, header=False)
+    with pytest.raises(FileError, match="has 4 groups for the 3"):
+        read("a\na\nb\na\n", ROWS)  # the first line is like others
+
+
+@pytest.mark.parametrize("values", [[1, 0, 1], ["a", "b", "a"], [True, False, True]])
+def test_arrays(read, values):
+    assert read(np.array(values), ROWS)[0] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "message"),
+    [
+        ("3,x\n4,\n", INTEGERS, ":2: 1 group.* missing"),
+        ("3\tx\n4\t\n", INTEGERS, ":2: 1 group.* missing"),
+        ("3,x\n4,?\n5,x\n", INTEGERS, ":2: 1 group.* missing"),
+        ("a\nNA\nb\n", ROWS, ":2: 1 group.* missing"),
+        ("3,x\n4,y\n3,y\n", INTEGERS, ":3: .*'y' here and 'x' on line 1"),
+        ("3,x\n4\n", INTEGERS, ":2: expected 2 fields .* found 1"),
+        ("3,x,1\n", INTEGERS, "expected `id,group`, found 3"),
+        ("3,x\n", INTEGERS, r"2 of the 3 nodes .*: 5, 4\. Add a line"),
+        ("", INTEGERS, "is empty"),
+        ("a\nb\na\n", INTEGERS, "edge list have no order"),
+        ("0,x\n1,y\n3,x\n", ROWS, ":3: '3' is no row .* 0 to 2"),
+        ("0,x\n1,y\nbob,x\n", ROWS, ":3: 'bob' is no row"),
+        ("a\nb\n", ROWS, "has 2 groups for the 3 nodes"),
+        ("a\nb c\na\n", ROWS, ":2: expected 1 field"),
+        (np.array([1.0, np.nan, 2.0]), ROWS, "position 1: 1 group.* missing"),
+        (np.ones((3, 2)), ROWS, r"one group per node.* found shape \(3, 2\)"),
+        (np.ones(3, dtype=[("a", int)]), ROWS, "numbers or strings, found"),
+        (np.ones(3) * 1j, ROWS, "numbers or strings, found .*complex128"),
+        (np.arange(2), ROWS, "has 2 groups for the 3 nodes"),
+        (np.arange(3), INTEGERS, "edge list have no order"),
+        (np.array([{}, {}, {}]), ROWS, "not an array of numbers or strings"),
+        (b"\x93NUMPY\x01\x00\x08\x00{'a': ((", ROWS, "not an array"),
+        (b"\x93NUMPY\x01\x00\x0a\x00 \n  x\n y\n ", ROWS, "not an array"),
+        (b"\x93NUMPY", ROWS, "not an array"),
+    ],
+)
+def test_errors_name_file_and_place(read, tmp_path, text, nodes, message):
+    with pytest.raises(FileError, match=message) as caught:
+        read(text, nodes)
+    assert str(caught.value).startswith(str(tmp_path / "groups.any"))
+
+
+def test_only_the_first_five_missing_ids_are_listed(read):
+    with pytest.raises(FileError, match=r"9 of the 10 .*: 0, 1, 2, 3, 4 and 4 more"):
+        read("9,x\n", units(list(range(10))))
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileError, match="no such file"):
+        read_values(tmp_path / "groups.csv", ROWS, "group", say=print)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "expected"),
+    [
+        (["1", "+2", "1"], None, np.array([1, 2, 1])),
+        (["1", "2.5"], None, np.array([1, 2.5])),
+        (["1", "x"], None, np.array(["1", "x"])),
+        (["1", "2"], "f", np.array([1.0, 2.0])),
+        (["1", "2"], "U", np.array(["1", "2"])),
+        (["1", "1_0"], None, np.array(["1", "1_0"])),
+        (["1", "inf"], None, np.array(["1", "inf"])),
+    ],
+)
+def test_values_are_numbers_if_all_are(words, kind, expected):
+    found = as_values(words, kind)
+    assert found.dtype.kind == expected.dtype.kind
+    np.testing.assert_array_equal(found, expected)
