@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair.cli import _fit, main
+from scalefair.cli import main
 from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
@@ -35,8 +35,6 @@ from scalefair.cli._fit import (
     fit,
     library_warnings,
     on_terminal,
-    peak_memory,
-    reset_peak_memory,
     watch_passes,
 )
 from scalefair.cli._options import (
@@ -683,23 +681,3 @@ def test_silence_unless_asked_for(monkeypatch):
     assert not on_terminal(quiet=True)
     monkeypatch.setattr(sys, "stdout", None)
     assert not on_terminal(quiet=False)
-
-
-def test_peak_memory_until_reset():
-    before = peak_memory()
-    block = np.ones(20_000_000)  # 160 MB
-    del block
-    with_block = peak_memory()
-    assert with_block > max(before, 160e6)
-    if reset_peak_memory():
-        assert peak_memory() < with_block - 100e6
-
-
-def test_the_system_may_not_tell_of_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(_fit, "_CLEAR", tmp_path / "missing" / "clear_refs")
-    monkeypatch.setattr(_fit, "_STATUS", tmp_path / "missing" / "status")
-    monkeypatch.setattr(_fit, "available_memory", lambda: None)
-    assert not reset_peak_memory()
-    assert peak_memory() > 10e6  # from getrusage
-    assert _fit.array_limit(None) == 2**31
-    assert _fit.array_limit(7) == 7

@@ -16,6 +16,7 @@ from sklearn.base import clone
 
 from scalefair import metrics
 from scalefair._digits import apart
+from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _options, _output, _report, _rows
 from scalefair.linear_model import PartiallyFairClassifier
 
@@ -148,7 +149,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
                 plain.fit(X["train"], **known)
             found, scores["without fairness"] = _measure(plain, X, parts)
             content["baseline"] = {"converged": plain.converged_, **found}
-    content |= {"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()}
+    content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
     report = _report.Report(
         "classify",
         content,

@@ -15,6 +15,7 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._memory import peak_memory, reset_peak_memory
 from scalefair.cli import _fit
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
@@ -171,14 +172,14 @@ def run_both(
     """Labels with and without fairness, and what a report says of each run."""
     seconds = _fit.fit(model, X, path=path, show=show, sensitive_features=groups)
     labels: dict[str, NDArray[Any]] = {FAIR: model.labels_}
-    runs = {FAIR: {"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()}}
+    runs = {FAIR: {"seconds": seconds, "peak_memory_bytes": peak_memory()}}
     runs[FAIR] |= _describe_fit(model)
     if baseline:
-        own_peak, start = _fit.reset_peak_memory(), time.perf_counter()
+        own_peak, start = reset_peak_memory(), time.perf_counter()
         labels[UNFAIR], converged = _cluster_without_fairness(model)
         runs[UNFAIR] = {
             "seconds": time.perf_counter() - start,
-            "peak_memory_bytes": _fit.peak_memory(),
+            "peak_memory_bytes": peak_memory(),
             "peak_memory_is_of_this_run": own_peak,
             "converged": converged,
         }

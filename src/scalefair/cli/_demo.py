@@ -12,6 +12,7 @@ import numpy as np
 from numba.core import event
 from sklearn.metrics import adjusted_rand_score
 
+from scalefair._memory import reset_peak_memory
 from scalefair.cli import _fit
 from scalefair.cli import _options as opt
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
@@ -86,7 +87,7 @@ def demo(
     model = FairSpectralClustering(
         k, tol=_TOL, connected_components="largest", random_state=random_state
     )
-    own_peak = _fit.reset_peak_memory()
+    own_peak = reset_peak_memory()
     show, groups = not quiet and _fit.on_terminal(), data.sensitive_features
     labels, runs = run_both(model, W, groups, path="the block model", show=show)
     runs[FAIR]["peak_memory_is_of_this_run"] = own_peak

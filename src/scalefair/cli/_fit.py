@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 import warnings
@@ -13,15 +12,9 @@ from typing import Any
 
 import click
 
-from scalefair._memory import available_memory
 from scalefair.cli._errors import Failure, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT
-
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-# Where the system does not tell how much memory there is.
-_LIMIT = 2**31
 
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
@@ -128,36 +121,3 @@ def describe_passes(X: Any) -> dict[str, Any]:
     if isinstance(X.progress, _Passes):
         found["n_passes"] = X.progress.n_passes
     return found
-
-
-def array_limit(given: int | None) -> int:
-    """Bytes above which rows are read in blocks: as given, else half of the memory."""
-    if given is not None:
-        return given
-    free = available_memory()
-    return _LIMIT if free is None else free // 2
-
-
-def reset_peak_memory() -> bool:
-    """Start a new measurement where the system can (Linux); return whether it did."""
-    try:
-        _CLEAR.write_text("5")  # resets the resident set's high-water mark
-    except OSError:
-        return False
-    return True
-
-
-def peak_memory() -> int | None:
-    """Largest resident memory of the process in bytes; None if it is not known."""
-    try:
-        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
-    except OSError:
-        found = None
-    if found is not None:
-        return int(found[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

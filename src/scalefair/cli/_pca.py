@@ -11,6 +11,7 @@ import click
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _options, _output, _report, _rows
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
@@ -101,7 +102,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED},
             **_compare(model, plain, counts),
-            "peak_memory_bytes": _fit.peak_memory(),
+            "peak_memory_bytes": peak_memory(),
         }
         report = _report.Report(
             "pca",

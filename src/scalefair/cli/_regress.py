@@ -17,6 +17,7 @@ from pandas.api.types import is_bool_dtype
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
+from scalefair._memory import peak_memory
 from scalefair.cli import _fit as fits
 from scalefair.cli import _options as shared
 from scalefair.cli import _report as reports
@@ -246,7 +247,7 @@ def regress(
         **_describe_fit(fair),
         **measures,
         "seconds": seconds,
-        "peak_memory_bytes": fits.peak_memory(),
+        "peak_memory_bytes": peak_memory(),
     }
     report = reports.Report(
         "regress",

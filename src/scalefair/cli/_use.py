@@ -18,6 +18,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from scalefair._memory import array_limit
 from scalefair.cli import _fit as fits
 from scalefair.cli import _options as shared
 from scalefair.cli import _report as reports
@@ -317,7 +318,7 @@ def _look(
     else:
         table = TableFile(path, **text)
         size = 0 if str(path) == "-" else path.stat().st_size
-        is_large = 2 * size > fits.array_limit(None)
+        is_large = 2 * size > array_limit(None)
         frame = table.frame(table.names, (), n_rows=_MOST if is_large else None)
         for name in table.names:
             try:

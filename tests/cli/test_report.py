@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scalefair.cli._reporting import (
+from scalefair.cli._report import (
     Figure,
     Report,
     Table,
