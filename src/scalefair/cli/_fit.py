@@ -16,6 +16,8 @@ from scalefair.cli._errors import Failure, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT
 
+_FOR_USERS = (UserWarning, RuntimeWarning)
+
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
     """Whether progress and a summary are shown: as asked for, else on a terminal.
@@ -38,20 +40,18 @@ def fit(
 
         model.set_callbacks(ProgressBar())
     context = click.get_current_context(silent=True)
+    start = time.perf_counter()
     with library_warnings():
-        start = time.perf_counter()
         try:
             model.fit(X, *args, **kwargs)
         except FileError:
             raise  # it names the file, and the place
         except FloatingPointError as error:
-            raise Failure(
-                f"{path}: the numbers are too large to compute with: divide columns "
-                "by constants."
-            ) from error
+            told = "the numbers are too large to compute with: divide columns."
+            raise Failure(f"{path}: {told}") from error
         except (ValueError, TypeError) as error:
             raise Failure(f"{path}: {translate(str(error), context)}") from error
-        return time.perf_counter() - start
+    return time.perf_counter() - start
 
 
 @contextmanager
@@ -61,26 +61,19 @@ def library_warnings() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    found = dict.fromkeys(
-        translate(str(warning.message), context)
-        for warning in caught
-        if issubclass(warning.category, (UserWarning, RuntimeWarning))
-    )
-    for message in found:
-        warn(message)
+    for_users = (w for w in caught if isinstance(w.message, _FOR_USERS))
+    for message in dict.fromkeys(str(warning.message) for warning in for_users):
+        warn(translate(message, context))
 
 
 class _Passes:
     """Counts passes over rows that are read in blocks, and shows how far each is."""
 
     def __init__(self, name: str, bar: Any) -> None:
-        self.n_passes = 0
-        self._name = printable(name)
-        self._bar = bar
+        self.n_passes, self._name, self._bar = 0, printable(name), bar
         self._task = bar.add_task("", total=None, visible=False)
 
     def __call__(self, n_done: int, n_blocks: int) -> None:
-        """Take note that a block was read."""
         if n_done == 1:
             self.n_passes += 1
             said = f"{self._name}, pass {self.n_passes}"

@@ -32,16 +32,11 @@ def render(report: Report) -> str:
         is_plain = isinstance(value, str) and not isinstance(value, Markup)
         return _CONTROLS.sub("\ufffd", value) if is_plain else value
 
-    environment = Environment(
-        loader=PackageLoader("scalefair.cli", "."),
-        autoescape=True,
-        finalize=clean,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["text"] = as_text
-    environment.filters["digits"] = lambda value: repr(as_python(value))
+    loader = PackageLoader("scalefair.cli", ".")
+    blocks = {"trim_blocks": True, "lstrip_blocks": True}
+    strict = {"autoescape": True, "finalize": clean, "undefined": StrictUndefined}
+    environment = Environment(loader=loader, **blocks, **strict)  # type: ignore[arg-type]
+    environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
     environment.tests["a_number"] = is_number
     content = as_python(report.content)
     return environment.get_template("page.html").render(
@@ -72,12 +67,8 @@ def _walk(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield name, Table(f"History of the solver{where}", steps, columns)
         elif isinstance(value, dict):
             yield from _walk(value, f"{above}{name}: ")
-        elif not _are_records(value):
+        elif not (isinstance(value, list) and any(type(v) is dict for v in value)):
             yield f"{above}{name}", value
-
-
-def _are_records(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _steps(history: Any) -> list[dict[str, Any]]:
@@ -85,15 +76,13 @@ def _steps(history: Any) -> list[dict[str, Any]]:
     if isinstance(history, dict) and len({len(c) for c in history.values()}) == 1:
         rows = zip(*history.values(), strict=True)
         history = [dict(zip(history, row, strict=True)) for row in rows]
-    steps = history if _are_records(history) else []
-    return [{"step": i, **step} for i, step in enumerate(steps, start=1)]
+    steps = history if isinstance(history, list) else []
+    records = [step for step in steps if isinstance(step, dict)]
+    return [{"step": i, **step} for i, step in enumerate(records, start=1)]
 
 
 def _draw(figures: list[Figure]) -> Iterator[dict[str, str]]:
-    """Yield pictures, and what is said in place of those that fail.
-
-    A figure that cannot be drawn does not keep the results from being written.
-    """
+    """Yield pictures, and what is said of those that fail; results survive that."""
     if figures and find_spec("matplotlib") is None:
         yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
         return
@@ -111,13 +100,10 @@ def _picture(drawn: Figure) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    # The same report gives the same bytes; and the letters of some scripts, which
-    # the font has not, are in the tables.
-    with (
-        matplotlib.rc_context({"svg.hashsalt": "scalefair"}),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
+    # The same report gives the same bytes.
+    salted = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
+    with salted, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font has not
         figure = Figure(figsize=drawn.size, layout="constrained")
         drawn.plot(figure)
         file, media_type = io.BytesIO(), "svg+xml"
@@ -125,6 +111,5 @@ def _picture(drawn: Figure) -> str:
         if file.tell() > _MAX_SVG:
             file, media_type = io.BytesIO(), "png"
             figure.savefig(file, format="png", dpi=_DPI)
-    return (
-        f"data:image/{media_type};base64,{base64.b64encode(file.getvalue()).decode()}"
-    )
+    encoded = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/{media_type};base64,{encoded}"

@@ -16,27 +16,22 @@ from numpy.typing import NDArray
 import scalefair
 from scalefair.cli._errors import messages, printable
 
-# As many colours as the figures have.
-MAX_GROUPS = 7
-# Longer names leave no room for the figure.
-_MAX_NAME = 24
-# Rows of a table on a terminal.
-_MAX_ROWS = 20
+MAX_GROUPS = 7  # as many colours as the figures have
+_MAX_NAME = 24  # longer ones leave no room for the figure
 
 
 @dataclass(frozen=True)
 class Table:
-    """Records, one below the other; for a key the title and the format of its column.
+    """Records; for each key the title and the format of its column.
 
-    Keys that no record has are left out. A title may break where it has a newline. Of
-    records on a `terminal` so many are shown at `most`.
+    Keys that no record has are left out. A `terminal` shows at `most` so many records.
     """
 
     caption: str
     records: Sequence[Mapping[str, Any]]
     columns: Mapping[str, tuple[str, str]]
     terminal: bool = False
-    most: int = _MAX_ROWS
+    most: int = 20
 
     def known(self) -> list[tuple[str, str, str, bool]]:
         """Key, title and format of each column, and whether it holds numbers."""
@@ -82,12 +77,12 @@ class Report:
         if path.suffix.lower() == ".html":
             from scalefair.cli._page import render
 
-            file.write(render(self).encode())
+            text = render(self)
         else:
             content = as_python(self.content)
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-            # Bytes of a file name that are no text are escaped as JSON does it.
-            file.write(f"{text}\n".encode(errors="backslashreplace"))
+        # Bytes of a file name that are no text are escaped as JSON does it.
+        file.write(f"{text}\n".encode(errors="backslashreplace"))
 
     def show(self, written: Mapping[str, Path]) -> None:
         """Print the tables for a terminal, the facts, and the files written."""
@@ -99,20 +94,14 @@ class Report:
         for table in self.tables:
             if not (table.terminal and table.records):
                 continue
-            columns = table.known()
-            grid = Grid()
+            grid, columns = Grid(), table.known()
             for _, title, _, of_numbers in columns:
-                lines = map(printable, title.split("\n"))
-                grid.add_column(
-                    Text("\n".join(lines)),
-                    justify="right" if of_numbers else "left",
-                    no_wrap=of_numbers,
-                )
+                head = Text("\n".join(map(printable, title.split("\n"))))
+                side: Any = "right" if of_numbers else "left"
+                grid.add_column(head, justify=side, no_wrap=of_numbers)
             for record in table.records[: table.most]:
-                cells = (
-                    as_text(record.get(key, ""), spec) for key, _, spec, _ in columns
-                )
-                grid.add_row(*(Text(printable(cell)) for cell in cells))
+                values = ((record.get(key, ""), spec) for key, _, spec, _ in columns)
+                grid.add_row(*(Text(printable(as_text(*value))) for value in values))
             if (more := len(table.records) - table.most) > 0:
                 grid.add_row(f"... {more:,} more")
             console.print(Text(printable(table.caption)), grid)
@@ -153,25 +142,19 @@ def as_python(value: Any) -> Any:
         return [as_python(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return (
-        value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-    )
-
-
-# What commands have in common.
+    known = isinstance(value, (bool, int, float, str, type(None)))
+    return value if known else str(value)
 
 
 def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Say what ran: command, version, parameters; and what it said so far."""
+    # JSON has no infinity: the word that an option takes.
+    infinite = {k: "inf" for k, v in parameters.items() if v == math.inf}
     return {
         "command": command,
         "version": scalefair.__version__,
         "python": platform.python_version(),
-        # JSON has no infinity: the word that an option takes.
-        "parameters": {
-            name: "inf" if isinstance(value, float) and value == math.inf else value
-            for name, value in parameters.items()
-        },
+        "parameters": {**parameters, **infinite},
         "warnings": messages("warning"),
         "notes": messages("note"),
     }
@@ -186,9 +169,8 @@ def count_values(values: NDArray[Any]) -> dict[str, int]:
 def change(before: float, after: float) -> str:
     """Return in words how a number changes."""
     old, new = f"{before:.3g}", f"{after:.3g}"
-    if old == new:
-        return f"stays {new}"
-    return f"{'falls' if after < before else 'rises'} from {old} to {new}"
+    verb = "falls" if after < before else "rises"
+    return f"stays {new}" if old == new else f"{verb} from {old} to {new}"
 
 
 def iterations(n_iter: int) -> str:
@@ -219,16 +201,10 @@ def part_tables(
 
 def drawable_names(names: Iterable[str]) -> list[str]:
     """Short names, all different and none empty, for a figure."""
-    found: list[str] = []
-    for name in names:
-        short = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."
-        plain = " ".join(short.split()) or "(empty)"
-        candidate, n = plain, 1
-        while candidate in found:
-            n += 1
-            candidate = f"{plain} ({n})"
-        found.append(candidate)
-    return found
+    plain = [" ".join(name.split()) or "(empty)" for name in names]
+    short = [n if len(n) <= _MAX_NAME else f"{n[: _MAX_NAME - 3]}..." for n in plain]
+    numbered = enumerate(short, start=1)
+    return [n if short.count(n) == 1 else f"{n} ({i})" for i, n in numbered]
 
 
 def choose_groups(
@@ -236,13 +212,11 @@ def choose_groups(
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_], list[str], str]:
     """Choose the largest groups, at most `MAX_GROUPS`, for a figure.
 
-    Returns the code of each row's group, whether the row is shown, the names of the
-    groups shown in the order of their codes, and a remark if some are not.
+    Returns the codes of the rows' groups, which rows are shown, the names of the groups
+    shown in the order of their codes, and a remark if some are not.
     """
     found, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     kept = np.sort(np.argsort(-counts, kind="stable")[:MAX_GROUPS])
     names = drawable_names(str(name) for name in found[kept].tolist())
-    remark = ""
-    if kept.size < found.size:
-        remark = f" The {kept.size} largest of {found.size} groups are shown."
-    return codes, np.isin(codes, kept), names, remark
+    remark = f" The {kept.size} largest of {found.size} groups are shown."
+    return codes, np.isin(codes, kept), names, remark * (kept.size < found.size)
