@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import IO, Any, TypeVar
 
 import click
-from click.exceptions import Exit as _Exit
 
 from scalefair._writing import PLACING, abandon
 
@@ -82,7 +81,7 @@ class Commands(click.Group):
             with _prompt_interrupts(ctx):
                 return super().invoke(ctx)
         # Rich exits when nobody reads what it prints.
-        except (_Exit, click.UsageError, BrokenPipeError, SystemExit):
+        except (click.exceptions.Exit, click.UsageError, BrokenPipeError, SystemExit):
             raise
         except BaseException as error:  # KeyboardInterrupt is among them
             if ctx.meta.get(_DEBUG):

@@ -15,6 +15,8 @@ import click
 from scalefair.cli._errors import Failure, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT
+from scalefair.files import FileError
+from scalefair.streaming import RowReader
 
 _FOR_USERS = (UserWarning, RuntimeWarning)
 
@@ -33,8 +35,6 @@ def fit(
     model: Any, X: Any, *args: Any, path: Path | str, show: bool, **kwargs: Any
 ) -> float:
     """Return the seconds of ``model.fit(X, *args, **kwargs)``; `path` names `X`."""
-    from scalefair.files import FileError  # not for --help
-
     if show and hasattr(model, "set_callbacks"):
         from sklearn.callback import ProgressBar
 
@@ -70,7 +70,7 @@ class _Passes:
     """Counts passes over rows that are read in blocks, and shows how far each is."""
 
     def __init__(self, name: str, bar: Any) -> None:
-        self.n_passes, self._name, self._bar = 0, printable(name), bar
+        self.n_passes, self._name, self._bar = 0, name, bar
         self._task = bar.add_task("", total=None, visible=False)
 
     def __call__(self, n_done: int, n_blocks: int) -> None:
@@ -84,30 +84,21 @@ class _Passes:
 @contextmanager
 def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
     """Count the passes of those matrices that are readers, on a bar if `show`."""
-    from scalefair.streaming import RowReader
-
     readers = {name: X for name, X in matrices.items() if isinstance(X, RowReader)}
     if not readers:
         yield
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.markup import escape
+    from rich.progress import Progress
 
-    columns = (
-        TextColumn("{task.description}", markup=False),  # it is the name of a file
-        BarColumn(),
-        TextColumn("{task.completed} of {task.total} blocks"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, transient=True, disable=not show) as bar:
+    with Progress(transient=True, disable=not show) as bar:
         for name, reader in readers.items():
-            reader.progress = _Passes(name, bar)
+            reader.progress = _Passes(escape(printable(name)), bar)
         yield
 
 
 def describe_passes(X: Any) -> dict[str, Any]:
     """How rows were read, if that was in blocks."""
-    from scalefair.streaming import RowReader
-
     if not isinstance(X, RowReader):
         return {}
     found = {"read": "in blocks", "n_blocks": len(X)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, isnan
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,14 +38,12 @@ class Finite(click.FloatRange):
 
     name = "number"
 
-    def __init__(
-        self, min: float = -math.inf, max: float = math.inf, **ends: bool
-    ) -> None:
+    def __init__(self, min: float = -inf, max: float = inf, **ends: bool) -> None:
         super().__init__(min, max, **{"min_open": True, "max_open": True, **ends})
 
     def convert(self, value: Any, *where: Any) -> Any:
         number = super().convert(value, *where)
-        if math.isnan(number):
+        if isnan(number):
             self.fail("NaN is not a number.", *where)
         return number
 
@@ -54,13 +52,12 @@ def size(value: str) -> int:
     """Read a number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
     pattern = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMGT]?)(i?)B?"
     found = re.fullmatch(pattern, value.strip(), re.IGNORECASE)
-    if found is not None:
-        number, prefix, binary = found.groups()
-        base = 1024 if binary else 1000
-        n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
-        if 1 <= n_bytes < 2**63:
-            return int(n_bytes)
-    raise click.BadParameter(f"{value!r} is no size, such as 2GB or 1.5GiB.")
+    number, prefix, binary = found.groups() if found else ("0", "", "")
+    base = 1024 if binary else 1000
+    n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
+    if not 1 <= n_bytes < 2**63:
+        raise click.BadParameter(f"{value!r} is no size, such as 2GB or 1.5GiB.")
+    return int(n_bytes)
 
 
 class _Option(click.Option):
@@ -80,17 +77,14 @@ class _Option(click.Option):
 class SectionedCommand(click.Command):
     """Command whose help lists options in sections."""
 
-    def format_options(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
+    def format_options(self, ctx: click.Context, formatter: Any) -> None:
         """Write the estimator's sections, as they come, and then the others."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             # Arguments are described in the text above the options.
-            is_option = isinstance(param, click.Option)
-            if is_option and (record := param.get_help_record(ctx)):
+            if isinstance(param, click.Option) and (told := param.get_help_record(ctx)):
                 section = getattr(param, "section", "Other options")
-                sections.setdefault(section, []).append(record)
+                sections.setdefault(section, []).append(told)
         last = {name: sections.pop(name) for name in _LAST if name in sections}
         for name, records in {**sections, **last}.items():
             with formatter.section(name):
@@ -157,11 +151,9 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
         if isinstance(kind, Interval) and issubclass(kind.type, Integral):
             return {"type": Count(kind.left)}
         if isinstance(kind, Interval):
-            edges = {"min": kind.left, "max": kind.right}
-            closed = {"min_open": ("left", "both"), "max_open": ("right", "both")}
-            opens = {name: kind.closed not in at for name, at in closed.items()}
-            known = {name: at for name, at in edges.items() if at is not None}
-            return {"type": Finite(**known, **opens)}
+            end = {"min": kind.left, "min_open": kind.closed not in ("left", "both")}
+            end |= {"max": kind.right, "max_open": kind.closed not in ("right", "both")}
+            return {"type": Finite(**{k: v for k, v in end.items() if v is not None})}
         if kind == "random_state":
             told = "Seed; the same seed gives the same result."
             return {"type": Count(0, 2**32 - 1), "default": 0, "help": told}
@@ -225,11 +217,9 @@ def parameters_in_force(
     idle = {k: v for k, v in conditions.items() if ctx.params[v[0]] not in v[1]}
     for name, (other, values) in idle.items():
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(
-                f"{names[name]} applies to {names[other]} {' or '.join(values)} only, "
-                f"not to {names[other]} {ctx.params[other]}.",
-                ctx,
-            )
+            told = f"{names[name]} applies to {names[other]} {' or '.join(values)} only"
+            found = f"not to {names[other]} {ctx.params[other]}."
+            raise click.UsageError(f"{told}, {found}", ctx)
     return {name: value for name, value in parameters.items() if name not in idle}
 
 
@@ -238,11 +228,10 @@ _SHARED = {
     "Columns --keep-groups": "Keep the column of the groups as a feature.",
     "Files --groups-header/--no-groups-header": "Whether their file has a header.",
     "Files --target-header/--no-target-header": "Whether its file has a header.",
-    "Columns --categorical COLUMNS": "Column whose numbers are codes; may be repeated.",
+    "Columns --categorical COLUMNS": "Column whose numbers are codes; repeatable.",
     "Columns --standardize": "Centre columns of numbers unless they are sparse, and "
     "divide them by their standard deviations.",
-    "Columns --drop COLUMNS": "Column of a table, or number of a feature, to leave "
-    "out; may be repeated.",
+    "Columns --drop COLUMNS": "Column, or number of one, to leave out; repeatable.",
     "Columns --id-column COLUMN": "Column with the ids of the rows, no feature.  "
     "[default: a first column named id, node_id, user_id ...]",
     "Columns --missing HANDLING": "Missing values: an error that lists them, rows left "
@@ -253,7 +242,7 @@ _SHARED = {
     "space.  [default: as recognised]",
     "Files --decimal CHARACTER": "Decimal mark of a text file.",
     "Files --skip-lines COUNT": "Lines of a text file to pass over first.",
-    "Files --svmlight": "Files are svmlight; --groups is the number of a feature.",
+    "Files --svmlight": "Rows are in svmlight format; groups are a feature's number.",
     "Measures --test FILE": "Other rows in the same format, to measure the result on.",
     "Measures --test-target COLUMN|FILE": "Their target.  [default: as above]",
     "Measures --test-groups COLUMN|FILE": "Their groups.  [default: as above]",

@@ -25,8 +25,8 @@ def name_outputs(
 ) -> dict[str, Path]:
     """Return the files to be written, after a check that they can be.
 
-    `given` has for an option, without its hyphens, the file that it names (or None)
-    and how the name must end; `inputs` are files that are read and not to be replaced.
+    `given` has for an option the file that it names (or None) and the end that the name
+    must have; `inputs` are not to be replaced.
     """
     written: dict[str, Path] = {}
     taken: dict[Path, str] = {}
@@ -57,9 +57,8 @@ def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
         raise Failure(f"{path}: the folder {folder} does not exist; create it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Failure(f"{path}: no permission to write in {folder}; choose another.")
-    for source in inputs:
-        if path.exists() and source.exists() and path.samefile(source):
-            raise Failure(f"{path}: is an input file; give another name to write to.")
+    if path.exists() and any(s.exists() and path.samefile(s) for s in inputs):
+        raise Failure(f"{path}: is an input file; give another name to write to.")
 
 
 def write_files(writers: Writers) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import math
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import scalefair
-from scalefair.cli._errors import messages, printable
+from scalefair.cli._errors import messages, printable, warn
 
 MAX_GROUPS = 7  # as many colours as the figures have
 _MAX_NAME = 24  # longer ones leave no room for the figure
+_MAX_SVG = 300_000  # bytes above which pixels are smaller than lines
+# Not allowed in HTML, not even escaped.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Records; for each key the title and the format of its column.
-
-    Keys that no record has are left out. A `terminal` shows at `most` so many records.
-    """
+    """Records, with the titles and the formats of columns that any of them may have."""
 
     caption: str
     records: Sequence[Mapping[str, Any]]
@@ -44,10 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """What `plot` draws on a matplotlib Figure of this size, in inches.
-
-    `alt` says what can be seen, for those who cannot; `caption` is the line below.
-    """
+    """What `plot` draws on a matplotlib Figure of a size in inches; `alt` says it."""
 
     plot: Callable[[Any], object]
     size: tuple[float, float]
@@ -75,9 +77,7 @@ class Report:
     def write(self, file: BinaryIO, path: Path) -> None:
         """Write a page of HTML if the name ends in .html, else strict JSON."""
         if path.suffix.lower() == ".html":
-            from scalefair.cli._page import render
-
-            text = render(self)
+            text = _render(self)
         else:
             content = as_python(self.content)
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
@@ -91,9 +91,7 @@ class Report:
         from rich.text import Text
 
         console = Console()
-        for table in self.tables:
-            if not (table.terminal and table.records):
-                continue
+        for table in [t for t in self.tables if t.terminal and t.records]:
             grid, columns = Grid(), table.known()
             for _, title, _, of_numbers in columns:
                 head = Text("\n".join(map(printable, title.split("\n"))))
@@ -144,6 +142,97 @@ def as_python(value: Any) -> Any:
         return None
     known = isinstance(value, (bool, int, float, str, type(None)))
     return value if known else str(value)
+
+
+def _render(report: Report) -> str:
+    """Return the report as one page of HTML that loads and runs nothing."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("scalefair.cli", ".")
+    blocks = {"trim_blocks": True, "lstrip_blocks": True}
+    strict = {"autoescape": True, "undefined": StrictUndefined}
+    environment = Environment(loader=loader, **blocks, **strict)  # type: ignore[arg-type]
+    environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
+    environment.tests["a_number"] = is_number
+    content = as_python(report.content)
+    page = environment.get_template("page.html").render(
+        report=report,
+        alerts=[(name, content.pop(name, [])) for name in ("warnings", "notes")],
+        pictures=list(_draw(report.figures)),
+        run=list(_describe(content)),
+    )
+    return _CONTROLS.sub("\ufffd", page)
+
+
+def _describe(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each part of the report, names with their values, and its histories."""
+    alone = {k: v for k, v in content.items() if k == "history" or type(v) is not dict}
+    parts = {k: v for k, v in content.items() if k not in alone}
+    for name, part in {**parts, "other values": alone}.items():
+        found = list(_walk(part))
+        if facts := [fact for fact in found if not isinstance(fact[1], Table)]:
+            yield name.replace("_", " ").capitalize(), facts
+        yield from (fact for fact in found if isinstance(fact[1], Table))
+
+
+def _walk(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all but records, which have their tables; a history as a table."""
+    for name, value in facts.items():
+        if name == "history" and (steps := _steps(value)):
+            columns = {key: (key, "") for step in steps for key in step}
+            where = f", {above.rstrip(': ')}" if above else ""
+            yield name, Table(f"History of the solver{where}", steps, columns)
+        elif isinstance(value, dict):
+            yield from _walk(value, f"{above}{name}: ")
+        elif not (isinstance(value, list) and any(type(v) is dict for v in value)):
+            yield f"{above}{name}", value
+
+
+def _steps(history: Any) -> list[dict[str, Any]]:
+    """Return the steps of a history, which is a list of them, or of columns."""
+    if isinstance(history, dict) and len({len(c) for c in history.values()}) == 1:
+        rows = zip(*history.values(), strict=True)
+        history = [dict(zip(history, row, strict=True)) for row in rows]
+    steps = history if isinstance(history, list) else []
+    records = [step for step in steps if isinstance(step, dict)]
+    return [{"step": i, **step} for i, step in enumerate(records, start=1)]
+
+
+def _draw(figures: list[Figure]) -> Iterator[dict[str, str]]:
+    """Yield pictures, and what is said of those that fail; results survive that."""
+    if figures and find_spec("matplotlib") is None:
+        yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
+        return
+    for figure in figures:
+        try:
+            yield {"src": _picture(figure), "alt": figure.alt, "text": figure.caption}
+        except Exception as error:
+            message = f"a figure could not be drawn: {type(error).__name__}: {error}"
+            warn(message)
+            yield {"text": f"{message} ({figure.caption})"}
+
+
+def _picture(drawn: Figure) -> str:
+    """Return the address of a picture that the page holds."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    # The same report gives the same bytes.
+    salted = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
+    with salted, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font has not
+        figure = Canvas(figsize=drawn.size, layout="constrained")
+        drawn.plot(figure)
+        file, media_type = io.BytesIO(), "svg+xml"
+        figure.savefig(file, format="svg", metadata={"Date": None})
+        if file.tell() > _MAX_SVG:
+            file, media_type = io.BytesIO(), "png"
+            figure.savefig(file, format="png", dpi=150)
+    encoded = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/{media_type};base64,{encoded}"
+
+
+# What commands have in common.
 
 
 def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
