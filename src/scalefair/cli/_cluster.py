@@ -274,5 +274,5 @@ def add_clusters(
     caption = "Share of each group in each cluster; dashed: in the population."
     size, alt = (5.0 + 4 * len(labels), 4.2), f"{report.title}. Bars: {caption}"
     # More bars than this could not be told apart.
-    if len(columns) <= 30 and len(records) <= 200:
+    if len(columns) <= 31 and len(records) <= 200:
         report.figures.append(Figure(plot, size, alt, caption))

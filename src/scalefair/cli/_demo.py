@@ -161,7 +161,8 @@ class _Announcer(event.Listener):
 
 def _warm_up() -> None:
     """Compile what the timed runs use, on a graph large enough to use it."""
-    data = make_fair_sbm(1000, n_clusters=4, n_groups=2, average_degree=30)
+    sizes: dict[str, Any] = {"n_clusters": 4, "n_groups": 2, "average_degree": 30}
+    data = make_fair_sbm(1000, random_state=0, **sizes)
     model = FairSpectralClustering(4, solver="chebyshev", random_state=0)
     model.set_params(connected_components="largest")
     model.fit(data.graph, sensitive_features=data.sensitive_features)
