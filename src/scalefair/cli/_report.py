@@ -6,6 +6,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -194,6 +195,15 @@ def group_means(frame: pandas.DataFrame, groups: NDArray[Any]) -> list[dict[str,
     table.insert(0, "group", table.index.astype(str))
     records: list[dict[str, Any]] = table.to_dict("records")
     return records
+
+
+def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
+    """Return facts, by their titles, of which all values are known."""
+    facts = []
+    for title, template in templates.items():
+        with suppress(KeyError):
+            facts.append((title, template.format_map(values)))
+    return facts
 
 
 def change(before: float, after: float) -> str:
