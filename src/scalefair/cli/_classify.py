@@ -77,6 +77,14 @@ _RATES = {"positive_rate": "positive", "selection_rate": "selected"}
 _RATES |= {"accuracy": "accuracy"}
 _COLUMNS = {"group": ("group", ""), "n_rows": ("rows", ",d")}
 _COLUMNS |= {key: (title, ".1%") for key, title in _RATES.items()}
+_FACTS = {
+    "features": "{n_features:,}",
+    "positive label": "{positive_label}",
+    "KKT residual": "{kkt_residual}",
+    "oracle calls": "{n_oracle_calls:,} in {n_iter}",
+    "time": "{fit:.1f} s, reading {read:.1f} s",
+}
+_PLAIN = "without fairness"
 
 
 @click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
@@ -105,36 +113,46 @@ def classify(train: Path, **options: Any) -> None:
         parts["test"] = _rows.read_test(test, rows, reading, roles)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
+    model = PartiallyFairClassifier(**options)
     with _rows.encoded(parts, show=show, **how) as (encoder, X):
-        model = PartiallyFairClassifier(**options)
         known = {"y": rows.target, "sensitive_features": rows.groups}
         seconds["fit"] = _fit.fit(model, X["train"], path=train, show=show, **known)
-        measures, fair_scores = _measure(model, X, parts)
-        read = {name: _rows.describe(part, X[name]) for name, part in parts.items()}
-        for name, part in parts.items():
-            labels = _report.count_values(part.target)
-            read[name] |= {"labels_from": part.target_from, "labels": labels}
-        content = {
-            **_report.describe_run("classify", {**options, "standardize": standardize}),
-            "input": {"n_features": X["train"].shape[1], **read},
-            "positive_label": str(model.classes_[1]),
-            **{name: getattr(model, f"{name}_") for name in _FITTED},
-            **measures,
-        }
-        scores = {"fair": fair_scores}
+        models = {"fair": model}
         if compare:
             # The largest gap there can be is allowed; all else is the same.
-            plain = clone(model).set_params(kappa=1.0)
+            models[_PLAIN] = clone(model).set_params(kappa=1.0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they are about the groups, as before
-                plain.fit(X["train"], **known)
-            measures, scores["without fairness"] = _measure(plain, X, parts)
-            content["baseline"] = {"converged": plain.converged_, **measures}
-    content |= {"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()}
-    report = _report.Report("classify", content, "", str(train), _facts(content))
+                models[_PLAIN].fit(X["train"], **known)
+        runs, scores = {}, {}
+        for name, fitted in models.items():
+            runs[name], scores[name] = _measure(fitted, X, parts)
+        source: dict[str, Any] = {"n_features": X["train"].shape[1]}
+        for name, part in parts.items():
+            source[name] = _rows.describe(part, X[name])
+            source[name]["labels_from"] = part.target_from
+            source[name]["labels"] = _report.count_values(part.target)
+    content = {
+        **_report.describe_run("classify", {**options, "standardize": standardize}),
+        "input": source,
+        "positive_label": str(model.classes_[1]),
+        **{name: getattr(model, f"{name}_") for name in _FITTED},
+        **runs["fair"],
+        **({"baseline": runs[_PLAIN]} if compare else {}),
+        **{"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()},
+    }
+    report = _report.Report("classify", content, "", str(train))
+    for key, title in _MEASURES.items():
+        for name, run in runs.items():
+            named = title if name == "fair" else f"  {name}"
+            report.facts.append((named, _report.by_part(run, f"{{{key}:.4f}}")))
+    values = {**content, **source, **seconds}
+    values["n_iter"] = _report.iterations(model.n_iter_)
+    values["kkt_residual"] = apart(model.kkt_residual_, model.tol)
+    report.facts += _report.fill(_FACTS, values)
     gap = "weak_" * (model.criterion == "weak") + "partial_parity_gap"
-    found = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
-    report.title = f"{_MEASURES[gap].capitalize()} {found}"
+    said = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
+    report.title = f"{_MEASURES[gap].capitalize()} {said}"
     report.tables = _report.part_tables(content, _COLUMNS)
     report.figures = [_figure(name, parts[name], scores, options) for name in parts]
     saved = {
@@ -167,7 +185,7 @@ def _measure(
     model: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Accuracy, gaps and rates of groups on each part of the rows; and its scores."""
-    found, scores = {}, {}
+    found, scores = {"converged": model.converged_}, {}
     for name, rows in parts.items():
         of = {"sensitive_features": rows.groups}
         scores[name] = model.decision_function(X[name], **of)
@@ -182,25 +200,6 @@ def _measure(
         found[name] = dict(zip(_MEASURES, values, strict=True))
         found[name]["groups"] = _report.group_means(frame, rows.groups)
     return found, scores
-
-
-def _facts(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    facts = []
-    for key, title in _MEASURES.items():
-        facts.append((title, _report.by_part(content, f"{{{key}:.4f}}")))
-        if "baseline" in content:
-            plain = _report.by_part(content["baseline"], f"{{{key}:.4f}}")
-            facts.append(("  without fairness", plain))
-    seconds, n_iter = content["seconds"], _report.iterations(content["n_iter"])
-    residual = apart(content["kkt_residual"], content["parameters"]["tol"])
-    return [
-        *facts,
-        ("features", f"{content['input']['n_features']:,}"),
-        ("positive label", content["positive_label"]),
-        ("KKT residual", residual),
-        ("oracle calls", f"{content['n_oracle_calls']:,} in {n_iter}"),
-        ("time", f"{seconds['fit']:.1f} s, reading {seconds['read']:.1f} s"),
-    ]
 
 
 def _figure(

@@ -18,7 +18,7 @@ from scalefair import datasets
 from scalefair.cli._errors import Failure, debug_option, printable
 from scalefair.cli._fit import on_terminal
 from scalefair.cli._options import PATH, QUIET, add_options
-from scalefair.cli._output import check_destination, write_folder, write_table
+from scalefair.cli._output import check_folder, write_folder, write_table
 
 _FOLDER = "Folder for the files.  [default: the name of the data set]"
 _HOME = "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's cache]"
@@ -59,9 +59,7 @@ def data(
         hint = f"did you mean {close[0]}?" if close else "`scalefair data` lists them."
         raise click.UsageError(f"there is no data set {name}: {hint}")
     folder = Path(name) if output_dir is None else output_dir
-    if folder.exists() and not folder.is_dir():
-        raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
-    check_destination(folder / "about.txt" if folder.is_dir() else folder)
+    check_folder(folder, ["about.txt"])
     try:
         bunch = fetchers[name](data_home=data_home, download_if_missing=download)
     except (ImportError, OSError, ValueError) as error:
@@ -70,9 +68,8 @@ def data(
         )
         said = said.replace("data_home", "--data-home")
         raise Failure(f"{name}: cannot be had: {said}") from error
-    writers = {folder / file: write for file, write in _writers(bunch)}
-    for path in writers if folder.is_dir() else ():
-        check_destination(path)
+    found = dict(_writers(bunch))
+    writers = dict(zip(check_folder(folder, found), found.values(), strict=True))
     write_folder(folder, writers)
     if on_terminal(quiet):
         n_groups = np.unique(bunch.sensitive_features).size
@@ -100,14 +97,11 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
 def _frame(bunch: Any, part: str) -> pandas.DataFrame:
     """Features, target and group of rows; `part` ends the names of the entries."""
     X, names = bunch[f"data{part}"], list(bunch.feature_names)
-    make = (
-        pandas.DataFrame.sparse.from_spmatrix
-        if sparse.issparse(X)
-        else pandas.DataFrame
-    )
-    roles = {"target": bunch[f"target{part}"]}
-    roles["group"] = bunch[f"sensitive_features{part}"]
-    return make(X, columns=names).assign(**roles)
+    frame = pandas.DataFrame
+    make = frame.sparse.from_spmatrix if sparse.issparse(X) else frame
+    roles = {"target": "target", "group": "sensitive_features"}
+    known = {role: bunch[f"{name}{part}"] for role, name in roles.items()}
+    return make(X, columns=names).assign(**known)
 
 
 def _next_command(bunch: Any, folder: Path) -> str:
