@@ -23,16 +23,13 @@ from scalefair.cli import _options as opt
 from scalefair.linear_model import PartiallyFairClassifier
 
 _EPILOG = f"""\b
-TRAIN is a table, svmlight or an array. Of the two labels the one that sorts
-last is the positive one, with high scores.
+Of the two labels the one that sorts last is the positive one, with high scores.
+Gap: the largest difference of the shares of two groups above a threshold,
+counted within the interval of ranks; at all thresholds (partial parity gap),
+or at --threshold (weak gap). 0 is fair, 1 is not; a ramp stands for the
+indicator in training, so that it may be larger than --kappa.
 \b
-Gap: the share of a group above a threshold, counted within the interval of
-ranks, differs by at most this much from any other group's; at all thresholds
-(partial parity gap), or at --threshold (weak gap). 0 is fair, 1 is not. The
-indicator is replaced by a ramp, so that it may be larger than --kappa.
-\b
-The output is for `scalefair predict`, or a dictionary for joblib.load (load
-only files that you trust): classifier, encoder, columns ... Of a frame:
+The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
   model["classifier"].predict(X, sensitive_features=groups)
 \b
@@ -73,10 +70,13 @@ _MEASURES = {
     "partial_parity_gap": "partial parity gap",
     "weak_partial_parity_gap": "weak gap",
 }
-_RATES = {"positive_rate": "positive", "selection_rate": "selected"}
-_RATES |= {"accuracy": "accuracy"}
-_COLUMNS = {"group": ("group", ""), "n_rows": ("rows", ",d")}
-_COLUMNS |= {key: (title, ".1%") for key, title in _RATES.items()}
+_COLUMNS = {
+    "group": ("group", ""),
+    "n_rows": ("rows", ",d"),
+    "positive_rate": ("positive", ".1%"),
+    "selection_rate": ("selected", ".1%"),
+    "accuracy": ("accuracy", ".1%"),
+}
 _FACTS = {
     "features": "{n_features:,}",
     "positive label": "{positive_label}",
@@ -169,15 +169,14 @@ def classify(train: Path, **options: Any) -> None:
 
 def _check_labels(rows: _rows.Rows) -> None:
     if rows.target is None:
-        raise click.UsageError("Missing option '--target': the label of each row.")
+        raise click.UsageError("Missing option '--target'.")
     labels = np.unique(rows.target)
     # As scikit-learn has it, fractions are no labels.
-    fractions = labels.dtype.kind == "f" and (labels % 1 != 0).any()
-    if len(labels) != 2 or fractions:
+    if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
         listed = ", ".join(map(repr, labels[:8].tolist())) + ", ..." * (len(labels) > 8)
         raise _errors.Failure(
             f"{rows.target_from}: has {len(labels):,} different labels ({listed}), but "
-            "two are to be told apart, words or whole numbers. Join or leave out some."
+            "two words or whole numbers are needed. Join labels, or leave rows out."
         )
 
 
@@ -189,9 +188,9 @@ def _measure(
     for name, rows in parts.items():
         of = {"sensitive_features": rows.groups}
         scores[name] = model.decision_function(X[name], **of)
-        positive, selected = rows.target == model.classes_[1], scores[name] > 0
-        rates = (positive, selected, positive == selected)
-        frame = pandas.DataFrame(dict(zip(_RATES, rates, strict=True)))
+        frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
+        frame["selection_rate"] = scores[name] > 0
+        frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
         of["interval"] = model.interval
         gap = metrics.partial_demographic_parity_gap(scores[name], **of)
         of["threshold"] = model.threshold
@@ -230,9 +229,8 @@ def _figure(
         )
 
     caption = (
-        f"Left the scores of the {part} rows, with bars at those of ranks {low:g} to "
-        f"{high:g}, where groups are to be treated alike. Right the shares of groups "
-        f"{' and '.join(pair)} above a threshold; equal ones lie on the diagonal, and "
-        f"green is what --kappa allows.{remark}"
+        f"Left the scores of the {part} rows, marked those of ranks {low:g} to "
+        f"{high:g}. Right the shares of groups {' and '.join(pair)} above a threshold; "
+        f"equal ones lie on the diagonal, and green is what --kappa allows.{remark}"
     )
     return _report.Figure(plot, (13, 4.5), caption, caption)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,8 +71,10 @@ _OPTIONS = [
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS),
     *(opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
 ]
+Labels = dict[str, NDArray[Any]]
+Runs = dict[str, dict[str, Any]]
 FAIR, UNFAIR = "fair", "without fairness"
-MEASURES = {
+_MEASURES = {
     "balance_mean": ("average balance", ".3f"),
     "balance_min": ("minimum balance", ".3f"),
     "normalized_cut": ("normalized cut", ".4f"),
@@ -153,21 +154,15 @@ def _read(
 
 
 def run_both(
-    model: FairSpectralClustering,
-    X: Any,
-    groups: NDArray[Any],
-    *,
-    path: Path | str,
-    show: bool,
-    baseline: bool = True,
-) -> tuple[dict[str, NDArray[Any]], dict[str, dict[str, Any]]]:
+    model: FairSpectralClustering, X: Any, groups: Any, *, baseline: bool, **how: Any
+) -> tuple[Labels, Runs]:
     """Labels with and without fairness, and what a report says of each run."""
-    labels: dict[str, NDArray[Any]] = {}
-    runs: dict[str, dict[str, Any]] = {}
+    labels: Labels = {}
+    runs: Runs = {}
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
         own_peak, start = _fit.reset_peak_memory(), time.perf_counter()
         if name == FAIR:
-            _fit.fit(model, X, path=path, show=show, sensitive_features=groups)
+            _fit.fit(model, X, sensitive_features=groups, **how)
             labels[name], found = model.labels_, _describe_fit(model)
         else:
             labels[name], found = _cluster_without_fairness(model)
@@ -231,15 +226,10 @@ def measure_clusters(
     return found
 
 
-def add_clusters(
-    report: Report,
-    runs: Mapping[str, dict[str, Any]],
-    labels: Mapping[str, NDArray[Any]],
-    groups: NDArray[Any],
-) -> None:
+def add_clusters(report: Report, runs: Runs, labels: Labels, groups: Any) -> None:
     """Add title, measures, tables and a figure of a clustering, and of a second one."""
     (_, main), *others = runs.items()
-    for key, (title, spec) in MEASURES.items():
+    for key, (title, spec) in _MEASURES.items():
         if key in main:
             more = [f" ({other[key]:{spec}} {name})" for name, other in others]
             report.facts.append((title, f"{main[key]:{spec}}{''.join(more)}"))
@@ -250,10 +240,9 @@ def add_clusters(
         (name := f"group {g}"): (name, ",d") for g in main["clusters"][0]["groups"]
     }
     for name, part in runs.items():
-        records = [
-            {**entry, **{f"group {g}": n for g, n in entry["groups"].items()}}
-            for entry in part["clusters"]
-        ]
+        parts = part["clusters"]
+        of = [{f"group {g}": n for g, n in entry["groups"].items()} for entry in parts]
+        records = [entry | counts for entry, counts in zip(parts, of, strict=True)]
         report.tables.append(Table(f"Clusters, {name}", records, columns))
 
     def plot(figure: Any) -> None:

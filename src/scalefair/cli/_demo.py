@@ -75,10 +75,11 @@ def demo(
         _warm_up()
     W, groups = data.graph, data.sensitive_features
     say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
-    how = {"connected_components": "largest", "random_state": seed}
-    model = FairSpectralClustering(k, tol=_TOL, **how)
+    model = FairSpectralClustering(k, tol=_TOL, random_state=seed)
+    model.set_params(connected_components="largest")
     show = not quiet and _fit.on_terminal()
-    labels, runs = run_both(model, W, groups, path="the block model", show=show)
+    how = {"path": "the block model", "show": show}
+    labels, runs = run_both(model, W, groups, baseline=True, **how)
     kept = model.labels_ >= 0
     records = []
     for name, run in runs.items():

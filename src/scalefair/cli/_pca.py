@@ -19,18 +19,12 @@ from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
 _EPILOG = f"""\b
-ROWS is a table of numbers, svmlight, or an array.
-\b
 Loss: by how much the components reconstruct the rows of a group worse than
-this group's own best components would, mean squared distance per row. Fair
-components make the largest loss of a group as small as possible; the duality
-gap bounds what is missing to that.
+this group's own best ones, mean squared distance per row. Fair components make
+the largest loss least; the duality gap bounds what is missing to that.
 \b
-The output is for `scalefair predict`, or for numpy.load; coordinates of rows X
-are ((X - mean) / scale) @ components.T. It also holds explained_variance,
-feature_names, groups and, in their order, group_counts, group_losses,
-group_reconstruction_errors, dual_weights; with gram pca_group_losses, those
-under plain components.
+The output is for `scalefair predict`, or numpy.load; coordinates of rows X are
+((X - mean) / scale) @ components.T. It has losses of groups, too.
 \b
 {_errors.EXIT_CODES}
 """
@@ -98,11 +92,8 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
         counts = np.unique(rows.groups, return_counts=True)[1]
         plain = None
         if hasattr(model, "moments_"):
-            plain = GroupPCA.from_moments(
-                model.moments_,
-                n_components=model.n_components,
-                centering=model.centering,
-            )
+            how = {name: options[name] for name in ("n_components", "centering")}
+            plain = GroupPCA.from_moments(model.moments_, **how)
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_rows.describe(rows, X), "n_features": X.shape[1]},
@@ -111,13 +102,9 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             **_compare(model, plain, counts),
             "peak_memory_bytes": _fit.peak_memory(),
         }
-        arrays = {
-            **_arrays(model, encoder, X.shape[1]),
-            "group_counts": counts,
-            "feature_names": np.array(rows.names, dtype=np.str_),
-            "columns": np.array(rows.names, dtype=np.str_),
-            "reading": json.dumps(_rows.describe_columns(rows, reading)),
-        }
+        arrays = _arrays(model, encoder, X.shape[1]) | {"group_counts": counts}
+        arrays["feature_names"] = arrays["columns"] = np.array(rows.names, np.str_)
+        arrays["reading"] = json.dumps(_rows.describe_columns(rows, reading))
         known = {**content, **content["input"], "r": len(model.components_), **seconds}
         known["iterations"] = _report.iterations(model.n_iter_)
         facts = _report.fill(_FACTS, known)
@@ -187,12 +174,13 @@ def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
 
 def _add_figures(report: _report.Report, model: Any, counts: Any) -> None:
     """Add figures of fair PCA beside PCA, or why there are none."""
-    r, n, most = model.n_components, model.n_features_in_, _report.MAX_GROUPS
-    if not hasattr(model, "moments_") or counts.size > most:
-        wanted = f"--solver gram and at most {most} groups"
+    if not hasattr(model, "moments_") or counts.size > _report.MAX_GROUPS:
+        wanted = f"--solver gram and at most {_report.MAX_GROUPS} groups"
         report.remarks.append(f"The figures need {wanted}.")
         return
+    r, n = model.n_components, model.n_features_in_
     sizes = np.linspace(1, min(2 * r, n), 10 if n <= _MANY else 1).round().astype(int)
+    names = _report.drawable_names(map(str, model.groups_.tolist()))
 
     def plot_losses(figure: Any) -> None:
         from scalefair.plotting import GroupLossDisplay
@@ -200,22 +188,18 @@ def _add_figures(report: _report.Report, model: Any, counts: Any) -> None:
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
         GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
 
-    caption = "Losses of the groups, left, and the error of all rows, right, with PCA "
-    caption += f"and fair PCA; {r} components were asked for."
-    report.figures.append(_report.Figure(plot_losses, (11, 4.2), caption, caption))
-    if counts.size != 2 or n > _MANY:
-        return
-    names = _report.drawable_names(map(str, model.groups_.tolist()))
-
     def plot_plane(figure: Any) -> None:
-        from scalefair.plotting import JointNumericalRangeDisplay
+        from scalefair.plotting import JointNumericalRangeDisplay as Display
 
-        covariances = model.moments_.covariances(model.centering)
+        first, second = model.moments_.covariances(model.centering)
         how = {"group_sizes": counts, "groups": names, "view": "optimum"}
-        JointNumericalRangeDisplay.from_covariances(
-            *covariances, r, ax=figure.subplots(), **how
-        )
+        Display.from_covariances(first, second, r, ax=figure.subplots(), **how)
 
-    caption = f"What {r} components can capture of the variances of {names[0]} and "
-    caption += f"{names[1]}: a region, with PCA and fair PCA on its edge."
-    report.figures.append(_report.Figure(plot_plane, (8, 5), caption, caption))
+    told = (
+        "Losses of the groups, left, and the error of all rows, with PCA and fair PCA."
+    )
+    report.figures.append(_report.Figure(plot_losses, (11, 4.2), told, told))
+    if counts.size == 2 and n <= _MANY:
+        told = f"The variances of {names[0]} and {names[1]} that {r} components can "
+        told += "capture: a region, with PCA and fair PCA on its edge."
+        report.figures.append(_report.Figure(plot_plane, (8, 5), told, told))
