@@ -54,16 +54,14 @@ _CONDITIONS = {
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     "balance_tolerance": ("assign_labels", ("fair",)),
 }
-_SECTIONS = {
-    "Affinity": ("affinity", "n_neighbors", "gamma"),
-    "Eigenvectors": ("solver", "tol"),
-    "Clusters": ("assign_labels", "balance_tolerance", "random_state"),
-    "Advanced": ("n_landmarks", "max_iter", "n_init"),
-}
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "n_clusters": ("Required", "-k", {"required": True}),
-    **{name: (where,) for where, names in _SECTIONS.items() for name in names},
+    **dict.fromkeys(("affinity", "n_neighbors", "gamma"), ("Affinity",)),
     "connected_components": ("Affinity", "--components"),
+    **dict.fromkeys(("solver", "tol"), ("Eigenvectors",)),
+    **dict.fromkeys(("assign_labels", "balance_tolerance"), ("Clusters",)),
+    "random_state": ("Clusters",),
+    **dict.fromkeys(("n_landmarks", "max_iter", "n_init"), ("Advanced",)),
     "dtype": ("Advanced", {"type": click.Choice(["float32", "float64"])}),
 }
 _OPTIONS = [
@@ -78,6 +76,12 @@ _MEASURES = {
     "balance_mean": ("average balance", ".3f"),
     "balance_min": ("minimum balance", ".3f"),
     "normalized_cut": ("normalized cut", ".4f"),
+}
+_FACTS = {
+    "nodes": "{n_nodes:,}, {n_edges:,} edges",
+    "rows": "{n_rows:,}, {n_features:,} features",
+    "left out": "{n_nodes_left_out:,}",
+    "solver": "{solver}, {fit:.1f} s",
 }
 _FITTED = ["affinity_error", "solver", "converged", "n_iter", "n_products"]
 _FITTED += ["fairness_violation", "history", "eigenvalues"]
@@ -109,13 +113,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
-    templates = {
-        "nodes": "{n_nodes:,}, {n_edges:,} edges",
-        "rows": "{n_rows:,}, {n_features:,} features",
-        "left out": "{n_nodes_left_out:,}",
-        "solver": "{solver}, {fit:.1f} s",
-    }
-    facts = fill(templates, {**content, **source, **seconds})
+    facts = fill(_FACTS, {**content, **source, **seconds})
     report = Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, groups)
     columns = {"id": ids, "label": model.labels_}
@@ -133,16 +131,16 @@ def _read(
     path: Path, reading: Reading, affinity: str, standardize: bool
 ) -> tuple[Any, NDArray[Any], NDArray[Any], dict[str, Any]]:
     """Return what is clustered, ids, groups, and what a report says of them."""
-    groups = str(reading.groups)
+    given = str(reading.groups)
     if affinity == "precomputed":
         graph: Any = read_graph(path, **text_options(reading))
         for message in graph.notes:
             note(message)
         header = reading.groups_header
-        values = read_values(Path(groups), graph, "group", header=header, say=note)
+        groups = read_values(Path(given), graph, "group", header=header, say=note)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
-        source = {"graph": str(path), "groups_file": groups, **size}
-        return graph.matrix, graph.ids, values, source
+        source = {"graph": str(path), "groups_file": given, **size}
+        return graph.matrix, graph.ids, groups, source
     rows = read_rows(path, reading, words="refuse")
     impute = reading.missing == "impute"
     X = encode(fit_encoder(rows, standardize=standardize, impute=impute), rows)
@@ -150,7 +148,7 @@ def _read(
         raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
     of = "groups_file" if "groups" in rows.from_files else "groups_column"
     size = {"n_rows": rows.n_rows, "n_features": X.shape[1]}
-    return X, rows.ids, rows.groups, {"rows": str(path), of: groups, **size}
+    return X, rows.ids, rows.groups, {"rows": str(path), of: given, **size}
 
 
 def run_both(
@@ -188,10 +186,10 @@ def _cluster_without_fairness(
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
-    if sparse.issparse(W):
-        operator: Any = NormalizedAffinity(W if kept.all() else W[kept][:, kept])
-    else:
-        operator = NormalizedOperator(W)
+    W = W if kept.all() else W[kept][:, kept]
+    operator: Any = (NormalizedAffinity if sparse.issparse(W) else NormalizedOperator)(
+        W
+    )
     k, n_init = model.n_clusters, model.n_init
     found = chebyshev(operator, k, tol=model.tol, random_state=seed)
     rows = found.vectors * operator.inv_sqrt_degrees[:, None]

@@ -17,11 +17,12 @@ from scipy import sparse
 from scalefair import datasets
 from scalefair.cli._errors import Failure, debug_option, printable
 from scalefair.cli._fit import on_terminal
-from scalefair.cli._options import PATH, QUIET, add_options
+from scalefair.cli._options import PATH, QUIET, add_options, translate
 from scalefair.cli._output import check_folder, write_folder, write_table
 
 _FOLDER = "Folder for the files.  [default: the name of the data set]"
 _HOME = "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's cache]"
+_FLAG = "--download/--no-download"
 _DOWNLOAD = "Whether files that are not there are downloaded."
 
 
@@ -29,15 +30,12 @@ _DOWNLOAD = "Whether files that are not there are downloaded."
 @click.argument("name", required=False)
 @click.option("--output-dir", type=PATH, help=_FOLDER)
 @click.option("--data-home", type=PATH, help=_HOME)
-@click.option("--download/--no-download", default=True, help=_DOWNLOAD)
+@click.option(_FLAG, "download_if_missing", default=True, help=_DOWNLOAD)
 @partial(add_options, options=[QUIET])
 @debug_option
+@click.pass_context
 def data(
-    name: str | None,
-    output_dir: Path | None,
-    data_home: Path | None,
-    download: bool,
-    quiet: bool | None,
+    ctx: click.Context, /, name: Any, output_dir: Any, quiet: Any, **how: Any
 ) -> None:
     """List public data sets; with a NAME, write that one to files.
 
@@ -61,12 +59,9 @@ def data(
     folder = Path(name) if output_dir is None else output_dir
     check_folder(folder, ["about.txt"])
     try:
-        bunch = fetchers[name](data_home=data_home, download_if_missing=download)
+        bunch = fetchers[name](**how)
     except (ImportError, OSError, ValueError) as error:
-        said = str(error).replace(
-            "download_if_missing=False", "--no-download was given"
-        )
-        said = said.replace("data_home", "--data-home")
+        said = translate(str(error), ctx)
         raise Failure(f"{name}: cannot be had: {said}") from error
     found = dict(_writers(bunch))
     writers = dict(zip(check_folder(folder, found), found.values(), strict=True))

@@ -144,7 +144,8 @@ def _compare(model: Any, plain: Any, counts: Any) -> dict[str, Any]:
 
 def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
     """Arrays of the output, in the units of the features; none needs pickle."""
-    steps, known = encoder, {}
+    steps = encoder
+    known: dict[str, Any] = {}
     if isinstance(encoder, Pipeline):  # of a table, whose features are all numbers
         steps = encoder[-1].named_transformers_["numbers"]
     for step in steps if isinstance(steps, Pipeline) else [steps]:
