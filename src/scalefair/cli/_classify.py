@@ -154,7 +154,8 @@ def classify(train: Path, **options: Any) -> None:
     said = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
     report.title = f"{_MEASURES[gap].capitalize()} {said}"
     report.tables = _report.part_tables(content, _COLUMNS)
-    report.figures = [_figure(name, parts[name], scores, options) for name in parts]
+    ranks = model.interval
+    report.figures = [_figure(name, parts[name], scores, ranks) for name in parts]
     saved = {
         "classifier": model,
         "encoder": encoder,
@@ -201,36 +202,20 @@ def _measure(
     return found, scores
 
 
-def _figure(
-    part: str,
-    rows: _rows.Rows,
-    scores: Mapping[str, Mapping[str, Any]],
-    parameters: Mapping[str, Any],
-) -> _report.Figure:
-    """Densities of the scores of groups, and their rates, of all models."""
+def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:
+    """Densities of the scores that each model gives to the groups."""
     codes, shown, names, remark = _report.choose_groups(rows.groups)
     groups = np.array(names)[np.unique(codes[shown], return_inverse=True)[1]]
-    kept = {name: found[part][shown] for name, found in scores.items()}
-    # The two groups that are treated most differently.
-    rates = pandas.Series(kept["fair"] > 0).groupby(groups).mean().sort_values()
-    pair = sorted([rates.index[0], rates.index[-1]])
-    how: dict[str, Any] = {"sensitive_features": groups}
-    how["interval"] = low, high = parameters["interval"]
+    how = {"sensitive_features": groups, "interval": interval, "threshold": 0.0}
 
     def plot(figure: Any) -> None:
-        from scalefair import plotting
+        from scalefair.plotting import ScoreDensityDisplay
 
-        left, right = figure.subplots(1, 2)
-        plotting.ScoreDensityDisplay.from_predictions(
-            kept["fair"], threshold=0.0, ax=left, **how
-        )
-        plotting.GroupRateDisplay.from_predictions(
-            kept, kappa=parameters["kappa"], pair=pair, ax=right, **how
-        )
+        axes = figure.subplots(1, len(scores), squeeze=False)[0]
+        for ax, (name, found) in zip(axes, scores.items(), strict=True):
+            of = {"ax": ax, "name": name, "legend": ax is axes[-1]}
+            ScoreDensityDisplay.from_predictions(found[part][shown], **how, **of)
 
-    caption = (
-        f"Left the scores of the {part} rows, marked those of ranks {low:g} to "
-        f"{high:g}. Right the shares of groups {' and '.join(pair)} above a threshold; "
-        f"equal ones lie on the diagonal, and green is what --kappa allows.{remark}"
-    )
-    return _report.Figure(plot, (13, 4.5), caption, caption)
+    caption = f"Scores of the groups, {part} rows; bars mark those of ranks "
+    caption += f"{interval[0]:g} to {interval[1]:g}, where groups are alike.{remark}"
+    return _report.Figure(plot, (3 + 5 * len(scores), 4.5), caption, caption)

@@ -114,7 +114,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             title += f", {max(plain.group_losses_):.3g} with PCA"
             arrays["pca_group_losses"] = plain.group_losses_
         report = _report.Report("pca", content, title, str(data), facts, [table])
-        _add_figures(report, model, counts)
+        _add_figure(report, model, counts.size)
         writers = {
             "output": lambda file: np.savez(file, **arrays),
             "scores": lambda file: _write_scores(file, model, X),
@@ -173,34 +173,22 @@ def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
         file.write(np.ascontiguousarray(model.transform(block), dtype=dtype).data)
 
 
-def _add_figures(report: _report.Report, model: Any, counts: Any) -> None:
-    """Add figures of fair PCA beside PCA, or why there are none."""
-    if not hasattr(model, "moments_") or counts.size > _report.MAX_GROUPS:
+def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
+    """Add a figure of fair PCA beside PCA, or why there is none."""
+    if not hasattr(model, "moments_") or n_groups > _report.MAX_GROUPS:
         wanted = f"--solver gram and at most {_report.MAX_GROUPS} groups"
         report.remarks.append(f"The figures need {wanted}.")
         return
     r, n = model.n_components, model.n_features_in_
     sizes = np.linspace(1, min(2 * r, n), 10 if n <= _MANY else 1).round().astype(int)
-    names = _report.drawable_names(map(str, model.groups_.tolist()))
 
-    def plot_losses(figure: Any) -> None:
+    def plot(figure: Any) -> None:
         from scalefair.plotting import GroupLossDisplay
 
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
         GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
 
-    def plot_plane(figure: Any) -> None:
-        from scalefair.plotting import JointNumericalRangeDisplay as Display
-
-        first, second = model.moments_.covariances(model.centering)
-        how = {"group_sizes": counts, "groups": names, "view": "optimum"}
-        Display.from_covariances(first, second, r, ax=figure.subplots(), **how)
-
     told = (
         "Losses of the groups, left, and the error of all rows, with PCA and fair PCA."
     )
-    report.figures.append(_report.Figure(plot_losses, (11, 4.2), told, told))
-    if counts.size == 2 and n <= _MANY:
-        told = f"The variances of {names[0]} and {names[1]} that {r} components can "
-        told += "capture: a region, with PCA and fair PCA on its edge."
-        report.figures.append(_report.Figure(plot_plane, (8, 5), told, told))
+    report.figures.append(_report.Figure(plot, (11, 4.2), told, told))
