@@ -187,9 +187,8 @@ def _cluster_without_fairness(
 
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     W = W if kept.all() else W[kept][:, kept]
-    operator: Any = (NormalizedAffinity if sparse.issparse(W) else NormalizedOperator)(
-        W
-    )
+    normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
+    operator = normalized(W)
     k, n_init = model.n_clusters, model.n_init
     found = chebyshev(operator, k, tol=model.tol, random_state=seed)
     rows = found.vectors * operator.inv_sqrt_degrees[:, None]
@@ -234,23 +233,23 @@ def add_clusters(report: Report, runs: Runs, labels: Labels, groups: Any) -> Non
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
     columns = {"label": ("cluster", ""), "size": ("size", ",d")}
     columns |= {"balance": ("balance", ".3f")}
-    columns |= {
-        (name := f"group {g}"): (name, ",d") for g in main["clusters"][0]["groups"]
-    }
+    names = [f"group {g}" for g in main["clusters"][0]["groups"]]
+    columns |= {name: (name, ",d") for name in names}
     for name, part in runs.items():
-        parts = part["clusters"]
-        of = [{f"group {g}": n for g, n in entry["groups"].items()} for entry in parts]
-        records = [entry | counts for entry, counts in zip(parts, of, strict=True)]
+        records = [
+            entry | dict(zip(names, entry["groups"].values(), strict=True))
+            for entry in part["clusters"]
+        ]
         report.tables.append(Table(f"Clusters, {name}", records, columns))
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
         axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
-        for ax, (name, part) in zip(axes, reversed(list(labels.items())), strict=True):
-            ClusterCompositionDisplay.from_predictions(
-                part, sensitive_features=groups, ax=ax, name=name, legend=ax is axes[-1]
-            )
+        for ax, name in zip(axes, reversed(labels), strict=True):
+            how = {"ax": ax, "name": name, "sensitive_features": groups}
+            how["legend"] = ax is axes[-1]
+            ClusterCompositionDisplay.from_predictions(labels[name], **how)
 
     caption = "Share of each group in each cluster; dashed: in the population."
     # More bars than this could not be told apart.
