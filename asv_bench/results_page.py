@@ -38,6 +38,7 @@ PEER_VALUES = {
 # ... or another benchmark of the class, at the same parameters.
 PEER_BENCHMARKS = {
     "fair_regression.Layer.time_fit": "time_predict_alone",
+    "files.Tables.time_read_table": "time_pandas_read_csv",
     "group_covariance.DenseProduct.time_scalefair": "time_two_products",
     "group_covariance.SparseProduct.time_scalefair": "time_two_products",
     "spmm.BlockProduct.time_scalefair": "time_scipy",
@@ -54,6 +55,7 @@ PEER_LABELS = {
     "scipy": "SciPy",
     "sklearn-lobpcg": "scikit-learn's SpectralClustering, lobpcg",
     "stored": "a stored kernel",
+    "time_pandas_read_csv": "pandas",
     "time_predict_alone": "one prediction",
     "time_scipy": "SciPy",
     "time_two_products": "two products of SciPy or NumPy",
@@ -75,6 +77,7 @@ SUITES = {
     "score_oracle": "Oracle of loss and shares",
     "spmm": "Sparse products",
     "threads": "Threads",
+    "files": "Files and small commands",
 }
 FITTED = tuple(SUITES)[:4]  # whose whole fits are in a figure
 

@@ -116,7 +116,7 @@ def test_it_says_what_to_do_next(home, made, entries, words):
         (
             ("pokec", "--no-download"),
             1,
-            ("error: pokec:", "--no-download was given", "--data-home", "https://"),
+            ("error: pokec:", "--no-download", "--data-home", "https://"),
         ),
         (("lastfm-asia", "--output-dir", "file"), 1, ("file: is not a folder",)),
         (("lastfm-asia", "--output-dir", "no/such"), 1, ("does not exist",)),

@@ -44,6 +44,15 @@ def test_labels_give_what_cluster_reports(workspace, source):
     assert "normalized_cut" not in evaluate(workspace, *options[:3])
 
 
+def test_labels_may_be_words(workspace):
+    lines = ["row,team,sex", "0,red,f", "1,red,m", "2,blue,m", "3,blue,m"]
+    table = workspace.write("teams.csv", lines)
+    found = evaluate(workspace, table, "--groups", "sex", "--labels", "team")
+    assert found["balance_mean"] == 0.5  # red is balanced, blue has no f
+    assert [entry["label"] for entry in found["clusters"]] == ["blue", "red"]
+    assert found["clusters"][0]["groups"] == {"f": 0, "m": 2}
+
+
 def test_scores_with_two_classes(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth")
     options += ("--interval", "0.1,0.6", "--threshold", 0.2)

@@ -240,7 +240,7 @@ def test_report(components):
 def test_page(components):
     page = components.folder / "report.html"
     for options, n_figures in (
-        (("--solver", "gram"), 2),
+        (("--solver", "gram"), 1),
         (("--solver", "matrix_free"), 0),
     ):
         result = components.pca(components.csv, *options, "--report", page)

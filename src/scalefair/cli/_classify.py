@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +17,33 @@ from sklearn.base import clone
 
 from scalefair import metrics
 from scalefair._digits import apart
+from scalefair._groups import check_interval
 from scalefair._memory import peak_memory
-from scalefair.cli import _errors, _fit, _options, _output, _report, _rows
+from scalefair.cli import _errors, _fit, _report, _rows
+from scalefair.cli import _options as opt
 from scalefair.linear_model import PartiallyFairClassifier
 
 _EPILOG = f"""\b
-TRAIN is a table (text or parquet; each word becomes a feature of its own),
-svmlight, or an array (.npy, or .npz of scipy.sparse.save_npz). --target and
---groups name a column, else a file: a line or `id,value` for each row. Of the
-two labels the one that sorts last is the positive one, with high scores.
+Of the two labels the one that sorts last is the positive one, with high scores.
+Gap: the largest difference of the shares of two groups above a threshold,
+counted within the interval of ranks; at all thresholds (partial parity gap),
+or at --threshold (weak gap). 0 is fair, 1 is not; a ramp stands for the
+indicator in training, so that it may be larger than --kappa.
 \b
-Gap: the share of a group above a threshold, counted within the interval of
-ranks, differs by at most this much from any other group's; at all thresholds
-(partial parity gap), or at --threshold (weak gap). 0 is fair, 1 is not. The
-indicator is replaced by a ramp, so that it may be larger than --kappa.
-\b
-The output is for `scalefair predict`, or a dictionary for joblib.load (load
-only files that you trust): classifier, encoder, columns ... Of a frame:
+The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
   model["classifier"].predict(X, sensitive_features=groups)
 \b
 {_errors.EXIT_CODES}
 """
-_STANDARDIZE = """Divide each column of numbers by its standard deviation and, unless it
-is sparse, centre it. Training does not need it."""
 
 
-class Ranks(click.ParamType[Any]):
-    """Interval of ranks, ``alpha,beta`` with 0 <= alpha < beta <= 1."""
-
-    name = "ranks"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, float]:
-        """Read two numbers."""
-        try:
-            low, high = map(float, value.split(","))
-        except ValueError:
-            low, high = 1.0, 0.0
-        if not 0 <= low < high <= 1:
-            wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
-            self.fail(f"{value!r} is not {wanted}, such as 0.05,0.30.", param, ctx)
-        return low, high
+def _ranks(value: str) -> tuple[float, float]:
+    try:
+        return check_interval(value.split(","))
+    except ValueError as error:
+        wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
+        raise click.BadParameter(f"{value!r} is not {wanted}.") from error
 
 
 _SECTIONS = {
@@ -64,13 +51,19 @@ _SECTIONS = {
     "Training": ("loss", "alpha", "tol", "max_iter"),
     "Advanced": ("surrogate", "start", "tune_intercept", "max_groups"),
 }
-_INTERVAL = {"type": Ranks(), "default": "0,1", "metavar": "ALPHA,BETA"}
+_INTERVAL = {"type": _ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "interval": ("Fairness", _INTERVAL),
     **{name: (where,) for where, names in _SECTIONS.items() for name in names},
     "min_group_size": ("Advanced",),
     "inner_solver": ("Advanced", "--solver"),
 }
+_OPTIONS = [
+    *(*opt.ROLES, opt.output_option("the model")),
+    *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS),
+    *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
+    *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
+]
 _FITTED = ["converged", "n_iter", "n_oracle_calls", "kkt_residual", "objective"]
 _FITTED += ["infeasibility", "history"]
 _MEASURES = {
@@ -85,33 +78,32 @@ _COLUMNS = {
     "selection_rate": ("selected", ".1%"),
     "accuracy": ("accuracy", ".1%"),
 }
+_FACTS = {
+    "features": "{n_features:,}",
+    "positive label": "{positive_label}",
+    "KKT residual": "{kkt_residual}",
+    "oracle calls": "{n_oracle_calls:,} in {n_iter}",
+    "time": "{fit:.1f} s, reading {read:.1f} s",
+}
+_PLAIN = "without fairness"
 
 
-@click.command(cls=_options.SectionedCommand, epilog=_EPILOG)
-@click.argument("train", type=_options.PATH)
+@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
+@click.argument("train", type=opt.PATH)
+@partial(opt.add_options, options=_OPTIONS)
 @_errors.debug_option
-@click.pass_context
-def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
+def classify(train: Path, **options: Any) -> None:
     """Train a linear classifier on the rows in TRAIN.
 
     Its scores treat groups alike within an interval of ranks, where decisions are
-    contested. On a terminal a summary is shown; in a pipe nothing is printed but
-    errors, warnings and notes, on stderr.
+    contested.
     """
+    written, show = _fit.take_outputs(options, train, output=".joblib")
     take = options.pop
-    test, report_file = take("test_file"), take("report_file")
+    test, compare, standardize = map(take, ("test_file", "baseline", "standardize"))
     roles = {name: take(f"test_{name}") for name in ("target", "groups")}
     if test is None and any(roles.values()):
         raise click.UsageError("--test-target and --test-groups apply with --test.")
-    names = [train, test, options["target"], options["groups"], *roles.values()]
-    written = _output.name_outputs(
-        {"output": (take("output"), ".joblib"), "report": (report_file, "")},
-        (Path(name) for name in names if name is not None),
-    )
-    show = _fit.on_terminal(take("quiet"), written.values())
-    compare, standardize = take("baseline"), take("standardize")
-    if compare is None:
-        compare = show or report_file is not None
 
     start = time.perf_counter()
     reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
@@ -122,43 +114,49 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         parts["test"] = _rows.read_test(test, rows, reading, roles)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
+    model = PartiallyFairClassifier(**options)
     with _rows.encoded(parts, show=show, **how) as (encoder, X):
-        model = PartiallyFairClassifier(**options)
         known = {"y": rows.target, "sensitive_features": rows.groups}
         seconds["fit"] = _fit.fit(model, X["train"], path=train, show=show, **known)
-        found, scores = _measure(model, X, parts)
-        read = {
-            name: _rows.describe(part, X[name])
-            | {"labels_from": part.target_from}
-            | {"labels": _report.count_values(part.target)}
-            for name, part in parts.items()
-        }
-        content = {
-            **_report.describe_run("classify", {**options, "standardize": standardize}),
-            "input": {"n_features": X["train"].shape[1], **read},
-            "positive_label": str(model.classes_[1]),
-            **{name: getattr(model, f"{name}_") for name in _FITTED},
-            **found,
-        }
-        scores = {"fair": scores}
+        models = {"fair": model}
         if compare:
             # The largest gap there can be is allowed; all else is the same.
-            plain = clone(model).set_params(kappa=1.0)
+            models[_PLAIN] = clone(model).set_params(kappa=1.0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they are about the groups, as before
-                plain.fit(X["train"], **known)
-            found, scores["without fairness"] = _measure(plain, X, parts)
-            content["baseline"] = {"converged": plain.converged_, **found}
-    content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
-    report = _report.Report(
-        "classify",
-        content,
-        _title(content),
-        str(train),
-        _facts(content),
-        _report.part_tables(content, _COLUMNS),
-        [_figure(name, part, scores, options) for name, part in parts.items()],
-    )
+                models[_PLAIN].fit(X["train"], **known)
+        runs, scores = {}, {}
+        for name, fitted in models.items():
+            runs[name], scores[name] = _measure(fitted, X, parts)
+        source: dict[str, Any] = {"n_features": X["train"].shape[1]}
+        for name, part in parts.items():
+            source[name] = _rows.describe(part, X[name])
+            source[name]["labels_from"] = part.target_from
+            source[name]["labels"] = _report.count_values(part.target)
+    content = {
+        **_report.describe_run("classify", {**options, "standardize": standardize}),
+        "input": source,
+        "positive_label": str(model.classes_[1]),
+        **{name: getattr(model, f"{name}_") for name in _FITTED},
+        **runs["fair"],
+        **({"baseline": runs[_PLAIN]} if compare else {}),
+        **{"seconds": seconds, "peak_memory_bytes": peak_memory()},
+    }
+    report = _report.Report("classify", content, "", str(train))
+    for key, title in _MEASURES.items():
+        for name, run in runs.items():
+            named = title if name == "fair" else f"  {name}"
+            report.facts.append((named, _report.by_part(run, f"{{{key}:.4f}}")))
+    values = {**content, **source, **seconds}
+    values["n_iter"] = _report.iterations(model.n_iter_)
+    values["kkt_residual"] = apart(model.kkt_residual_, model.tol)
+    report.facts += _report.fill(_FACTS, values)
+    gap = "weak_" * (model.criterion == "weak") + "partial_parity_gap"
+    said = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
+    report.title = f"{_MEASURES[gap].capitalize()} {said}"
+    report.tables = _report.part_tables(content, _COLUMNS)
+    ranks = model.interval
+    report.figures = [_figure(name, parts[name], scores, ranks) for name in parts]
     saved = {
         "classifier": model,
         "encoder": encoder,
@@ -167,50 +165,20 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         "groups": model.groups_,
         **_rows.describe_columns(rows, reading),
     }
-    writers = {
-        "output": lambda file: joblib.dump(saved, file),
-        "report": lambda file: report.write(file, written["report"]),
-    }
-    _output.write_files({path: writers[name] for name, path in written.items()})
-    if show:
-        report.show(written)
-    if not model.converged_:
-        ctx.exit(_errors.NOT_CONVERGED)
-
-
-_options.add_options(
-    classify,
-    [
-        *_options.ROLES,
-        _options.output_option("the model"),
-        *_options.estimator_options(PartiallyFairClassifier, _PARAMETERS),
-        _options.option("Training", "--standardize", is_flag=True, help=_STANDARDIZE),
-        *_options.INPUT,
-        _options.SVMLIGHT,
-        *_options.TEST,
-        _options.BASELINE,
-        _options.REPORT,
-        _options.MEMORY_LIMIT,
-        _options.QUIET,
-    ],
-)
+    writers = {"output": lambda file: joblib.dump(saved, file)}
+    _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
 def _check_labels(rows: _rows.Rows) -> None:
     if rows.target is None:
-        raise click.UsageError(
-            f"Missing option '--target': {rows.path} needs a column, or a file, with "
-            "the label of each row."
-        )
+        raise click.UsageError("Missing option '--target'.")
     labels = np.unique(rows.target)
     # As scikit-learn has it, fractions are no labels.
-    fractions = labels.dtype.kind == "f" and (labels % 1 != 0).any()
-    if len(labels) != 2 or fractions:
+    if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
         listed = ", ".join(map(repr, labels[:8].tolist())) + ", ..." * (len(labels) > 8)
         raise _errors.Failure(
             f"{rows.target_from}: has {len(labels):,} different labels ({listed}), but "
-            "two, words or whole numbers, are to be told apart. Join labels, or leave "
-            "rows out."
+            "two words or whole numbers are needed. Join labels, or leave rows out."
         )
 
 
@@ -218,100 +186,37 @@ def _measure(
     model: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Accuracy, gaps and rates of groups on each part of the rows; and its scores."""
-    found, scores = {}, {}
+    found, scores = {"converged": model.converged_}, {}
     for name, rows in parts.items():
-        scores[name] = model.decision_function(X[name], sensitive_features=rows.groups)
-        positive, selected = rows.target == model.classes_[1], scores[name] > 0
-        frame = pandas.DataFrame(
-            {
-                "n_rows": 1,
-                "positive_rate": positive,
-                "selection_rate": selected,
-                "accuracy": positive == selected,
-            }
-        )
-        table = frame.groupby(rows.groups).mean()
-        table["n_rows"] = frame.groupby(rows.groups).size()
-        table.insert(0, "group", table.index.astype(str))
-        where = {"sensitive_features": rows.groups, "interval": model.interval}
-        found[name] = {
-            "accuracy": frame["accuracy"].mean(),
-            "partial_parity_gap": metrics.partial_demographic_parity_gap(
-                scores[name], **where
-            ),
-            "weak_partial_parity_gap": metrics.weak_partial_demographic_parity_gap(
-                scores[name], threshold=model.threshold, **where
-            ),
-            "groups": table.to_dict("records"),
-        }
+        of = {"sensitive_features": rows.groups}
+        scores[name] = model.decision_function(X[name], **of)
+        frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
+        frame["selection_rate"] = scores[name] > 0
+        frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
+        of["interval"] = model.interval
+        gap = metrics.partial_demographic_parity_gap(scores[name], **of)
+        of["threshold"] = model.threshold
+        weak = metrics.weak_partial_demographic_parity_gap(scores[name], **of)
+        values = (frame["accuracy"].mean(), gap, weak)
+        found[name] = dict(zip(_MEASURES, values, strict=True))
+        found[name]["groups"] = _report.group_means(frame, rows.groups)
     return found, scores
 
 
-def _title(content: Mapping[str, Any]) -> str:
-    part = "test" if "test" in content else "train"
-    found, (low, high) = content[part], content["parameters"]["interval"]
-    weak = content["parameters"]["criterion"] == "weak"
-    gap = found["weak_partial_parity_gap" if weak else "partial_parity_gap"]
-    return (
-        f"Groups differ by {gap:.3f} {'at the threshold' if weak else 'at most'} "
-        f"within ranks {low:g} to {high:g}, accuracy {found['accuracy']:.1%} ({part} "
-        "rows)"
-    )
-
-
-def _facts(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    facts = [("features", f"{content['input']['n_features']:,}")]
-    facts += [("positive label", content["positive_label"])]
-    for key, title in _MEASURES.items():
-        facts.append((title, _report.by_part(content, f"{{{key}:.4f}}")))
-        if "baseline" in content:
-            plain = _report.by_part(content["baseline"], f"{{{key}:.4f}}")
-            facts.append(("  without fairness", plain))
-    seconds, n_iter = content["seconds"], _report.iterations(content["n_iter"])
-    residual = apart(content["kkt_residual"], content["parameters"]["tol"])
-    return [
-        *facts,
-        ("KKT residual", residual),
-        ("oracle calls", f"{content['n_oracle_calls']:,} in {n_iter}"),
-        ("time", f"{seconds['fit']:.1f} s, reading {seconds['read']:.1f} s"),
-    ]
-
-
-def _figure(
-    part: str,
-    rows: _rows.Rows,
-    scores: Mapping[str, Mapping[str, Any]],
-    parameters: Mapping[str, Any],
-) -> _report.Figure:
-    """Densities of the scores of groups, and their rates, of all models."""
+def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:
+    """Densities of the scores that each model gives to the groups."""
     codes, shown, names, remark = _report.choose_groups(rows.groups)
     groups = np.array(names)[np.unique(codes[shown], return_inverse=True)[1]]
-    kept = {name: found[part][shown] for name, found in scores.items()}
-    # The two groups that are treated most differently.
-    rates = pandas.Series(kept["fair"] > 0).groupby(groups).mean().sort_values()
-    pair = sorted([rates.index[0], rates.index[-1]])
-    low, high = parameters["interval"]
+    how = {"sensitive_features": groups, "interval": interval, "threshold": 0.0}
 
     def plot(figure: Any) -> None:
-        from scalefair.plotting import GroupRateDisplay, ScoreDensityDisplay
+        from scalefair.plotting import ScoreDensityDisplay
 
-        left, right = figure.subplots(1, 2)
-        how: dict[str, Any] = {"sensitive_features": groups, "interval": (low, high)}
-        ScoreDensityDisplay.from_predictions(
-            kept["fair"], threshold=0.0, ax=left, **how
-        )
-        GroupRateDisplay.from_predictions(
-            kept, kappa=parameters["kappa"], pair=pair, ax=right, **how
-        )
+        axes = figure.subplots(1, len(scores), squeeze=False)[0]
+        for ax, (name, found) in zip(axes, scores.items(), strict=True):
+            of = {"ax": ax, "name": name, "legend": ax is axes[-1]}
+            ScoreDensityDisplay.from_predictions(found[part][shown], **how, **of)
 
-    return _report.Figure(
-        plot,
-        (13, 4.5),
-        f"Left the density of the scores of each group, {part} rows, with bars at the "
-        f"scores of ranks {low:g} to {high:g}. Right the shares of groups "
-        f"{' and '.join(pair)} above a threshold; equal ones lie on the diagonal.",
-        f"Scores of the {part} rows, left; marked are those of ranks {low:g} to "
-        f"{high:g}, where groups are to be treated alike. Right the shares above a "
-        "threshold of the two groups whose selected shares differ most; green is what "
-        f"--kappa allows.{remark}",
-    )
+    caption = f"Scores of the groups, {part} rows; bars mark those of ranks "
+    caption += f"{interval[0]:g} to {interval[1]:g}, where groups are alike.{remark}"
+    return _report.Figure(plot, (3 + 5 * len(scores), 4.5), caption, caption)

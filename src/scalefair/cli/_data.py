@@ -17,11 +17,12 @@ from scipy import sparse
 from scalefair import datasets
 from scalefair.cli._errors import Failure, debug_option, printable
 from scalefair.cli._fit import on_terminal
-from scalefair.cli._options import PATH, QUIET, add_options
-from scalefair.cli._output import check_destination, write_folder, write_table
+from scalefair.cli._options import PATH, QUIET, add_options, translate
+from scalefair.cli._output import check_folder, write_folder, write_table
 
 _FOLDER = "Folder for the files.  [default: the name of the data set]"
 _HOME = "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's cache]"
+_FLAG = "--download/--no-download"
 _DOWNLOAD = "Whether files that are not there are downloaded."
 
 
@@ -29,15 +30,12 @@ _DOWNLOAD = "Whether files that are not there are downloaded."
 @click.argument("name", required=False)
 @click.option("--output-dir", type=PATH, help=_FOLDER)
 @click.option("--data-home", type=PATH, help=_HOME)
-@click.option("--download/--no-download", default=True, help=_DOWNLOAD)
+@click.option(_FLAG, "download_if_missing", default=True, help=_DOWNLOAD)
 @partial(add_options, options=[QUIET])
 @debug_option
+@click.pass_context
 def data(
-    name: str | None,
-    output_dir: Path | None,
-    data_home: Path | None,
-    download: bool,
-    quiet: bool | None,
+    ctx: click.Context, /, name: Any, output_dir: Any, quiet: Any, **how: Any
 ) -> None:
     """List public data sets; with a NAME, write that one to files.
 
@@ -59,20 +57,14 @@ def data(
         hint = f"did you mean {close[0]}?" if close else "`scalefair data` lists them."
         raise click.UsageError(f"there is no data set {name}: {hint}")
     folder = Path(name) if output_dir is None else output_dir
-    if folder.exists() and not folder.is_dir():
-        raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
-    check_destination(folder / "about.txt" if folder.is_dir() else folder)
+    check_folder(folder, ["about.txt"])
     try:
-        bunch = fetchers[name](data_home=data_home, download_if_missing=download)
+        bunch = fetchers[name](**how)
     except (ImportError, OSError, ValueError) as error:
-        said = str(error).replace(
-            "download_if_missing=False", "--no-download was given"
-        )
-        said = said.replace("data_home", "--data-home")
+        said = translate(str(error), ctx)
         raise Failure(f"{name}: cannot be had: {said}") from error
-    writers = {folder / file: write for file, write in _writers(bunch)}
-    for path in writers if folder.is_dir() else ():
-        check_destination(path)
+    found = dict(_writers(bunch))
+    writers = dict(zip(check_folder(folder, found), found.values(), strict=True))
     write_folder(folder, writers)
     if on_terminal(quiet):
         n_groups = np.unique(bunch.sensitive_features).size
@@ -100,14 +92,11 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
 def _frame(bunch: Any, part: str) -> pandas.DataFrame:
     """Features, target and group of rows; `part` ends the names of the entries."""
     X, names = bunch[f"data{part}"], list(bunch.feature_names)
-    make = (
-        pandas.DataFrame.sparse.from_spmatrix
-        if sparse.issparse(X)
-        else pandas.DataFrame
-    )
-    roles = {"target": bunch[f"target{part}"]}
-    roles["group"] = bunch[f"sensitive_features{part}"]
-    return make(X, columns=names).assign(**roles)
+    frame = pandas.DataFrame
+    make = frame.sparse.from_spmatrix if sparse.issparse(X) else frame
+    roles = {"target": "target", "group": "sensitive_features"}
+    known = {role: bunch[f"{name}{part}"] for role, name in roles.items()}
+    return make(X, columns=names).assign(**known)
 
 
 def _next_command(bunch: Any, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Run an estimator for a command: its messages, its progress, its memory."""
+"""Run an estimator for a command: its outputs, messages and progress."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from scalefair.cli._errors import Failure, printable, warn
+from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
 from scalefair.cli._options import translate
-from scalefair.cli._output import STDOUT
+from scalefair.cli._output import STDOUT, Writers, name_outputs, write_files
 from scalefair.files import FileError
 from scalefair.streaming import RowReader
 
@@ -29,6 +29,52 @@ def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool
     if STDOUT in written or sys.stdout is None:
         return False
     return sys.stdout.isatty() if quiet is None else not quiet
+
+
+def take_outputs(
+    options: dict[str, Any], *inputs: Path, **endings: str
+) -> tuple[dict[str, Path], bool]:
+    """Take the options about output: the files to write, and whether to show more.
+
+    `endings` has for an option how its file must end. Where --baseline is not given
+    it is set: on if anybody sees it.
+    """
+    given = {
+        name: (options.pop(name if name in options else f"{name}_file"), ending)
+        for name, ending in {**endings, "report": ""}.items()
+    }
+    roles = ("groups", "target", "test_file", "test_target", "test_groups")
+    named = (options[name] for name in roles if options.get(name) is not None)
+    written = name_outputs(given, [*inputs, *map(Path, named)])
+    show = on_terminal(options.pop("quiet"), written.values())
+    if options.get("baseline", False) is None:
+        options["baseline"] = show or "report" in written
+    return written, show
+
+
+def write_outputs(
+    report: Any, written: Mapping[str, Path], writers: Mapping[str, Any]
+) -> None:
+    """Write the files of a command, by the names of the options, and its report."""
+    known = {**writers, "report": lambda file: report.write(file, written["report"])}
+    files: Writers = {path: known[name] for name, path in written.items()}
+    write_files(files)
+
+
+def finish(
+    report: Any,
+    written: Mapping[str, Path],
+    writers: Mapping[str, Any],
+    *,
+    show: bool,
+    converged: bool,
+) -> None:
+    """Write the files of a command, show its report, end with the exit code."""
+    write_outputs(report, written, writers)
+    if show:
+        report.show(written)
+    if not converged:
+        click.get_current_context().exit(NOT_CONVERGED)
 
 
 def fit(

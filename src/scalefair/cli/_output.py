@@ -61,6 +61,16 @@ def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
         raise Failure(f"{path}: is an input file; give another name to write to.")
 
 
+def check_folder(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return the files to be written to a folder, after a check that they can be."""
+    if folder.exists() and not folder.is_dir():
+        raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
+    paths = [folder / name for name in names]
+    for path in paths if folder.is_dir() else [folder]:
+        check_destination(path)
+    return paths
+
+
 def write_files(writers: Writers) -> None:
     """Write several files of a command, all or none; what goes to stdout comes last."""
     files = dict(writers)

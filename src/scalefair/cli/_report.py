@@ -10,16 +10,20 @@ import platform
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import messages, printable, warn
+
+if TYPE_CHECKING:
+    import pandas
 
 MAX_GROUPS = 7  # as many colours as the figures have
 _MAX_NAME = 24  # longer ones leave no room for the figure
@@ -253,6 +257,25 @@ def count_values(values: NDArray[Any]) -> dict[str, int]:
     """How often each value occurs, in sorted order."""
     names, counts = np.unique(values, return_counts=True)
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
+
+
+def group_means(frame: pandas.DataFrame, groups: NDArray[Any]) -> list[dict[str, Any]]:
+    """Return the number of rows of each group, and the means of the columns."""
+    by_group = frame.groupby(groups)
+    table = by_group.mean()
+    table.insert(0, "n_rows", by_group.size())
+    table.insert(0, "group", table.index.astype(str))
+    records: list[dict[str, Any]] = table.to_dict("records")
+    return records
+
+
+def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
+    """Return facts, by their titles, of which all values are known."""
+    facts = []
+    for title, template in templates.items():
+        with suppress(KeyError):
+            facts.append((title, template.format_map(values)))
+    return facts
 
 
 def change(before: float, after: float) -> str:
