@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from scalefair.cli import _report
 from scalefair.cli._report import (
     Figure,
     Report,
@@ -28,8 +30,6 @@ from scalefair.cli._report import (
     iterations,
     part_tables,
 )
-
-from scalefair.cli import _report
 
 EVIL = "<script>\"'&{{ 1 }}[red]\x00\x1b\ud800"
 SAFE = "<script>\"'&{{ 1 }}[red]\ufffd\ufffd\ufffd"
