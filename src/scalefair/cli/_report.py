@@ -1,4 +1,4 @@
-"""What a command found, once: shown as a page of HTML, as JSON, on a terminal."""
+"""What a command found, once: as a page of HTML, as JSON, on a terminal."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Table:
 
     caption: str
     records: Sequence[Mapping[str, Any]]
-    columns: Mapping[str, tuple[str, str]]
-    terminal: bool = False
-    most: int = 20
+    columns: Mapping[str, tuple[str, str]]  # title and format of a key
+    terminal: bool = False  # shown there as well
+    most: int = 20  # records on a terminal
 
     def known(self) -> list[tuple[str, str, str, bool]]:
         """Key, title and format of each column, and whether it holds numbers."""
