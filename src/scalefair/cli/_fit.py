@@ -16,7 +16,7 @@ import click
 from scalefair._memory import available_memory
 from scalefair.cli._errors import Failure, printable, warn
 from scalefair.cli._options import translate
-from scalefair.cli._output import STDOUT
+from scalefair.cli._output import STDOUT, name_outputs
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -32,6 +32,17 @@ def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool
     if STDOUT in written or sys.stdout is None:
         return False
     return sys.stdout.isatty() if quiet is None else not quiet
+
+
+def begin(
+    options: dict[str, Any], extension: str, *inputs: Path | str | None
+) -> tuple[dict[str, Path], bool]:
+    """Take the outputs out of the options, checked; and whether anything is shown."""
+    outputs = {"output": (options.pop("output", None), extension)}
+    outputs["report"] = (options.pop("report_file", None), "")
+    files = [*inputs, options.get("target"), options.get("groups")]
+    written = name_outputs(outputs, map(Path, filter(None, files)))
+    return written, on_terminal(options.pop("quiet"), written.values())
 
 
 def fit(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import messages, printable
+from scalefair.cli._output import write_files
 
 # As many colours as the figures have.
 MAX_GROUPS = 7
@@ -118,9 +119,18 @@ class Report:
             console.print(Text(printable(table.caption)), grid)
         files = [(name, str(path)) for name, path in written.items()]
         grid = Grid(show_header=False, box=None, padding=(0, 2, 0, 0))
+        grid.add_column()
+        grid.add_column(overflow="fold")  # names of files are to be copied
         for name, value in [*self.facts, *files]:
             grid.add_row(Text(printable(name)), Text(printable(value)))
         console.print(grid)
+
+    def finish(self, written: Mapping[str, Path], show: bool, **writers: Any) -> None:
+        """Write the files of a command, this report among them, and show it."""
+        writers["report"] = lambda file: self.write(file, written["report"])
+        write_files({path: writers[name] for name, path in written.items()})
+        if show:
+            self.show(written)
 
 
 def is_number(value: Any) -> bool:
@@ -181,6 +191,19 @@ def count_values(values: NDArray[Any]) -> dict[str, int]:
     """How often each value occurs, in sorted order."""
     names, counts = np.unique(values, return_counts=True)
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
+
+
+def by_group(
+    columns: Mapping[str, NDArray[Any]], groups: NDArray[Any]
+) -> list[dict[str, Any]]:
+    """Return records of the groups: number of rows, and the mean of each column."""
+    import pandas
+
+    parts = pandas.DataFrame(columns).groupby(groups)
+    table = parts.mean().assign(n_rows=parts.size())
+    table.insert(0, "group", table.index.astype(str))
+    records: list[dict[str, Any]] = table.to_dict("records")
+    return records
 
 
 def change(before: float, after: float) -> str:
