@@ -46,7 +46,10 @@ any with a column that --labels or --scores names. Labels of -1 are left out.
 _APPLIED = [opt.output_option("a line for each row (csv)"), *opt.GROUPS_IF_ANY]
 _APPLIED += [*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET]
 _ROLES = ("target", "groups")
-_DESCRIBED = [opt.option("Columns", f"--{r}", help=f"Column: {r}.") for r in _ROLES]
+_DESCRIBED = [
+    opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
+    for role in _ROLES
+]
 _DESCRIBED += [*opt.INPUT[3:], opt.SVMLIGHT, opt.REPORT]
 _DESCRIBED += [opt.option("Files", "--quiet", is_flag=True, help="Print nothing.")]
 _MEASURED: list[tuple[str, Any, Any, str]] = [
@@ -175,24 +178,16 @@ def _apply(
         raise click.UsageError("Missing option '--groups': MODEL needs the groups.")
     imputes = known.get("missing") == "impute"
     known["missing"] = "impute" if imputes else "error"
-    for name, applies in {
-        "--groups": needs_groups or "groups" not in given,
-        "--missing impute": imputes or given.get("missing") != "impute",
-    }.items():
-        if not applies:
-            raise click.UsageError(f"{name} does not apply: MODEL was made without it.")
-    types = {
-        name: object if name in saved["words"] else float for name in saved["columns"]
-    }
-    like = _rows.Rows(
-        model_file,
-        pandas.DataFrame({k: pandas.Series(dtype=v) for k, v in types.items()}),
-        list(types),
-        np.arange(0),
-        groups=saved.get("groups"),
-        target=saved.get("classes"),
-        **{name: saved[name] for name in ("n_columns", "has_header", "zero_based")},
-    )
+    fills = given.get("missing") == "impute" and not imputes
+    if fills or ("groups" in given and not needs_groups):
+        name = "--missing impute" if fills else "--groups"
+        raise click.UsageError(f"{name} does not apply: MODEL was made without it.")
+    names, own = list(saved["columns"]), ("n_columns", "has_header", "zero_based")
+    frame = pandas.DataFrame(columns=names, dtype=float)
+    frame = frame.astype(dict.fromkeys(saved["words"], object))
+    how: dict[str, Any] = {name: saved[name] for name in own}
+    how |= {"groups": saved.get("groups"), "target": saved.get("classes")}
+    like = _rows.Rows(model_file, frame, names, np.arange(0), **how)
     rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
     others = ", ".join(sorted(set(rows.words) - set(like.words)))
     if others or rows.names != like.names:
@@ -361,30 +356,28 @@ def _plan(
     y = {None: "", "label": target or propose(role.str.contains("target"), groups)}
     groups = groups or propose(role.str.contains("groups"), y["label"], telling=True)
     y["number"] = target or propose(numeric & fit, groups)
-    plan = []
+    plan: list[dict[str, Any]] = []
     for start, of, words, end in _LINES:
-        command, *arguments = start.split()
         features = table[~table.index.isin([y[of], groups]) & (role != "id")]
-        usable = fit & (words | numeric)
-        kept = features[usable[features.index]]
+        takes = (fit & (words | numeric))[features.index]
+        kept = features[takes]
         n = int(kept["distinct"].where(~numeric[kept.index], 1).sum())
         n = read["n_columns"] if "stored_values" in read else n
-        is_graph = command == "cluster" and "nodes" in read
-        if not (n or is_graph):
-            plan.append({"command": command, "line": f"{command}: no usable columns"})
+        typed = ["scalefair", *start.split(), str(path)]
+        if start == "cluster" and "nodes" not in read:
+            typed += ["--affinity", "nearest_neighbors"]
+        elif start != "cluster" and not n:
             continue
-        if command == "cluster" and not is_graph:
-            arguments = ["--affinity", "nearest_neighbors"]
-        typed = ["scalefair", command, *arguments, str(path)]
         if of and read["format"] != "svmlight":  # whose lines start with it
             typed += ["--target", y[of] or "targets.csv"]
         typed += ["--groups", groups or "groups.csv"]
-        if command != "regress":  # whose model chooses
-            for name in features.index.difference(kept.index, sort=False):
-                typed += ["--drop", name]
+        if "MODEL" not in start:  # which chooses
+            typed += [
+                word for name in features.index[~takes] for word in ("--drop", name)
+            ]
             typed += ["--missing", "impute"] if kept["missing"].any() else []
         line = f"{shlex.join(typed)} {end}"
-        plan.append({"command": command, "features": n, "line": line})
+        plan.append({"command": typed[1], "features": n, "line": line})
     return plan
 
 
