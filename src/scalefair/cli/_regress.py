@@ -55,12 +55,7 @@ _CONDITIONS = {
 _GAPS = ["mean_gap_before", "covariance_gap_before"]
 _GAPS += ["mean_gap_after", "covariance_gap_after"]
 _FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
-_FACTS = {
-    "mean_gap": "mean gap",
-    "covariance_gap": "covariance gap",
-    "mse": "mean squared error",
-    "ks": "KS distance",
-}
+_MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 
 def load_model(path: Path) -> Any:
@@ -120,7 +115,7 @@ def read_for(
 
 
 def _spellings(model: Any) -> dict[str, dict[str, str]]:
-    """Return words that encoders in a model know, stripped, and as it has them."""
+    """Return words that encoders in a model know, stripped, with their spelling."""
     found = {}
     model = getattr(model, "estimator_", model)  # of one that regress has changed
     for step in getattr(model, "named_steps", {}).values():
@@ -276,16 +271,16 @@ def _fill(report: _report.Report) -> None:
     facts.append(("layer", f"{content['layer_name']}, {n} inputs, {m} outputs"))
     facts.append(("output change", f"{content['output_change']:.2%}"))
     part, found = [*_report.parts_of(content).items()][-1]
-    for key, title in _FACTS.items():
-        line = f"{{{key}_before:.4g}} -> {{{key}_after:.4g}}"
-        if key in ("mse", "ks"):
-            facts.append((title, _report.by_part(content, line)))
-            change = _report.change(found[f"{key}_before"], found[f"{key}_after"])
-            said.append(f"the {title} {change}")
-        else:
-            facts.append((title, line.format(**content)))
-            if refit := content["last_layer"]:
-                facts.append((f"{title}, refit", line.format(**refit)))
+    change = "{%s_before:.4g} -> {%s_after:.4g}"
+    for gap in ("mean_gap", "covariance_gap"):
+        line, title = change % (gap, gap), gap.replace("_", " ")
+        facts.append((title, line.format(**content)))
+        if refit := content["last_layer"]:
+            facts.append((f"{title}, refit", line.format(**refit)))
+    for key, title in _MEASURES.items():
+        facts.append((title, _report.by_part(content, change % (key, key))))
+        values = found[f"{key}_before"], found[f"{key}_after"]
+        said.append(f"the {title} {_report.change(*values)}")
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
     report.title = f"Of the {part} rows {', '.join(said)}"
@@ -301,17 +296,16 @@ def _figure(
 ) -> _report.Figure:
     """Densities of the predictions of groups, before and after the change."""
     codes, shown, names, remark = _report.choose_groups(groups)
+    kept = np.unique(codes[shown], return_inverse=True)[1]
     how: dict[str, Any] = {"output_name": "prediction", "kind": "histogram"}
-    how["sensitive_features"] = np.array(names)[
-        np.unique(codes[shown], return_inverse=True)[1]
-    ]
+    how["sensitive_features"] = np.array(names)[kept]
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import OutputDensityDisplay
 
-        kept = {when: values[shown] for when, values in outputs.items()}
+        drawn = {when: values[shown] for when, values in outputs.items()}
         how["ax"] = figure.subplots(1, 2, sharex=True, sharey=True)
-        OutputDensityDisplay.from_predictions(kept, **how)
+        OutputDensityDisplay.from_predictions(drawn, **how)
 
     said = f"Predictions for each group before and after the change, {part} rows."
     said += f" Where the curves agree groups are treated alike.{remark}"
