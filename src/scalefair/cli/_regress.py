@@ -284,11 +284,9 @@ def _fill(report: _report.Report) -> None:
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
     report.title = f"Of the {part} rows {', '.join(said)}"
-    columns = {key: (key.replace("_", "\n"), "") for key in found["groups"][0]}
-    report.tables = _report.part_tables(content, columns)
+    report.tables = _report.part_tables(content)
     layers = [layer for layer in content["unfairness_by_layer"] if layer]
-    columns = {key: (key.replace("_", "\n"), "") for key in layers[0]}
-    report.tables.append(_report.Table("Layers, before the change", layers, columns))
+    report.tables.append(_report.Table("Layers, before the change", layers))
 
 
 def _figure(

@@ -155,9 +155,9 @@ def _load_components(path: Path) -> dict[str, Any]:
 
     encoder = FunctionTransformer(project, accept_sparse=True)
     # Older files tell no more than the names.
-    default = {"columns": columns, "words": [], "n_columns": len(columns)}
-    default |= {"has_header": True, "zero_based": False, "reading": {}}
-    return {**default, **known, "encoder": encoder}
+    saved = {"columns": columns, "words": [], "n_columns": len(columns)}
+    saved |= {"has_header": True, "zero_based": False, "reading": {}}
+    return {**saved, **known, "encoder": encoder}
 
 
 def _apply(
@@ -238,11 +238,8 @@ def describe(table: Path, svmlight: bool, **text: Any) -> None:
     title = f"{table.name}: {read['n_rows']:,} rows, {read['n_columns']:,} columns"
     report = _report.Report("describe", content, title, str(table))
     report.facts = [(k.replace("_", " "), _report.as_text(v)) for k, v in read.items()]
-    tables: dict[str, list[dict[str, Any]]] = {"Columns": columns, "Commands": plan}
-    for caption, records in tables.items():
-        titles = {key: (key, "") for record in records for key in record}
-        drawn = _report.Table(caption, records, titles, records is columns, sys.maxsize)
-        report.tables.append(drawn)
+    in_full = _report.Table("Columns", columns, terminal=True, most=sys.maxsize)
+    report.tables = [in_full, _report.Table("Commands", plan)]
     report.finish(written, show)
     for command in plan if show else ():  # in one piece, to be copied
         click.echo(_errors.printable(command["line"]))
