@@ -25,12 +25,12 @@ from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
 _EPILOG = f"""\b
-MODEL is an MLPRegressor, a linear model, or a Pipeline that ends in one, saved by
-joblib.dump. It finds columns in TRAIN by name if it was fitted to named ones; else
-it takes the columns of numbers beside target, groups and ids in their order.
+MODEL is an MLPRegressor, a linear model, or a Pipeline that ends in one, saved
+by joblib.dump. It finds columns in TRAIN by name if it was fitted to named
+ones; else it takes those of numbers beside target, groups and ids in order.
 \b
-Gaps: how mean and covariance of the layer's outputs differ between groups. KS
-distance: the same of shares of predictions below a threshold; 0 is fair.
+Gaps: how mean and covariance of the layer's outputs differ between groups.
+KS distance: the same of shares of predictions below a threshold; 0 is fair.
 \b
 {_errors.EXIT_CODES}
 """

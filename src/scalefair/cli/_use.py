@@ -31,15 +31,15 @@ from scalefair.files._values import as_values
 from scalefair.streaming import RowReader
 
 _PREDICT = f"""\b
-MODEL is from `scalefair classify`, `regress` or `pca`, or of scikit-learn, saved by
-joblib.dump. A line of the output has the id of a row, or its number from 0, and
-score and prediction, prediction alone, or component_1, component_2 ...
+MODEL is from `scalefair classify`, `regress` or `pca`, or of scikit-learn,
+saved by joblib.dump. A line of the output has the id of a row, or its number
+from 0, and score and prediction, prediction alone, or component_1 ...
 \b
 {EXIT_CODES}
 """
 _EVALUATE = f"""\b
-RESULT is a table: labels of `scalefair cluster`, scores of `scalefair predict`, or
-any with a column that --labels or --scores names. Labels of -1 are left out.
+RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
+with a column that --labels or --scores names. Labels of -1 are left out.
 \b
 {EXIT_CODES}
 """
