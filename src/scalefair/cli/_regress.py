@@ -25,8 +25,8 @@ from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
 _EPILOG = f"""\b
-MODEL is an MLPRegressor, a linear model, or a Pipeline that ends in one, saved
-by joblib.dump. It finds columns in TRAIN by name if it was fitted to named
+MODEL is an MLPRegressor, linear model, or Pipeline that ends in one, saved by
+joblib.dump. It finds columns in TRAIN by name if it was fitted to named
 ones; else it takes those of numbers beside target, groups and ids in order.
 \b
 Gaps: how mean and covariance of the layer's outputs differ between groups.
