@@ -32,21 +32,24 @@ _MAX_ROWS = 20
 class Table:
     """Records, one below the other; for a key the title and the format of its column.
 
-    Keys that no record has are left out. A title may break where it has a newline. Of
-    records on a `terminal` so many are shown at `most`.
+    Without `columns` all keys are titles; those that no record has are left out. A
+    title may break where it has a newline. Of records on a `terminal` so many are
+    shown at `most`.
     """
 
     caption: str
     records: Sequence[Mapping[str, Any]]
-    columns: Mapping[str, tuple[str, str]]
+    columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     terminal: bool = False
     most: int = _MAX_ROWS
 
     def known(self) -> list[tuple[str, str, str, bool]]:
         """Key, title and format of each column, and whether it holds numbers."""
+        keys = dict.fromkeys(key for record in self.records for key in record)
+        columns = {key: (key.replace("_", "\n"), "") for key in keys}
         return [
             (key, title, spec, any(is_number(record.get(key)) for record in having))
-            for key, (title, spec) in self.columns.items()
+            for key, (title, spec) in (self.columns or columns).items()
             if (having := [record for record in self.records if key in record])
         ]
 
@@ -122,6 +125,8 @@ class Report:
             console.print(Text(printable(table.caption)), grid)
         files = [(name, str(path)) for name, path in written.items()]
         grid = Grid(show_header=False, box=None, padding=(0, 2, 0, 0))
+        grid.add_column()
+        grid.add_column(overflow="fold")  # names of files are to be copied
         for name, value in [*self.facts, *files]:
             grid.add_row(Text(printable(name)), Text(printable(value)))
         console.print(grid)
@@ -231,11 +236,13 @@ def by_part(content: Mapping[str, Any], template: str) -> str:
 
 
 def part_tables(
-    content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]]
+    content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]] | None = None
 ) -> list[Table]:
     """Return a table of the groups in each part."""
     return [
-        Table(f"Groups in the {name} rows", part["groups"], columns, terminal=True)
+        Table(
+            f"Groups in the {name} rows", part["groups"], columns or {}, terminal=True
+        )
         for name, part in parts_of(content).items()
     ]
 
