@@ -343,8 +343,8 @@ def test_columns_that_do_not_fit(older_wages):
     [
         (0, "tall", ":5: column 1 (height) is 'tall'"),
         (2, "inf", ":5: column 3 (weight) is inf"),
-        (3, "", "values are missing in 1 column(s): sex 1"),
-        (4, "?", "values are missing in 1 column(s): wage 1"),
+        (3, "", "values are missing in 1 column(s): sex (1)"),
+        (4, "?", "values are missing in 1 column(s): wage (1)"),
         (4, "inf", "the target of row 3 (counted from 0) is 'inf'"),
         (4, "1_000", "is '1_000', not a finite number"),
     ],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import click
 import numpy as np
@@ -20,9 +20,8 @@ import scalefair
 from scalefair.cli._errors import Failure, note
 from scalefair.cli._fit import array_limit, describe_passes, watch_passes
 from scalefair.cli._report import count_values
-from scalefair.files import SvmlightReader, clean_table, open_rows
+from scalefair.files import NpyReader, SvmlightReader, clean_table, open_rows
 from scalefair.files._matrices import (
-    read_dense,
     read_sparse,
     read_svmlight,
     rows_format,
@@ -39,6 +38,9 @@ _MAX_GROUPS = MAX_CATEGORIES = 1000
 _BLOCK, _GROWTH = 2**26, 2
 # Rows that an encoder is fitted to, whose scales and words are known.
 _SAMPLE = 1000
+_ROLES = ("target", "groups")
+# What says how one file is read, not how others are that a model is applied to.
+_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
 
 
 @dataclass(frozen=True)
@@ -125,64 +127,50 @@ def read_rows(
     """
     kind = rows_format(path, reading.svmlight)
     if kind == "table":
-        rows = _read_table(path, reading, like, words, columns, keep_missing)
+        rows, table = _read_table(path, reading, like, columns)
+        _judge_words(rows, words)
+        _treat_missing(rows, table, reading.missing, keep_missing, like is None)
     else:
         rows = _read_matrix(path, kind, reading, like)
+    for role in _ROLES:
+        if isinstance(found := getattr(rows, role), pandas.Series):
+            setattr(rows, role, as_values(found, _kind(like, role)))
     if rows.groups is not None:
         _check_groups(rows, like)
     return rows
 
 
-def column_or_file(names: Sequence[str], given: str, option: str, path: Path) -> bool:
-    """Whether an option names a column; if not, it must name a file."""
-    if given in names:
-        return True
-    if Path(given).exists():
-        return False
-    known = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    raise Failure(
-        f"{given}: neither a column of {path} (columns: {known}) nor a file. Check the "
-        f"name that {option} gives."
-    )
+def _kind(like: Rows | None, role: str) -> str | None:
+    return None if like is None else getattr(like, role).dtype.kind
 
 
 def _read_table(
-    path: Path,
-    reading: Reading,
-    like: Rows | None,
-    words: str,
-    columns: Sequence[str] | None,
-    keep_missing: bool,
-) -> Rows:
+    path: Path, reading: Reading, like: Rows | None, columns: Sequence[str] | None
+) -> tuple[Rows, TableFile]:
+    """Read a table; groups and target that are columns of it remain such."""
     options = ("header", "delimiter", "decimal", "skip_lines")
     table = TableFile(path, **{name: getattr(reading, name) for name in options})
     _say_notes(table)
-    roles = {
-        name: given
-        for name in ("target", "groups")
-        if (given := getattr(reading, name)) is not None
-        and column_or_file(table.names, given, f"--{name}", path)
-    }
-    if len(set(roles.values())) < len(roles):
-        raise click.UsageError("--target and --groups name the same column.")
-    if reading.keep_groups and "groups" not in roles:
+    own = _own_columns(path, table.names, reading)
+    if reading.keep_groups and "groups" not in own:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
-    ids = None
-    if reading.id_column is not None:
-        ids = table.find(reading.id_column, "--id-column")
-    elif table.has_header and table.names[0].lower() in ID_NAMES - set(roles.values()):
-        ids = table.names[0]
-    features = _features(table, reading, roles, ids, like, columns)
-    known = {*reading.categorical, *(like.words if like is not None else ())}
-    as_words = {table.find(name, "--categorical") for name in known}
-    others = [*roles.values(), *([ids] if ids is not None else [])]
+    ids, first = reading.id_column, table.names[0]
+    if ids is not None:
+        table.find(ids, "--id-column")
+    elif table.has_header and first.lower() in ID_NAMES and first not in own.values():
+        ids = first
+    others = [*own.values(), *([] if ids is None else [ids])]
+    features = _features(path, table.names, reading, own, others, like, columns)
+    if like is not None and columns is None and not table.has_header:
+        _check_width(path, len(table.names), like)
+    known = {*reading.categorical, *(() if like is None else like.words)}
+    words = {table.find(name, "--categorical") for name in known}.union(others)
     wanted = list(dict.fromkeys([*features, *others]))
-    as_words.update(others)
     is_large = _GROWTH * _size(path) > array_limit(reading.memory_limit)
     if is_large:
-        frame = table.store(wanted, as_words, reading.folder)
+        frame = table.store(wanted, words, reading.folder)
     else:
-        frame = table.read(wanted, as_words)
+        frame = table.read(wanted, words)
     _say_notes(table)
     rows = Rows(
         path,
@@ -194,19 +182,14 @@ def _read_table(
         has_header=table.has_header,
         is_stored=is_large,
     )
-    for name, column in roles.items():
-        setattr(rows, name, frame[column].astype(object))
-        setattr(rows, f"{name}_from", f"column {column} of {path}")
-    kept = roles["groups"] if reading.keep_groups else None
+    for role, column in own.items():
+        setattr(rows, role, frame[column].astype(object))
+        setattr(rows, f"{role}_from", f"column {column} of {path}")
+    kept = own.get("groups") if reading.keep_groups else None
     if kept not in {None, *known} and as_values(rows.groups.dropna()).dtype.kind != "U":
         rows.X = rows.X.assign(**{str(kept): pandas.to_numeric(rows.groups)})
     _read_files(rows, reading, like)
-    _judge_words(rows, words)
-    _treat_missing(rows, table, reading.missing, roles, keep_missing)
-    for name in roles:
-        kind = None if like is None else getattr(like, name).dtype.kind
-        setattr(rows, name, as_values(getattr(rows, name), kind))
-    return rows
+    return rows, table
 
 
 def _say_notes(table: TableFile) -> None:
@@ -218,55 +201,82 @@ def _size(path: Path) -> int:
     return 0 if str(path) == "-" else path.stat().st_size
 
 
+def _own_columns(path: Path, names: Sequence[str], reading: Reading) -> dict[str, str]:
+    """Return which of target and groups are columns; the others must be files."""
+    given = {role: getattr(reading, role) for role in _ROLES}
+    own = {role: name for role, name in given.items() if name in names}
+    for role, name in given.items():
+        if name is not None and role not in own and not Path(name).exists():
+            known = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+            raise Failure(
+                f"{name}: neither a column of {path} (columns: {known}) nor a file. "
+                f"Check --{role}."
+            )
+    if len(set(own.values())) < len(own):
+        raise click.UsageError("--target and --groups name the same column.")
+    return own
+
+
+def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
+    """Read targets and groups that are in files of their own."""
+    for role in _ROLES:
+        given, what = getattr(reading, role), role.removesuffix("s")
+        if given is not None and getattr(rows, role) is None:
+            header = getattr(reading, f"{role}_header")
+            how = {"header": header, "kind": _kind(like, role), "say": note}
+            setattr(rows, role, read_values(Path(given), rows, what, **how))
+            setattr(rows, f"{role}_from", given)
+            rows.from_files.append(role)
+
+
 def _features(
-    table: TableFile,
+    path: Path,
+    names: Sequence[str],
     reading: Reading,
-    roles: dict[str, str],
-    ids: str | None,
+    own: Mapping[str, str],
+    others: Sequence[str],
     like: Rows | None,
-    columns: Sequence[str] | None,
+    columns: Sequence[str] | None = None,
 ) -> list[str]:
-    """Columns that are features."""
+    """Columns that are features: those of a model or other rows, or what is left."""
     if columns is None and like is not None:
         columns = like.names
-        if like.has_header != table.has_header or (
-            not table.has_header and like.n_columns != len(table.names)
-        ):
+    if columns is None:
+        if unknown := set(reading.drop) - set(names):
             raise Failure(
-                f"{table.path}: needs the same columns as {like.path}, and a header if "
-                "that has one."
+                f"{path}: --drop {min(unknown)!r} is none of the columns {names[0]} to "
+                f"{names[-1]}."
             )
-    if columns is not None:
-        if missing := [name for name in columns if name not in table.names]:
-            raise Failure(
-                f"{table.path}: lacks {len(missing)} of the {len(columns)} columns "
-                f"that are wanted: {', '.join(missing[:8])}."
-            )
-        if roles.get("target") in columns:
-            raise Failure(
-                f"{table.path}: column {roles['target']} is the target, but also a "
-                "feature of the model. Check --target."
-            )
-        return list(columns)
-    left_out = {table.find(name, "--drop") for name in reading.drop}
-    left_out |= {roles.get("target", ""), ids or ""}
-    left_out |= set() if reading.keep_groups else {roles.get("groups", "")}
-    if features := [name for name in table.names if name not in left_out]:
-        return features
-    raise Failure(
-        f"{table.path}: no column is left as a feature beside target, groups, ids and "
-        "--drop."
-    )
+        kept = {own.get("groups")} if reading.keep_groups else set()
+        left_out = ({*others} - kept).union(reading.drop)
+        columns = [name for name in names if name not in left_out]
+    if lacking := [name for name in columns if name not in names]:
+        raise Failure(
+            f"{path}: lacks {len(lacking)} of the {len(columns)} columns that are "
+            f"wanted: {', '.join(lacking[:8])}. Check its header."
+        )
+    if own.get("target") in columns:
+        raise Failure(f"{path}: --target {own['target']} is a feature of the model.")
+    if not columns:
+        raise Failure(
+            f"{path}: no column is left as a feature beside target, groups and --drop."
+        )
+    return list(columns)
+
+
+def _check_width(path: Path, n: int, like: Rows) -> None:
+    if n != like.n_columns:
+        raise Failure(f"{path}: has {n} features; {like.path} has {like.n_columns}.")
 
 
 def _ids(table: TableFile, words: pandas.Series) -> NDArray[Any]:
     """Ids as integers if all are, else as strings; each row has its own."""
     for what, wrong in (("missing", words.isna()), ("twice", words.duplicated())):
         if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+            place = table.where(int(wrong.argmax()), str(words.name))
             raise Failure(
-                f"{table.where(row, str(words.name))}: the id {words[row]} is {what}. "
-                "Each row needs an id of its own: choose another --id-column."
+                f"{place}: the id {words[wrong.argmax()]} is {what}. Each row needs "
+                "its own: choose another --id-column."
             )
     ids = as_values(words)
     return ids if ids.dtype.kind != "f" else words.to_numpy(np.str_)
@@ -280,253 +290,190 @@ def _judge_words(rows: Rows, words: str) -> None:
         rows.names = [name for name in rows.names if name not in found]
         rows.X = rows.X[rows.names]
     if words == "refuse" and found:
-        drop = " ".join(f"--drop {name!r}" for name in found)
         raise Failure(
-            f"{rows.path}: {len(found)} column(s) do not hold numbers: "
-            f"{', '.join(found)}. Leave them out with {drop}, or encode them."
+            f"{rows.path}: {len(found)} column(s) do not hold numbers. Leave them out "
+            f"with {_drop(found)}, or encode them."
         )
     for name in found if words == "encode" else ():
         if (n := rows.X[name].nunique()) > MAX_CATEGORIES:
             raise Failure(
                 f"{rows.path}: column {name} has {n:,} different words, too many for "
-                f"categories (at most {MAX_CATEGORIES:,}). Leave it out with --drop "
-                f"{name!r}, or join values."
+                f"categories. Pass {_drop([name])}, or join values."
             )
+
+
+def _drop(names: Sequence[str]) -> str:
+    return " ".join(f"--drop {name!r}" for name in names)
 
 
 def _treat_missing(
-    rows: Rows,
-    table: TableFile,
-    policy: str,
-    roles: dict[str, str],
-    keep_missing: bool,
+    rows: Rows, table: TableFile, policy: str, keep_missing: bool, is_training: bool
 ) -> None:
     """Refuse or leave out rows in which a value is missing; none may be infinite."""
-    missing = {roles[name]: getattr(rows, name).isna().to_numpy() for name in roles}
-    lacks_role = np.logical_or.reduce([*missing.values(), np.zeros(rows.n_rows, bool)])
     for name in rows.names:
         values = rows.X[name]
-        if is_numeric_dtype(values) and np.isinf(values).any():
-            row = int(np.flatnonzero(np.isinf(values))[0])
-            raise Failure(
-                f"{table.where(row, name)} is {values[row]}; features must be finite."
-            )
-        if not keep_missing:
-            missing[name] = values.isna().to_numpy()
-    counts = {name: int(at.sum()) for name, at in missing.items() if at.any()}
-    if not counts:
-        return
-    lacks = np.logical_or.reduce([missing[name] for name in counts])
-    listed = ", ".join(f"{name} {n:,}" for name, n in counts.items())
-    if policy == "error" or (policy == "impute" and rows.is_stored):
-        first = int(np.flatnonzero(lacks)[0])
-        column = next(name for name in counts if missing[name][first])
-        raise Failure(
-            f"{rows.path}: values are missing in {len(counts)} column(s): {listed}; "
-            f"first at {table.where(first, column)}. Pass --missing drop to leave out "
-            "those rows, --missing impute to fill in features (of a table that fits "
-            "--memory-limit), or --drop the columns."
-        )
-    kept = ~lacks if policy == "drop" else ~lacks_role
-    if not kept.any():
-        raise Failure(
-            f"{rows.path}: no row has all its values (missing: {listed}). Leave "
-            "columns out with --drop."
-        )
-    filled = "" if policy == "drop" else " (without target or group); others filled in"
-    note(
-        f"{rows.path}: {int((~kept).sum()):,} of {rows.n_rows:,} rows were left out"
-        f"{filled}. Missing values: {listed}."
+        if is_numeric_dtype(values) and (infinite := np.isinf(values)).any():
+            place = table.where(int(infinite.argmax()), name)
+            raise Failure(f"{place} is infinite; features must be finite.")
+    found = [getattr(rows, role) for role in _ROLES]
+    found = [values for values in found if isinstance(values, pandas.Series)]
+    kept = np.logical_and.reduce(
+        [np.full(rows.n_rows, True), *map(pandas.notna, found)]
     )
+    found += [] if keep_missing else [rows.X[name] for name in rows.names]
+    gaps = {values.name: values.isna().to_numpy() for values in found}
+    gaps = {name: at for name, at in gaps.items() if at.any()}
+    if not gaps:
+        return
+    lacks = np.logical_or.reduce([*gaps.values()])
+    listed = ", ".join(f"{name} ({at.sum():,})" for name, at in gaps.items())
+    if policy == "error" or (policy == "impute" and rows.is_stored):
+        row = int(lacks.argmax())
+        place = table.where(row, next(name for name, at in gaps.items() if at[row]))
+        raise Failure(
+            f"{rows.path}: values are missing in {len(gaps)} column(s): {listed}; "
+            f"first at {place}. Pass --missing drop to leave out those rows, --missing "
+            "impute to fill in features (of a table that fits --memory-limit), or "
+            "--drop the columns."
+        )
+    kept = ~lacks if policy == "drop" else kept
+    empty = [name for name, at in gaps.items() if at.all()]
+    if not kept.any() or (empty and is_training):
+        raise Failure(
+            f"{rows.path}: no row has all its values, or a column none (missing: "
+            f"{listed}). Leave columns out{', with ' * bool(empty)}{_drop(empty)}."
+        )
+    done = []
+    if not kept.all():
+        done.append(f"{(~kept).sum():,} of {rows.n_rows:,} rows were left out")
+    if lacks[kept].any():
+        done.append("features were filled in")
+    note(f"{rows.path}: {' and '.join(done)}. Missing values: {listed}.")
     rows.X = rows.X[kept].reset_index(drop=True)
-    for name in ("ids", "target", "groups"):
+    for name in ("ids", *_ROLES):
         if getattr(rows, name) is not None:
             setattr(rows, name, getattr(rows, name)[kept])
 
 
-def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
-    """Read targets and groups that are in files of their own."""
-    for name in ("target", "groups"):
-        given = getattr(reading, name)
-        if given is None or getattr(rows, name) is not None:
-            continue
-        if not Path(given).exists():
-            raise Failure(
-                f"{given}: no such file. The columns of {rows.path} have no names: "
-                f"--{name} must be a file with a value for each row."
-            )
-        values = read_values(
-            Path(given),
-            rows,
-            name.removesuffix("s"),
-            header=getattr(reading, f"{name}_header"),
-            kind=None if like is None else getattr(like, name).dtype.kind,
-            say=note,
-        )
-        setattr(rows, name, values)
-        setattr(rows, f"{name}_from", given)
-        rows.from_files.append(name)
-
-
 def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> Rows:
     """Read an array, or svmlight, whose features go by number: x0, x1, ... or 1, 2."""
-    for name in ("id_column", "categorical", "header"):
+    wrong = ["id_column", "categorical", "header"] + ["target"] * (kind == "svmlight")
+    for name in wrong:  # of svmlight the label is the target
         if getattr(reading, name):
-            raise click.UsageError(
-                f"--{name.replace('_', '-')} applies to tables only, not to {path}."
-            )
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} does not apply to {path}.")
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
-    target, zero_based, first = None, True, "x0"
+    own: dict[str, Any] = {}
+    zero_based, prefix = True, "x"
     if kind == "svmlight":
-        known = None if like is None else like.zero_based
+        prefix, known = "", None if like is None else like.zero_based
         if _GROWTH * _size(path) > limit:
             X: Any = SvmlightReader(path, zero_based=known or "auto", max_bytes=size)
-            target, zero_based = X.labels, X.zero_based
+            labels, zero_based = X.labels, X.zero_based
         else:
-            X, target, zero_based = read_svmlight(path, known)
-        X = X if like is None else _resized(path, X, like.n_columns)
-        first = "0" if zero_based else "1"
+            X, labels, zero_based = read_svmlight(path, known)
+        own["target"] = (labels, f"the labels of {path}")
     elif _size(path) > limit:
         X = open_rows(path, max_bytes=size)
     elif kind == "npz":
         X = read_sparse(path, "value")
     else:
-        X = read_dense(path)
-        if X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
-            raise Failure(
-                f"{path}: rows of features are a two-dimensional array of numbers, "
-                f"found shape {X.shape} and dtype {X.dtype}."
-            )
-        check_finite(path, X)
+        X = NpyReader(path, max_bytes=limit)
+        X = X.block(0) if len(X) == 1 else NpyReader(path, max_bytes=size)
+        _check_finite(path, X)
+    if like is not None and kind == "svmlight":
+        X = _resized(path, X, like.n_columns)
     m, n = X.shape
-    if like is not None and n != like.n_columns:
-        raise Failure(
-            f"{path}: has {n} features, but {like.path} has {like.n_columns}."
-        )
-    prefix, start = first[:-1], int(first[-1])
-    names = [f"{prefix}{j + start}" for j in range(n)]
-    rows = Rows(path, X, names, np.arange(m), n_columns=n, zero_based=zero_based)
-    if target is not None:
-        if reading.target is not None:
-            raise click.UsageError(
-                "--target does not apply to svmlight: lines start with their labels."
-            )
-        rows.target_from = f"the labels of {path}"
-        rows.target = _whole(target, rows.target_from)
-    left_out = set(reading.drop)
-    for name in ("target", "groups"):
-        given = getattr(reading, name)
-        if given is None or not column_or_file(names, given, f"--{name}", path):
-            continue
-        column = [_column(block, names.index(given)) for block in _blocks(X)]
-        where = f"feature {given} of {path}"
-        setattr(rows, name, _whole(np.concatenate(column), where))
-        setattr(rows, f"{name}_from", where)
-        left_out |= set() if reading.keep_groups and name == "groups" else {given}
-    if unknown := left_out - set(names):
-        raise Failure(
-            f"{path}: --drop {min(unknown)} is no feature, {names[0]} to {names[-1]}."
-        )
+    if like is not None:
+        _check_width(path, n, like)
+    names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
+    columns = _own_columns(path, names, reading)
+    others = [*columns.values()]
+    features = _features(path, names, reading, columns, others, like)
+    rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
+    for role, name in columns.items():
+        at = [names.index(name)]  # the product is dense, whatever the rows are
+        column = [block[:, at] @ np.ones(1) for block in _blocks(X)]
+        own[role] = (np.concatenate(column), f"feature {name} of {path}")
+    for role, (numbers, where) in own.items():
+        if not (finite := np.isfinite(numbers)).all():
+            row = finite.argmin()
+            raise Failure(f"{where}: row {row} (counted from 0) is NaN or infinite.")
+        whole = numbers.astype(np.int64)
+        setattr(rows, role, whole if (whole == numbers).all() else numbers)
+        setattr(rows, f"{role}_from", where)
     _read_files(rows, reading, like)
-    kept = [j for j, name in enumerate(names) if name not in left_out]
-    if len(kept) < n:
-        rows.names = [names[j] for j in kept]
-        rows.X = map_rows(X, lambda block: block[:, kept])
+    if len(features) < n:
+        kept = [j for j, name in enumerate(names) if name in set(features)]
+        rows.X = _changed(X, lambda block: block[:, kept])
     return rows
-
-
-def _whole(numbers: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return groups or labels as integers, if all are."""
-    if not np.isfinite(numbers).all():
-        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        raise Failure(f"{where}: row {row} (counted from 0) is NaN or infinite.")
-    whole = numbers.astype(np.int64)
-    return whole if np.array_equal(whole, numbers) else numbers
-
-
-def _column(block: Any, j: int) -> NDArray[Any]:
-    column = block[:, [j]]
-    return np.asarray(column.toarray() if sparse.issparse(column) else column).ravel()
 
 
 def _resized(path: Path, X: Any, n_columns: int) -> Any:
     """Return as many columns as are wanted; what stands beyond them is counted."""
-    if X.shape[1] == n_columns:
-        return X
     if X.shape[1] > n_columns:
         beyond = sum(int((block.indices >= n_columns).sum()) for block in _blocks(X))
-        note(
-            f"{path}: {beyond} value(s) belong to features that do not occur in TRAIN "
-            "and were ignored."
-        )
-
-    def resize(block: Any) -> Any:
-        block.resize((block.shape[0], n_columns))
-        return block
-
-    return map_rows(X, resize)
+        note(f"{path}: {beyond} value(s) of features that TRAIN lacks were ignored.")
+    columns = sparse.eye_array(X.shape[1], n_columns, dtype=X.dtype, format="csr")
+    return X if X.shape[1] == n_columns else _changed(X, lambda block: block @ columns)
 
 
 def _blocks(X: Any) -> Iterator[Any]:
+    """Iterate over rows, which may be more than the memory holds."""
     if isinstance(X, RowReader):
         for number, block in enumerate(X.blocks(), start=1):
             if X.progress is not None:
                 X.progress(number, len(X))
             yield block
-    elif isinstance(X, pandas.DataFrame):  # it may be larger than the memory
+    elif sparse.issparse(X):
+        yield X
+    else:
         step = max(1, _BLOCK // (8 * max(1, X.shape[1])))
         yield from (X[start : start + step] for start in range(0, len(X), step))
-    else:
-        yield X
 
 
-def check_finite(path: Path, X: Any) -> None:
+def _check_finite(path: Path, X: Any) -> None:
     """Raise a Failure that names the first value that is NaN or infinite."""
     start = 0
-    for block in X.blocks() if isinstance(X, RowReader) else np.array_split(X, 64):
-        is_sparse = sparse.issparse(block)
-        if not np.isfinite(block.data if is_sparse else block).all():
+    for block in _blocks(X):
+        if not np.isfinite(block.data if sparse.issparse(block) else block).all():
             found = sparse.coo_array(block)
-            at = int(np.flatnonzero(~np.isfinite(found.data))[0])
-            row, column = found.row[at], found.col[at]
+            at = np.isfinite(found.data).argmin()
             raise Failure(
-                f"{path}: a value is NaN or infinite, at row {start + row}, column "
-                f"{column} (counted from 0). Give it a value or leave the row out."
+                f"{path}: row {start + found.row[at]}, column {found.col[at]} (counted "
+                "from 0) is NaN or infinite. Give it a value or leave the row out."
             )
         start += block.shape[0]
 
 
 def _check_groups(rows: Rows, like: Rows | None) -> None:
     """Refuse groups that cannot be compared, or that training has not seen."""
-    names = np.unique(rows.groups).tolist()
+    names, where = np.unique(rows.groups).tolist(), rows.groups_from
     if len(names) < 2 and (like is None or like.n_rows):  # a saved model has no rows
-        raise Failure(
-            f"{rows.groups_from}: all rows are in one group, {names[0]!r}. Fairness "
-            "compares two groups or more."
-        )
+        raise Failure(f"{where}: all rows are in one group, {names[0]!r}: take others.")
     if len(names) > _MAX_GROUPS:
         raise Failure(
-            f"{rows.groups_from}: has {len(names):,} different values, too many for "
-            f"groups (at most {_MAX_GROUPS:,}). Join values into groups, such as age "
-            "bands."
+            f"{where}: has {len(names):,} different values, too many for groups. Join "
+            "some, such as ages into bands."
         )
     if like is not None and like.groups is not None:
-        refuse_unknown(rows.groups_from, "group", rows.groups, np.unique(like.groups))
+        _refuse_unknown(rows, "groups", "group", like)
 
 
-def refuse_unknown(where: str, what: str, found: Any, known: NDArray[Any]) -> None:
-    """Refuse values that did not occur in training."""
-    unknown = [value for value in np.unique(found).tolist() if value not in known]
-    if unknown:
-        listed = ", ".join(map(repr, known[:8].tolist()))
-        raise Failure(
-            f"{where}: the {what} {unknown[0]!r} does not occur in TRAIN (known: "
-            f"{listed}). Leave such rows out, or train with some."
-        )
+def _refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
+    """Refuse groups or labels that did not occur in training."""
+    known = np.unique(getattr(like, role)).tolist()
+    for value in np.unique(getattr(rows, role)).tolist():
+        if value not in known:
+            raise Failure(
+                f"{getattr(rows, f'{role}_from')}: the {what} {value!r} does not occur "
+                f"in TRAIN (known: {', '.join(map(repr, known[:8]))}). Leave such rows "
+                "out, or train with some."
+            )
 
 
-class MappedRows(RowReader):
+class _Changed(RowReader):
     """Blocks of rows, of a reader or a large frame, that are changed when read."""
 
     def __init__(self, source: Any, change: Callable[[Any], Any]) -> None:
@@ -534,8 +481,7 @@ class MappedRows(RowReader):
         if isinstance(source, RowReader):
             self.lengths, self.progress = source.lengths, source.progress
         else:
-            step = max(1, _BLOCK // (8 * max(1, source.shape[1])))
-            self.lengths = np.diff(np.arange(0, len(source), step), append=len(source))
+            self.lengths = np.array([len(block) for block in _blocks(source)])
         first = self.block(0)
         self.n_features, self.dtype = first.shape[1], first.dtype
         self.is_sparse = sparse.issparse(first)
@@ -551,9 +497,9 @@ class MappedRows(RowReader):
         return self._change(self._source[start : start + int(self.lengths[number])])
 
 
-def map_rows(X: Any, change: Callable[[Any], Any]) -> Any:
+def _changed(X: Any, change: Callable[[Any], Any]) -> Any:
     """Return rows changed by a function: now, or when a block is read."""
-    return MappedRows(X, change) if isinstance(X, RowReader) else change(X)
+    return _Changed(X, change) if isinstance(X, RowReader) else change(X)
 
 
 def read_test(
@@ -562,14 +508,14 @@ def read_test(
     """Read rows for a test; roles that are not given are the columns of TRAIN."""
     if rows_format(path, reading.svmlight) != rows_format(like.path, reading.svmlight):
         raise Failure(f"{path}: is in another format than {like.path}.")
+    given: dict[str, Any] = {name: x for name, x in roles.items() if x is not None}
     for name in like.from_files:
-        if roles[name] is None:
+        if name not in given:
             raise click.UsageError(
                 f"Missing option '--test-{name}': {path} needs a file of its own."
             )
-    given = {name: value for name, value in roles.items() if value is not None}
-    rows = read_rows(path, replace(reading, **cast("Any", given)), like=like)
-    refuse_unknown(rows.target_from, "label", rows.target, np.unique(like.target))
+    rows = read_rows(path, replace(reading, **given), like=like)
+    _refuse_unknown(rows, "target", "label", like)
     if others := set(rows.words) - set(like.words):
         raise Failure(
             f"{path}: holds words in {', '.join(sorted(others))}, and {like.path} "
@@ -595,12 +541,6 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     scaler = _fit_scaler(rows, numbers) if standardize and numbers else None
     if not isinstance(rows.X, pandas.DataFrame):
         return scaler or FunctionTransformer(accept_sparse=True).fit(np.zeros((1, 1)))
-    if impute and (empty := [c for c in rows.names if rows.X[c].isna().all()]):
-        raise Failure(
-            f"{rows.path}: without any value, nothing can be filled in: "
-            f"{', '.join(empty)}. Leave out with "
-            f"{' '.join(f'--drop {name!r}' for name in empty)}."
-        )
     # As a frame, for the scaler is fitted to one.
     steps = [SimpleImputer().set_output(transform="pandas")] if impute else []
     steps += [] if scaler is None else [FrozenEstimator(scaler)]
@@ -628,18 +568,18 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):  # which is looked at below
         for block in _blocks(X):
             scaler.partial_fit(block)
-    if not np.isfinite(scaler.var_).all():
-        worst = numbers[int(np.flatnonzero(~np.isfinite(scaler.var_))[0])]
+    if not (finite := np.isfinite(scaler.var_)).all():
         raise Failure(
-            f"{rows.path}: cannot be standardized: the numbers of column {worst} are "
-            "too large. Divide them by a constant, or leave the column out."
+            f"{rows.path}: cannot be standardized: the numbers of column "
+            f"{numbers[int(finite.argmin())]} are too large. Divide them by a "
+            "constant, or leave the column out."
         )
     return scaler
 
 
 def encode(encoder: Any, rows: Rows) -> Any:
     """Features of rows: an array, a CSR matrix, or a reader of blocks of either."""
-    for name, known in zip(rows.words, categories(encoder), strict=False):
+    for name, known in zip(rows.words, _categories(encoder), strict=False):
         new = rows.X[name].notna() & ~rows.X[name].isin(known)
         if new.any():
             note(
@@ -654,9 +594,9 @@ def encode(encoder: Any, rows: Rows) -> Any:
             found = encoder.transform(block)
         return sparse.csr_array(found) if sparse.issparse(found) else found
 
-    if rows.is_stored or isinstance(rows.X, RowReader):
-        return MappedRows(rows.X, transform)
-    return transform(rows.X)
+    return (
+        _Changed(rows.X, transform) if rows.is_stored else _changed(rows.X, transform)
+    )
 
 
 @contextmanager
@@ -679,7 +619,7 @@ def encoded(
     except (Failure, ValueError):
         for rows in parts.values():
             if isinstance(rows.X, RowReader):
-                check_finite(rows.path, rows.X)
+                _check_finite(rows.path, rows.X)
         raise
 
 
@@ -696,24 +636,18 @@ def describe(rows: Rows, X: Any) -> dict[str, Any]:
 
 def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
     """Say what a saved model needs to read other rows as its own were read."""
-    options = asdict(reading)
-    for name in ("folder", "memory_limit", "target_header", "groups_header"):
-        options.pop(name)
-    options |= dict.fromkeys(rows.from_files)
+    options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
+    known = ("words", "n_columns", "has_header", "zero_based", "groups_from")
     return {
         "columns": list(rows.names),
-        "words": rows.words,
-        "n_columns": rows.n_columns,
-        "has_header": rows.has_header,
-        "zero_based": rows.zero_based,
-        "reading": options,
+        **{name: getattr(rows, name) for name in known},
+        "reading": options | dict.fromkeys(rows.from_files),
         "labels_from": rows.target_from,
-        "groups_from": rows.groups_from,
         "version": scalefair.__version__,
     }
 
 
-def categories(encoder: Any) -> list[NDArray[Any]]:
+def _categories(encoder: Any) -> list[NDArray[Any]]:
     """Words that a fitted encoder knows, of each column of words."""
     columns = getattr(encoder, "steps", [(None, None)])[-1][1]
     if "words" not in getattr(columns, "named_transformers_", {}):
@@ -725,6 +659,6 @@ def feature_names(encoder: Any, rows: Rows) -> list[str]:
     """Names of the features: columns, and ``column=value`` for words."""
     words = rows.words
     names = [name for name in rows.names if name not in words]
-    for word, values in zip(words, categories(encoder), strict=True):
+    for word, values in zip(words, _categories(encoder), strict=True):
         names += [f"{word}={value}" for value in values]
     return names
