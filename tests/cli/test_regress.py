@@ -364,7 +364,7 @@ def test_roles(older_wages):
     older.fails(older.regress(older.named, target="pay"), "pay: neither a column")
     same = older.write("same.txt", ["all"] * 120)
     result = older.regress_array(older.plain, groups=same)
-    older.fails(result, f"{same}: all rows are in one group")
+    older.fails(result, f"{same}: has 1 group")
     result = older.regress_array(older.plain, target=None)
     older.refuses(result, "Missing option '--target'")
     result = older.regress_array(older.plain, None, "--test", older.npy)

@@ -20,12 +20,8 @@ import scalefair
 from scalefair.cli._errors import Failure, note
 from scalefair.cli._fit import array_limit, describe_passes, watch_passes
 from scalefair.cli._report import count_values
-from scalefair.files import NpyReader, SvmlightReader, clean_table, open_rows
-from scalefair.files._matrices import (
-    read_sparse,
-    read_svmlight,
-    rows_format,
-)
+from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
+from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
 from scalefair.files._values import as_values, read_values
 from scalefair.streaming import RowReader
@@ -126,22 +122,23 @@ def read_rows(
     refused, left out with a note ("leave"), or kept as they are.
     """
     kind = rows_format(path, reading.svmlight)
+    if columns is None and like is not None:
+        columns = like.names
     if kind == "table":
         rows, table = _read_table(path, reading, like, columns)
         _judge_words(rows, words)
         _treat_missing(rows, table, reading.missing, keep_missing, like is None)
     else:
         rows = _read_matrix(path, kind, reading, like)
+    if like and not rows.has_header and rows.n_columns != like.n_columns:
+        raise Failure(f"{path}: needs the {like.n_columns} columns of {like.path}.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.Series):
-            setattr(rows, role, as_values(found, _kind(like, role)))
+            same = None if like is None else getattr(like, role).dtype.kind
+            setattr(rows, role, as_values(found, same))
     if rows.groups is not None:
         _check_groups(rows, like)
     return rows
-
-
-def _kind(like: Rows | None, role: str) -> str | None:
-    return None if like is None else getattr(like, role).dtype.kind
 
 
 def _read_table(
@@ -156,16 +153,13 @@ def _read_table(
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
     ids, first = reading.id_column, table.names[0]
     if ids is not None:
-        table.find(ids, "--id-column")
+        own["ids"] = table.find(ids, "--id-column")
     elif table.has_header and first.lower() in ID_NAMES and first not in own.values():
-        ids = first
-    others = [*own.values(), *([] if ids is None else [ids])]
-    features = _features(path, table.names, reading, own, others, like, columns)
-    if like is not None and columns is None and not table.has_header:
-        _check_width(path, len(table.names), like)
+        own["ids"] = first
+    features = _features(path, table.names, reading, own, columns)
     known = {*reading.categorical, *(() if like is None else like.words)}
-    words = {table.find(name, "--categorical") for name in known}.union(others)
-    wanted = list(dict.fromkeys([*features, *others]))
+    words = {table.find(name, "--categorical") for name in known}.union(own.values())
+    wanted = list(dict.fromkeys([*features, *own.values()]))
     is_large = _GROWTH * _size(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
@@ -176,15 +170,15 @@ def _read_table(
         path,
         frame[features] if len(wanted) > len(features) else frame,
         features,
-        np.arange(len(frame)) if ids is None else _ids(table, frame[ids]),
-        named=ids is not None,
+        _ids(table, frame[own["ids"]]) if "ids" in own else np.arange(len(frame)),
+        named="ids" in own,
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
     )
-    for role, column in own.items():
-        setattr(rows, role, frame[column].astype(object))
-        setattr(rows, f"{role}_from", f"column {column} of {path}")
+    for role in own.keys() & _ROLES:
+        setattr(rows, role, frame[own[role]].astype(object))
+        setattr(rows, f"{role}_from", f"column {own[role]} of {path}")
     kept = own.get("groups") if reading.keep_groups else None
     if kept not in {None, *known} and as_values(rows.groups.dropna()).dtype.kind != "U":
         rows.X = rows.X.assign(**{str(kept): pandas.to_numeric(rows.groups)})
@@ -222,9 +216,10 @@ def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
     for role in _ROLES:
         given, what = getattr(reading, role), role.removesuffix("s")
         if given is not None and getattr(rows, role) is None:
-            header = getattr(reading, f"{role}_header")
-            how = {"header": header, "kind": _kind(like, role), "say": note}
-            setattr(rows, role, read_values(Path(given), rows, what, **how))
+            kind = None if like is None else getattr(like, role).dtype.kind
+            how = {"header": getattr(reading, f"{role}_header"), "kind": kind}
+            values = read_values(Path(given), rows, what, say=note, **how)
+            setattr(rows, role, values)
             setattr(rows, f"{role}_from", given)
             rows.from_files.append(role)
 
@@ -234,50 +229,35 @@ def _features(
     names: Sequence[str],
     reading: Reading,
     own: Mapping[str, str],
-    others: Sequence[str],
-    like: Rows | None,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | None,
 ) -> list[str]:
-    """Columns that are features: those of a model or other rows, or what is left."""
-    if columns is None and like is not None:
-        columns = like.names
-    if columns is None:
-        if unknown := set(reading.drop) - set(names):
-            raise Failure(
-                f"{path}: --drop {min(unknown)!r} is none of the columns {names[0]} to "
-                f"{names[-1]}."
-            )
-        kept = {own.get("groups")} if reading.keep_groups else set()
-        left_out = ({*others} - kept).union(reading.drop)
-        columns = [name for name in names if name not in left_out]
-    if lacking := [name for name in columns if name not in names]:
+    """Columns that are features: those that are known to be, or what is left."""
+    wanted: Sequence[str] = reading.drop if columns is None else columns
+    known = set(names)
+    if lacking := [name for name in wanted if name not in known]:
         raise Failure(
-            f"{path}: lacks {len(lacking)} of the {len(columns)} columns that are "
-            f"wanted: {', '.join(lacking[:8])}. Check its header."
+            f"{path}: lacks {len(lacking)} of the {len(wanted)} columns wanted: "
+            f"{', '.join(lacking[:8])}. Check the header, or --drop."
         )
+    if columns is None:
+        kept = {own.get("groups")} if reading.keep_groups else set()
+        left_out = {*own.values()} - kept | {*reading.drop}
+        columns = [name for name in names if name not in left_out]
     if own.get("target") in columns:
         raise Failure(f"{path}: --target {own['target']} is a feature of the model.")
     if not columns:
-        raise Failure(
-            f"{path}: no column is left as a feature beside target, groups and --drop."
-        )
+        raise Failure(f"{path}: no column is left as a feature. Check --drop.")
     return list(columns)
-
-
-def _check_width(path: Path, n: int, like: Rows) -> None:
-    if n != like.n_columns:
-        raise Failure(f"{path}: has {n} features; {like.path} has {like.n_columns}.")
 
 
 def _ids(table: TableFile, words: pandas.Series) -> NDArray[Any]:
     """Ids as integers if all are, else as strings; each row has its own."""
-    for what, wrong in (("missing", words.isna()), ("twice", words.duplicated())):
-        if wrong.any():
-            place = table.where(int(wrong.argmax()), str(words.name))
-            raise Failure(
-                f"{place}: the id {words[wrong.argmax()]} is {what}. Each row needs "
-                "its own: choose another --id-column."
-            )
+    if (wrong := words.isna() | words.duplicated()).any():
+        row = int(wrong.argmax())
+        raise Failure(
+            f"{table.where(row, str(words.name))}: the id {words[row]} is missing, or "
+            "there twice. Choose another --id-column."
+        )
     ids = as_values(words)
     return ids if ids.dtype.kind != "f" else words.to_numpy(np.str_)
 
@@ -317,12 +297,11 @@ def _treat_missing(
             raise Failure(f"{place} is infinite; features must be finite.")
     found = [getattr(rows, role) for role in _ROLES]
     found = [values for values in found if isinstance(values, pandas.Series)]
-    kept = np.logical_and.reduce(
-        [np.full(rows.n_rows, True), *map(pandas.notna, found)]
-    )
+    kept = np.full(rows.n_rows, True)
+    for values in found:
+        kept &= values.notna().to_numpy()
     found += [] if keep_missing else [rows.X[name] for name in rows.names]
-    gaps = {values.name: values.isna().to_numpy() for values in found}
-    gaps = {name: at for name, at in gaps.items() if at.any()}
+    gaps = {x.name: x.isna().to_numpy() for x in found if x.hasnans}
     if not gaps:
         return
     lacks = np.logical_or.reduce([*gaps.values()])
@@ -367,31 +346,32 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     own: dict[str, Any] = {}
     zero_based, prefix = True, "x"
     if kind == "svmlight":
-        prefix, known = "", None if like is None else like.zero_based
+        prefix, base = "", None if like is None else like.zero_based
         if _GROWTH * _size(path) > limit:
-            X: Any = SvmlightReader(path, zero_based=known or "auto", max_bytes=size)
+            X: Any = SvmlightReader(path, zero_based=base or "auto", max_bytes=size)
             labels, zero_based = X.labels, X.zero_based
         else:
-            X, labels, zero_based = read_svmlight(path, known)
+            X, labels, zero_based = read_svmlight(path, base)
         own["target"] = (labels, f"the labels of {path}")
-    elif _size(path) > limit:
-        X = open_rows(path, max_bytes=size)
+    elif kind == "npz" and _size(path) > limit:
+        X = NpzReader(path, max_bytes=size)
     elif kind == "npz":
         X = read_sparse(path, "value")
     else:
         X = NpyReader(path, max_bytes=limit)
-        X = X.block(0) if len(X) == 1 else NpyReader(path, max_bytes=size)
-        _check_finite(path, X)
+        if len(X) > 1:
+            X = NpyReader(path, max_bytes=size)
+        else:
+            _check_finite(path, X := X.block(0))
     if like is not None and kind == "svmlight":
         X = _resized(path, X, like.n_columns)
     m, n = X.shape
-    if like is not None:
-        _check_width(path, n, like)
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
     columns = _own_columns(path, names, reading)
-    others = [*columns.values()]
-    features = _features(path, names, reading, columns, others, like)
+    known = None if like is None else like.names
+    features = _features(path, names, reading, columns, known)
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
+    rows.has_header = False
     for role, name in columns.items():
         at = [names.index(name)]  # the product is dense, whatever the rows are
         column = [block[:, at] @ np.ones(1) for block in _blocks(X)]
@@ -405,7 +385,8 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         setattr(rows, f"{role}_from", where)
     _read_files(rows, reading, like)
     if len(features) < n:
-        kept = [j for j, name in enumerate(names) if name in set(features)]
+        chosen = set(features)
+        kept = [j for j, name in enumerate(names) if name in chosen]
         rows.X = _changed(X, lambda block: block[:, kept])
     return rows
 
@@ -449,13 +430,12 @@ def _check_finite(path: Path, X: Any) -> None:
 
 def _check_groups(rows: Rows, like: Rows | None) -> None:
     """Refuse groups that cannot be compared, or that training has not seen."""
-    names, where = np.unique(rows.groups).tolist(), rows.groups_from
-    if len(names) < 2 and (like is None or like.n_rows):  # a saved model has no rows
-        raise Failure(f"{where}: all rows are in one group, {names[0]!r}: take others.")
-    if len(names) > _MAX_GROUPS:
+    names = np.unique(rows.groups).tolist()
+    least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
+    if not least <= len(names) <= _MAX_GROUPS:
         raise Failure(
-            f"{where}: has {len(names):,} different values, too many for groups. Join "
-            "some, such as ages into bands."
+            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
+            f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
         )
     if like is not None and like.groups is not None:
         _refuse_unknown(rows, "groups", "group", like)
@@ -553,10 +533,9 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
         ("words", make_pipeline(*fill, *hot), words),
     ]
     given = {"columns": rows.names, "words": words}
-    return make_pipeline(
-        FunctionTransformer(clean_table, kw_args=given),
-        ColumnTransformer([part for part in parts if part[2]]),
-    ).fit(rows.X if impute else rows.X.head(_SAMPLE))
+    clean = FunctionTransformer(clean_table, kw_args=given)
+    encoder = make_pipeline(clean, ColumnTransformer([x for x in parts if x[2]]))
+    return encoder.fit(rows.X if impute else rows.X.head(_SAMPLE))
 
 
 def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
@@ -569,11 +548,8 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
         for block in _blocks(X):
             scaler.partial_fit(block)
     if not (finite := np.isfinite(scaler.var_)).all():
-        raise Failure(
-            f"{rows.path}: cannot be standardized: the numbers of column "
-            f"{numbers[int(finite.argmin())]} are too large. Divide them by a "
-            "constant, or leave the column out."
-        )
+        name = numbers[int(finite.argmin())]
+        raise Failure(f"{rows.path}: column {name} cannot be standardized: too large.")
     return scaler
 
 
@@ -605,8 +581,7 @@ def encoded(
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield an encoder, fitted to the first part, and the features of all parts.
 
-    In the meantime passes over the rows are counted, and shown. If something fails
-    the place of a value that is not finite is said first, if there is one.
+    Passes are counted, and shown; what fails may be due to a value that is no number.
     """
     try:
         sources = {name: rows.X for name, rows in parts.items()}
