@@ -71,8 +71,7 @@ class Reading:
 class Rows:
     """Rows of features as they were read: of a table a frame, with words as strings.
 
-    `ids` are row numbers from 0 unless `named`; `groups` and `target` are integers if
-    all are, else numbers if all are, else strings; `n_columns` are those of the file.
+    `ids` are row numbers from 0 unless `named`; `n_columns` are those of the file.
     """
 
     path: Path
@@ -117,9 +116,8 @@ def read_rows(
 ) -> Rows:
     """Read rows, and the groups and targets that the options name.
 
-    `like` are rows for training, whose columns these must have; `columns` the features,
-    if a model knows them. Columns of words are checked to be categories ("encode"),
-    refused, left out with a note ("leave"), or kept as they are.
+    `like` are rows for training, `columns` the features of a model. Columns of words
+    are checked to be categories ("encode"), refused, left out ("leave"), or kept.
     """
     kind = rows_format(path, reading.svmlight)
     if columns is None and like is not None:
@@ -295,38 +293,34 @@ def _treat_missing(
         if is_numeric_dtype(values) and (infinite := np.isinf(values)).any():
             place = table.where(int(infinite.argmax()), name)
             raise Failure(f"{place} is infinite; features must be finite.")
-    found = [getattr(rows, role) for role in _ROLES]
-    found = [values for values in found if isinstance(values, pandas.Series)]
-    kept = np.full(rows.n_rows, True)
-    for values in found:
-        kept &= values.notna().to_numpy()
-    found += [] if keep_missing else [rows.X[name] for name in rows.names]
-    gaps = {x.name: x.isna().to_numpy() for x in found if x.hasnans}
-    if not gaps:
+    roles = [getattr(rows, role) for role in _ROLES]
+    columns = [values for values in roles if isinstance(values, pandas.Series)]
+    needed = {values.name for values in columns}  # nothing can take their place
+    columns += [] if keep_missing else [rows.X[name] for name in rows.names]
+    gaps = pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
+    if gaps.empty:
         return
-    lacks = np.logical_or.reduce([*gaps.values()])
-    listed = ", ".join(f"{name} ({at.sum():,})" for name, at in gaps.items())
+    lacks = gaps.any(axis=1).to_numpy()
+    listed = ", ".join(f"{name} ({n:,})" for name, n in gaps.sum().items())
     if policy == "error" or (policy == "impute" and rows.is_stored):
         row = int(lacks.argmax())
-        place = table.where(row, next(name for name, at in gaps.items() if at[row]))
+        place = table.where(row, gaps.columns[gaps.iloc[row].argmax()])
         raise Failure(
-            f"{rows.path}: values are missing in {len(gaps)} column(s): {listed}; "
-            f"first at {place}. Pass --missing drop to leave out those rows, --missing "
-            "impute to fill in features (of a table that fits --memory-limit), or "
-            "--drop the columns."
+            f"{rows.path}: values are missing in {gaps.shape[1]} column(s): {listed}; "
+            f"first at {place}. Pass --missing drop to leave out rows, --missing impute "
+            "to fill in features (in memory only), or --drop the columns."
         )
-    kept = ~lacks if policy == "drop" else kept
-    empty = [name for name, at in gaps.items() if at.all()]
+    kept = ~(lacks if policy == "drop" else gaps.filter(needed).any(axis=1).to_numpy())
+    empty = list(gaps.columns[gaps.all()])
     if not kept.any() or (empty and is_training):
         raise Failure(
             f"{rows.path}: no row has all its values, or a column none (missing: "
             f"{listed}). Leave columns out{', with ' * bool(empty)}{_drop(empty)}."
         )
-    done = []
-    if not kept.all():
-        done.append(f"{(~kept).sum():,} of {rows.n_rows:,} rows were left out")
-    if lacks[kept].any():
-        done.append("features were filled in")
+    done = [f"{(~kept).sum():,} of {rows.n_rows:,} rows were left out"]
+    done = done * (not kept.all()) + ["features were filled in"] * bool(
+        lacks[kept].any()
+    )
     note(f"{rows.path}: {' and '.join(done)}. Missing values: {listed}.")
     rows.X = rows.X[kept].reset_index(drop=True)
     for name in ("ids", *_ROLES):
@@ -339,8 +333,8 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     wrong = ["id_column", "categorical", "header"] + ["target"] * (kind == "svmlight")
     for name in wrong:  # of svmlight the label is the target
         if getattr(reading, name):
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} does not apply to {path}.")
+            said = f"--{name.replace('_', '-')} does not apply to {path}."
+            raise click.UsageError(said)
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
     own: dict[str, Any] = {}
@@ -353,19 +347,24 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         else:
             X, labels, zero_based = read_svmlight(path, base)
         own["target"] = (labels, f"the labels of {path}")
-    elif kind == "npz" and _size(path) > limit:
-        X = NpzReader(path, max_bytes=size)
     elif kind == "npz":
-        X = read_sparse(path, "value")
+        is_large = _size(path) > limit
+        X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
     else:
         X = NpyReader(path, max_bytes=limit)
         if len(X) > 1:
             X = NpyReader(path, max_bytes=size)
         else:
             _check_finite(path, X := X.block(0))
-    if like is not None and kind == "svmlight":
-        X = _resized(path, X, like.n_columns)
     m, n = X.shape
+    if like is not None and kind == "svmlight" and n != like.n_columns:
+        same = sparse.eye_array(n, like.n_columns, format="csr")
+        beyond = sum(int((x.indices >= like.n_columns).sum()) for x in _blocks(X))
+        if beyond:
+            note(
+                f"{path}: {beyond} value(s) of features that TRAIN lacks were ignored."
+            )
+        X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
     columns = _own_columns(path, names, reading)
     known = None if like is None else like.names
@@ -387,17 +386,12 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     if len(features) < n:
         chosen = set(features)
         kept = [j for j, name in enumerate(names) if name in chosen]
-        rows.X = _changed(X, lambda block: block[:, kept])
+        rows.X = _map(X, lambda block: block[:, kept])
     return rows
 
 
-def _resized(path: Path, X: Any, n_columns: int) -> Any:
-    """Return as many columns as are wanted; what stands beyond them is counted."""
-    if X.shape[1] > n_columns:
-        beyond = sum(int((block.indices >= n_columns).sum()) for block in _blocks(X))
-        note(f"{path}: {beyond} value(s) of features that TRAIN lacks were ignored.")
-    columns = sparse.eye_array(X.shape[1], n_columns, dtype=X.dtype, format="csr")
-    return X if X.shape[1] == n_columns else _changed(X, lambda block: block @ columns)
+def _map(X: Any, change: Callable[[Any], Any]) -> Any:
+    return _Changed(X, change) if isinstance(X, RowReader) else change(X)
 
 
 def _blocks(X: Any) -> Iterator[Any]:
@@ -448,8 +442,7 @@ def _refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
         if value not in known:
             raise Failure(
                 f"{getattr(rows, f'{role}_from')}: the {what} {value!r} does not occur "
-                f"in TRAIN (known: {', '.join(map(repr, known[:8]))}). Leave such rows "
-                "out, or train with some."
+                f"in TRAIN (known: {', '.join(map(repr, known[:8]))}). Leave it out."
             )
 
 
@@ -477,11 +470,6 @@ class _Changed(RowReader):
         return self._change(self._source[start : start + int(self.lengths[number])])
 
 
-def _changed(X: Any, change: Callable[[Any], Any]) -> Any:
-    """Return rows changed by a function: now, or when a block is read."""
-    return _Changed(X, change) if isinstance(X, RowReader) else change(X)
-
-
 def read_test(
     path: Path, like: Rows, reading: Reading, roles: Mapping[str, str | None]
 ) -> Rows:
@@ -491,24 +479,18 @@ def read_test(
     given: dict[str, Any] = {name: x for name, x in roles.items() if x is not None}
     for name in like.from_files:
         if name not in given:
-            raise click.UsageError(
-                f"Missing option '--test-{name}': {path} needs a file of its own."
-            )
+            raise click.UsageError(f"Missing option '--test-{name}': a file, too.")
     rows = read_rows(path, replace(reading, **given), like=like)
     _refuse_unknown(rows, "target", "label", like)
     if others := set(rows.words) - set(like.words):
-        raise Failure(
-            f"{path}: holds words in {', '.join(sorted(others))}, and {like.path} "
-            "numbers. Correct it."
-        )
+        raise Failure(f"{path}: holds words in {min(others)}, and TRAIN numbers.")
     return rows
 
 
 def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
-    """Fit what turns rows into features: a transformer of scikit-learn.
+    """Fit what turns rows into features; of a table it takes `rows.names` as columns.
 
-    Numbers are standardized (divisor m) if asked for, each word becomes a feature; of a
-    table it takes a frame, or an array, with the columns `rows.names`.
+    Numbers are standardized (divisor m) if asked for, each word becomes a feature.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.frozen import FrozenEstimator
@@ -555,13 +537,12 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
 
 def encode(encoder: Any, rows: Rows) -> Any:
     """Features of rows: an array, a CSR matrix, or a reader of blocks of either."""
-    for name, known in zip(rows.words, _categories(encoder), strict=False):
+    for name, known in _categories(encoder, rows).items():
         new = rows.X[name].notna() & ~rows.X[name].isin(known)
         if new.any():
             note(
                 f"{rows.path}: column {name}: {int(new.sum()):,} row(s) have a value "
-                f"that does not occur in TRAIN, such as {rows.X[name][new].iloc[0]!r}; "
-                "it counts as none of the categories."
+                f"that does not occur in TRAIN, such as {rows.X[name][new].iloc[0]!r}."
             )
 
     def transform(block: Any) -> Any:
@@ -570,9 +551,8 @@ def encode(encoder: Any, rows: Rows) -> Any:
             found = encoder.transform(block)
         return sparse.csr_array(found) if sparse.issparse(found) else found
 
-    return (
-        _Changed(rows.X, transform) if rows.is_stored else _changed(rows.X, transform)
-    )
+    in_blocks = rows.is_stored or isinstance(rows.X, RowReader)
+    return _Changed(rows.X, transform) if in_blocks else transform(rows.X)
 
 
 @contextmanager
@@ -622,18 +602,16 @@ def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _categories(encoder: Any) -> list[NDArray[Any]]:
+def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:
     """Words that a fitted encoder knows, of each column of words."""
-    columns = getattr(encoder, "steps", [(None, None)])[-1][1]
-    if "words" not in getattr(columns, "named_transformers_", {}):
-        return []
-    return list(columns.named_transformers_["words"][-1].categories_)
+    if not rows.words:
+        return {}
+    known = encoder[-1].named_transformers_["words"][-1].categories_
+    return dict(zip(rows.words, known, strict=True))
 
 
 def feature_names(encoder: Any, rows: Rows) -> list[str]:
     """Names of the features: columns, and ``column=value`` for words."""
-    words = rows.words
-    names = [name for name in rows.names if name not in words]
-    for word, values in zip(words, _categories(encoder), strict=True):
-        names += [f"{word}={value}" for value in values]
-    return names
+    known = _categories(encoder, rows)
+    coded = [f"{name}={value}" for name in known for value in known[name]]
+    return [name for name in rows.names if name not in known] + coded
