@@ -35,7 +35,7 @@ _BLOCK, _GROWTH = 2**26, 2
 # Rows that an encoder is fitted to, whose scales and words are known.
 _SAMPLE = 1000
 _ROLES = ("target", "groups")
-# What says how one file is read, not how others are that a model is applied to.
+# What is of one file, and not of others that a model is applied to.
 _OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
 
 
@@ -69,21 +69,18 @@ class Reading:
 
 @dataclass
 class Rows:
-    """Rows of features as they were read: of a table a frame, with words as strings.
-
-    `ids` are row numbers from 0 unless `named`; `n_columns` are those of the file.
-    """
+    """Rows as they were read: of a table a frame, with words as strings."""
 
     path: Path
     X: Any
     names: list[str]
-    ids: NDArray[Any]
+    ids: NDArray[Any]  # row numbers from 0 unless they are names
     named: bool = False
     groups: Any = None
     target: Any = None
     groups_from: str = ""
     target_from: str = ""
-    n_columns: int = 0
+    n_columns: int = 0  # of the file
     has_header: bool = True
     zero_based: bool = False
     is_stored: bool = False
@@ -195,10 +192,11 @@ def _size(path: Path) -> int:
 
 def _own_columns(path: Path, names: Sequence[str], reading: Reading) -> dict[str, str]:
     """Return which of target and groups are columns; the others must be files."""
-    given = {role: getattr(reading, role) for role in _ROLES}
-    own = {role: name for role, name in given.items() if name in names}
-    for role, name in given.items():
-        if name is not None and role not in own and not Path(name).exists():
+    own = {}
+    for role in _ROLES:
+        if (name := getattr(reading, role)) in names:
+            own[role] = name
+        elif name is not None and not Path(name).exists():
             known = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
             raise Failure(
                 f"{name}: neither a column of {path} (columns: {known}) nor a file. "
@@ -289,13 +287,12 @@ def _treat_missing(
 ) -> None:
     """Refuse or leave out rows in which a value is missing; none may be infinite."""
     for name in rows.names:
-        values = rows.X[name]
-        if is_numeric_dtype(values) and (infinite := np.isinf(values)).any():
-            place = table.where(int(infinite.argmax()), name)
-            raise Failure(f"{place} is infinite; features must be finite.")
+        x = rows.X[name]
+        if is_numeric_dtype(x) and (infinite := np.isinf(x)).any():
+            raise Failure(f"{table.where(infinite.argmax(), name)} is infinite.")
     roles = [getattr(rows, role) for role in _ROLES]
     columns = [values for values in roles if isinstance(values, pandas.Series)]
-    needed = {values.name for values in columns}  # nothing can take their place
+    must = [values.name for values in columns]  # nothing can take their place
     columns += [] if keep_missing else [rows.X[name] for name in rows.names]
     gaps = pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
     if gaps.empty:
@@ -310,17 +307,16 @@ def _treat_missing(
             f"first at {place}. Pass --missing drop to leave out rows, --missing impute "
             "to fill in features (in memory only), or --drop the columns."
         )
-    kept = ~(lacks if policy == "drop" else gaps.filter(needed).any(axis=1).to_numpy())
+    kept = ~(lacks if policy == "drop" else gaps.filter(must).any(axis=1).to_numpy())
     empty = list(gaps.columns[gaps.all()])
     if not kept.any() or (empty and is_training):
         raise Failure(
             f"{rows.path}: no row has all its values, or a column none (missing: "
             f"{listed}). Leave columns out{', with ' * bool(empty)}{_drop(empty)}."
         )
-    done = [f"{(~kept).sum():,} of {rows.n_rows:,} rows were left out"]
-    done = done * (not kept.all()) + ["features were filled in"] * bool(
-        lacks[kept].any()
-    )
+    lost, filled = int((~kept).sum()), bool(lacks[kept].any())
+    done = [f"{lost:,} of {rows.n_rows:,} rows were left out"] * (lost > 0)
+    done += ["features were filled in"] * filled
     note(f"{rows.path}: {' and '.join(done)}. Missing values: {listed}.")
     rows.X = rows.X[kept].reset_index(drop=True)
     for name in ("ids", *_ROLES):
@@ -331,36 +327,32 @@ def _treat_missing(
 def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> Rows:
     """Read an array, or svmlight, whose features go by number: x0, x1, ... or 1, 2."""
     wrong = ["id_column", "categorical", "header"] + ["target"] * (kind == "svmlight")
-    for name in wrong:  # of svmlight the label is the target
-        if getattr(reading, name):
-            said = f"--{name.replace('_', '-')} does not apply to {path}."
-            raise click.UsageError(said)
+    if wrong := [name.replace("_", "-") for name in wrong if getattr(reading, name)]:
+        raise click.UsageError(f"--{wrong[0]} does not apply to {path}.")
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
+    is_large = _size(path) * (_GROWTH if kind == "svmlight" else 1) > limit
     own: dict[str, Any] = {}
     zero_based, prefix = True, "x"
     if kind == "svmlight":
         prefix, base = "", None if like is None else like.zero_based
-        if _GROWTH * _size(path) > limit:
+        if is_large:
             X: Any = SvmlightReader(path, zero_based=base or "auto", max_bytes=size)
             labels, zero_based = X.labels, X.zero_based
         else:
             X, labels, zero_based = read_svmlight(path, base)
         own["target"] = (labels, f"the labels of {path}")
     elif kind == "npz":
-        is_large = _size(path) > limit
         X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
     else:
         X = NpyReader(path, max_bytes=limit)
-        if len(X) > 1:
-            X = NpyReader(path, max_bytes=size)
-        else:
-            _check_finite(path, X := X.block(0))
+        X = X.block(0) if len(X) == 1 else NpyReader(path, max_bytes=size)
+    if isinstance(X, np.ndarray):
+        _check_finite(path, X)
     m, n = X.shape
     if like is not None and kind == "svmlight" and n != like.n_columns:
         same = sparse.eye_array(n, like.n_columns, format="csr")
-        beyond = sum(int((x.indices >= like.n_columns).sum()) for x in _blocks(X))
-        if beyond:
+        if beyond := sum((x.indices >= like.n_columns).sum() for x in _blocks(X)):
             note(
                 f"{path}: {beyond} value(s) of features that TRAIN lacks were ignored."
             )
@@ -458,9 +450,8 @@ class _Changed(RowReader):
         first = self.block(0)
         self.n_features, self.dtype = first.shape[1], first.dtype
         self.is_sparse = sparse.issparse(first)
-        # Of sparse rows as many as there will be if the blocks are alike.
         size = first.nnz * len(self) if self.is_sparse else np.prod(self.shape)
-        self.nnz = int(size)
+        self.nnz = int(size)  # of sparse rows about, if the blocks are alike
 
     def block(self, number: int) -> Any:
         """Return the rows of a block."""
@@ -477,9 +468,8 @@ def read_test(
     if rows_format(path, reading.svmlight) != rows_format(like.path, reading.svmlight):
         raise Failure(f"{path}: is in another format than {like.path}.")
     given: dict[str, Any] = {name: x for name, x in roles.items() if x is not None}
-    for name in like.from_files:
-        if name not in given:
-            raise click.UsageError(f"Missing option '--test-{name}': a file, too.")
+    for name in set(like.from_files) - given.keys():
+        raise click.UsageError(f"Missing option '--test-{name}': a file, too.")
     rows = read_rows(path, replace(reading, **given), like=like)
     _refuse_unknown(rows, "target", "label", like)
     if others := set(rows.words) - set(like.words):
@@ -488,10 +478,7 @@ def read_test(
 
 
 def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
-    """Fit what turns rows into features; of a table it takes `rows.names` as columns.
-
-    Numbers are standardized (divisor m) if asked for, each word becomes a feature.
-    """
+    """Fit what turns rows into features: numbers, by m if scaled, and coded words."""
     from sklearn.compose import ColumnTransformer
     from sklearn.frozen import FrozenEstimator
     from sklearn.impute import SimpleImputer
@@ -524,13 +511,12 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     X = rows.X[numbers] if isinstance(rows.X, pandas.DataFrame) else rows.X
-    is_sparse = bool(getattr(X, "is_sparse", sparse.issparse(X)))
-    scaler = StandardScaler(with_mean=not is_sparse)
+    scaler = StandardScaler(with_mean=not getattr(X, "is_sparse", sparse.issparse(X)))
     with np.errstate(over="ignore", invalid="ignore"):  # which is looked at below
         for block in _blocks(X):
             scaler.partial_fit(block)
     if not (finite := np.isfinite(scaler.var_)).all():
-        name = numbers[int(finite.argmin())]
+        name = numbers[finite.argmin()]
         raise Failure(f"{rows.path}: column {name} cannot be standardized: too large.")
     return scaler
 
@@ -559,10 +545,7 @@ def encode(encoder: Any, rows: Rows) -> Any:
 def encoded(
     parts: Mapping[str, Rows], *, show: bool, **how: Any
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield an encoder, fitted to the first part, and the features of all parts.
-
-    Passes are counted, and shown; what fails may be due to a value that is no number.
-    """
+    """Yield an encoder, fitted to the first part, and features; count their passes."""
     try:
         sources = {name: rows.X for name, rows in parts.items()}
         with watch_passes(sources, show=show):
@@ -592,7 +575,7 @@ def describe(rows: Rows, X: Any) -> dict[str, Any]:
 def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
     """Say what a saved model needs to read other rows as its own were read."""
     options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
-    known = ("words", "n_columns", "has_header", "zero_based", "groups_from")
+    known = ["words", "n_columns", "has_header", "zero_based", "groups_from"]
     return {
         "columns": list(rows.names),
         **{name: getattr(rows, name) for name in known},
