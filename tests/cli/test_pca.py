@@ -374,7 +374,9 @@ def test_numbers_too_large(older_components):
 def test_groups_and_roles(older_components):
     older = older_components
     same = older.write("same.txt", ["all"] * 120)
-    older.fails(older.pca(older.npy, groups=same), f"{same}: ", "1 group(s), such as 'all'")
+    older.fails(
+        older.pca(older.npy, groups=same), f"{same}: ", "1 group(s), such as 'all'"
+    )
     short = older.write("short.txt", older.sexes[:-1])
     result = older.pca(older.csv, "--drop", "sex", groups=short)
     older.fails(result, "has 119 groups", "120 rows")

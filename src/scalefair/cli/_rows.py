@@ -304,7 +304,7 @@ def _treat_missing(
         place = table.where(row, gaps.columns[gaps.iloc[row].argmax()])
         raise Failure(
             f"{rows.path}: values are missing in {gaps.shape[1]} column(s): {listed}; "
-            f"first at {place}. Pass --missing drop to leave out rows, --missing impute "
+            f"first at {place}. Pass --missing drop to leave out rows, or impute "
             "to fill in features (in memory only), or --drop the columns."
         )
     kept = ~(lacks if policy == "drop" else gaps.filter(must).any(axis=1).to_numpy())
