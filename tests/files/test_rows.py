@@ -28,12 +28,12 @@ def test_types_of_dense_rows(dtype, tmp_path):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.ones(3), r"found shape \(3,\). Reshape"),
-        (np.ones((0, 3)), r"at least one row .* found shape \(0, 3\)"),
+        (np.ones(3), r"found shape \(3,\) "),
+        (np.ones((0, 3)), r"found shape \(0, 3\)"),
         (np.ones((3, 0)), r"found shape \(3, 0\)"),
-        (np.ones((3, 2), complex), "real numbers, found the type complex128"),
-        (np.array([["a", "b"]]), "real numbers, found the type <U1"),
-        (np.array([[None]]), "real numbers, found the type object"),
+        (np.ones((3, 2), complex), "real numbers, found .* type complex128"),
+        (np.array([["a", "b"]]), "real numbers, found .* type <U1"),
+        (np.array([[None]]), "real numbers, found .* type object"),
     ],
 )
 def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
