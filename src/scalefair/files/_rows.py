@@ -41,14 +41,16 @@ def open_rows(
     Returns
     -------
     RowReader
-        To be given to an estimator where it takes a matrix.
+        To be given to an estimator where it takes a matrix. Its `dtype` is float32 if
+        all numbers of the file are, else float64, to which they are converted.
 
     Raises
     ------
     ImportError
         If pyarrow is not installed and the file is a parquet file.
     FileError
-        If the extension is none of these, or the reader refuses the file.
+        If the extension is none of these, the file is missing, damaged, or holds
+        something else; from `block`, if it is no longer what it was.
 
     Examples
     --------
@@ -82,6 +84,7 @@ class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
     Rows in Fortran order take longer: a block is scattered over the whole file.
+    Attributes are those of `open_rows`.
 
     Parameters
     ----------
@@ -89,18 +92,6 @@ class NpyReader(RowReader):
         File that ``numpy.save`` wrote: a two-dimensional array of real numbers.
     max_bytes : int, default=2**26
         See `open_rows`.
-
-    Attributes
-    ----------
-    dtype : dtype
-        float32 if the file's numbers are, else float64, to which they are converted.
-        Other attributes as of any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, is truncated, or holds something else; from
-        `block`, if it is no longer what it was.
 
     Examples
     --------
@@ -143,7 +134,7 @@ class NpyReader(RowReader):
 
 
 class ParquetReader(RowReader):
-    """Dense rows in a parquet file, decoded a block at a time.
+    """Dense rows in a parquet file, decoded a block at a time; NaN if missing.
 
     Parameters
     ----------
@@ -154,21 +145,6 @@ class ParquetReader(RowReader):
         default, without the index of a data frame.
     max_bytes : int, default=2**26
         See `open_rows`. Beside a block the memory holds what pyarrow buffers.
-
-    Attributes
-    ----------
-    dtype : dtype
-        float32 if all columns are, else float64, to which they are converted. A
-        missing value is NaN. Other attributes as of any
-        `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    ImportError
-        If pyarrow is not installed.
-    FileError
-        If the file is missing, is truncated, or is none, or a column is missing or
-        does not hold numbers; from `block`, if it is no longer what it was.
 
     Examples
     --------

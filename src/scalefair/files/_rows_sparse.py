@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,18 +61,9 @@ class NpzReader(RowReader):
 
     Attributes
     ----------
-    dtype : dtype
-        float32 if the entries in all files are, else float64, to which they are
-        converted.
     nnz : int
         Stored entries, counted before entries at the same place are added up.
-        Other attributes as of any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    FileError
-        If a file is missing, is truncated, or holds something else, or files differ
-        in their number of columns; from `block`, if one is no longer what it was.
+        Other attributes as of `open_rows`.
 
     Examples
     --------
@@ -131,13 +122,12 @@ class _CsrFile:
             indptr, indices, data = self._headers.values()
             if indptr.shape != (m + 1,) or indices.shape != data.shape:
                 raise ValueError("its arrays do not fit each other")
-            kinds = {indptr.dtype.kind, indices.dtype.kind}
-            if len(data.shape) != 1 or kinds - set("iu"):
+            if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - {
+                *"iu"
+            }:
                 raise ValueError("its arrays are of the wrong kind")
             if data.dtype.kind not in "fiub":
-                raise ValueError(
-                    f"entries must be real numbers, found the type {data.dtype}"
-                )
+                raise ValueError(f"no real numbers, found the type {data.dtype}")
         (self.nnz,) = data.shape
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
@@ -220,28 +210,26 @@ class _CsrFile:
         ):
             for name, header in self._headers.items():
                 member = archive.getinfo(f"{name}.npy")
+                content: Any = file
+                start = header.offset
                 if at_once and member.compress_type == zipfile.ZIP_STORED:
                     file.seek(member.header_offset + _FIELD_LENGTHS)
                     lengths = struct.unpack("<HH", file.read(4))
-                    start = member.header_offset + _FIELDS + sum(lengths)
-                    content: IO[bytes] = file
+                    start += member.header_offset + _FIELDS + sum(lengths)
                 else:
-                    start, content = 0, stack.enter_context(archive.open(member))
-                streams[name] = partial(
-                    _take, content, start + header.offset, header.dtype
-                )
+                    content = stack.enter_context(archive.open(member))
+                streams[name] = partial(_take, content, start, header.dtype)
             yield streams
 
 
 def _take(
-    file: IO[bytes], offset: int, dtype: np.dtype, start: int, count: int
+    file: Any, offset: int, dtype: np.dtype, start: int, count: int
 ) -> NDArray[Any]:
     """Read some numbers of an array; in compressed files it is slow to go back."""
     values = np.empty(count, dtype)
     place = offset + start * dtype.itemsize
-    ahead = place - file.tell()
-    if 0 < ahead <= _NEAR:
-        file.read(ahead)  # after a seek zipfile compares no checksum
+    if 0 < place - file.tell() <= _NEAR:
+        file.read(place - file.tell())  # after a seek zipfile compares no checksum
     else:
         file.seek(place)
     fill(file, values)
@@ -287,13 +275,7 @@ class SvmlightReader(RowReader):
         The first number of each line; not sent to the workers of Dask.
     zero_based : bool
         Whether the first feature has the index 0 in the file. Other attributes as of
-        any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, is compressed, or holds something else, or has more
-        features than `n_features`; from `block`, if it is no longer what it was.
+        `open_rows`.
 
     Examples
     --------

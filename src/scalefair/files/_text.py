@@ -207,7 +207,7 @@ def _lines(path: Path) -> Iterator[str]:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
             raise FileError(
-                f"{path}:{number}: not UTF-8 text. Save it as such, or check what it is."
+                f"{path}:{number}: not UTF-8 text. Save it as such, or check it."
             ) from None
 
 
