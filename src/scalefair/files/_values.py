@@ -53,11 +53,12 @@ def read_values(
     `header` of None takes a first line for it that is of no unit; `kind` is that of
     `as_values`; `say` is told what was ignored.
     """
+    n, unit = len(units.ids), units.unit
     if file_format(path) == "npy":
-        table, keys, values = None, None, _read_array(path, what, units.unit)
+        array = _read_array(path, what, unit)
+        table, keys, values = None, None, pandas.Series(array)
     else:
         table, keys, values = _read_text(path, units, what, header, say)
-    n, unit = len(units.ids), units.unit
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
@@ -78,17 +79,17 @@ def read_values(
             f"{path}: has {len(values)} {what}s for the {n} {unit}s of {units.path}; "
             f"give one per {unit}, in the order of the rows.{hint}"
         )
-    return values.to_numpy() if table is None else as_values(values, kind)
+    return array if table is None else as_values(values, kind)
 
 
-def _read_array(path: Path, what: str, unit: str) -> pandas.Series:
+def _read_array(path: Path, what: str, unit: str) -> NDArray[Any]:
     array = read_dense(path)
     if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
         raise FileError(
             f"{path}: expected one {what} per {unit}, numbers or strings, found shape "
             f"{array.shape} and dtype {array.dtype}."
         )
-    return pandas.Series(array)
+    return array
 
 
 def _read_text(
@@ -101,7 +102,7 @@ def _read_text(
     table = TableFile(path, header=bool(header))
     if len(table.names) > 2:
         raise FileError(
-            f"{path}: expected `id,{what}`, not {len(table.names)} columns."
+            f"{path}: expected `id,{what}`, found {len(table.names)} columns."
         )
     frame = table.read(words=table.names)
     first, values = frame.iloc[:, 0].astype(str), frame.iloc[:, -1]

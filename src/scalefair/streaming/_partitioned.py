@@ -161,11 +161,9 @@ def is_partitioned(X: Any) -> bool:
 
     Examples
     --------
-    >>> import dask.array as da
-    >>> import numpy as np
     >>> from scalefair.streaming import is_partitioned
-    >>> is_partitioned(da.ones((5, 2))), is_partitioned(np.ones((5, 2)))
-    (True, False)
+    >>> is_partitioned([[1.0, 2.0]])
+    False
     """
     return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
 
@@ -241,7 +239,7 @@ class PartitionedRows:
             *(found[i] for i in kept), strict=True
         )
         return cls(
-            parts.select(kept) if len(kept) < len(found) else parts,
+            parts.select(kept),
             np.array(lengths, np.int64),
             widths[0],
             np.result_type(*set(dtypes)),
@@ -355,7 +353,13 @@ class PartitionedRows:
             Indices of shape (n_rows of the part,), in a small type of integers.
         """
         if is_dask(values) and isinstance(self.parts, DaskParts):
-            return self._encode_dask(values, name, what)
+            lengths = list(self._given or self.lengths)
+            parts = dask_column(values, lengths, name).select(self._numbers)
+            places = parts.like(zip(self._numbers, self.lengths.tolist(), strict=True))
+            parts = parts.map(_checked_column, name, what, each=[places]).persist()
+            seen = parts.map(_distinct, name).gather()
+            distinct = _distinct(np.concatenate(seen), name)
+            return distinct, parts.map(_codes, distinct).persist()
         if is_dask(values):
             values = np.concatenate(dask_column(values, None, name).gather())
         values = check_values(values, name=name, what=what)
@@ -366,17 +370,6 @@ class PartitionedRows:
             )
         distinct, codes = encode_values(values, name=name)
         return distinct, self.split(codes.astype(_small_type(distinct)))
-
-    def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
-        parts = dask_column(values, list(self._given or self.lengths), name)
-        kept = self._numbers
-        if len(kept) < len(parts):
-            parts = parts.select(kept)
-        places = parts.like(zip(kept, self.lengths.tolist(), strict=True))
-        parts = parts.map(_checked_column, name, what, each=[places]).persist()
-        seen = parts.map(_distinct, name).gather()
-        distinct = encode_values(np.concatenate(seen), name=name)[0]
-        return distinct, parts.map(_codes, distinct).persist()
 
 
 # What is to be known of a part without having it: numbers of rows, columns and stored
