@@ -32,19 +32,16 @@ _ROUNDING = 1e-8
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph in a file.
+    """A graph in a file `path`, as `read_graph` returns it.
 
     Attributes
     ----------
-    path : Path
-        The file.
     matrix : csr_array of shape (n, n)
         Finite weights; of a list of edges symmetric.
     ids : ndarray of shape (n,)
         int64, or str if an id is not an integer.
     named : bool
-        True for a list of edges, which has ids of its own; False for a matrix, whose
-        ids are row numbers from 0.
+        Whether ids are those of a list of edges; else row numbers from 0.
     notes : list of str
         What was assumed.
 

@@ -39,8 +39,8 @@ def read_header(file: IO[bytes]) -> Header:
     if (major, minor) not in {(1, 0), (2, 0)}:
         raise ValueError(f"version {major}.{minor} of the format, for records")
     read = getattr(np.lib.format, f"read_array_header_{major}_0")
-    header = Header(*read(file), file.tell())
-    shape = header.shape
+    shape, fortran_order, dtype = read(file)
+    header = Header(shape, fortran_order, dtype, file.tell())
     # NumPy lets pass what it cannot make an array of; -1 would be any length.
     if any(length < 0 for length in shape) or header.stop >= 2**63:
         raise ValueError(f"no array has the shape {shape}")

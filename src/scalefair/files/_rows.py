@@ -225,18 +225,18 @@ class ParquetReader(RowReader):
         names, path = self._names, self._source.path
         if not names:
             raise FileError(f"{path}: no columns are chosen.")
-        missing = [repr(name) for name in names if name not in types]
+        tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal
+        missing = [repr(c) for c in names if c not in types]
+        words = [c for c in names if c in types and not any(t(types[c]) for t in tests)]
         if missing:
             raise FileError(
                 f"{path}: has no column {', '.join(missing[:5])}. It has "
                 f"{', '.join(map(repr, list(types)[:20]))}."
             )
-        tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal
-        words = [repr(c) for c in names if not any(test(types[c]) for test in tests)]
         if words:
             raise FileError(
                 f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{', '.join(words[:5])}. Choose others by columns=[...]."
+                f"{', '.join(map(repr, words[:5]))}. Choose others by columns=[...]."
             )
         single = all(kinds.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)
@@ -260,5 +260,4 @@ def _numbers(column: Any) -> NDArray[Any]:
 
     if not pyarrow.types.is_floating(column.type):
         column = column.cast(pyarrow.float64(), safe=False)
-    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return numbers
+    return np.asarray(column.to_numpy(zero_copy_only=False))

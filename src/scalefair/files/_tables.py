@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas
-from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+from pandas.api.types import is_numeric_dtype
 
 from scalefair.files._errors import FileError, reading
 from scalefair.files._text import (
@@ -236,11 +236,10 @@ class TableFile:
         found = {}
         for column in frame.columns:
             values = frame[column].reset_index(drop=True)
-            usual = is_numeric_dtype(values) and not is_bool_dtype(values)
-            if column in words:
+            if column in words or values.dtype.kind not in "iuf":
                 values = as_words(values)
-            elif not usual or is_complex_dtype(values):
-                values = self._judge(as_words(values), start, column in numbers)
+            if column not in words and values.dtype.kind == "O":
+                values = self._judge(values, start, column in numbers)
             found[column] = values
         return pandas.DataFrame(found, copy=False)
 
@@ -259,14 +258,11 @@ class TableFile:
             raise FileError(
                 f"{self.where(start + int(bad[0]), column)} is "
                 f"{quote(texts.iloc[bad[0]])}{more}, in a column of numbers. Correct "
-                f"it, leave the column out with --drop {column!r}, or take its values "
-                f"for words with --categorical {column!r}."
+                f"it, or pass --drop {column!r}, or --categorical {column!r} for words."
             )
         if numeric.any():
-            self.notes.append(
-                f"{self.path}: column {column} holds numbers and words, and was taken "
-                "for words."
-            )
+            mixed = f"column {column} holds numbers and words, and was taken for words"
+            self.notes.append(f"{self.path}: {mixed}.")
         return texts
 
 
@@ -314,9 +310,7 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
 
 
 def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
-    """Return a frame with these columns: words as stripped strings, numbers as floats.
-
-    What a saved model does first to the rows it is given.
+    """Do what a saved model does first to the rows it is given.
 
     Parameters
     ----------
@@ -325,7 +319,7 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
     columns : sequence of str
         Names of the columns.
     words : collection of str
-        Those that hold words.
+        Those that become stripped strings; the others become floats.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from scalefair.files._errors import FileError, reading
 
@@ -38,9 +38,9 @@ def open_bytes(path: Path) -> IO[bytes]:
     for magic, unpack in _PACKED.items():
         if start.startswith(magic):
             if is_given:
-                return unpack(file)
+                return cast(IO[bytes], unpack(file))
             file.close()  # what unpacks it would leave it open
-            return unpack(path)
+            return cast(IO[bytes], unpack(path))
     return file
 
 

@@ -91,14 +91,13 @@ def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
     """Return objects as float64, or say which of them is no number."""
     try:
         return X.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         for (row, column), value in np.ndenumerate(X):
             try:
                 float(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError) as error:
                 raise ValueError(
                     f"X must hold real numbers, got {value!r} in row {row}, column "
-                    f"{column} (counted from 0). Encode the column as numbers, or "
-                    "drop it."
+                    f"{column} (counted from 0). Encode the column, or drop it."
                 ) from error
         raise

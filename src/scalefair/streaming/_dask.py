@@ -259,7 +259,8 @@ def _partitions(X: Any) -> list[Any]:
             f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
             "frame, or a list of delayed blocks of rows."
         )
-    parts = np.asarray(X.to_delayed(), dtype=object).ravel().tolist()
+    parts = X.to_delayed()
+    parts = list(parts.ravel() if isinstance(parts, np.ndarray) else parts)
     is_bag = type(X).__module__.startswith("dask.bag")
     return [delayed(_stacked)(part) for part in parts] if is_bag else parts
 

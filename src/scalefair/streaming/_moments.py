@@ -80,16 +80,14 @@ class GroupMoments:
         given = np.asarray(counts)
         if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
             raise ValueError(f"counts must be whole numbers, got {given}.")
-        # Copies: `update` writes to them.
         self.groups = np.array(groups)
         self.counts = np.array(given, dtype=np.int64)
         self.means = np.array(means, dtype=np.float64)
         self.scatters = np.array(scatters, dtype=np.float64)
-        n_groups = len(self.groups) if self.groups.ndim == 1 else -1
-        n = self.means.shape[-1] if self.means.ndim == 2 else -1
         shapes = [getattr(self, name).shape for name in _ARRAYS]
-        wanted = [(n_groups,), (n_groups,), (n_groups, n), (n_groups, n, n)]
-        if n_groups < 1 or shapes != wanted:
+        sizes = (*shapes[0], *shapes[2][1:])  # G and n
+        wanted = [sizes[:1], sizes[:1], sizes, (*sizes, *sizes[1:])]
+        if len(sizes) != 2 or not self.groups.size or shapes != wanted:
             raise ValueError(
                 "Moments of G groups of rows with n features need arrays of shape "
                 f"(G,), (G,), (G, n) and (G, n, n), got {', '.join(map(str, shapes))}."

@@ -320,7 +320,7 @@ class PartitionedRows:
         return found.stack(self.lengths.tolist(), shape, dtype)
 
     def split(self, values: NDArray[Any]) -> Parts:
-        """Return an array with one entry for each row, cut as the rows are.
+        """Return an array, cut as the rows are.
 
         Parameters
         ----------
@@ -421,18 +421,16 @@ def _known(X: Any) -> list[_Description] | None:
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    first = kept[0]
-    _, n_columns, _, _, is_sparse = found[first]
+    _, n_columns, _, _, is_sparse = found[kept[0]]
     for i in kept:
-        if found[i][1] != n_columns:
-            raise ValueError(
-                f"Partition {i} of X has {found[i][1]} columns, partition {first} has "
-                f"{n_columns}: all must have the same."
+        if (found[i][1], found[i][4]) != (n_columns, is_sparse):
+            own, first = (
+                f"{found[j][1]} {'sparse' if found[j][4] else 'dense'} columns"
+                for j in (i, kept[0])
             )
-        if found[i][4] != is_sparse:
             raise ValueError(
-                f"Partitions {first} and {i} of X are dense and sparse: make all of "
-                "them one or the other."
+                f"Partition {i} of X has {own}, partition {kept[0]} has {first}: all "
+                "must have the same."
             )
 
 
