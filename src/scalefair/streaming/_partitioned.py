@@ -425,7 +425,7 @@ def _check_alike(found: list[_Description], kept: list[int]) -> None:
     for i in kept:
         if (found[i][1], found[i][4]) != (n_columns, is_sparse):
             own, first = (
-                f"{found[j][1]} {'sparse' if found[j][4] else 'dense'} columns"
+                f"{found[j][1]} columns ({'sparse' if found[j][4] else 'dense'})"
                 for j in (i, kept[0])
             )
             raise ValueError(
