@@ -113,6 +113,9 @@ def test_types_and_roles(runs):
     assert "or groups?" in columns["code"]["role"]
     assert columns["half"]["role"] == "feature"
     assert "--drop none" in commands["classify"]
+    path = runs.write("words.csv", ["job,sex", *["cook,f", "nurse,m"] * 4])
+    _, _, commands, _ = described(runs, path)
+    assert "pca" not in commands  # it takes numbers only
 
 
 def test_tables_without_a_header_and_of_parquet(runs):

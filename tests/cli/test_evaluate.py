@@ -108,6 +108,10 @@ def test_what_is_shown(scored, monkeypatch):
         assert words in shown
     assert "KS distance" in page.read_text()
     assert scored.invoke(*options, "--quiet").output == ""
+    monkeypatch.setenv("COLUMNS", "60")
+    page = scored.folder / f"{'long ' * 20}.html"
+    shown = scored.invoke(*options[:-1], page).stdout
+    assert "".join(str(page).split()) in "".join(shown.split())  # to be copied
 
 
 @pytest.mark.parametrize(

@@ -343,8 +343,8 @@ def test_columns_that_do_not_fit(older_wages):
     [
         (0, "tall", ":5: column 1 (height) is 'tall'"),
         (2, "inf", ":5: column 3 (weight) is inf"),
-        (3, "", "values are missing in 1 column(s): sex 1"),
-        (4, "?", "values are missing in 1 column(s): wage 1"),
+        (3, "", "values are missing in 1 column(s): sex (1)"),
+        (4, "?", "values are missing in 1 column(s): wage (1)"),
         (4, "inf", "the target of row 3 (counted from 0) is 'inf'"),
         (4, "1_000", "is '1_000', not a finite number"),
     ],
@@ -364,7 +364,7 @@ def test_roles(older_wages):
     older.fails(older.regress(older.named, target="pay"), "pay: neither a column")
     same = older.write("same.txt", ["all"] * 120)
     result = older.regress_array(older.plain, groups=same)
-    older.fails(result, f"{same}: all rows are in one group")
+    older.fails(result, f"{same}: has 1 group")
     result = older.regress_array(older.plain, target=None)
     older.refuses(result, "Missing option '--target'")
     result = older.regress_array(older.plain, None, "--test", older.npy)

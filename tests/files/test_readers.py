@@ -304,7 +304,7 @@ def test_files_that_are_none(extension, tmp_path):
     with pytest.raises(FileError, match=rf"rows{extension}: (not|has no rows)"):
         open_rows(path)
     path.write_bytes(b"\x93words that are no numbers\n" * 100)
-    with pytest.raises(FileError, match=rf"rows{extension}: not .*\. "):
+    with pytest.raises(FileError, match=rf"rows{extension}:(1:|) .*(not|wrong)"):
         open_rows(path)
     for size in 0, -1.0, np.nan, np.inf:
         with pytest.raises(
@@ -363,7 +363,7 @@ def test_damage_is_an_error_that_names_the_file(name, tmp_path):
         except FileError as error:
             refused.append(str(error))
     assert len(refused) > 10
-    assert all(message.startswith(f"{path}: ") for message in refused)
+    assert all(message.startswith(f"{path}:") for message in refused)
 
 
 def grow(path):

@@ -316,7 +316,7 @@ def test_where_features_count_from(write):
     reader = SvmlightReader(write(LINES + "\n1 0:1"), max_bytes=100)
     assert reader.zero_based
     assert np.array_equal(reader.block(0).toarray()[0], [0, 2.5, 0, 4])
-    with pytest.raises(FileError, match=r"rows\.svm: has a feature 0, but zero_based"):
+    with pytest.raises(FileError, match=r"rows\.svm: has a feature 0, but features"):
         SvmlightReader(write("1 0:1\n"), zero_based=False)
     with pytest.raises(ValueError, match='zero_based must be True, False or "auto"'):
         SvmlightReader(write(LINES), zero_based="maybe")
@@ -338,10 +338,7 @@ def test_more_features_than_occur(write):
 )
 def test_lines_that_are_none(write, line):
     path = write(f"1 1:2\n1 1:3\n{line}\n")
-    message = (
-        r"rows\.svm: not in svmlight format between bytes 12 and .* rising indices"
-    )
-    with pytest.raises(FileError, match=message):
+    with pytest.raises(FileError, match=r"rows\.svm:3: .* wrong.* rising numbers"):
         SvmlightReader(path, max_bytes=50)
 
 

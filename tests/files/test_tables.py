@@ -364,6 +364,17 @@ def test_bad_cells_behind_the_sample_are_placed(table, monkeypatch, tmp_path):
         found.store(found.names, (), tmp_path)
 
 
+def test_comments_between_pieces(table, monkeypatch, tmp_path):
+    monkeypatch.setattr(tables, "_SAMPLE", 20)
+    monkeypatch.setattr(tables, "_PIECE", 60)  # numbers: pieces of 20 rows
+    lines = numbers()
+    lines[70:70] = ["# by hand, and", "% more"]
+    found = table(*lines)
+    stored = found.store(found.names, (), tmp_path)
+    assert stored["age"].tolist() == list(range(100))
+    assert stored["sex"].tolist() == ["f", "m"] * 50
+
+
 def test_what_a_saved_model_does_first():
     """Rows of a frame that plain pandas read are those that the table has."""
     frame = pandas.DataFrame({"sex": [" f", "?", None], "age": ["31", 2, None], "x": 0})

@@ -16,7 +16,7 @@ _COMMANDS = [
     Lazy("classify", "_classify", "Train a classifier, fair within a range of ranks."),
     Lazy("regress", "_regress", "Make a saved regressor fair in one of its layers."),
     Lazy("predict", "_use", "Apply a model of classify, regress or pca to rows."),
-    Lazy("evaluate", "_use_evaluate", "Measure labels or scores by groups."),
+    Lazy("evaluate", "_use", "Measure labels or scores of any origin by groups."),
 ]
 
 

@@ -32,7 +32,7 @@ def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool
 
 
 def take_outputs(
-    options: dict[str, Any], *inputs: Path, **endings: str
+    options: dict[str, Any], *inputs: Path | str | None, **endings: str
 ) -> tuple[dict[str, Path], bool]:
     """Take the options about output: the files to write, and whether to show more.
 
@@ -40,12 +40,12 @@ def take_outputs(
     it is set: on if anybody sees it.
     """
     given = {
-        name: (options.pop(name if name in options else f"{name}_file"), ending)
+        name: (options.pop(name, None) or options.pop(f"{name}_file", None), ending)
         for name, ending in {**endings, "report": ""}.items()
     }
     roles = ("groups", "target", "test_file", "test_target", "test_groups")
-    named = (options[name] for name in roles if options.get(name) is not None)
-    written = name_outputs(given, [*inputs, *map(Path, named)])
+    sources = filter(None, [*inputs, *map(options.get, roles)])
+    written = name_outputs(given, map(Path, sources))
     show = on_terminal(options.pop("quiet"), written.values())
     if options.get("baseline", False) is None:
         options["baseline"] = show or "report" in written
@@ -67,7 +67,7 @@ def finish(
     writers: Mapping[str, Any],
     *,
     show: bool,
-    converged: bool,
+    converged: bool = True,
 ) -> None:
     """Write the files of a command, show its report, end with the exit code."""
     write_outputs(report, written, writers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +14,26 @@ import joblib
 import numpy as np
 import pandas
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 from scalefair._memory import peak_memory
-from scalefair.cli import _fit as fits
-from scalefair.cli import _options as shared
-from scalefair.cli import _report as reports
-from scalefair.cli._errors import EXIT_CODES, NOT_CONVERGED, Failure, debug_option, note
-from scalefair.cli._output import name_outputs, write_files
-from scalefair.cli._rows import Reading, Rows, describe, read_rows
-from scalefair.files import FileError, reading
+from scalefair.cli import _errors, _fit, _report, _rows
+from scalefair.cli import _options as opt
+from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
 _EPILOG = f"""\b
-MODEL is a fitted regressor of scikit-learn, saved by joblib.dump: an
-MLPRegressor, a linear model, or a Pipeline that ends in one. Of one fitted to
-named columns these are looked for in TRAIN by name; else the columns of
-numbers beside target, groups and ids are taken in their order. Missing values
-are for the model to handle, or left out by --missing drop.
+MODEL is an MLPRegressor, linear model, or Pipeline that ends in one, saved by
+joblib.dump. It finds columns in TRAIN by name if it was fitted to named
+ones; else it takes those of numbers beside target, groups and ids in order.
 \b
-Gaps: the outputs of the layer shall have the same mean and covariance in all
-groups; those named refit are of the predictions, whose layer is fitted again.
-KS distance: the largest difference of the shares of two groups whose
-predictions are below a threshold; 0 is fair. The output is for `scalefair
-predict`, or for joblib.load (load only files that you trust).
+Gaps: how mean and covariance of the layer's outputs differ between groups.
+KS distance: the same of shares of predictions below a threshold; 0 is fair.
 \b
-{EXIT_CODES}
+{_errors.EXIT_CODES}
 """
 # Rows that are predicted at a time.
 _ROWS = 2**16
@@ -55,103 +46,92 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "random_state": ("Layer",),
     **dict.fromkeys(("rank", "first_moment", "epsilon"), ("Advanced",)),
 }
+_OPTIONS = [*opt.ROLES, opt.output_option("the changed model (joblib)")]
+_OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS)
+_OPTIONS += [*opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.REPORT, opt.QUIET]
 _CONDITIONS = {
     "epsilon": ("first_moment", ("svd",)),
     "first_moment": ("method", ("explainable_svd",)),
 }
-_WHEN = ("before", "after")
-_GAPS = ("mean_gap", "covariance_gap")
-_VALUES = ["mean_target", *(f"{k}_{when}" for k in ("mean", "mse") for when in _WHEN)]
-_GROUPS = {"group": ("group", ""), "n_rows": ("rows", ",d")}
-_GROUPS |= {key: (key.replace("_", "\n"), ".4g") for key in _VALUES}
-_LAYERS = [*_GAPS, *(f"relative_{gap}" for gap in _GAPS), "score"]
+_GAPS = ["mean_gap_before", "covariance_gap_before"]
+_GAPS += ["mean_gap_after", "covariance_gap_after"]
+_FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
+_MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 
 def load_model(path: Path) -> Any:
     """Open a file of joblib; code in it is run."""
     what = "a model saved by joblib.dump"
-    try:
-        with fits.library_warnings(), reading(path, what), open(path, "rb") as file:
+    with _fit.library_warnings(), reading(path, what), open(path, "rb") as file:
+        try:
             return joblib.load(file)
-    except (FileError, MemoryError):
-        raise
-    # What can go wrong depends on what is in the file.
-    except Exception as error:
-        raise Failure(
-            f"{path}: not {what}, or damaged, or made with other versions or modules "
-            f"({type(error).__name__}: {error}). Save it again."
-        ) from error
+        except (OSError, MemoryError):
+            raise
+        # What can go wrong depends on what is in the file, and on what is installed.
+        except Exception as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def read_for(
-    model: Any, path: Path, reading: Reading, like: Rows | None = None
-) -> Rows:
+    model: Any, path: Path, reading: _rows.Reading, like: _rows.Rows | None = None
+) -> _rows.Rows:
     """Read rows as a saved estimator takes them: columns by name, or numbers."""
-    names = getattr(model, "feature_names_in_", None)
-    kind = rows_format(path, reading.svmlight)
-    if reading.missing == "impute" or (names is not None and reading.drop):
+    columns = getattr(model, "feature_names_in_", None)
+    named, kind = columns is not None, rows_format(path, reading.svmlight)
+    if reading.missing == "impute" or (named and reading.drop):
         raise click.UsageError(
             "MODEL itself chooses columns by name and fills in missing values: --drop "
             "and --missing impute do not apply."
         )
-    if names is not None and kind != "table":
-        raise Failure(
-            f"{path}: its columns have no names, but the model takes {len(names)} "
-            "columns by name. Save a table with a header."
+    if named and kind != "table":
+        raise _errors.Failure(
+            f"{path}: its columns have no names, by which MODEL finds them. Save a "
+            "table with a header."
         )
-    rows = read_rows(
-        path,
-        reading,
-        like=like,
-        words="leave" if names is None else "keep",
-        columns=None if names is None else [str(name) for name in names],
-        keep_missing=reading.missing == "error",
-    )
-    known = _known_words(model)
+    how: dict[str, Any] = {"words": "keep" if named else "leave", "columns": columns}
+    keep_missing = reading.missing == "error"
+    rows = _rows.read_rows(path, reading, like=like, keep_missing=keep_missing, **how)
+    known = _spellings(model) if rows.words else {}
     for name in rows.words:
-        values = rows.X[name].where(rows.X[name].notna(), np.nan)
-        if known.get(name):  # in their spelling there, such as " Private" or "?"
-            values = values.fillna(known[name].get("?", np.nan))
-            new = values.notna() & ~values.isin(
-                known[name].keys() | known[name].values()
-            )
-            if new.any():
-                note(
-                    f"{path}: column {name}: {int(new.sum()):,} row(s) have a value "
-                    f"that the model does not know, such as {values[new].iloc[0]!r}."
+        words = rows.X[name].where(rows.X[name].notna(), np.nan)
+        if words.dropna().str.lower().isin(_TRUTH).all():  # as pandas reads them
+            words = words.str.lower().map(_TRUTH)
+        elif spelling := known.get(name):
+            words = words.fillna(spelling.get("?", np.nan))
+            new = words[words.notna() & ~words.isin({*spelling, *spelling.values()})]
+            if len(new):
+                _errors.note(
+                    f"{path}: column {name}: {len(new):,} row(s) have a value that the "
+                    f"model does not know, such as {new.iloc[0]!r}."
                 )
-            values = values.replace(known[name])
-        truth = values.dropna().str.lower().isin(_TRUTH).all()
-        if truth and (like is None or is_bool_dtype(like.X[name])):
-            values = values.str.lower().map(_TRUTH)  # as pandas reads them
-        rows.X[name] = values
-    if names is None and kind == "table":
+            words = words.replace(spelling)
+        rows.X[name] = words
+    if kind == "table" and not named:
         rows.X = rows.X.to_numpy(np.float64)
-    n = getattr(model, "n_features_in_", 0)
-    if kind == "svmlight" and rows.X.shape[1] < n:  # the others are zero
-        rows.n_columns += n - rows.X.shape[1]
-        rows.X.resize(rows.n_rows, n)
+    lacking = getattr(model, "n_features_in_", 0) - rows.X.shape[1]
+    if kind == "svmlight" and lacking > 0:  # they are zero in all rows
+        rows.n_columns += lacking
+        rows.X.resize(rows.n_rows, model.n_features_in_)
     return rows
 
 
-def _known_words(model: Any) -> dict[str, dict[str, Any]]:
-    """Return words, stripped, that encoders in a model know, and their spelling."""
-    found: dict[str, Any] = {}
+def _spellings(model: Any) -> dict[str, dict[str, str]]:
+    """Return words that encoders in a model know, stripped, with their spelling."""
+    found = {}
     model = getattr(model, "estimator_", model)  # of one that regress has changed
-    for step in getattr(model, "named_steps", {"": model}).values():
-        own = ("", step, getattr(step, "feature_names_in_", ()))
-        for _, part, columns in [own, *getattr(step, "transformers_", ())]:
+    for step in getattr(model, "named_steps", {}).values():
+        own = [("", step, [*getattr(step, "feature_names_in_", ())])]
+        for _, part, columns in getattr(step, "transformers_", own):
             encoder = part[-1] if isinstance(part, Pipeline) else part
-            if hasattr(encoder, "categories_") and not isinstance(columns, slice):
-                found |= dict(zip(columns, encoder.categories_, strict=True))
-    return {
-        name: {word.strip(): word for word in words if isinstance(word, str)}
-        for name, words in found.items()
-    }
+            known = getattr(encoder, "categories_", ())
+            for name, words in zip(columns if len(known) else (), known, strict=True):
+                texts = [word for word in words if isinstance(word, str)]
+                found[name] = {text.strip(): text for text in texts}
+    return found
 
 
 def predict(
-    model: Any, path: Path, rows: Rows, method: str = "predict"
+    model: Any, path: Path, rows: _rows.Rows, method: str = "predict"
 ) -> NDArray[Any]:
     """Return a prediction for each row, some thousand rows at a time."""
     X, starts = getattr(rows.X, "iloc", rows.X), range(0, rows.n_rows, _ROWS)
@@ -161,30 +141,31 @@ def predict(
         raise
     # What can go wrong depends on what is in the file.
     except Exception as error:
-        missing = [] if sparse.issparse(rows.X) else pandas.isna(rows.X).sum(axis=0)
-        counts = zip(rows.names, missing, strict=False)
-        listed = [f"{name} {n:,}" for name, n in counts if n]
-        hint = f" Values are missing ({', '.join(listed)}): pass --missing drop."
-        raise Failure(
+        counts = pandas.DataFrame([] if sparse.issparse(rows.X) else rows.X).isna()
+        listed = zip(rows.names, counts.sum(), strict=False)
+        missing = ", ".join(f"{name} {n:,}" for name, n in listed if n)
+        hint = f" Values are missing ({missing}): pass --missing drop."
+        raise _errors.Failure(
             f"{rows.path}: {path} cannot predict these rows ({type(error).__name__}: "
-            f"{error}).{hint if listed else ''}"
+            f"{error}).{hint if missing else ''}"
         ) from error
     found = np.concatenate(parts)
     found = found.ravel() if found.shape[1:] == (1,) else found
-    bad = found.dtype.kind == "f" and ~np.isfinite(found)
-    if found.ndim > 1 or np.any(bad):
-        row = int(np.argwhere(bad)[0][0]) if np.any(bad) else 0
-        raise Failure(
+    bad = np.argwhere(~np.isfinite(found) if found.dtype.kind == "f" else [])
+    if found.ndim > 1 or bad.size:
+        row = bad[0, 0] if bad.size else 0
+        raise _errors.Failure(
             f"{rows.path}: {path} predicts {found[row]} for row {row} (counted from "
             "0), not one finite number. Check the model, and the scale of the columns."
         )
     return found
 
 
-@click.command(cls=shared.SectionedCommand, epilog=_EPILOG)
-@click.argument("model_file", metavar="MODEL", type=shared.PATH)
-@click.argument("train", type=shared.PATH)
-@debug_option
+@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
+@click.argument("model_file", metavar="MODEL", type=opt.PATH)
+@click.argument("train", type=opt.PATH)
+@partial(opt.add_options, options=_OPTIONS)
+@_errors.debug_option
 @click.pass_context
 def regress(
     ctx: click.Context, /, model_file: Path, train: Path, **options: Any
@@ -192,111 +173,66 @@ def regress(
     """Change a layer of the regressor in MODEL, by the rows in TRAIN.
 
     Its predictions then differ less between groups, and need no group. Only open
-    models you trust: such a file can run any code. On a terminal a summary is
-    shown; in a pipe nothing is printed but errors, warnings and notes, on stderr.
+    models you trust: such a file can run any code.
     """
-    take = options.pop
-    test, report_file = take("test_file"), take("report_file")
-    tested = {name: take(f"test_{name}") for name in ("target", "groups")}
-    if test is None and any(tested.values()):
+    test = options.pop("test_file")
+    own = {name: options.pop(f"test_{name}") for name in ("target", "groups")}
+    own = {name: given for name, given in own.items() if given}
+    if own and test is None:
         raise click.UsageError("--test-target and --test-groups apply with --test.")
-    names = [model_file, train, test, options["target"], options["groups"]]
-    written = name_outputs(
-        {"output": (take("output"), ".joblib"), "report": (report_file, "")},
-        (Path(name) for name in [*names, *tested.values()] if name is not None),
-    )
-    show = fits.on_terminal(take("quiet"), written.values())
+    inputs = (model_file, train, test, *own.values())
+    written, show = _fit.take_outputs(options, *inputs, output=".joblib")
 
     start = time.perf_counter()
     # A model takes rows in memory.
-    reading = Reading.take(options, memory_limit=sys.maxsize)
-    parameters = shared.parameters_in_force(ctx, options, _CONDITIONS)
+    reading = _rows.Reading.take(options, memory_limit=sys.maxsize)
+    parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         held = getattr(model, "__name__", type(model).__name__)
-        raise Failure(f"{model_file}: holds {held}, not a fitted regressor. Save one.")
-    rows = read_for(model, train, reading)
+        raise _errors.Failure(f"{model_file}: holds {held}, not a fitted regressor.")
+    parts = {"train": read_for(model, train, reading)}
+    rows = parts["train"]
     if rows.target is None:
         raise click.UsageError("Missing option '--target'.")
-    parts = {"train": rows}
     if test is not None:
-        for name in rows.from_files:
-            if tested[name] is None:
-                raise click.UsageError(f"Missing option '--test-{name}': a file, too.")
-        own = {name: given for name, given in tested.items() if given is not None}
+        if lacking := set(rows.from_files) - own.keys():
+            raise click.UsageError(f"Missing option '--test-{max(lacking)}'.")
         parts["test"] = read_for(model, test, replace(reading, **own), rows)
     y = {name: _as_numbers(part) for name, part in parts.items()}
     seconds = {"read": time.perf_counter() - start}
 
     fair = ExplainableSVDRegressor(model, **parameters)
-    with fits.library_warnings():
+    with _fit.library_warnings():
         # First of all, for it finds rows of another kind.
-        found = {k: {"before": predict(model, model_file, parts[k])} for k in parts}
+        before = {k: predict(model, model_file, part) for k, part in parts.items()}
     roles = {"y": y["train"], "sensitive_features": rows.groups}
-    seconds["fit"] = fits.fit(fair, rows.X, path=model_file, show=show, **roles)
-    with fits.library_warnings():
-        for name, part in parts.items():
-            found[name]["after"] = predict(fair, model_file, part)
-    read = {
-        k: {**describe(v, v.X), "target_from": v.target_from} for k, v in parts.items()
-    }
-    measures = {k: _measure(v.groups, y[k], found[k]) for k, v in parts.items()}
+    seconds["fit"] = _fit.fit(fair, rows.X, path=model_file, show=show, **roles)
     content = {
-        **reports.describe_run("regress", parameters),
-        "input": {"model": str(model_file), "n_features": rows.X.shape[1], **read},
+        **_report.describe_run("regress", parameters),
+        "input": {"model": str(model_file), "n_features": rows.X.shape[1]},
         **_describe_fit(fair),
-        **measures,
-        "seconds": seconds,
-        "peak_memory_bytes": peak_memory(),
     }
-    report = reports.Report(
-        "regress",
-        content,
-        _title(content),
-        str(train),
-        _facts(content),
-        [
-            *reports.part_tables(content, _GROUPS),
-            reports.Table(
-                "Layers, before the change",
-                [layer for layer in content["unfairness_by_layer"] if layer],
-                {"name": ("layer", ""), **{key: (key, ".4g") for key in _LAYERS}},
-            ),
-        ],
-        [_figure(name, parts[name].groups, found[name]) for name in parts],
-    )
-    writers = {
-        "output": lambda file: joblib.dump(fair, file),
-        "report": lambda file: report.write(file, written["report"]),
-    }
-    write_files({path: writers[name] for name, path in written.items()})
-    if show:
-        report.show(written)
-    if not fair.converged_:
-        ctx.exit(NOT_CONVERGED)
+    report = _report.Report("regress", content, "", str(train))
+    with _fit.library_warnings():
+        for name, part in parts.items():
+            found = {"before": before[name], "after": predict(fair, model_file, part)}
+            read = {**_rows.describe(part, part.X), "target_from": part.target_from}
+            content["input"][name] = read
+            content[name] = _measure(part.groups, y[name], found)
+            report.figures.append(_figure(name, part.groups, found))
+    content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
+    _fill(report)
+    writers = {"output": partial(joblib.dump, fair)}
+    _fit.finish(report, written, writers, show=show, converged=fair.converged_)
 
 
-shared.add_options(
-    regress,
-    [
-        *shared.ROLES,
-        shared.output_option("the changed model (joblib)"),
-        *shared.estimator_options(ExplainableSVDRegressor, _PARAMETERS),
-        *shared.INPUT,
-        shared.SVMLIGHT,
-        *shared.TEST,
-        shared.REPORT,
-        shared.QUIET,
-    ],
-)
-
-
-def _as_numbers(rows: Rows) -> NDArray[np.float64]:
-    words = pandas.Series(rows.target)
-    y: NDArray[np.float64] = pandas.to_numeric(words, errors="coerce").to_numpy(float)
+def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
+    given = pandas.Series(rows.target)
+    y: NDArray[np.float64] = pandas.to_numeric(given, errors="coerce").to_numpy(float)
     bad = np.flatnonzero(~np.isfinite(y))
     if bad.size:
-        raise Failure(
+        raise _errors.Failure(
             f"{rows.target_from}: the target of row {bad[0]} (counted from 0) is "
             f"{rows.target[bad[0]].item()!r}, not a finite number. Correct it."
         )
@@ -305,93 +241,70 @@ def _as_numbers(rows: Rows) -> NDArray[np.float64]:
 
 def _describe_fit(model: Any) -> dict[str, Any]:
     """Say what was changed, and the gaps before and after."""
-    layers, refit = model.unfairness_by_layer_, None
-    gaps = [f"{gap}_{when}" for when in _WHEN for gap in _GAPS]
+    found = {name: getattr(model, f"{name}_") for name in (*_FITTED, *_GAPS)}
+    layers, found["last_layer"] = model.unfairness_by_layer_, None
+    found["layer_name"] = layers[model.layer_].name
+    found["layer_shape"] = model.weight_.shape
     if model.refit_last is not None:
-        of_refit = (*model.refit_gaps_before_, *model.refit_gaps_after_)
-        refit = dict(zip(gaps, of_refit, strict=True))
-    fitted = ["layer", "groups", "output_change", "output_change_bound", "converged"]
-    return {
-        **{name: getattr(model, f"{name}_") for name in [*fitted, *gaps]},
-        "layer_name": layers[model.layer_].name,
-        "layer_shape": model.weight_.shape,
-        "last_layer": refit,
-        "unfairness_by_layer": [
-            layer and {**asdict(layer), "score": layer.score} for layer in layers
-        ],
-    }
+        values = (*model.refit_gaps_before_, *model.refit_gaps_after_)
+        found["last_layer"] = dict(zip(_GAPS, values, strict=True))
+    scored = [layer and {**asdict(layer), "score": layer.score} for layer in layers]
+    return {**found, "unfairness_by_layer": scored}
 
 
 def _measure(
     groups: NDArray[Any], y: NDArray[np.float64], outputs: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
-    """Errors and distances of the groups' predictions of two models."""
-    errors = {f"mse_{when}": (found - y) ** 2 for when, found in outputs.items()}
-    means = {f"mean_{when}": found for when, found in outputs.items()}
-    frame = pandas.DataFrame({"n_rows": 1, "mean_target": y, **means, **errors})
-    table = frame.groupby(groups).mean()
-    table["n_rows"] = frame.groupby(groups).size()
-    table.insert(0, "group", table.index.astype(str))
-    return {
-        **frame[[*errors]].mean().to_dict(),
-        **{
-            f"ks_{when}": statistical_parity_ks(found, sensitive_features=groups)
-            for when, found in outputs.items()
-        },
-        "groups": table.to_dict("records"),
-    }
+    """Errors and distances of the groups' predictions, before and after."""
+    columns, found = {"mean_target": y}, {}
+    for when, values in outputs.items():
+        columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
+        found[f"mse_{when}"] = columns[f"mse_{when}"].mean()
+        found[f"ks_{when}"] = statistical_parity_ks(values, sensitive_features=groups)
+    return {**found, "groups": _report.group_means(pandas.DataFrame(columns), groups)}
 
 
-def _title(content: dict[str, Any]) -> str:
-    part = "test" if "test" in content else "train"
-    ks, mse = (
-        reports.change(*(content[part][f"{key}_{when}"] for when in _WHEN))
-        for key in ("ks", "mse")
-    )
-    return (
-        f"The KS distance between groups {ks}, the mean squared error {mse} ({part} "
-        "rows)"
-    )
-
-
-def _facts(content: dict[str, Any]) -> list[tuple[str, str]]:
-    (m, n), seconds = content["layer_shape"], content["seconds"]
-    facts = [("layer", f"{content['layer_name']}, {n} inputs, {m} outputs")]
-    for where, gaps in (("", content), (", refit", content["last_layer"])):
-        for key in _GAPS if gaps else ():
-            before, after = (gaps[f"{key}_{when}"] for when in _WHEN)
-            title = f"{key.replace('_', ' ')}{where}"
-            facts.append((title, f"{before:.3g} -> {after:.3g}"))
+def _fill(report: _report.Report) -> None:
+    """Add title, facts and tables."""
+    content, facts, said = report.content, report.facts, []
+    m, n = content["layer_shape"]
+    facts.append(("layer", f"{content['layer_name']}, {n} inputs, {m} outputs"))
     facts.append(("output change", f"{content['output_change']:.2%}"))
-    for key, title in (("mse", "mean squared error"), ("ks", "KS distance")):
-        moves = f"{{{key}_before:.4f}} -> {{{key}_after:.4f}}"
-        facts.append((title, reports.by_part(content, moves)))
-    said = f"{seconds['fit']:.1f} s, reading {seconds['read']:.1f} s"
-    return [*facts, ("time", said)]
+    part, found = [*_report.parts_of(content).items()][-1]
+    change = "{%s_before:.4g} -> {%s_after:.4g}"
+    for gap in ("mean_gap", "covariance_gap"):
+        line, title = change % (gap, gap), gap.replace("_", " ")
+        facts.append((title, line.format(**content)))
+        if refit := content["last_layer"]:
+            facts.append((f"{title}, refit", line.format(**refit)))
+    for key, title in _MEASURES.items():
+        facts.append((title, _report.by_part(content, change % (key, key))))
+        values = found[f"{key}_before"], found[f"{key}_after"]
+        said.append(f"the {title} {_report.change(*values)}")
+    time = "{fit:.1f} s, reading {read:.1f} s"
+    facts.append(("time", time.format(**content["seconds"])))
+    report.title = f"Of the {part} rows {', '.join(said)}"
+    report.tables = _report.part_tables(content)
+    layers = [layer for layer in content["unfairness_by_layer"] if layer]
+    report.tables.append(_report.Table("Layers, before the change", layers))
 
 
 def _figure(
     part: str, groups: NDArray[Any], outputs: dict[str, NDArray[Any]]
-) -> reports.Figure:
+) -> _report.Figure:
     """Densities of the predictions of groups, before and after the change."""
-    codes, shown, names, remark = reports.choose_groups(groups)
-    named = np.array(names)[np.unique(codes[shown], return_inverse=True)[1]]
+    codes, shown, names, remark = _report.choose_groups(groups)
+    kept = np.unique(codes[shown], return_inverse=True)[1]
+    how: dict[str, Any] = {"output_name": "prediction", "kind": "histogram"}
+    how["sensitive_features"] = np.array(names)[kept]
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import OutputDensityDisplay
 
-        OutputDensityDisplay.from_predictions(
-            {when: values[shown] for when, values in outputs.items()},
-            sensitive_features=named,
-            output_name="prediction",
-            kind="histogram",
-            ax=figure.subplots(1, 2, sharex=True, sharey=True),
-        )
+        drawn = {when: values[shown] for when, values in outputs.items()}
+        how["ax"] = figure.subplots(1, 2, sharex=True, sharey=True)
+        OutputDensityDisplay.from_predictions(drawn, **how)
 
-    return reports.Figure(
-        plot,
-        (10, 3.8),
-        f"Density of the predictions for each group before and after, {part} rows.",
-        f"Predictions for each group before and after the change, {part} rows. Where "
-        f"the curves agree groups are treated alike.{remark}",
-    )
+    said = f"Predictions for each group before and after the change, {part} rows."
+    said += f" Where the curves agree groups are treated alike.{remark}"
+    return _report.Figure(plot, (10, 3.8), f"Densities. {said}", said)

@@ -34,19 +34,24 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Table:
-    """Records, with the titles and the formats of columns that any of them may have."""
+    """Records, with the titles and the formats of columns that any of them may have.
+
+    Without `columns` all keys are titles.
+    """
 
     caption: str
     records: Sequence[Mapping[str, Any]]
-    columns: Mapping[str, tuple[str, str]]  # title and format of a key
+    columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     terminal: bool = False  # shown there as well
     most: int = 20  # records on a terminal
 
     def known(self) -> list[tuple[str, str, str, bool]]:
         """Key, title and format of each column, and whether it holds numbers."""
+        keys = dict.fromkeys(key for record in self.records for key in record)
+        columns = {key: (key.replace("_", "\n"), "") for key in keys}
         return [
             (key, title, spec, any(is_number(record.get(key)) for record in having))
-            for key, (title, spec) in self.columns.items()
+            for key, (title, spec) in (self.columns or columns).items()
             if (having := [record for record in self.records if key in record])
         ]
 
@@ -109,6 +114,8 @@ class Report:
             console.print(Text(printable(table.caption)), grid)
         files = [(name, str(path)) for name, path in written.items()]
         grid = Grid(show_header=False, box=None, padding=(0, 2, 0, 0))
+        grid.add_column()
+        grid.add_column(overflow="fold")  # names of files are to be copied
         for name, value in [*self.facts, *files]:
             grid.add_row(Text(printable(name)), Text(printable(value)))
         console.print(grid)
@@ -302,11 +309,11 @@ def by_part(content: Mapping[str, Any], template: str) -> str:
 
 
 def part_tables(
-    content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]]
+    content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]] | None = None
 ) -> list[Table]:
     """Return a table of the groups in each part."""
     return [
-        Table(f"Groups in the {name} rows", part["groups"], columns, terminal=True)
+        Table(f"Groups in the {name} rows", part["groups"], columns or {}, True)
         for name, part in parts_of(content).items()
     ]
 

@@ -1,4 +1,4 @@
-"""``scalefair predict`` and ``describe``: models are used, tables looked at."""
+"""``scalefair predict``, ``describe`` and ``evaluate``: models, tables, results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,67 +19,84 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from scalefair import metrics
+from scalefair._groups import check_interval
 from scalefair._memory import array_limit
-from scalefair.cli import _fit as fits
-from scalefair.cli import _options as shared
-from scalefair.cli import _report as reports
-from scalefair.cli import _rows
-from scalefair.cli._errors import (
-    EXIT_CODES,
-    Failure,
-    debug_option,
-    note,
-    printable,
-    warn,
-)
-from scalefair.cli._output import name_outputs, write_files, write_table
+from scalefair.cli import _errors, _fit, _output, _report, _rows
+from scalefair.cli import _options as opt
+from scalefair.cli._errors import EXIT_CODES, Failure
 from scalefair.files import FileError, read_graph, reading
-from scalefair.files._matrices import (
-    read_dense,
-    read_sparse,
-    read_svmlight,
-    rows_format,
-)
+from scalefair.files import _matrices as matrices
 from scalefair.files._tables import TableFile
+from scalefair.files._values import as_values
 from scalefair.streaming import RowReader
 
-_EPILOG = f"""\b
-MODEL is the output of `scalefair classify`, `regress` or `pca`, or a fitted
-estimator of scikit-learn saved by joblib.dump. Files of joblib run code when
-they are opened: only open models you trust.
-\b
-A line of the output has the id of a row (its number from 0, if it has none)
-and, of a classifier, score and prediction; of a regressor, prediction; of
-components, component_1, component_2 ... Columns are found by name.
+_PREDICT = f"""\b
+MODEL is from `scalefair classify`, `regress` or `pca`, or of scikit-learn,
+saved by joblib.dump. A line of the output has the id of a row, or its number
+from 0, and score and prediction, prediction alone, or component_1 ...
 \b
 {EXIT_CODES}
 """
+_EVALUATE = f"""\b
+RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
+with a column that --labels or --scores names. Labels of -1 are left out.
+\b
+{EXIT_CODES}
+"""
+_APPLIED = [opt.output_option("a line for each row (csv)"), *opt.GROUPS_IF_ANY]
+_APPLIED += [*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET]
+_ROLES = ("target", "groups")
+_DESCRIBED = [
+    opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
+    for role in _ROLES
+]
+_DESCRIBED += [*opt.INPUT[3:], opt.SVMLIGHT, opt.REPORT]
+_DESCRIBED += [opt.option("Files", "--quiet", is_flag=True, help="Print nothing.")]
+_MEASURED: list[tuple[str, Any, Any, str]] = [
+    ("labels", str, None, "Column of clusters.  [default: label]"),
+    ("scores", str, None, "Column of scores.  [default: score, or prediction]"),
+    ("target", str, None, "Column or file of what was to be predicted."),
+    ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
+    ("interval", str, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
+    ("threshold", opt.Finite(), 0.0, "Scores above are decisions in favour."),
+]
+_EVALUATED = [
+    opt.option("Measures", f"--{name}", type=kind, default=default, help=told)
+    for name, kind, default, told in _MEASURED
+]
+_EVALUATED += [opt.GROUPS[0], opt.GROUPS[2], opt.TARGET[1], *opt.INPUT[1:]]
+_EVALUATED += [opt.REPORT, opt.QUIET]
 # Rows of a large table that are described, and distinct words that are few.
 _MOST, _FEW = 100_000, 20
 _SENSITIVE = {"sex", "gender", "race", "ethnicity", "nationality", "religion", "group"}
-_ROLES, _UNFIT = ("target", "groups"), ("to be corrected", "id or text", "empty")
-_NAMES = ("column", "type", "missing", "distinct", "values", "role")
-_COLUMNS = {name: (name, "") for name in _NAMES}
-_PLAN = {"command": ("command", ""), "features": ("features", ""), "line": ("line", "")}
+_UNFIT = ("to be corrected", "id or text", "empty")
+# What to type: the command, what it predicts, whether it takes words, the end.
+_LINES = [
+    ("cluster", None, False, "-k 10 -o labels.csv"),
+    ("pca", None, False, "-r 2 -o components.npz"),
+    ("classify", "label", True, "-o model.joblib"),
+    ("regress MODEL", "number", True, "-o fair.joblib"),
+]
+_SAVED = {"columns", "words", "n_columns", "has_header", "zero_based", "reading"}
+_MEASURES = {
+    "ks": "KS distance",
+    "partial_parity_gap": "partial parity gap",
+    "weak_partial_parity_gap": "weak gap",
+    "selection_rate": "share above the threshold",
+    "accuracy": "accuracy",
+    "mse": "mean squared error",
+}
 
 
-@click.command(
-    cls=shared.SectionedCommand,
-    epilog=_EPILOG,
-    short_help="Apply a model of classify, regress or pca to rows.",
-)
-@click.argument("model_file", metavar="MODEL", type=shared.PATH)
-@click.argument("table", type=shared.PATH)
-@debug_option
+@click.command(cls=opt.SectionedCommand, epilog=_PREDICT)
+@click.argument("model_file", metavar="MODEL", type=opt.PATH)
+@click.argument("table", type=opt.PATH)
+@partial(opt.add_options, options=_APPLIED)
+@_errors.debug_option
 @click.pass_context
 def predict(
-    ctx: click.Context,
-    /,
-    model_file: Path,
-    table: Path,
-    output: Path,
-    quiet: bool | None,
-    **options: Any,
+    ctx: click.Context, /, model_file: Path, table: Path, **options: Any
 ) -> None:
     """Write what the model in MODEL says of each row in TABLE.
 
@@ -87,18 +105,17 @@ def predict(
     """
     from scalefair.cli import _regress
 
-    written = name_outputs({"output": (output, ".csv")}, [model_file, table])
+    written, show = _fit.take_outputs(options, model_file, table, output=".csv")
     given = {
         name: value
         for name, value in options.items()
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    given["folder"] = output.resolve().parent
+    given["folder"] = written["output"].resolve().parent
     with reading(model_file, "a model"), open(model_file, "rb") as file:
         is_archive = file.read(2) == b"PK"
-    model = (
-        _load_components(model_file) if is_archive else _regress.load_model(model_file)
-    )
+    load = _load_components if is_archive else _regress.load_model
+    model: Any = load(model_file)
     if isinstance(model, dict):
         rows, columns = _apply(model, model_file, table, given)
     else:
@@ -106,32 +123,18 @@ def predict(
         scored = hasattr(model, "decision_function") and len(model.classes_) == 2
         methods = {"score": "decision_function"} if scored else {}
         methods["prediction"] = "predict"
-        with fits.library_warnings():
+        with _fit.library_warnings():
             columns = {
                 name: _regress.predict(model, model_file, rows, method)
                 for name, method in methods.items()
             }
-    ids = {"id" if rows.named else "row": rows.ids}
-    write_files({output: lambda file: write_table(file, {**ids, **columns})})
-    if fits.on_terminal(quiet, written.values()):
-        facts = [("rows", f"{rows.n_rows:,}")]
-        if "score" in columns:
-            counts = reports.count_values(columns["prediction"])
-            facts += [(f"predicted {name}", f"{n:,}") for name, n in counts.items()]
-        reports.Report("predict", {}, "", facts=facts).show(written)
-
-
-shared.add_options(
-    predict,
-    [
-        shared.output_option("a line for each row (csv)"),
-        *shared.GROUPS_IF_ANY,
-        *shared.INPUT,
-        shared.SVMLIGHT,
-        shared.MEMORY_LIMIT,
-        shared.QUIET,
-    ],
-)
+    report = _report.Report("predict", {}, "", facts=[("rows", f"{rows.n_rows:,}")])
+    if "score" in columns:
+        counts = _report.count_values(columns["prediction"]).items()
+        report.facts += [(f"predicted {name}", f"{n:,}") for name, n in counts]
+    columns = {"id" if rows.named else "row": rows.ids, **columns}
+    write = partial(_output.write_table, columns=columns)
+    _fit.finish(report, written, {"output": write}, show=show)
 
 
 def _load_components(path: Path) -> dict[str, Any]:
@@ -152,60 +155,47 @@ def _load_components(path: Path) -> dict[str, Any]:
         return (np.where(np.isnan(X), fill, X) - mean) @ axes.T
 
     encoder = FunctionTransformer(project, accept_sparse=True)
-    default = {"columns": columns, "words": [], "n_columns": len(columns)}
-    default |= {"has_header": True, "zero_based": False, "reading": {}}
-    return {**default, **known, "encoder": encoder}
+    # Older files tell no more than the names.
+    saved = {"columns": columns, "words": [], "n_columns": len(columns)}
+    saved |= {"has_header": True, "zero_based": False, "reading": {}}
+    return {**saved, **known, "encoder": encoder}
 
 
 def _apply(
     saved: dict[str, Any], model_file: Path, table: Path, given: dict[str, Any]
 ) -> tuple[_rows.Rows, dict[str, Any]]:
     """Read rows as a command read its own, and score or project them."""
-    wanted = {"columns", "words", "n_columns", "has_header", "zero_based", "reading"}
-    if lacking := sorted((wanted | {"encoder"}) - saved.keys()):
+    if lacking := _SAVED - saved.keys():
         raise Failure(
             f"{model_file}: is no model of this version of scalefair (it has no "
-            f"{lacking[0]}). Train it again."
+            f"{min(lacking)}). Train it again."
         )
     model, known = saved.get("classifier"), dict(saved["reading"])
     needs_groups = getattr(model, "interactions", False)
-    if rows_format(table, given.get("svmlight", False)) == "table":
+    if matrices.rows_format(table, given.get("svmlight", False)) == "table":
         known |= {"target": None, "drop": (), "keep_groups": False}
         known |= {} if needs_groups else {"groups": None}
-    if "groups" in given and not needs_groups:
-        raise click.UsageError("--groups does not apply: MODEL needs no groups.")
     if needs_groups and (given.get("groups") or known["groups"]) is None:
         raise click.UsageError("Missing option '--groups': MODEL needs the groups.")
-    if known.get("missing") == "drop":
-        known["missing"] = "error"
-    elif given.get("missing") == "impute" != known.get("missing"):
-        raise click.UsageError(
-            "--missing impute does not apply: MODEL was trained without it."
-        )
-    types = {
-        name: object if name in saved["words"] else float for name in saved["columns"]
-    }
-    like = _rows.Rows(
-        model_file,
-        pandas.DataFrame(
-            {name: pandas.Series(dtype=kind) for name, kind in types.items()}
-        ),
-        list(types),
-        np.arange(0),
-        groups=saved.get("groups"),
-        target=saved.get("classes"),
-        **{name: saved[name] for name in ("n_columns", "has_header", "zero_based")},
-    )
+    imputes = known.get("missing") == "impute"
+    known["missing"] = "impute" if imputes else "error"
+    fills = given.get("missing") == "impute" and not imputes
+    if fills or ("groups" in given and not needs_groups):
+        name = "--missing impute" if fills else "--groups"
+        raise click.UsageError(f"{name} does not apply: MODEL was made without it.")
+    names, own = list(saved["columns"]), ("n_columns", "has_header", "zero_based")
+    frame = pandas.DataFrame(columns=names, dtype=float)
+    frame = frame.astype(dict.fromkeys(saved["words"], object))
+    how: dict[str, Any] = {name: saved[name] for name in own}
+    how |= {"groups": saved.get("groups"), "target": saved.get("classes")}
+    like = _rows.Rows(model_file, frame, names, np.arange(0), **how)
     rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
-    if others := set(rows.words) - set(like.words):
+    others = ", ".join(sorted(set(rows.words) - set(like.words)))
+    if others or rows.names != like.names:
+        what = f"holds words in {others}" if others else "has other features"
         raise Failure(
-            f"{table}: holds words in {', '.join(sorted(others))}, where MODEL knows "
-            "numbers. Correct it."
-        )
-    if rows.names != like.names:
-        raise Failure(
-            f"{table}: its features are {rows.names[0]} to {rows.names[-1]}, but MODEL "
-            f"takes {', '.join(like.names[:8])}. Save them in the format of TRAIN."
+            f"{table}: {what}, where MODEL takes numbers, or words, in "
+            f"{', '.join(like.names[:8])}. Save them in the format of TRAIN."
         )
     try:
         X = _rows.encode(saved["encoder"], rows)
@@ -213,109 +203,64 @@ def _apply(
             found = np.vstack(list(X.blocks())) if isinstance(X, RowReader) else X
             return rows, {f"component_{j}": x for j, x in enumerate(found.T, start=1)}
         scores = model.decision_function(X, sensitive_features=rows.groups)
+    except FileError:
+        raise
     except ValueError as error:
-        if isinstance(error, FileError):
-            raise
         raise Failure(f"{table}: {error}") from error
-    return rows, {
-        "score": scores,
-        "prediction": model.classes_[(scores > 0).astype(int)],
-    }
+    return rows, {"score": scores, "prediction": model.classes_[(scores > 0) * 1]}
 
 
-@click.command(
-    cls=shared.SectionedCommand,
-    epilog=EXIT_CODES,
-    short_help="Say how a table is understood: columns, types, roles.",
-)
-@click.argument("table", type=shared.PATH)
-@debug_option
-def describe(
-    table: Path,
-    target: str | None,
-    groups: str | None,
-    svmlight: bool,
-    report_file: Path | None,
-    quiet: bool,
-    **text: Any,
-) -> None:
+@click.command(cls=opt.SectionedCommand, epilog=EXIT_CODES)
+@click.argument("table", type=opt.PATH)
+@partial(opt.add_options, options=_DESCRIBED)
+@_errors.debug_option
+def describe(table: Path, svmlight: bool, **text: Any) -> None:
     """Say how TABLE, or a graph, is understood, and which commands could take it.
 
     Roles are proposals: a column of few values may hold groups, one of two values the
     target. Cells that do not fit are told, and all else goes on.
     """
-    written = name_outputs({"report": (report_file, "")}, [table])
+    written, show = _fit.take_outputs(text, table)
+    roles = {name: text.pop(name) for name in _ROLES}
     frame, read, damaged = _look(table, svmlight, text)
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     if columns and read.get("header") and frame.columns[0].lower() in _rows.ID_NAMES:
         columns[0]["role"] = "id"
-    for role, given in (("target", target), ("groups", groups)):
+    for role, given in roles.items():
         if given is not None and given not in frame:
             known = ", ".join(frame.columns[:8])
             raise Failure(f"{table}: no column is named {given!r} (columns: {known}).")
         for column in columns:
             column["role"] = role if column["column"] == given else column["role"]
-    roles = {"target": target, "groups": groups}
-    plan = _plan(str(table), columns, read, **roles)
-    report = reports.Report(
-        "describe",
-        {
-            **reports.describe_run("describe", roles),
-            "input": {"table": str(table), **read},
-            "columns": columns,
-            "commands": plan,
-        },
-        f"{table.name}: {read['n_rows']:,} rows, {read['n_columns']:,} columns",
-        str(table),
-        [
-            (key.replace("_", " "), reports.as_text(value))
-            for key, value in read.items()
-        ],
-        [
-            reports.Table(
-                "Columns", columns, _COLUMNS, terminal=True, most=sys.maxsize
-            ),
-            reports.Table("Commands that could take it", plan, _PLAN),
-        ],
-    )
-    files = {path: partial(report.write, path=path) for path in written.values()}
-    write_files(files)
-    if not quiet:
-        report.show(written)
-        for command in plan:  # in one piece, to be copied
-            click.echo(printable(command["line"]))
-
-
-shared.add_options(
-    describe,
-    [
-        shared.option("Columns", "--target", metavar="COLUMN", help="The target."),
-        shared.option("Columns", "--groups", metavar="COLUMN", help="The groups."),
-        *shared.INPUT[3:],
-        shared.SVMLIGHT,
-        shared.REPORT,
-        shared.option("Other options", "--quiet", is_flag=True, help="Print nothing."),
-    ],
-)
+    plan = _plan(table, columns, read, **roles)
+    content = _report.describe_run("describe", roles)
+    content["input"] = {"table": str(table), **read}
+    content |= {"columns": columns, "commands": plan}
+    title = f"{table.name}: {read['n_rows']:,} rows, {read['n_columns']:,} columns"
+    report = _report.Report("describe", content, title, str(table))
+    report.facts = [(k.replace("_", " "), _report.as_text(v)) for k, v in read.items()]
+    in_full = _report.Table("Columns", columns, terminal=True, most=sys.maxsize)
+    report.tables = [in_full, _report.Table("Commands", plan)]
+    _fit.finish(report, written, {}, show=show)
+    for command in plan if show else ():  # in one piece, to be copied
+        click.echo(_errors.printable(command["line"]))
 
 
 def _look(
     path: Path, svmlight: bool, text: dict[str, Any]
 ) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
     """Read columns one by one; say what was assumed, and which columns are damaged."""
-    kind, damaged, known = rows_format(path, svmlight), [], {}
-    X: Any = None
-    if ".mtx" in path.suffixes:
-        kind, frame = "mtx", pandas.DataFrame()
-    elif kind == "npy":
-        frame = pandas.DataFrame(read_dense(path)).rename(columns="x{}".format)
+    kind, damaged, known = matrices.rows_format(path, svmlight), [], {}
+    kind, X = "mtx" if ".mtx" in path.suffixes else kind, None
+    frame = pandas.DataFrame()
+    if kind == "npy":
+        frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif kind == "npz":
-        X = read_sparse(path, "value")
-        frame = pandas.DataFrame(index=range(X.shape[0]))
+        X = matrices.read_sparse(path, "value")
     elif kind == "svmlight":
-        X, labels, _ = read_svmlight(path)
+        X, labels, _ = matrices.read_svmlight(path)
         frame = pandas.DataFrame({"label": labels})
-    else:
+    elif kind == "table":
         table = TableFile(path, **text)
         size = 0 if str(path) == "-" else path.stat().st_size
         is_large = 2 * size > array_limit(None)
@@ -324,109 +269,219 @@ def _look(
             try:
                 frame[name] = table.typed(frame[name])
             except FileError as error:
-                warn(str(error))
+                _errors.warn(str(error))
                 damaged.append(name)
         for message in table.notes:
-            note(message)
+            _errors.note(message)
         if is_large:
-            note(f"{path}: is large; the first {len(frame):,} rows were looked at.")
+            _errors.note(
+                f"{path}: is large; the first {len(frame):,} rows were looked at."
+            )
         kind, known = "text" if table.layout else "parquet", table.layout
     shape = frame.shape if X is None else X.shape
     found = {"format": kind, **known, "n_rows": shape[0], "n_columns": shape[1]}
     if X is not None:
         found["stored_values"] = X.nnz
     # Whose first columns name the same things, or which is square, may be a graph.
-    ends = frame.iloc[:, :2]
-    same = ends.shape[1] == 2 and ends.iloc[:, 0].duplicated().any()
-    same = same and ends.iloc[:, 0].isin(ends.iloc[:, 1].unique()).any()
-    if kind == "mtx" or shape[0] == shape[1] or (same and shape[1] < 4):
+    ends = [set(frame[name].dropna()) for name in frame if shape[1] in (2, 3)]
+    same = len(ends) > 1 and ends[0] & ends[1] and len(ends[0]) < len(frame)
+    if kind == "mtx" or same or shape[0] == shape[1]:
         with suppress(*(() if kind == "mtx" else (FileError,))):
             graph = read_graph(path)
             found |= {"nodes": len(graph.ids), "edges": graph.n_edges}
             parts = csgraph.connected_components(graph.matrix, directed=False)
             found["components_of_the_graph"] = parts[0]
-    if kind == "mtx":
-        found["n_rows"] = found["n_columns"] = found["nodes"]
+            if kind == "mtx":
+                found["n_rows"] = found["n_columns"] = found["nodes"]
     return frame, found, damaged
 
 
 def _describe_column(values: pandas.Series, damaged: bool) -> dict[str, Any]:
     counts = values.dropna().value_counts()
-    name, n, kind, role = str(values.name), len(counts), "words", "feature"
+    n, kind, few, is_key = len(counts), "words", _FEW, len(counts) == len(values)
     shown = ", ".join(map(str, counts.index[:3])) + (", ..." if n > 3 else "")
     if is_numeric_dtype(values) and not is_bool_dtype(values):
-        whole = not (counts.index % 1).any()
-        kind = "whole numbers" if whole else "numbers"
+        kind, few = (
+            "numbers" if (counts.index % 1).any() else "whole numbers",
+            _FEW // 2,
+        )
         shown = f"{counts.index.min():g} to {counts.index.max():g}" if n else ""
     elif {str(word).lower() for word in counts.index} <= {"true", "false"}:
         kind = "true/false"
-    few = _FEW if kind == "words" else _FEW // 2
-    if damaged:
-        kind, role = "damaged numbers", "to be corrected"
-    elif n < 2:
-        role = "constant" if n else "empty"
-    elif kind == "words" and (n > _rows.MAX_CATEGORIES or n == len(values) > few):
-        role = "id or text"
-    elif kind == "whole numbers" and n == len(values) > few:
-        role = "feature, or id?"
-    elif n == 2:
-        role = "feature, groups or target?"
-    elif n <= few and kind != "numbers":
-        role = "feature, or groups?"
+    # The first that holds.
+    roles = {
+        "to be corrected": damaged,
+        "empty": n == 0,
+        "constant": n == 1,
+        "id or text": kind == "words"
+        and (n > _rows.MAX_CATEGORIES or (is_key and n > few)),
+        "feature, or id?": kind == "whole numbers" and is_key and n > few,
+        "feature, groups or target?": n == 2,
+        "feature, or groups?": n <= few and kind != "numbers",
+        "feature": True,
+    }
     return {
-        "column": name,
-        "type": kind,
+        "column": str(values.name),
+        "type": "damaged numbers" if damaged else kind,
         "missing": int(values.isna().sum()),
         "distinct": n,
         "values": shown,
-        "role": role,
+        "role": next(role for role, holds in roles.items() if holds),
     }
 
 
 def _plan(
-    path: str,
+    path: Path,
     columns: list[dict[str, Any]],
     read: dict[str, Any],
     target: str | None,
     groups: str | None,
 ) -> list[dict[str, Any]]:
-    """Say for each command what to type, or why it cannot take the rows."""
-    table = pandas.DataFrame(columns, columns=[*_COLUMNS]).set_index("column")
+    """Say for each command what to type; columns that it cannot take are dropped."""
+    names = ["column", "type", "missing", "distinct", "role"]
+    table = pandas.DataFrame(columns, columns=names).set_index("column")
     numeric, role = table["type"].str.endswith("numbers"), table["role"]
-    may_be = {name: [*table.index[role.str.contains(name)]] for name in _ROLES}
-    known = [name for name in may_be["groups"] if name.lower() in _SENSITIVE]
-    groups = groups or next(iter(known), None)
-    labels = [name for name in may_be["target"] if name != groups]
-    label = target or next(reversed(labels), None)
-    others = [name for name in may_be["target"] + may_be["groups"] if name != label]
-    groups = groups or next(iter(others), None)
-    numbers = [n for n in table.index[numeric & ~role.isin(_UNFIT)] if n != groups]
-    number = target or next(reversed(numbers), None)
+    fit = ~role.isin(_UNFIT)
 
-    def line(start: str, end: str, y: str | None = "", words: bool = False) -> Any:
-        """Return the command line; columns that it cannot take are dropped."""
-        features = table[~table.index.isin([y, groups]) & (role != "id")]
-        usable = ~features["role"].isin(_UNFIT) & (words | numeric[features.index])
-        kept = features[usable]
+    def propose(which: Any, but: str | None, telling: bool = False) -> str | None:
+        """Return the last column but one; or one whose name tells of groups."""
+        found = [name for name in table.index[which] if name != but]
+        known = [name for name in found if name.lower() in _SENSITIVE]
+        if telling:
+            return next(iter(known + found), None)
+        return next((name for name in reversed(found) if name not in known), None)
+
+    y = {None: "", "label": target or propose(role.str.contains("target"), groups)}
+    groups = groups or propose(role.str.contains("groups"), y["label"], telling=True)
+    y["number"] = target or propose(numeric & fit, groups)
+    plan: list[dict[str, Any]] = []
+    for start, of, words, end in _LINES:
+        features = table[~table.index.isin([y[of], groups]) & (role != "id")]
+        takes = (fit & (words | numeric))[features.index]
+        kept = features[takes]
         n = int(kept["distinct"].where(~numeric[kept.index], 1).sum())
         n = read["n_columns"] if "stored_values" in read else n
-        command, *arguments = start.split()
-        typed = ["scalefair", command, *arguments, path]
-        if y != "" and "label" not in may_be["target"]:
-            typed += ["--target", y or "targets.csv"]
+        typed = ["scalefair", *start.split(), str(path)]
+        if start == "cluster" and "nodes" not in read:
+            typed += ["--affinity", "nearest_neighbors"]
+        elif start != "cluster" and not n:
+            continue
+        if of and read["format"] != "svmlight":  # whose lines start with it
+            typed += ["--target", y[of] or "targets.csv"]
         typed += ["--groups", groups or "groups.csv"]
-        if command != "regress":  # whose model chooses
-            for name in features.index[~usable]:
-                typed += ["--drop", name]
+        if "MODEL" not in start:  # which chooses
+            typed += [
+                word for name in features.index[~takes] for word in ("--drop", name)
+            ]
             typed += ["--missing", "impute"] if kept["missing"].any() else []
-        if not n and (command != "cluster" or "nodes" not in read):
-            return {"command": command, "line": f"{command}: no columns of numbers"}
-        return {"command": command, "features": n, "line": f"{shlex.join(typed)} {end}"}
+        line = f"{shlex.join(typed)} {end}"
+        plan.append({"command": typed[1], "features": n, "line": line})
+    return plan
 
-    rows = "" if "nodes" in read else " --affinity nearest_neighbors"
-    return [
-        line(f"cluster{rows}", "-k 10 -o labels.csv"),
-        line("pca", "-r 2 -o components.npz"),
-        line("classify", "-o model.joblib", label, words=True),
-        line("regress MODEL", "-o fair.joblib", number, words=True),
-    ]
+
+@click.command(cls=opt.SectionedCommand, epilog=_EVALUATE)
+@click.argument("result", type=opt.PATH)
+@partial(opt.add_options, options=_EVALUATED)
+@_errors.debug_option
+def evaluate(result: Path, **options: Any) -> None:
+    """Measure the labels or scores in RESULT by groups."""
+    from scalefair.cli import _cluster
+
+    options["quiet"] = bool(options["quiet"])  # it is there to print
+    written, show = _fit.take_outputs(options, result, options["graph"])
+    try:
+        options["interval"] = check_interval(options["interval"].split(","))
+    except ValueError as error:
+        raise click.UsageError("--interval is a,b with 0 <= a < b <= 1.") from error
+    content = _report.describe_run("evaluate", options)
+    reading = _rows.Reading.take(options)
+    names = TableFile(result, **_cluster.text_options(reading)).names
+    if names[0] == "row" and reading.id_column is None:
+        reading = replace(reading, id_column="row")  # as predict writes it
+    kind, column = _choose(result, names, options)
+    columns = [column]
+    if "prediction" in names and reading.target is not None and kind == "scores":
+        columns = list(dict.fromkeys([column, "prediction"]))
+    rows = _rows.read_rows(result, reading, words="keep", columns=columns)
+    source: dict[str, Any] = {"result": str(result), kind: column}
+    source["groups"] = _report.count_values(rows.groups)
+    content["input"] = {**source, "n_rows": rows.n_rows}
+    report = _report.Report("evaluate", content, "", f"{result}, column {column}")
+    if kind == "labels":
+        labels = as_values(rows.X[column])
+        found = _cluster.measure_clusters(labels, rows.groups)
+        if options["graph"] is not None:
+            found["normalized_cut"] = _cut(options["graph"], rows, labels)
+        _cluster.add_clusters(
+            report, {"result": found}, {"result": labels}, rows.groups
+        )
+    else:
+        found = _measure(rows, column, options["interval"], options["threshold"])
+        known = {key: title for key, title in _MEASURES.items() if key in found}
+        report.facts += [(title, f"{found[key]:.4g}") for key, title in known.items()]
+        report.title = f"KS distance of the groups' scores {found['ks']:.3f}"
+        titles = {"group": ("group", ""), "n_rows": ("rows", ",d")}
+        titles |= {key: (title, ".4g") for key, title in known.items()}
+        report.tables = [_report.Table("Groups", found["groups"], titles, True)]
+    content |= found
+    _fit.finish(report, written, {}, show=show)
+
+
+def _choose(path: Path, names: list[str], given: dict[str, Any]) -> tuple[str, str]:
+    """Return what is measured, labels or scores, and the column it is in."""
+    chosen = [(kind, given[kind]) for kind in ("labels", "scores") if given[kind]]
+    if len(chosen) > 1:
+        raise click.UsageError("--labels and --scores do not go together.")
+    known = {"label": "labels", "score": "scores", "prediction": "scores"}
+    chosen += [(kind, name) for name, kind in known.items() if name in names]
+    if not chosen:
+        raise Failure(
+            f"{path}: has no column label, score or prediction (columns: "
+            f"{', '.join(names[:8])}). Name one with --labels or --scores."
+        )
+    return chosen[0]
+
+
+def _cut(path: Path, rows: _rows.Rows, labels: Any) -> float:
+    """Return the normalized cut of a graph, whose nodes have labels by their ids."""
+    graph = read_graph(path)
+    at = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
+    if (at < 0).any():
+        raise Failure(
+            f"{rows.path}: {(at < 0).sum():,} nodes of {path} have no label, such as "
+            f"{graph.ids[at < 0][0]}. Each needs a line `id,label`."
+        )
+    return float(metrics.normalized_cut_score(graph.matrix, labels[at]))
+
+
+def _measure(
+    rows: _rows.Rows, column: str, interval: tuple[float, float], threshold: float
+) -> dict[str, Any]:
+    """Gaps of the groups; with a target accuracy, or the error."""
+    if not is_numeric_dtype(rows.X[column]):
+        raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
+    scores, target = rows.X[column].to_numpy(np.float64), rows.target
+    of = {"sensitive_features": rows.groups}
+    found: dict[str, Any] = {"ks": metrics.statistical_parity_ks(scores, **of)}
+    parts, classes = {}, np.unique([0, 1] if target is None else target)
+    if len(classes) == 2:
+        of["interval"] = interval
+        gap = metrics.partial_demographic_parity_gap(scores, **of)
+        of["threshold"] = threshold
+        weak = metrics.weak_partial_demographic_parity_gap(scores, **of)
+        found |= {"partial_parity_gap": gap, "weak_partial_parity_gap": weak}
+        parts["selection_rate"] = scores > threshold
+        predicted = classes[parts["selection_rate"] * 1]
+        if target is not None and "prediction" in rows.X:
+            predicted = as_values(rows.X["prediction"], classes.dtype.kind)
+        if target is not None:
+            parts["accuracy"] = predicted == target
+    elif target.dtype.kind in "iuf":
+        parts["mse"] = (scores - target) ** 2
+    else:
+        raise Failure(f"{rows.target_from}: is neither numbers nor two classes.")
+    found |= {name: values.mean() for name, values in parts.items()}
+    return {
+        **found,
+        "groups": _report.group_means(pandas.DataFrame(parts), rows.groups),
+    }

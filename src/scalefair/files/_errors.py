@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import lzma
 import os
 import tokenize
@@ -12,24 +11,17 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What readers raise for files of another format, or damaged ones.
-DAMAGE = (
-    EOFError,
-    KeyError,
-    IndexError,
-    RuntimeError,  # encrypted, or compressed in an unknown way
-    ValueError,
-    # NumPy parses the header of an array as Python.
-    OverflowError,
-    SyntaxError,
-    TypeError,
-    tokenize.TokenError,
-    csv.Error,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+# What readers raise for files of another format, or damaged ones: RuntimeError for
+# encrypted ones; NumPy parses the header of an array as Python.
+_DAMAGE: tuple[type[Exception], ...]
+_DAMAGE = (EOFError, LookupError, RuntimeError, ValueError, TypeError, OverflowError)
+_DAMAGE += (SyntaxError, tokenize.TokenError, csv.Error, lzma.LZMAError, zlib.error)
+_DAMAGE += (zipfile.BadZipFile, OSError)
+_REFUSED = {
+    FileNotFoundError: "no such file. Check the path.",
+    IsADirectoryError: "is a folder, not a file.",
+    PermissionError: "no permission to read it. Check its access rights.",
+}
 
 
 class FileError(ValueError):
@@ -66,17 +58,9 @@ or damaged (no more bytes). Save it again.
         yield
     except (FileError, MemoryError):
         raise
-    except gzip.BadGzipFile as error:  # an OSError as well
-        raise FileError(f"{name}: damaged gzip file ({one_line(error)}).") from error
-    except FileNotFoundError as error:
-        raise FileError(f"{name}: no such file. Check the path.") from error
-    except IsADirectoryError as error:
-        raise FileError(f"{name}: is a folder, not a file.") from error
-    except PermissionError as error:
-        raise FileError(
-            f"{name}: no permission to read it. Check its access rights."
-        ) from error
-    except (OSError, *DAMAGE) as error:
+    except tuple(_REFUSED) as error:
+        raise FileError(f"{name}: {_REFUSED[type(error)]}") from error
+    except _DAMAGE as error:
         # An error of the system has a number; others are libraries' of the content.
         if isinstance(error, OSError) and error.errno is not None:
             reason = error.strerror or one_line(error)

@@ -11,48 +11,37 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.files._errors import FileError, reading
+from scalefair.files._errors import FileError
 from scalefair.files._matrices import (
     as_matrix,
+    file_format,
     read_dense,
     read_matrix_market,
     read_sparse,
 )
 from scalefair.files._tables import TableFile, as_words
-from scalefair.files._text import open_bytes, quote
+from scalefair.files._text import quote
 
 # First lines that are taken for a header whatever stands below.
-_HEADERS = [
-    ("source", "target"),
-    ("src", "dst"),
-    ("from", "to"),
-    ("fromnodeid", "tonodeid"),
-    ("node_1", "node_2"),
-    ("node1", "node2"),
-    ("id_1", "id_2"),
-    ("id1", "id2"),
-    ("u", "v"),
-    ("i", "j"),
-]
+_NAMES = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,node1 node2"
+_NAMES += ",id_1 id_2,id1 id2,u v,i j"
+_HEADERS = [(first, second) for first, second in map(str.split, _NAMES.split(","))]
 # Weights of two mentions of an edge that differ by less are the same.
 _ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph in a file.
+    """A graph in a file `path`, as `read_graph` returns it.
 
     Attributes
     ----------
-    path : Path
-        The file.
     matrix : csr_array of shape (n, n)
         Finite weights; of a list of edges symmetric.
     ids : ndarray of shape (n,)
         int64, or str if an id is not an integer.
     named : bool
-        True for a list of edges, which has ids of its own; False for a matrix, whose
-        ids are row numbers from 0.
+        Whether ids are those of a list of edges; else row numbers from 0.
     notes : list of str
         What was assumed.
 
@@ -118,19 +107,23 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     (['ann', 'bob', 'cid'], 2)
     """
     path = Path(path)
-    with reading(path, "a graph"), open_bytes(path) as file:
-        start = file.read(14)
-    if start.startswith(b"PK"):
-        return _of_matrix(path, read_sparse(path))
-    if start.startswith(b"\x93NUMPY"):
-        return _of_matrix(path, _dense(path, read_dense(path)))
-    if start == b"%%MatrixMarket":
-        return _of_matrix(path, read_matrix_market(path))
-    table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
-    return _read_edges(table) if len(table.names) in (2, 3) else _read_square(table)
+    kind = file_format(path)
+    if kind == "table":
+        table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
+        if len(table.names) in (2, 3):
+            return _read_edges(table)
+        matrix, notes = _read_square(table), table.notes
+    else:
+        read = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}[kind]
+        matrix, notes = _square(path, read(path)), []
+    # Negative weights and symmetry are for the estimator to judge.
+    ids = np.arange(matrix.shape[0], dtype=np.int64)
+    return Graph(path, matrix, ids, named=False, notes=notes)
 
 
-def _dense(path: Path, X: NDArray[Any]) -> sparse.csr_array:
+def _square(path: Path, X: Any) -> sparse.csr_array:
+    if sparse.issparse(X):
+        return X  # the estimator says what is wrong with its shape
     if X.ndim != 2 or X.shape[0] != X.shape[1]:
         raise FileError(
             f"{path}: the matrix of a graph is square, found shape {X.shape}. For rows "
@@ -139,28 +132,18 @@ def _dense(path: Path, X: NDArray[Any]) -> sparse.csr_array:
     return as_matrix(path, X, "weight")
 
 
-def _of_matrix(
-    path: Path, matrix: sparse.csr_array, notes: list[str] | None = None
-) -> Graph:
-    # Negative weights and symmetry are for the estimator to judge.
-    ids = np.arange(matrix.shape[0], dtype=np.int64)
-    return Graph(path, matrix, ids, named=False, notes=notes or [])
-
-
-def _read_square(table: TableFile) -> Graph:
+def _read_square(table: TableFile) -> sparse.csr_array:
     """Take a table with as many rows as columns for the matrix of a graph."""
-    path, n = table.path, len(table.names)
-    frame = table.read()
+    path, n, frame = table.path, len(table.names), table.read()
     words = [c for c in frame if not pandas.api.types.is_numeric_dtype(frame[c])]
     if len(frame) != n or words:
         found = f"column {words[0]} of words" if words else f"{len(frame)} rows"
         raise FileError(
-            f"{path}: expected `source target [weight]` separated by tab, comma or "
-            f"white space, or a square matrix; found {n} columns and {found}. For rows "
-            "of features choose an --affinity."
+            f"{path}: expected `source target [weight]`, or a square matrix; found {n} "
+            f"columns and {found}. For rows of features choose an --affinity."
         )
     table.notes.append(f"{path}: was taken for a matrix of weights of {n} nodes.")
-    return _of_matrix(path, _dense(path, frame.to_numpy(np.float64)), table.notes)
+    return _square(path, frame.to_numpy(np.float64))
 
 
 def _read_edges(table: TableFile) -> Graph:
@@ -181,7 +164,15 @@ def _read_edges(table: TableFile) -> Graph:
     source, target = codes.reshape(-1, 2).T
     weight = np.ones(len(frame))
     if weights:
-        weight = _weights(table, frame[weights[0]])
+        given = frame[weights[0]]
+        weight = pandas.to_numeric(given, errors="coerce").to_numpy(np.float64)
+        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+        if bad.size:
+            raise FileError(
+                f"{table.where(int(bad[0]), weights[0])}: the weight is "
+                f"{quote(str(given.iloc[bad[0]]))}; weights are finite numbers >= 0. "
+                "If the line is a header, pass --header."
+            )
     kept = _distinct(table, ids, source, target, weight)
     source, target, weight = source[kept], target[kept], weight[kept]
     both = source != target
@@ -191,21 +182,6 @@ def _read_edges(table: TableFile) -> Graph:
     matrix = sparse.csr_array((entries, (rows, columns)), shape=(len(ids), len(ids)))
     matrix.eliminate_zeros()
     return Graph(table.path, matrix, ids, named=True, notes=table.notes)
-
-
-def _weights(table: TableFile, given: pandas.Series) -> NDArray[np.float64]:
-    weight: NDArray[np.float64] = pandas.to_numeric(given, errors="coerce").to_numpy(
-        np.float64
-    )
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if bad.size:
-        row = int(bad[0])
-        raise FileError(
-            f"{table.where(row, str(given.name))}: the weight is "
-            f"{quote(str(given.iloc[row]))}; weights are finite numbers >= 0. If the "
-            "line is a header, pass --header."
-        )
-    return weight
 
 
 def _distinct(
@@ -228,7 +204,6 @@ def _distinct(
         raise FileError(
             f"{table.path}:{table.line(j)}: edge {ids[source[i]]} - {ids[target[i]]} "
             f"has weight {weight[j]:g} here and {weight[i]:g} on line {table.line(i)}. "
-            "An undirected edge has one weight, in both directions: correct or add up "
-            "the lines."
+            "An undirected edge has one weight: correct or add up the lines."
         )
     return kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,34 @@ from scalefair.files._text import is_number, open_bytes, quote
 
 # What a stored entry of text becomes, and a row of any format: places and pointers.
 _ENTRY_BYTES, _ROW_BYTES = 24, 16
+_SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
+
+
+def file_format(path: Path) -> str:
+    """Return "npy", "npz", "mtx" or "table": what the first bytes say."""
+    with reading(path, "a file"), open_bytes(path) as file:
+        start = file.read(14)
+        if start.startswith(b"PK\x03\x04") and zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                names = archive.namelist()
+            if not any(name.endswith(".npy") for name in names):
+                raise FileError(
+                    f"{path}: is a zip archive of other files ({', '.join(names[:3])}):"
+                    " unpack it, or save a spreadsheet as csv."
+                )
+    if start.startswith(b"PK"):
+        return "npz"
+    if start.startswith(b"\x93NUMPY"):
+        return "npy"
+    return "mtx" if start == b"%%MatrixMarket" else "table"
 
 
 def rows_format(path: Path, svmlight: bool = False) -> str:
     """Return "npy", "npz", "svmlight" or "table": by the first bytes, or the name."""
-    with reading(path, "a file"), open_bytes(path) as file:
-        start = file.read(6)
-    names = (".svm", ".svmlight", ".libsvm")
-    if svmlight or path.name.lower().removesuffix(".gz").removesuffix(".bz2").endswith(
-        names
-    ):
+    kind = file_format(path)
+    if svmlight or _SVMLIGHT.search(path.name):
         return "svmlight"
-    if start == b"\x93NUMPY":
-        return "npy"
-    return "npz" if start.startswith(b"PK") else "table"
+    return "table" if kind == "mtx" else kind
 
 
 def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
@@ -108,36 +123,49 @@ def read_svmlight(
     Returns the rows, their labels, and whether features count from 0, which None
     finds out: they do if a feature 0 occurs.
     """
-    from sklearn.datasets import load_svmlight_file
-
     with reading(path, "in svmlight format"), open_bytes(path) as file:
-        text = file.read()
-        try:
-            loaded, y = load_svmlight_file(io.BytesIO(text), zero_based=True)
-        except (ValueError, OverflowError) as error:
-            raise FileError(_find_fault(path, text) or f"{path}: {error}.") from error
-    X = sparse.csr_array(loaded)
-    if not X.shape[0] or not X.nnz:
+        X, y = parse_svmlight(path, file.read())
+    if not X.nnz:
         raise FileError(f"{path}: is empty: it has no rows, or no `number:value`.")
     bad = np.flatnonzero(~np.isfinite(y))
     if bad.size:
         raise FileError(f"{path}: the label of row {bad[0]} (from 0) is not finite.")
-    has_zero = int(X.indices.min()) == 0
-    if has_zero and zero_based is False:
+    zero_based = counts_from_zero(path, int(X.indices.min()), zero_based)
+    start = 0 if zero_based else 1
+    shape = X.shape[0], X.shape[1] - start
+    X = sparse.csr_array((X.data, X.indices - start, X.indptr), shape=shape)
+    return as_matrix(path, X, "value"), y, zero_based
+
+
+def parse_svmlight(
+    path: Any, text: bytes, before: int = 0
+) -> tuple[Any, NDArray[np.float64]]:
+    """Return rows, with features as they are numbered, and labels; the lines `before`.
+
+    An error names the line.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, labels = load_svmlight_file(io.BytesIO(text), zero_based=True)
+    except (ValueError, OverflowError) as error:
         raise FileError(
-            f"{path}: has a feature 0, but the features of TRAIN count from 1."
-        )
-    if not (has_zero if zero_based is None else zero_based):
-        X = sparse.csr_array(
-            (X.data, X.indices - 1, X.indptr), shape=(X.shape[0], X.shape[1] - 1)
-        )
-        return as_matrix(path, X, "value"), y, False
-    return as_matrix(path, X, "value"), y, True
+            f"{path}{_find_fault(text, before) or f': {error}'}."
+        ) from error
+    return X, labels
 
 
-def _find_fault(path: Path, text: bytes) -> str:
+def counts_from_zero(path: Any, lowest: int, given: bool | None) -> bool:
+    """Whether the first feature is 0: if one occurs, unless it is said."""
+    if lowest == 0 and given is False:
+        raise FileError(f"{path}: has a feature 0, but features should count from 1.")
+    return lowest == 0 if given is None else given
+
+
+def _find_fault(text: bytes, before: int) -> str:
     """Say which line cannot be read, if there is one."""
-    for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
+    lines = text.decode("utf-8", "replace").split("\n")
+    for number, line in enumerate(lines, before + 1):
         label, *cells = line.split("#")[0].split() or ["0"]
         last, fault = -1, "" if is_number(label) else f"the label {quote(label)}"
         for cell in cells:
@@ -149,7 +177,7 @@ def _find_fault(path: Path, text: bytes) -> str:
             last = int(index) if index.isdecimal() else last
         if fault:
             return (
-                f"{path}:{number}: {fault} is wrong. A line is `label number:value "
-                "...` with rising numbers."
+                f":{number}: {fault} is wrong. A line is `label number:value ...` with "
+                "rising numbers"
             )
     return ""

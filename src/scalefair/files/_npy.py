@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+from itertools import product
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -34,13 +35,10 @@ class Header(NamedTuple):
 
 def read_header(file: IO[bytes]) -> Header:
     """Read the header of an array that starts where the file does, one it can have."""
-    version = np.lib.format.read_magic(file)
-    read: Any = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read is None:
-        raise ValueError(f"version {version} of the format, which is for records")
+    major, minor = np.lib.format.read_magic(file)
+    if (major, minor) not in {(1, 0), (2, 0)}:
+        raise ValueError(f"version {major}.{minor} of the format, for records")
+    read = getattr(np.lib.format, f"read_array_header_{major}_0")
     shape, fortran_order, dtype = read(file)
     header = Header(shape, fortran_order, dtype, file.tell())
     # NumPy lets pass what it cannot make an array of; -1 would be any length.
@@ -64,37 +62,28 @@ def read_rows(
     file: IO[bytes], header: Header, start: int, length: int, dtype: np.dtype
 ) -> NDArray[Any]:
     """Read some rows of a matrix, C-contiguous, in an unbuffered file."""
-    n, stored = header.shape[1], header.dtype
+    (m, n), by_columns, stored, offset = header
     rows = np.empty((length, n), dtype)
-    if header.fortran_order:
-        for first in range(0, length, _ROWS):
-            _read_columns(file, header, start + first, rows[first : first + _ROWS])
+    if by_columns:
+        for first, column in product(range(0, length, _ROWS), range(0, n, _COLUMNS)):
+            part = rows[first : first + _ROWS, column : column + _COLUMNS]
+            buffer = np.empty(part.T.shape, stored)
+            for j, values in enumerate(buffer, column):
+                file.seek(offset + (j * m + start + first) * stored.itemsize)
+                fill(file, values)
+            part[...] = buffer.T
         return rows
-    file.seek(header.offset + start * n * stored.itemsize)
+    file.seek(offset + start * n * stored.itemsize)
     if stored == dtype:
         fill(file, rows)
         return rows
     step = max(1, _PIECE // (n * stored.itemsize))
-    buffer = np.empty((min(step, length), n), stored)
     for first in range(0, length, step):
         part = rows[first : first + step]
-        fill(file, buffer[: len(part)])
-        part[...] = buffer[: len(part)]
+        buffer = np.empty(part.shape, stored)
+        fill(file, buffer)
+        part[...] = buffer
     return rows
-
-
-def _read_columns(
-    file: IO[bytes], header: Header, start: int, rows: NDArray[Any]
-) -> None:
-    """Read rows from a file that holds columns, some columns at a time."""
-    (m, n), _, stored, offset = header
-    buffer = np.empty((min(_COLUMNS, n), len(rows)), stored)
-    for first in range(0, n, _COLUMNS):
-        part = rows[:, first : first + _COLUMNS]
-        for j in range(part.shape[1]):
-            file.seek(offset + ((first + j) * m + start) * stored.itemsize)
-            fill(file, buffer[j])
-        part[...] = buffer[: part.shape[1]].T
 
 
 def fill(file: Any, values: NDArray[Any]) -> None:

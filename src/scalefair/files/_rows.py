@@ -35,19 +35,22 @@ def open_rows(
         or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
         is: a change is an error.
     max_bytes : int, default=2**26
-        Size of the blocks that are read, 64 MiB by default.
+        Size of the blocks that are read, 64 MiB by default. A block has one row at
+        least.
 
     Returns
     -------
     RowReader
-        To be given to an estimator where it takes a matrix.
+        To be given to an estimator where it takes a matrix. Its `dtype` is float32 if
+        all numbers of the file are, else float64, to which they are converted.
 
     Raises
     ------
     ImportError
         If pyarrow is not installed and the file is a parquet file.
     FileError
-        If the extension is none of these, or the reader refuses the file.
+        If the extension is none of these, the file is missing, damaged, or holds
+        something else; from `block`, if it is no longer what it was.
 
     Examples
     --------
@@ -59,14 +62,9 @@ def open_rows(
     ...     [block.shape for block in open_rows(f"{folder}/rows.npy").blocks()]
     [(4, 2)]
     """
-    readers = {
-        ".npy": NpyReader,
-        ".npz": NpzReader,
-        ".parquet": ParquetReader,
-        ".svm": SvmlightReader,
-        ".svmlight": SvmlightReader,
-        ".libsvm": SvmlightReader,
-    }
+    readers: dict[str, Any] = {".npy": NpyReader, ".npz": NpzReader}
+    readers |= {".parquet": ParquetReader, ".svm": SvmlightReader}
+    readers |= {".svmlight": SvmlightReader, ".libsvm": SvmlightReader}
     name = os.fspath(path)
     extension = os.path.splitext(name)[1].lower()
     if extension in {".gz", ".bz2", ".xz"}:
@@ -85,40 +83,20 @@ def open_rows(
 class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
-    Any block is read as fast as the next one. Rows in Fortran order take longer, for
-    those of a block are scattered over the whole file.
+    Rows in Fortran order take longer: a block is scattered over the whole file.
+    Attributes are those of `open_rows`.
 
     Parameters
     ----------
     path : str or path-like
-        File that ``numpy.save`` wrote: a two-dimensional array of real numbers. It
-        must stay as it is.
+        File that ``numpy.save`` wrote: a two-dimensional array of real numbers.
     max_bytes : int, default=2**26
-        Size of a block, 64 MiB by default. A block has one row at least.
-
-    Attributes
-    ----------
-    dtype : dtype
-        float32 if the file's numbers are, else float64, to which they are converted.
-        Other attributes as of any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, is truncated, or holds something else; from
-        `block`, if it is no longer what it was.
+        See `open_rows`.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np
     >>> from scalefair.files import NpyReader
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/rows.npy", np.arange(12.0).reshape(6, 2))
-    ...     reader = NpyReader(f"{folder}/rows.npy", max_bytes=64)
-    ...     reader.shape, reader.lengths, reader.block(1)
-    ((6, 2), array([4, 2]), array([[ 8.,  9.],
-           [10., 11.]]))
+    >>> reader = NpyReader("rows.npy")  # doctest: +SKIP
     """
 
     is_sparse = False
@@ -128,19 +106,15 @@ class NpyReader(RowReader):
     ) -> None:
         max_bytes = check_max_bytes(max_bytes)
         self._source = SourceFile(path, "an array saved by numpy.save")
+        name = self._source.path
         with self._source.opened() as file:
             self._header = read_header(file)
+            size = os.fstat(file.fileno()).st_size
         shape, _, stored, _ = self._header
-        name, size = self._source.path, self._source.size
-        if stored.kind not in "fiub":
+        if stored.kind not in "fiub" or len(shape) != 2 or 0 in shape:
             raise FileError(
-                f"{name}: rows must be real numbers, found the type {stored}. Save "
-                "them as such."
-            )
-        if len(shape) != 2 or 0 in shape:
-            raise FileError(
-                f"{name}: must hold a two-dimensional array with at least one row and "
-                f"one feature, found shape {shape}. Reshape it before it is saved."
+                f"{name}: rows of features are a two-dimensional array of real "
+                f"numbers, found shape {shape} and type {stored}. Save them as such."
             )
         if size < self._header.stop:
             raise FileError(
@@ -148,8 +122,7 @@ class NpyReader(RowReader):
                 "save it again."
             )
         m, self.n_features = shape
-        self.dtype = block_type(stored)
-        self.nnz = m * self.n_features
+        self.dtype, self.nnz = block_type(stored), m * self.n_features
         self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
         self.lengths = cut_evenly(m, self._step)
 
@@ -161,52 +134,22 @@ class NpyReader(RowReader):
 
 
 class ParquetReader(RowReader):
-    """Dense rows in a parquet file, decoded a block at a time.
-
-    For a block by itself the part of its first row group before it is decoded too.
+    """Dense rows in a parquet file, decoded a block at a time; NaN if missing.
 
     Parameters
     ----------
     path : str or path-like
-        The file. It must stay as it is.
+        The file.
     columns : sequence of str or None, default=None
         Columns that are features, in this order, of numbers or booleans. All by
         default, without the index of a data frame.
     max_bytes : int, default=2**26
-        Size of a block, 64 MiB by default. A block has one row at least.
-
-    Attributes
-    ----------
-    feature_names : ndarray of str
-        Names of the columns.
-    dtype : dtype
-        float32 if all columns are, else float64, to which they are converted.
-        Other attributes as of any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    ImportError
-        If pyarrow is not installed.
-    FileError
-        If the file is missing, is truncated, or is none, or a column is missing or
-        does not hold numbers; from `block`, if it is no longer what it was.
-
-    Notes
-    -----
-    A missing value is NaN in a block, and refused by estimators. Beside a block the
-    memory holds what pyarrow buffers of each column.
+        See `open_rows`. Beside a block the memory holds what pyarrow buffers.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import pandas as pd
     >>> from scalefair.files import ParquetReader
-    >>> frame = pd.DataFrame({"age": [30, 40, 50], "income": [1.0, 2.0, 6.0]})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     frame.to_parquet(f"{folder}/rows.parquet")
-    ...     reader = ParquetReader(f"{folder}/rows.parquet", max_bytes=32)
-    ...     reader.lengths, reader.feature_names.tolist(), reader.block(1)
-    (array([2, 1]), ['age', 'income'], array([[50.,  6.]]))
+    >>> reader = ParquetReader("rows.parquet", columns=["age"])  # doctest: +SKIP
     """
 
     is_sparse = False
@@ -223,22 +166,22 @@ class ParquetReader(RowReader):
             raise ValueError(f"columns must be a list of names, got {columns!r}.")
         self._source = SourceFile(path, "a parquet file")
         with self._opened() as file:
-            types = _column_types(file.schema_arrow)
-            groups = file.metadata
-            sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
+            schema, about = file.schema_arrow, file.metadata
+        index = (schema.pandas_metadata or {}).get("index_columns", ())
+        types = {field.name: field.type for field in schema if field.name not in index}
         self._names = list(types) if columns is None else list(columns)
         self.dtype = self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
         self.n_features = len(self._names)
-        m = sum(sizes)
-        if not m:
+        sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+        if not sum(sizes):
             raise FileError(f"{self._source.path}: has no rows.")
         step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
         # Row groups are mostly of one size: blocks start where they do.
         self._step = step - step % max(sizes) if step > max(sizes) else step
-        self.lengths = cut_evenly(m, self._step)
-        self.nnz = m * self.n_features
         self._ends = np.cumsum(sizes)
+        self.lengths = cut_evenly(sum(sizes), self._step)
+        self.nnz = sum(sizes) * self.n_features
 
     def block(self, number: int) -> NDArray[Any]:
         number = range(len(self))[number]
@@ -249,34 +192,31 @@ class ParquetReader(RowReader):
         with self._opened() as file:
             yield from self._read(file, 0)
 
-    def _read(self, file: Any, number: int) -> Iterator[NDArray[Any]]:
+    def _read(self, file: Any, first: int) -> Iterator[NDArray[Any]]:
         """Read the blocks from one on; row groups come in batches of any size."""
-        start = number * self._step
+        start = first * self._step
         group = int(np.searchsorted(self._ends, start, side="right"))
-        done = int(self._ends[group - 1]) - start if group else -start
-        X = np.empty((self.lengths[number], self.n_features), self.dtype)
-        for batch in file.iter_batches(
+        skipped = start - int(self._ends[group - 1]) if group else start
+        batches = file.iter_batches(
             batch_size=self._step,
             row_groups=list(range(group, file.num_row_groups)),
             columns=self._names,
             use_threads=False,
-        ):
-            while batch.num_rows:
-                # Below zero: rows of the group that come before the block.
-                room = len(X) - done if done >= 0 else -done
-                part, batch = batch.slice(0, room), batch.slice(room)
-                stop = done + part.num_rows
-                if done >= 0:
-                    for j, name in enumerate(self._names):
-                        X[done:stop, j] = _numbers(part.column(name))
-                done = stop
-                if done == len(X):
-                    yield X
-                    number += 1
-                    if number == len(self):
-                        return
-                    X, done = np.empty((self.lengths[number], len(X[0])), self.dtype), 0
-        raise ValueError("it has fewer rows than it says")
+        )
+        batch = next(batches)
+        for length in self.lengths[first:]:
+            X, done = np.empty((length, self.n_features), self.dtype), 0
+            while done < length:
+                while batch.num_rows <= skipped:
+                    skipped -= batch.num_rows
+                    batch = next(batches, None)
+                    if batch is None:
+                        raise ValueError("it has fewer rows than it says")
+                part = batch.slice(skipped, length - done)
+                for j, name in enumerate(self._names):
+                    X[done : done + len(part), j] = _numbers(part.column(name))
+                skipped, done = skipped + len(part), done + len(part)
+            yield X
 
     def _check_columns(self, types: dict[str, Any]) -> np.dtype:
         """Return the common type of the columns, if they are numbers."""
@@ -285,22 +225,18 @@ class ParquetReader(RowReader):
         names, path = self._names, self._source.path
         if not names:
             raise FileError(f"{path}: no columns are chosen.")
-        missing = [repr(name) for name in names if name not in types]
+        tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal
+        missing = [repr(c) for c in names if c not in types]
+        words = [c for c in names if c in types and not any(t(types[c]) for t in tests)]
         if missing:
             raise FileError(
                 f"{path}: has no column {', '.join(missing[:5])}. It has "
                 f"{', '.join(map(repr, list(types)[:20]))}."
             )
-        tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal
-        words = [
-            repr(name)
-            for name in names
-            if not any(is_number(types[name]) for is_number in tests)
-        ]
         if words:
             raise FileError(
                 f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{', '.join(words[:5])}. Choose others by columns=[...]."
+                f"{', '.join(map(repr, words[:5]))}. Choose others by columns=[...]."
             )
         single = all(kinds.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)
@@ -319,17 +255,9 @@ class ParquetReader(RowReader):
             yield parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
 
 
-def _column_types(schema: Any) -> dict[str, Any]:
-    """Types of the columns, without the index that a data frame was saved with."""
-    described = schema.pandas_metadata or {}
-    index = [name for name in described.get("index_columns", ()) if name is not None]
-    return {field.name: field.type for field in schema if field.name not in index}
-
-
 def _numbers(column: Any) -> NDArray[Any]:
     import pyarrow
 
     if not pyarrow.types.is_floating(column.type):
         column = column.cast(pyarrow.float64(), safe=False)
-    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return numbers
+    return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -9,15 +9,15 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from io import BytesIO
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._memory import sparse_bounds
-from scalefair.files._errors import FileError, one_line
+from scalefair.files._errors import FileError
+from scalefair.files._matrices import counts_from_zero, parse_svmlight
 from scalefair.files._npy import fill, member_header, read_member
 from scalefair.files._source import (
     BLOCK_BYTES,
@@ -54,45 +54,21 @@ class NpzReader(RowReader):
     ----------
     path : str, path-like or sequence of them
         File that ``scipy.sparse.save_npz`` wrote from a CSR matrix of real numbers,
-        or several ones with consecutive rows. They must stay as they are.
+        or several ones with consecutive rows.
     max_bytes : int, default=2**26
-        Size of a block, 64 MiB by default: of its entries and their column indices;
-        a row counts as 512 bytes at least, for what is computed from it takes
-        memory too. A block has one row at least, and no block has rows of two files.
+        See `open_rows`: of entries and their column indices; a row counts as 512
+        bytes at least, for what is computed from it. No block has rows of two files.
 
     Attributes
     ----------
-    dtype : dtype
-        float32 if the entries in all files are, else float64, to which they are
-        converted.
     nnz : int
         Stored entries, counted before entries at the same place are added up.
-        Other attributes as of any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    FileError
-        If a file is missing, is truncated, or holds something else, or files differ
-        in their number of columns; from `block`, if one is no longer what it was.
-
-    Notes
-    -----
-    Nothing but one block is in memory, and as much again while its column indices are
-    narrowed from int64; row pointers are read in pieces when the reader is made.
+        Other attributes as of `open_rows`.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from scipy import sparse
     >>> from scalefair.files import NpzReader
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = f"{folder}/rows.npz"
-    ...     sparse.save_npz(path, sparse.csr_array(np.eye(4)), compressed=False)
-    ...     reader = NpzReader(path, max_bytes=1024)
-    ...     reader.shape, reader.lengths, reader.block(1).toarray()
-    ((4, 4), array([2, 2]), array([[0., 0., 1., 0.],
-           [0., 0., 0., 1.]]))
+    >>> reader = NpzReader(["0.npz", "1.npz"])  # doctest: +SKIP
     """
 
     is_sparse = True
@@ -146,13 +122,12 @@ class _CsrFile:
             indptr, indices, data = self._headers.values()
             if indptr.shape != (m + 1,) or indices.shape != data.shape:
                 raise ValueError("its arrays do not fit each other")
-            kinds = {indptr.dtype.kind, indices.dtype.kind}
-            if len(data.shape) != 1 or kinds - set("iu"):
+            if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - {
+                *"iu"
+            }:
                 raise ValueError("its arrays are of the wrong kind")
             if data.dtype.kind not in "fiub":
-                raise ValueError(
-                    f"entries must be real numbers, found the type {data.dtype}"
-                )
+                raise ValueError(f"no real numbers, found the type {data.dtype}")
         (self.nnz,) = data.shape
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
@@ -235,28 +210,26 @@ class _CsrFile:
         ):
             for name, header in self._headers.items():
                 member = archive.getinfo(f"{name}.npy")
+                content: Any = file
+                start = header.offset
                 if at_once and member.compress_type == zipfile.ZIP_STORED:
                     file.seek(member.header_offset + _FIELD_LENGTHS)
                     lengths = struct.unpack("<HH", file.read(4))
-                    start = member.header_offset + _FIELDS + sum(lengths)
-                    content: IO[bytes] = file
+                    start += member.header_offset + _FIELDS + sum(lengths)
                 else:
-                    start, content = 0, stack.enter_context(archive.open(member))
-                streams[name] = partial(
-                    _take, content, start + header.offset, header.dtype
-                )
+                    content = stack.enter_context(archive.open(member))
+                streams[name] = partial(_take, content, start, header.dtype)
             yield streams
 
 
 def _take(
-    file: IO[bytes], offset: int, dtype: np.dtype, start: int, count: int
+    file: Any, offset: int, dtype: np.dtype, start: int, count: int
 ) -> NDArray[Any]:
     """Read some numbers of an array; in compressed files it is slow to go back."""
     values = np.empty(count, dtype)
     place = offset + start * dtype.itemsize
-    ahead = place - file.tell()
-    if 0 < ahead <= _NEAR:
-        file.read(ahead)  # after a seek zipfile compares no checksum
+    if 0 < place - file.tell() <= _NEAR:
+        file.read(place - file.tell())  # after a seek zipfile compares no checksum
     else:
         file.seek(place)
     fill(file, values)
@@ -278,25 +251,23 @@ def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
 
 
 class SvmlightReader(RowReader):
-    r"""Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
+    """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
 
-    All lines are read once to make the reader: for the labels, the number of features
-    and where blocks start. Parsing text takes long: for many passes
-    ``scipy.sparse.save_npz`` is the better format.
+    All lines are read once to make the reader, and again in each pass: for many
+    passes ``scipy.sparse.save_npz`` is the better format.
 
     Parameters
     ----------
     path : str or path-like
-        The file; not compressed. It must stay as it is.
+        The file; not compressed.
     n_features : int or None, default=None
         Number of features, if there are more than occur in the file.
     zero_based : bool or "auto", default="auto"
         Whether the first feature has the index 0, else 1. By default it has if a
         feature 0 occurs.
     max_bytes : int, default=2**26
-        Size of a block, 64 MiB by default. Blocks are cut by their text, of an eighth
-        of this size: arrays made from it are smaller than a block, mostly by far. A
-        block has one row at least.
+        See `open_rows`. Blocks are cut by their text, of an eighth of this size:
+        arrays made from it are smaller than a block, mostly by far.
 
     Attributes
     ----------
@@ -304,25 +275,12 @@ class SvmlightReader(RowReader):
         The first number of each line; not sent to the workers of Dask.
     zero_based : bool
         Whether the first feature has the index 0 in the file. Other attributes as of
-        any `scalefair.streaming.RowReader`.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, is compressed, or holds something else, or has more
-        features than `n_features`; from `block`, if it is no longer what it was.
+        `open_rows`.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
     >>> from scalefair.files import SvmlightReader
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "rows.svm")
-    ...     _ = path.write_text("1 1:1.0\n-1 2:2.0\n1 3:3.0\n")
-    ...     reader = SvmlightReader(path, max_bytes=100)
-    ...     reader.lengths, reader.labels, reader.block(1).toarray()
-    (array([2, 1]), array([ 1., -1.,  1.]), array([[0., 0., 3.]]))
+    >>> reader = SvmlightReader("rows.svm", zero_based=False)  # doctest: +SKIP
     """
 
     is_sparse = True
@@ -336,31 +294,35 @@ class SvmlightReader(RowReader):
         zero_based: bool | Literal["auto"] = "auto",
         max_bytes: int = BLOCK_BYTES,
     ) -> None:
-        max_bytes = check_max_bytes(max_bytes)
+        size = max(1, check_max_bytes(max_bytes) // _BYTES_PER_CHARACTER)
         if zero_based not in (True, False, "auto"):
             raise ValueError(
                 f'zero_based must be True, False or "auto", got {zero_based!r}.'
             )
         self._source = SourceFile(path, "in svmlight format")
         name = self._source.path
-        pieces = []
-        for start, text in self._texts(max(1, max_bytes // _BYTES_PER_CHARACTER)):
-            X, y = self._parse(text, start)
-            if len(y):
-                ends = X.indices.min(initial=1), X.indices.max(initial=0)
-                pieces.append((y, (start, len(text)), X.nnz, *ends))
+        pieces, line = [], 0
+        with self._source.opened() as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise FileError(
+                    f"{name}: is compressed, and cannot be read in blocks. Unpack it "
+                    "first."
+                )
+            start = file.seek(0)
+            while text := file.read(size):
+                text = text if text.endswith(b"\n") else text + file.readline()
+                X, y = parse_svmlight(name, text, line)
+                if len(y):
+                    ends = X.indices.min(initial=1), X.indices.max(initial=0)
+                    pieces.append((y, (start, len(text), line), X.nnz, *ends))
+                start, line = start + len(text), line + text.count(b"\n")
         if not pieces:
             raise FileError(f"{name}: has no rows.")
         labels, self._ranges, counts, lows, highs = zip(*pieces, strict=True)
         self.labels, self.nnz = np.concatenate(labels), sum(counts)
         self.lengths = np.array([len(y) for y in labels], np.int64)
-        low = int(min(lows))
-        if low == 0 and not zero_based:
-            raise FileError(
-                f"{name}: has a feature 0, but zero_based=False says that they count "
-                "from 1."
-            )
-        self.zero_based = low == 0 if zero_based == "auto" else bool(zero_based)
+        told = None if zero_based == "auto" else bool(zero_based)
+        self.zero_based = counts_from_zero(name, min(lows), told)
         found = int(max(highs)) + self.zero_based
         self.n_features = found if n_features is None else int(n_features)
         if self.n_features < max(found, 1):
@@ -368,18 +330,16 @@ class SvmlightReader(RowReader):
             raise FileError(f"{name}: has {found} features{given}.")
 
     def block(self, number: int) -> Any:
-        start, size = self._ranges[number]
+        start, size, line = self._ranges[number]
         with self._source.opened() as file:
             file.seek(start)
-            X = self._parse(file.read(size), start)[0]
-        indices = X.indices - (not self.zero_based)
-        low, high = indices.min(initial=0), indices.max(initial=0)
-        same_columns = 0 <= low <= high < self.n_features
-        if not same_columns or X.shape[0] != self.lengths[number]:
-            raise FileError(
-                f"{self._source.path}: has changed since its reader was made. Make a "
-                "new reader."
-            )
+            X = parse_svmlight(self._source.path, file.read(size), line)[0]
+            indices = X.indices - (not self.zero_based)
+            low, high = indices.min(initial=0), indices.max(initial=0)
+            if not (0 <= low <= high < self.n_features) or (
+                X.shape[0] != self.lengths[number]
+            ):
+                raise ValueError("it has other rows than when its reader was made")
         small = sparse.get_index_dtype(maxval=max(X.nnz, self.n_features))
         return sparse.csr_array(
             (X.data, indices.astype(small), X.indptr.astype(small)),
@@ -390,30 +350,3 @@ class SvmlightReader(RowReader):
         without_labels = copy.copy(self)
         without_labels.labels = self.labels[:0]
         return super(SvmlightReader, without_labels).delayed()
-
-    def _texts(self, size: int) -> Iterator[tuple[int, bytes]]:
-        """Read all lines; yield where pieces of them start, and the pieces."""
-        with self._source.opened() as file:
-            if file.read(2) == b"\x1f\x8b":
-                raise FileError(
-                    f"{self._source.path}: is compressed, and cannot be read in "
-                    "blocks. Unpack it first."
-                )
-            start = file.seek(0)
-            while text := file.read(size):
-                text = text if text.endswith(b"\n") else text + file.readline()
-                yield start, text
-                start += len(text)
-
-    def _parse(self, text: bytes, start: int) -> tuple[Any, NDArray[np.float64]]:
-        from sklearn.datasets import load_svmlight_file
-
-        try:
-            X, labels = load_svmlight_file(BytesIO(text), zero_based=True)
-        except (ValueError, OverflowError) as error:
-            raise FileError(
-                f"{self._source.path}: not in svmlight format between bytes {start} "
-                f"and {start + len(text)} ({one_line(error)}). A line is `label "
-                "index:value ...` with rising indices."
-            ) from error
-        return X, labels

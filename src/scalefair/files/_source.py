@@ -28,19 +28,13 @@ class SourceFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], what: str) -> None:
-        self.path = os.fspath(path)
-        self._what = what
+        self.path, self._what = os.fspath(path), what
         self._identity: tuple[int, ...] = ()
         with self.opened() as file:
             self._identity = _identity(file)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_identity": self._identity[:_ANYWHERE]}
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self._identity[0]
 
     @contextmanager
     def opened(self, buffering: int = -1) -> Iterator[BinaryIO]:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
-from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+from pandas.api.types import is_numeric_dtype
 
 from scalefair.files._errors import FileError, reading
-from scalefair.files._text import MISSING, find_layout, is_number, open_bytes, quote
+from scalefair.files._text import (
+    MISSING,
+    find_layout,
+    is_number,
+    open_bytes,
+    quote,
+    repeated,
+)
 
 # A column with this share of numbers among its values is one of numbers.
 _NUMBERS = 0.8
@@ -26,28 +34,11 @@ _SAMPLE, _PIECE = 20_000, 2**21
 class TableFile:
     """A table in a file: its columns are known, its rows are read when asked for.
 
-    Parameters
-    ----------
-    path : Path
-        Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or
-        ``-`` for the standard input.
-    **options
-        Of text: ``header`` (bool), ``delimiter``, ``decimal``, found out by default,
-        and ``skip_lines`` before the table.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the columns; their numbers, from 1, if there is no header.
-    has_header : bool
-        Whether the file has one.
-    notes : list of str
-        What was assumed.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be read; the message says where and what to do.
+    Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or ``-``
+    for the standard input. Options of text are ``header`` (bool), ``delimiter``,
+    ``decimal``, found out by default, and ``skip_lines`` before the table. `names` are
+    those of the columns, their numbers from 1 if there is no header; `notes` say what
+    was assumed.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
@@ -79,10 +70,10 @@ class TableFile:
         place = f"{self.path}: row {row} (counted from 0)"
         if self._layout is not None:
             place = f"{self.path}:{self.line(row)}"
-        if column is None or not self.has_header:
-            at = "" if column is None else f": column {column}"
-            return f"{place}{at}"
-        return f"{place}: column {self.names.index(column) + 1} ({column})"
+        if column is None:
+            return place
+        name = f" ({column})" if self.has_header else ""
+        return f"{place}: column {self.names.index(column) + 1}{name}"
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -107,18 +98,8 @@ class TableFile:
     ) -> pandas.DataFrame:
         """Return columns of all rows: numbers as numbers, words as stripped strings.
 
-        Parameters
-        ----------
-        columns : sequence of str or None, default=None
-            Which, in this order; None for all.
-        words : collection of str, default=()
-            Those that are words whatever they look like.
-
-        Raises
-        ------
-        FileError
-            If the file is damaged, a line is too short or too long, or a word stands
-            in a column of numbers.
+        None are all columns; those in `words` are words whatever they look like. A
+        word in a column of numbers is an error.
         """
         columns = self.names if columns is None else columns
         frame = self._typed(self.frame(columns, words), words)
@@ -138,9 +119,9 @@ class TableFile:
         words = [column for column in columns if not is_numeric_dtype(sample[column])]
         numbers = [column for column in columns if column not in words]
         texts: dict[str, list[Any]] = {column: [] for column in words}
-        n_rows = 0
+        n_rows, size = 0, max(1, _PIECE // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
-            for piece in self._pieces(columns, words):
+            for piece in self._pieces(columns, words, size):
                 frame = self._typed(piece, words, n_rows, numbers)
                 try:
                     file.write(np.ascontiguousarray(frame[numbers], np.float64).data)
@@ -155,11 +136,10 @@ class TableFile:
                 for column in words:
                     texts[column].append(frame[column].astype("category"))
                 n_rows += len(frame)
+            stored = pandas.DataFrame(index=range(n_rows))
             if numbers:  # the map lives on when the file is closed
                 X = np.memmap(file, np.float64, "r+", shape=(n_rows, len(numbers)))
                 stored = pandas.DataFrame(X, columns=numbers, copy=False)
-            else:
-                stored = pandas.DataFrame(index=range(n_rows))
         for column, pieces in texts.items():
             stored[column] = pandas.api.types.union_categoricals(pieces)
         return stored
@@ -171,55 +151,31 @@ class TableFile:
         n_rows: int | None = None,
         missing: Sequence[str] = MISSING,
     ) -> pandas.DataFrame:
-        """Return columns as pandas reads them."""
-        if self._layout is None:
-            with reading(self.path, "a parquet file"):
-                return pandas.read_parquet(self.path, columns=columns)[columns]
-        options = self._options(words, missing)
-        try:
-            with open_bytes(self.path) as file:
-                frame = pandas.read_csv(file, nrows=n_rows, **options)
-            if not _has_comments(frame):
-                return self._renamed(frame, columns)
-        except pandas.errors.ParserError:
-            self._layout.refuse_uneven()
-        # Comments between the rows, which pandas knows at the end of lines only.
-        text = io.StringIO()
-        csv.writer(text).writerows(cells for _, cells in self._layout.records())
-        text.seek(0)
-        options |= {"sep": ",", "header": None, "skiprows": 0}
-        return self._renamed(pandas.read_csv(text, nrows=n_rows, **options), columns)
+        """Return columns, of the first rows or of all, as pandas reads them."""
+        with closing(self._pieces(columns, words, n_rows, missing)) as pieces:
+            return next(pieces, pandas.DataFrame(columns=list(columns)))
 
     def _pieces(
-        self, columns: Sequence[str], words: Collection[str]
-    ) -> Iterator[pandas.DataFrame]:
-        size = max(1, _PIECE // max(1, len(columns)))
-        if self._layout is None:
-            parquet = _parquet(self.path)
-            with reading(self.path, "a parquet file"):
-                file = parquet.ParquetFile(self.path)
-                for batch in file.iter_batches(batch_size=size, columns=columns):
+        self,
+        columns: Sequence[str],
+        words: Collection[str],
+        size: int | None,
+        missing: Sequence[str] = MISSING,
+    ) -> Generator[pandas.DataFrame]:
+        """Yield so many rows after the other, or all at once."""
+        layout = self._layout
+        if layout is None:
+            with _parquet(self.path) as file:
+                batches = (
+                    [file.read(columns)]
+                    if size is None
+                    else file.iter_batches(batch_size=size, columns=columns)
+                )
+                for batch in batches:
                     yield batch.to_pandas()[columns]
             return
-        options = self._options(words, MISSING)
-        try:
-            with (
-                open_bytes(self.path) as file,
-                pandas.read_csv(file, chunksize=size, **options) as pieces,
-            ):
-                for piece in pieces:
-                    yield self._renamed(piece, columns)
-        except pandas.errors.ParserError as error:
-            self._layout.refuse_uneven()
-            raise FileError(f"{self.path}: cannot be read: {error}") from error
-
-    def _options(
-        self, words: Collection[str], missing: Sequence[str]
-    ) -> dict[str, Any]:
-        """Return how pandas is to read the text: all of it, so that it counts cells."""
-        layout = self._layout
-        assert layout is not None
-        return {
+        # All columns are read, so that pandas counts the cells.
+        options: dict[str, Any] = {
             "sep": r"\s+" if layout.delimiter is None else layout.delimiter,
             "decimal": layout.decimal,
             "header": 0 if self.has_header else None,
@@ -232,7 +188,32 @@ class TableFile:
             "na_values": list(missing),
             "encoding": "utf-8-sig",
             "low_memory": False,
+            "iterator": True,
+            "chunksize": size,
         }
+        done = 0
+        try:
+            with (
+                open_bytes(self.path) as file,
+                pandas.read_csv(file, **options) as pieces,
+            ):
+                for piece in pieces:
+                    if _has_comments(piece):
+                        raise pandas.errors.ParserError
+                    yield self._renamed(piece, columns)
+                    done += len(piece)
+            return
+        except pandas.errors.ParserError:
+            layout.refuse_uneven()
+        # Comments between the rows, which pandas knows at the end of lines only.
+        options |= {"sep": ",", "header": None, "skiprows": 0, "encoding": "utf-8"}
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
+            rest = islice(layout.records(), done, None)
+            csv.writer(text).writerows(cells for _, cells in rest)
+            text.seek(0)
+            with pandas.read_csv(text, **options) as pieces:
+                for piece in pieces:
+                    yield self._renamed(piece, columns)
 
     def _renamed(
         self, frame: pandas.DataFrame, columns: Sequence[str]
@@ -255,11 +236,10 @@ class TableFile:
         found = {}
         for column in frame.columns:
             values = frame[column].reset_index(drop=True)
-            usual = is_numeric_dtype(values) and not is_bool_dtype(values)
-            if column in words:
+            if column in words or values.dtype.kind not in "iuf":
                 values = as_words(values)
-            elif not usual or is_complex_dtype(values):
-                values = self._judge(as_words(values), start, column in numbers)
+            if column not in words and values.dtype.kind == "O":
+                values = self._judge(values, start, column in numbers)
             found[column] = values
         return pandas.DataFrame(found, copy=False)
 
@@ -278,14 +258,11 @@ class TableFile:
             raise FileError(
                 f"{self.where(start + int(bad[0]), column)} is "
                 f"{quote(texts.iloc[bad[0]])}{more}, in a column of numbers. Correct "
-                f"it, leave the column out with --drop {column!r}, or take its values "
-                f"for words with --categorical {column!r}."
+                f"it, or pass --drop {column!r}, or --categorical {column!r} for words."
             )
         if numeric.any():
-            self.notes.append(
-                f"{self.path}: column {column} holds numbers and words, and was taken "
-                "for words."
-            )
+            mixed = f"column {column} holds numbers and words, and was taken for words"
+            self.notes.append(f"{self.path}: {mixed}.")
         return texts
 
 
@@ -298,9 +275,12 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     Parameters
     ----------
     path : str or Path
-        See `TableFile`.
+        Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or
+        ``-`` for the standard input.
     **options
-        Those of `TableFile`, and ``columns`` and ``words`` of `TableFile.read`.
+        ``columns`` that are read, ``words`` among them that are words whatever they
+        look like; and of text ``header`` (bool), ``delimiter``, ``decimal``, found out
+        by default, and ``skip_lines`` before the table.
 
     Returns
     -------
@@ -325,15 +305,12 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     0  31.0  female
     1   NaN    male
     """
-    wanted = {name: options.pop(name, ()) or None for name in ("columns", "words")}
-    table = TableFile(Path(path), **options)
-    return table.read(wanted["columns"], wanted["words"] or ())
+    wanted = {k: options.pop(k) for k in ("columns", "words") if k in options}
+    return TableFile(Path(path), **options).read(**wanted)
 
 
 def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
-    """Return a frame with these columns: words as stripped strings, numbers as floats.
-
-    What a saved model does first to the rows it is given.
+    """Do what a saved model does first to the rows it is given.
 
     Parameters
     ----------
@@ -342,7 +319,7 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
     columns : sequence of str
         Names of the columns.
     words : collection of str
-        Those that hold words.
+        Those that become stripped strings; the others become floats.
 
     Returns
     -------
@@ -388,7 +365,8 @@ def _has_comments(frame: pandas.DataFrame) -> bool:
     return any(str(word).lstrip().startswith(("#", "%")) for word in words)
 
 
-def _parquet(path: Path) -> Any:
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -396,15 +374,15 @@ def _parquet(path: Path) -> Any:
             f'{path}: parquet files need pyarrow: pip install "scalefair[data]" '
             f"({error}). Or save the table as csv."
         ) from error
-    return parquet
+    with reading(path, "a parquet file"), open_bytes(path) as file:
+        yield parquet.ParquetFile(file)
 
 
 def _parquet_names(path: Path) -> list[str]:
     """Names of the columns; the index that a frame was saved with is not among them."""
-    with reading(path, "a parquet file"):
-        schema = _parquet(path).read_schema(path)
-        names = [str(label) for label in schema.empty_table().to_pandas().columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FileError(f"{path}: several columns are named {twice!r}. Rename them.")
+    with _parquet(path) as file:
+        frame = file.schema_arrow.empty_table().to_pandas()
+    names = [str(label) for label in frame.columns]
+    if twice := repeated(names):
+        raise FileError(f"{path}: several columns are named {twice}. Rename them.")
     return names

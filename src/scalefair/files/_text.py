@@ -12,19 +12,16 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from scalefair.files._errors import FileError, reading
 
 # Spellings of a value that is not there.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
-_PACKED: list[tuple[bytes, Any]] = [
-    (b"\x1f\x8b", gzip.open),
-    (b"BZh", bz2.open),
-    (b"\xfd7zXZ", lzma.open),
-]
+_PACKED: dict[bytes, Any]
+_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _COMMENT = ("#", "%")
@@ -34,20 +31,17 @@ _PEEK = 500
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file, or the standard input for ``-``, unpacked if it is packed."""
-    if str(path) == "-":
-        file: IO[bytes] = io.BytesIO(_stdin())
-    else:
-        file = open(path, "rb")  # noqa: SIM115, the caller closes it
+    is_given = str(path) == "-"
+    file: IO[bytes] = io.BytesIO(_stdin()) if is_given else path.open("rb")
     start = file.read(6)
     file.seek(0)
-    unpack = next((found for magic, found in _PACKED if start.startswith(magic)), None)
-    if unpack is None:
-        return file
-    in_memory = isinstance(file, io.BytesIO)
-    if not in_memory:
-        file.close()  # what unpacks it would leave it open
-    unpacked: IO[bytes] = unpack(file if in_memory else path)
-    return unpacked
+    for magic, unpack in _PACKED.items():
+        if start.startswith(magic):
+            if is_given:
+                return cast(IO[bytes], unpack(file))
+            file.close()  # what unpacks it would leave it open
+            return cast(IO[bytes], unpack(path))
+    return file
 
 
 @functools.cache
@@ -121,24 +115,22 @@ def find_layout(
         raise FileError(f"{path}: is empty: it has no rows.")
     if "\r" in line.strip("\r\n"):
         raise FileError(
-            f"{path}: its lines end in carriage returns alone, as on old Macs. Save it "
-            "with line feeds."
+            f"{path}: its lines end in carriage returns alone. Save it with line feeds."
         )
     if delimiter is None:
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
     delimiter = None if delimiter == " " else delimiter
     found = list(islice(_records(path, delimiter, skipped), _PEEK))
+    top, first = found[0]
     records, notes = [record for _, record in found], []
-    cells = [cell for record in records[1:] for cell in record]
-    commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
     if decimal is None:
+        cells = [cell for record in records[1:] for cell in record]
+        commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
         points = any("." in cell and is_number(cell) for cell in cells)
         decimal = "," if commas and delimiter != "," and not points else "."
         if decimal == ",":
-            notes.append(
-                f"{path}: decimal commas were assumed, as in {commas[0]}; else pass "
-                "--decimal."
-            )
+            shown = f"decimal commas were assumed, as in {commas[0]}"
+            notes.append(f"{path}: {shown}; else pass --decimal.")
     if decimal == ",":
         records = [
             [c.replace(",", ".") if _COMMA.fullmatch(c) else c for c in record]
@@ -147,23 +139,26 @@ def find_layout(
     if header is None:
         header, doubt = _is_header(records, known_headers, words_are_rows)
         if doubt:
-            taken = "the header; else pass --no-header"
-            taken = taken if header else "data; if it is a header, pass --header"
-            shown = quote(",".join(found[0][1]))
+            taken = "data; if it is a header, pass --header"
+            taken = "the header; else pass --no-header" if header else taken
+            shown = quote(",".join(first))
             notes.append(f"{path}: the first line, {shown}, was taken for {taken}.")
-    names = [" ".join(name.split()) for name in found[0][1]] if header else None
+    names = [" ".join(name.split()) for name in first] if header else None
     if names is not None and len(found) == 1:
-        raise FileError(f"{path}: has no rows below the header on line {found[0][0]}.")
-    if names is not None and len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        raise FileError(f"{path}: has no rows below the header on line {top}.")
+    if twice := repeated(names or []):
         raise FileError(
-            f"{path}:{found[0][0]}: several columns are named {twice!r}. Rename them; "
-            "if the line is no header, pass --no-header."
+            f"{path}:{top}: several columns are named {twice}. Rename them; if the "
+            "line is no header, pass --no-header."
         )
-    n_columns = len(records[0])
-    layout = Layout(path, delimiter, decimal, skipped, names, n_columns, notes)
+    layout = Layout(path, delimiter, decimal, skipped, names, len(first), notes)
     layout.refuse_uneven(_PEEK)
     return layout
+
+
+def repeated(names: Sequence[str]) -> str:
+    """Return the first name that stands there twice, quoted, if any does."""
+    return next((repr(name) for name in names if names.count(name) > 1), "")
 
 
 def _is_header(
@@ -182,8 +177,9 @@ def _is_header(
         for j in range(len(first))
     ]
     numeric = [bool(column) and all(map(is_number, column)) for column in columns]
-    numbers = [cell for cell in first if is_number(cell)]
-    words = [j for j, c in enumerate(first) if not is_number(c) and c not in MISSING]
+    at = [j for j, cell in enumerate(first) if is_number(cell)]
+    numbers = [first[j] for j in at]
+    words = [j for j, c in enumerate(first) if j not in at and c not in MISSING]
     new = bool(words) and not any(first[j] in columns[j] for j in words)
     if any(numeric[j] for j in words) and not (numbers and words_are_rows):
         return True, bool(numbers)
@@ -195,14 +191,9 @@ def _is_header(
         return True, not any(numeric)
     if words_are_rows or not all(cell.isdecimal() for cell in numbers):
         return False, new and len(others) > 2 and not words_are_rows
-    start = int(numbers[0])
-    rises = len(numbers) > 1 and [*map(int, numbers)] == [
-        *range(start, start + len(numbers))
-    ]
-    below = [
-        column for cell, column in zip(first, columns, strict=True) if cell in numbers
-    ]
-    fractions = not any(cell.isdecimal() for column in below for cell in column)
+    steps = {int(b) - int(a) for a, b in pairwise(numbers)}
+    rises = steps == {1}
+    fractions = not any(cell.isdecimal() for j in at for cell in columns[j])
     if rises + fractions + new > 1:
         return True, True
     return False, rises or (new and len(others) > 2)
@@ -216,8 +207,7 @@ def _lines(path: Path) -> Iterator[str]:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
             raise FileError(
-                f"{path}:{number}: not UTF-8 text. Save the file as UTF-8, or check "
-                "what it is."
+                f"{path}:{number}: not UTF-8 text. Save it as such, or check it."
             ) from None
 
 

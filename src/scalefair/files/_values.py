@@ -10,10 +10,10 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from scalefair.files._errors import FileError, reading
-from scalefair.files._matrices import read_dense
+from scalefair.files._errors import FileError
+from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._tables import TableFile
-from scalefair.files._text import is_number, open_bytes
+from scalefair.files._text import is_number
 
 # Names of a column that holds ids, or values, in a header.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
@@ -48,61 +48,17 @@ def read_values(
     kind: str | None = None,
     say: Callable[[str], None],
 ) -> NDArray[Any]:
-    """Read a value for each unit: lines ``id,value``, a column, or an array.
+    """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    Parameters
-    ----------
-    path : Path
-        Text of one or two columns, or an array of ``numpy.save``.
-    units : Units
-        Rows or nodes.
-    what : str
-        What a value is called in messages.
-    header : bool or None, default=None
-        Whether the text has one; None takes a first line for it that is of no unit.
-    kind : str or None, default=None
-        See `as_values`.
-    say : callable
-        Is told what was ignored.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be read, a value is missing, or a unit has none, or two.
+    `header` of None takes a first line for it that is of no unit; `kind` is that of
+    `as_values`; `say` is told what was ignored.
     """
     n, unit = len(units.ids), units.unit
-    with reading(path, "a file"), open_bytes(path) as file:
-        is_array = file.read(6) == b"\x93NUMPY"
-    keys = None
-    if is_array:
-        array = read_dense(path)
-        if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
-            raise FileError(
-                f"{path}: expected one {what} per {unit}, numbers or strings, found "
-                f"shape {array.shape} and dtype {array.dtype}."
-            )
-        values = pandas.Series(array)
+    if file_format(path) == "npy":
+        array = _read_array(path, what, unit)
+        table, keys, values = None, None, pandas.Series(array)
     else:
-        table = TableFile(path, header=bool(header))
-        if len(table.names) > 2:
-            raise FileError(
-                f"{path}: expected `id,{what}`, found {len(table.names)} columns. Keep "
-                f"the id and the {what} only."
-            )
-        frame = table.read(words=table.names)
-        values = frame.iloc[:, -1]
-        keys = frame.iloc[:, 0].astype(str) if len(table.names) == 2 else None
-        top = str(values[0]).lower() if keys is None else keys[0].lower()
-        known = set(map(str, units.ids.tolist())) if keys is not None else set()
-        names = _VALUE_NAMES if keys is None else ID_NAMES
-        # One line more than there are units, whose word does not come again.
-        extra = (
-            keys is None and len(values) == n + 1 and (values[1:] != values[0]).all()
-        )
-        if header is None and (top in names - known or extra):
-            values, keys = values[1:], None if keys is None else keys[1:]
-            if top not in names:
-                say(f"{path}: the first line, {top!r}, was taken for a header.")
+        table, keys, values = _read_text(path, units, what, header, say)
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
@@ -110,13 +66,12 @@ def read_values(
         )
     missing = np.flatnonzero(values.isna())
     if missing.size:
-        at = int(missing[0])
-        place = f"{path}: position {at}" if is_array else table.where(values.index[at])
+        at = values.index[missing[0]]
         raise FileError(
-            f"{place}: {missing.size} {what}(s) are missing, the first here. Give each "
-            f"{unit} a {what}."
+            f"{table.where(at) if table else f'{path}: position {at}'}: {missing.size} "
+            f"{what}(s) are missing, the first here. Give each {unit} a {what}."
         )
-    if keys is not None:
+    if table is not None and keys is not None:
         values = _in_order(table, keys, values, units, what, say)
     elif len(values) != n:
         hint = " If the first is a header, say so." if len(values) == n + 1 else ""
@@ -124,7 +79,45 @@ def read_values(
             f"{path}: has {len(values)} {what}s for the {n} {unit}s of {units.path}; "
             f"give one per {unit}, in the order of the rows.{hint}"
         )
-    return array if is_array else as_values(values, kind)
+    return array if table is None else as_values(values, kind)
+
+
+def _read_array(path: Path, what: str, unit: str) -> NDArray[Any]:
+    array = read_dense(path)
+    if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
+        raise FileError(
+            f"{path}: expected one {what} per {unit}, numbers or strings, found shape "
+            f"{array.shape} and dtype {array.dtype}."
+        )
+    return array
+
+
+def _read_text(
+    path: Path,
+    units: Units,
+    what: str,
+    header: bool | None,
+    say: Callable[[str], None],
+) -> tuple[TableFile, pandas.Series | None, pandas.Series]:
+    table = TableFile(path, header=bool(header))
+    if len(table.names) > 2:
+        raise FileError(
+            f"{path}: expected `id,{what}`, found {len(table.names)} columns."
+        )
+    frame = table.read(words=table.names)
+    first, values = frame.iloc[:, 0].astype(str), frame.iloc[:, -1]
+    if len(table.names) == 2:
+        names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), False
+    else:
+        # One line more than there are units, whose word does not come again.
+        is_new = len(values) == len(units.ids) + 1 and (values[1:] != values[0]).all()
+        names = _VALUE_NAMES
+    top = first[0].lower()
+    start = int(header is None and (top in names or is_new))
+    if start and top not in names:
+        say(f"{path}: the first line, {top!r}, was taken for a header.")
+    keys = first[start:] if len(table.names) == 2 else None
+    return table, keys, values[start:]
 
 
 def _in_order(
@@ -145,28 +138,24 @@ def _in_order(
     if unknown.size and not units.named:
         row = values.index[unknown[0]]
         raise FileError(
-            f"{table.where(row)}: {keys[row]!r} is no row of {units.path}. The ids are "
-            f"row numbers, 0 to {len(index) - 1}. If the line is a header, pass "
-            f"--{what}s-header."
+            f"{table.where(row)}: {keys[row]!r} is no row of {units.path}, 0 to "
+            f"{len(index) - 1}. If the line is a header, pass --{what}s-header."
         )
     if unknown.size:
         why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
-        say(
-            f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
-            f"ignored{why}."
-        )
+        found = f"{unknown.size} id(s) are not in {units.path} and were ignored{why}"
+        say(f"{table.path}: {found}.")
     pairs = pandas.DataFrame({"key": keys, "value": values})[at >= 0].drop_duplicates()
-    twice = pairs["key"].duplicated()
-    if twice.any():
-        row = pairs.index[twice][0]
-        key = keys[row]
+    twice = pairs.index[pairs["key"].duplicated()]
+    if len(twice):
+        row, key = twice[0], keys[twice[0]]
         before = pairs.index[pairs["key"] == key][0]
         raise FileError(
             f"{table.where(row)}: {units.unit} {key} has {what} {values[row]!r} here "
             f"and {values[before]!r} on line {table.line(before)}. Keep one of them."
         )
-    found = pairs.set_index("key")["value"].reindex(index)
-    lacking = found.index[found.isna()]
+    ordered = pairs.set_index("key")["value"].reindex(index)
+    lacking = ordered.index[ordered.isna()]
     if len(lacking):
         more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         raise FileError(
@@ -174,7 +163,7 @@ def _in_order(
             f"{units.path} have no {what}: {', '.join(lacking[:5])}{more}. Add a line "
             f"`id,{what}` for each."
         )
-    return found
+    return ordered
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:

@@ -56,12 +56,6 @@ class ShiftedSums:
         self.shifts = np.zeros((n_labels, n_features))
         self.has_shift = np.zeros(n_labels, bool)
 
-    def set_shifts(self, shifts: NDArray[np.float64], seen: NDArray[np.bool_]) -> None:
-        """Take over the shifts of labels that are seen for the first time."""
-        new = seen & ~self.has_shift
-        self.shifts[new] = shifts[new]
-        self.has_shift |= new
-
     def to_moments(self) -> tuple[NDArray[Any], ...]:
         """Return counts, means and scatter matrices about the means, in place."""
         offsets = self.sums / self.counts[:, None]
@@ -96,9 +90,11 @@ def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> 
     add = _add_thin if thin else _add_wide
     for first, block in _dense_blocks(X):
         labels = codes[first : first + len(block)]
-        if not sums.has_shift.all():
+        if not sums.has_shift.all():  # some labels are seen for the first time
             means, counts = first_means(block, labels, n_labels, _SHIFT_ROWS)
-            sums.set_shifts(means, counts > 0)
+            new = (counts > 0) & ~sums.has_shift
+            sums.shifts[new] = means[new]
+            sums.has_shift |= new
         add(block, labels, sums)
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, first)
@@ -183,16 +179,8 @@ def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) ->
             sums.sums[code] += np.bincount(
                 part.indices, weights=part.data, minlength=part.shape[1]
             )
-            columns = part.T.tocsr()
-            sparse_gram(
-                part.indptr,
-                part.indices,
-                part.data,
-                columns.indptr,
-                columns.indices,
-                columns.data,
-                sums.scatters[code],
-            )
+            stored = [(A.indptr, A.indices, A.data) for A in (part, part.T.tocsr())]
+            sparse_gram(*stored[0], *stored[1], sums.scatters[code])
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, rows.start)
 

@@ -23,15 +23,14 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
         Dense, memory-mapped, CSR or CSC. A CSC matrix is turned into CSR once;
         nothing is made dense.
     max_bytes : int, default=2**25
-        Size of a block, 32 MiB by default: entries of a dense block are counted
-        as 8 bytes at least, for they are mostly computed with in float64; those of
-        a sparse block with their column index. A block has one row at least.
+        Size of a block, 32 MiB by default; an entry of a dense block counts 8 bytes
+        at least, one of a sparse block with its column index. A block has one row at
+        least.
 
     Returns
     -------
     iterator of (slice, {ndarray, sparse matrix})
-        The rows of a block, and ``X[rows]``: a view if `X` is dense, so that a
-        memory-mapped array is read where the block is; a CSR matrix if `X` is sparse.
+        The rows of a block, and ``X[rows]``: a view, or a CSR matrix.
 
     Raises
     ------
@@ -46,23 +45,21 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
     >>> [len(block) for rows, block in row_blocks(X, max_bytes=160_000)]
     [400, 400, 200]
     """
-    if not sparse.issparse(X):
-        X = np.asarray(X)
+    is_sparse = sparse.issparse(X)
+    X = X if is_sparse else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got shape {X.shape}.")
-    if sparse.issparse(X):
-        if X.format not in {"csr", "csc"}:
-            raise ValueError(
-                f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
-            )
-        X = X.tocsr()
-        entry_bytes = X.data.itemsize + X.indices.itemsize
-        bounds = sparse_bounds(X.indptr, entry_bytes, max_bytes)
-    else:
+    if not is_sparse:
         m, n = X.shape
         step = max(1, int(max_bytes) // max(1, n * max(8, X.itemsize)))
-        bounds = [*range(0, m, step), m]
-    return _cut(X, bounds)
+        return _cut(X, [*range(0, m, step), m])
+    if X.format not in {"csr", "csc"}:
+        raise ValueError(
+            f"X is sparse of format {X.format!r}: convert it by X.tocsr()."
+        )
+    X = X.tocsr()
+    entry_bytes = X.data.itemsize + X.indices.itemsize
+    return _cut(X, sparse_bounds(X.indptr, entry_bytes, max_bytes))
 
 
 def _cut(X: Any, bounds: list[int]) -> Iterator[tuple[slice, Any]]:
@@ -94,14 +91,13 @@ def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
     """Return objects as float64, or say which of them is no number."""
     try:
         return X.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         for (row, column), value in np.ndenumerate(X):
             try:
                 float(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError) as error:
                 raise ValueError(
                     f"X must hold real numbers, got {value!r} in row {row}, column "
-                    f"{column} (counted from 0). Encode the column as numbers, or "
-                    "drop it."
+                    f"{column} (counted from 0). Encode the column, or drop it."
                 ) from error
         raise

@@ -178,20 +178,17 @@ def _register_sizes() -> None:
 def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
     """Parts of computed values or, from a cluster, futures."""
     _, ref, data = _node_types()
-    kept = {}
-    for key in keys:
-        is_node = isinstance(graph[key], (ref, data))
-        kept[key] = graph[key] if is_node else data(key, graph[key])
-    return DaskParts(kept, keys)
+    nodes = {key: graph[key] for key in keys}
+    for key, node in nodes.items():
+        nodes[key] = node if isinstance(node, (ref, data)) else data(key, node)
+    return DaskParts(nodes, keys)
 
 
 def _large_graphs() -> AbstractContextManager[object]:
     """Context without warnings of large graphs: blocks of vectors travel inside."""
-    if "distributed" not in sys.modules:  # its defaults are not there yet
-        return nullcontext()
     options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
-    context: AbstractContextManager[object] = require_dask().config.set(options)
-    return context
+    is_there = "distributed" in sys.modules  # else it has no defaults yet
+    return require_dask().config.set(options) if is_there else nullcontext()
 
 
 def is_dask(X: Any) -> bool:
@@ -210,8 +207,7 @@ def dask_rows(X: Any) -> DaskParts:
             raise ValueError(
                 f"X must have two dimensions, rows and features, got shape {X.shape}."
             )
-        if X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
+        X = X.rechunk({1: -1})
     return DaskParts.of_delayed(_partitions(X))
 
 
@@ -239,7 +235,7 @@ def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
     if lengths is not None and len(parts) != len(lengths):
         raise ValueError(
             f"{name} has {len(parts)} partitions and X has {len(lengths)}: cut both "
-            "alike, for example by repartition, or take them from one data frame."
+            "alike, for example by repartition."
         )
     return DaskParts.of_delayed(parts)
 
@@ -254,8 +250,8 @@ def column_names(X: Any) -> NDArray[np.object_] | None:
 
 def _partitions(X: Any) -> list[Any]:
     """Delayed values of a collection, a block of rows each."""
+    delayed = require_dask().delayed
     if isinstance(X, (list, tuple, np.ndarray)) and is_dask(X):
-        delayed = require_dask().delayed
         blocks = X.ravel() if isinstance(X, np.ndarray) else X
         return [x if hasattr(x, "dask") else delayed(x) for x in blocks]
     if not hasattr(type(X), "to_delayed"):
@@ -264,12 +260,9 @@ def _partitions(X: Any) -> list[Any]:
             "frame, or a list of delayed blocks of rows."
         )
     parts = X.to_delayed()
-    if isinstance(parts, np.ndarray):
-        return list(parts.ravel())
-    if type(X).__module__.startswith("dask.bag"):
-        stack = require_dask().delayed(_stacked)
-        return [stack(part) for part in parts]
-    return list(parts)
+    parts = list(parts.ravel() if isinstance(parts, np.ndarray) else parts)
+    is_bag = type(X).__module__.startswith("dask.bag")
+    return [delayed(_stacked)(part) for part in parts] if is_bag else parts
 
 
 def _stacked(blocks: Any) -> Any:
@@ -277,6 +270,5 @@ def _stacked(blocks: Any) -> Any:
     blocks = list(blocks)
     if not blocks:
         raise ValueError("A partition of the bag has no block of rows.")
-    if sparse.issparse(blocks[0]):
-        return sparse.vstack(blocks, format="csr")
-    return np.concatenate(blocks)
+    is_sparse = sparse.issparse(blocks[0])
+    return sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)

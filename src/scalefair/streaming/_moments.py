@@ -24,9 +24,8 @@ class GroupMoments:
     """Counts, means and scatter matrices of the rows of each group.
 
     `from_data` reads rows once, in blocks; moments of different rows are combined
-    exactly by `update` and `merge`, so that rows may come in parts, be larger than
-    the memory, or lie on several machines. The memory taken is that of the scatter
-    matrices, G n^2 numbers in float64, and of one block of rows.
+    exactly by `update` and `merge`. The memory taken is that of the scatter matrices,
+    G n^2 numbers in float64, and of one block of rows.
 
     Parameters
     ----------
@@ -48,20 +47,15 @@ class GroupMoments:
     ------
     ValueError
         If the arrays do not fit each other, counts are no whole positive numbers, or
-        a mean or scatter is NaN or infinite.
+        a mean or scatter is NaN or infinite; from all methods, if rows or moments do
+        not fit, or squares overflow.
 
     Notes
     -----
-    Sums are taken in float64 after a shift by a rough mean of the group, whatever
-    the type of the rows, and combined by the formulas of [1]_: neither float32 nor
-    a large mean costs digits. The number of threads changes no bit of sums over up
-    to 192 columns; beyond, it changes what BLAS lets it change.
-
-    References
-    ----------
-    .. [1] Chan, T. F., Golub, G. H. & LeVeque, R. J. (1983). Algorithms for
-       computing the sample variance: analysis and recommendations. The American
-       Statistician 37, 242-247. Equations (2.1).
+    Sums are taken in float64 after a shift by a rough mean of the group, and combined
+    by equations (2.1) of Chan, Golub & LeVeque, The American Statistician 37 (1983):
+    neither float32 nor a large mean costs digits. The number of threads changes no
+    bit of sums over up to 192 columns; beyond, it changes what BLAS lets it change.
 
     Examples
     --------
@@ -74,9 +68,6 @@ class GroupMoments:
            [0., 1.]]))
     >>> moments.update([[4.0, 5.0]], ["c"]).groups.tolist()
     ['a', 'b', 'c']
-    >>> moments.covariances("group")[0]
-    array([[1., 0.],
-           [0., 0.]])
     """
 
     def __init__(
@@ -89,16 +80,14 @@ class GroupMoments:
         given = np.asarray(counts)
         if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
             raise ValueError(f"counts must be whole numbers, got {given}.")
-        # Copies: `update` writes to them.
         self.groups = np.array(groups)
         self.counts = np.array(given, dtype=np.int64)
         self.means = np.array(means, dtype=np.float64)
         self.scatters = np.array(scatters, dtype=np.float64)
-        n_groups = len(self.groups) if self.groups.ndim == 1 else -1
-        n = self.means.shape[-1] if self.means.ndim == 2 else -1
         shapes = [getattr(self, name).shape for name in _ARRAYS]
-        wanted = [(n_groups,), (n_groups,), (n_groups, n), (n_groups, n, n)]
-        if n_groups < 1 or shapes != wanted:
+        sizes = (*shapes[0], *shapes[2][1:])  # G and n
+        wanted = [sizes[:1], sizes[:1], sizes, (*sizes, *sizes[1:])]
+        if len(sizes) != 2 or not self.groups.size or shapes != wanted:
             raise ValueError(
                 "Moments of G groups of rows with n features need arrays of shape "
                 f"(G,), (G,), (G, n) and (G, n, n), got {', '.join(map(str, shapes))}."
@@ -125,10 +114,9 @@ class GroupMoments:
         Parameters
         ----------
         X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n)
-            Rows: dense in any order and of any real type, memory-mapped, CSR or
-            CSC. Memory-mapped rows are read block by block; of sparse rows, blocks
-            are made dense where that is faster. Moments of Dask's partitions are
-            taken where these are, and those of a reader's blocks one after the other.
+            Rows of any real type, CSR or CSC if sparse. Memory-mapped rows and those
+            of a reader are read block by block; moments of Dask's partitions are taken
+            where these are.
         groups : array-like or Dask collection of shape (m,)
             Group of each row: strings, integers, booleans.
 
@@ -136,12 +124,6 @@ class GroupMoments:
         -------
         GroupMoments
             Moments of the groups that occur.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows, not one group per row, or an entry is NaN or
-            infinite.
         """
         if is_partitioned(X):
             rows = PartitionedRows.of(X)
@@ -163,8 +145,8 @@ class GroupMoments:
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
         """Add rows, in place; if they are refused nothing has changed.
 
-        The scatter matrices of the new rows are formed apart and then added: give
-        many rows at a time if there are many features.
+        Scatter matrices are formed apart: give many rows at a time if there are many
+        features.
 
         Parameters
         ----------
@@ -177,17 +159,12 @@ class GroupMoments:
         -------
         GroupMoments
             Itself.
-
-        Raises
-        ------
-        ValueError
-            If the rows have another number of features, their groups are of
-            another kind, or for the reasons of `from_data`.
         """
         if not is_partitioned(X):
             X = check_rows(X)
             self._check_features(X.shape[1])
-        self._add(GroupMoments.from_data(X, groups))
+        merged = self.merge(GroupMoments.from_data(X, groups))
+        vars(self).update(vars(merged))
         return self
 
     def merge(self, other: GroupMoments) -> GroupMoments:
@@ -202,17 +179,34 @@ class GroupMoments:
         -------
         GroupMoments
             Moments as if all rows had been read together, but for rounding.
-
-        Raises
-        ------
-        ValueError
-            If the numbers of features or the kinds of groups differ, or sums overflow.
         """
-        merged = GroupMoments._keep(
-            self.groups, self.counts.copy(), self.means.copy(), self.scatters.copy()
+        n = self.n_features
+        self._check_features(other.n_features)
+        groups = _union(self.groups, other.groups)
+        at = np.searchsorted(groups, self.groups)
+        counts, means = np.zeros(len(groups), np.int64), np.zeros((len(groups), n))
+        scatters = np.zeros((len(groups), n, n))
+        counts[at], means[at], scatters[at] = self.counts, self.means, self.scatters
+        # Chan, Golub & LeVeque (1983), equations (2.1), for every group.
+        of_others = zip(
+            np.searchsorted(groups, other.groups),
+            other.counts,
+            other.means,
+            other.scatters,
+            strict=True,
         )
-        merged._add(other)
-        return merged
+        with judged_later():
+            for code, count, mean, scatter in of_others:
+                total = counts[code] + count
+                offset = mean - means[code]
+                scatters[code] += scatter
+                scaled = np.sqrt(counts[code] * (count / total)) * offset
+                scatters[code] += np.outer(scaled, scaled)
+                means[code] += (count / total) * offset
+                counts[code] = total
+        if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
+            raise ValueError(SQUARES_OVERFLOW)
+        return GroupMoments._keep(groups, counts, means, scatters)
 
     @property
     def n_features(self) -> int:
@@ -235,13 +229,7 @@ class GroupMoments:
         Returns
         -------
         ndarray of shape (G, n, n)
-            :math:`C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T`, a new
-            array.
-
-        Raises
-        ------
-        ValueError
-            If `centering` is neither, or the squares of the means overflow.
+            :math:`C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T`.
         """
         if centering not in {"global", "group"}:
             raise ValueError(
@@ -265,23 +253,16 @@ class GroupMoments:
         path : str or path-like
             Name of the file, in NumPy's npz format without pickled objects. No
             suffix is added; an existing file is replaced and keeps its rights.
-
-        Raises
-        ------
-        ValueError
-            If the groups are Python objects other than strings.
         """
-        content: dict[str, NDArray[Any]] = {"format": np.array(_FORMAT)}
-        for name in _ARRAYS:
-            array = getattr(self, name)
-            if name == "groups" and _kind(array) == "U":
-                array = array.astype(np.str_)
-            if array.dtype.hasobject:
-                raise ValueError(
-                    f"{name} are Python objects, which can only be pickled: encode "
-                    "them as strings or numbers before they are saved."
-                )
-            content[name] = array
+        content = {name: getattr(self, name) for name in _ARRAYS}
+        if _kind(self.groups) == "U":
+            content["groups"] = self.groups.astype(np.str_)
+        if content["groups"].dtype.hasobject:
+            raise ValueError(
+                "groups are Python objects, which can only be pickled: encode them as "
+                "strings or numbers before they are saved."
+            )
+        content["format"] = np.array(_FORMAT)
         write_files(
             {Path(path): lambda file: np.savez(file, allow_pickle=False, **content)}
         )
@@ -299,11 +280,6 @@ class GroupMoments:
         -------
         GroupMoments
             Moments with the same numbers.
-
-        Raises
-        ------
-        ValueError
-            If the file was not written by `save`, or is not whole.
         """
         with open(path, "rb") as file:
             try:
@@ -319,52 +295,6 @@ class GroupMoments:
                     "it by GroupMoments.save."
                 ) from error
         return cls(**arrays)
-
-    def _add(self, other: GroupMoments) -> None:
-        """Chan, Golub & LeVeque (1983), equations (2.1), for every group."""
-        self._check_features(other.n_features)
-        groups = _union(self.groups, other.groups)
-        self._check_sums(other)
-        self._extend(groups)
-        for code, count, mean, scatter in zip(
-            np.searchsorted(groups, other.groups),
-            other.counts,
-            other.means,
-            other.scatters,
-            strict=True,
-        ):
-            total = self.counts[code] + count
-            offset = mean - self.means[code]
-            self.scatters[code] += scatter
-            scaled = np.sqrt(self.counts[code] * (count / total)) * offset
-            self.scatters[code] += np.outer(scaled, scaled)
-            self.means[code] += (count / total) * offset
-            self.counts[code] = total
-
-    def _check_sums(self, other: GroupMoments) -> None:
-        """Refuse moments whose sums overflow, before anything is added."""
-        both = np.intersect1d(self.groups, other.groups, return_indices=True)
-        mine, theirs = both[1:]
-        m, n = self.counts[mine, None], other.counts[theirs, None]
-        with judged_later():
-            offsets = other.means[theirs] - self.means[mine]
-            squares = m * (n / (m + n)) * offsets**2
-            squares += np.diagonal(self.scatters, axis1=1, axis2=2)[mine]
-            squares += np.diagonal(other.scatters, axis1=1, axis2=2)[theirs]
-        if not all_finite(squares):
-            raise ValueError(SQUARES_OVERFLOW)
-
-    def _extend(self, groups: NDArray[Any]) -> None:
-        """Make room for groups without rows yet."""
-        if len(groups) == len(self.groups):
-            return
-        at = np.searchsorted(groups, self.groups)
-        n = self.n_features
-        counts = np.zeros(len(groups), np.int64)
-        means, scatters = np.zeros((len(groups), n)), np.zeros((len(groups), n, n))
-        counts[at], means[at], scatters[at] = self.counts, self.means, self.scatters
-        self.groups, self.counts = groups, counts
-        self.means, self.scatters = means, scatters
 
     def _check_features(self, n_features: int) -> None:
         if n_features != self.n_features:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,7 +30,7 @@ class RowReader(ABC):
     """Rows in a file, read block by block, as often as they are needed.
 
     Estimators take readers where they take matrices. A reader holds no open file
-    between two passes and can be sent to other processes.
+    between two passes and can be sent to other processes. The file must stay as it is.
 
     Attributes
     ----------
@@ -110,43 +110,36 @@ class RowReader(ABC):
         Returns
         -------
         LocalParts
-            Read anew in each pass. A block that is not what the attributes say is
-            a ValueError when it is read.
+            Read anew in each pass; a block that is not as the attributes say is an
+            error.
         """
         return LocalParts(self._checked_blocks, len(self), self.progress)
 
     def _checked_blocks(self) -> Iterator[Any]:
         # Compiled code counts on the shapes.
-        kind = "a CSR matrix" if self.is_sparse else "an ndarray"
-        name = type(self).__name__
         for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
+            name, kind = f"Block {i} of {type(self).__name__}", type(block).__name__
             is_csr = sparse.issparse(block) and block.format == "csr"
             if not (is_csr if self.is_sparse else isinstance(block, np.ndarray)):
+                wanted = "a CSR matrix" if self.is_sparse else "an ndarray"
                 raise ValueError(
-                    f"Block {i} of {name} is a {type(block).__name__}: is_sparse is "
-                    f"{self.is_sparse}, so that it must be {kind}."
+                    f"{name} is a {kind}: is_sparse is {self.is_sparse}, so that it "
+                    f"must be {wanted}."
                 )
             if block.shape != (m, self.n_features):
                 raise ValueError(
-                    f"Block {i} of {name} has shape {block.shape}, but lengths and "
-                    f"n_features say {(int(m), self.n_features)}."
+                    f"{name} has shape {block.shape}, but lengths and n_features say "
+                    f"{(int(m), self.n_features)}."
                 )
             yield block
 
     def delayed(self) -> list[Any]:
         """Return the blocks as Dask's delayed values, read where they are computed.
 
-        All workers must see the file under its name.
-
         Returns
         -------
         list of dask.delayed.Delayed
-            A block each, in their order.
-
-        Raises
-        ------
-        ImportError
-            If Dask is not installed.
+            A block each. All workers must see the file under its name.
         """
         read = require_dask().delayed(self.block, pure=False, traverse=False)
         return [read(number) for number in range(len(self))]
@@ -168,11 +161,9 @@ def is_partitioned(X: Any) -> bool:
 
     Examples
     --------
-    >>> import dask.array as da
-    >>> import numpy as np
     >>> from scalefair.streaming import is_partitioned
-    >>> is_partitioned(da.ones((5, 2))), is_partitioned(np.ones((5, 2)))
-    (True, False)
+    >>> is_partitioned([[1.0, 2.0]])
+    False
     """
     return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
 
@@ -188,24 +179,16 @@ class PartitionedRows:
     ----------
     parts : Parts
         The rows of each part: a dense array or a CSR matrix.
-    lengths : ndarray of shape (n_parts,), int64
-        Rows of each part, at least 1.
-    shape : tuple of int
-        Rows and features.
-    dtype : dtype
-        A type that holds the entries of all parts.
-    n_features, is_sparse, nnz, feature_names
-        As of a `RowReader`.
+    lengths, n_features, dtype, is_sparse, nnz, feature_names
+        As of a `RowReader`, of parts instead of blocks.
 
     Examples
     --------
     >>> import dask.array as da
     >>> from scalefair.streaming import PartitionedRows
     >>> rows = PartitionedRows.of(da.ones((5, 2), chunks=(3, 2)))
-    >>> rows.lengths, rows.shape
-    (array([3, 2]), (5, 2))
-    >>> rows.map(len).gather()
-    [3, 2]
+    >>> rows.lengths, rows.shape, rows.map(len).gather()
+    (array([3, 2]), (5, 2), [3, 2])
     """
 
     parts: Parts
@@ -233,12 +216,7 @@ class PartitionedRows:
         Returns
         -------
         PartitionedRows
-
-        Raises
-        ------
-        ValueError
-            If there are no rows, or a partition is no table of real numbers with as
-            many columns as the first.
+            Tables of real numbers with the same columns; others are refused.
         """
         if isinstance(X, cls):
             return X
@@ -252,20 +230,23 @@ class PartitionedRows:
         found = None if persist else _known(X)
         if found is None:
             found = parts.map(_describe).gather()
-        kept = [i for i, part in enumerate(found) if part.n_rows]
+        numbers = [part[0] for part in found]
+        kept = np.flatnonzero(numbers).tolist()
         if not kept:
             raise ValueError("X has no rows in any partition.")
         _check_alike(found, kept)
-        some = [found[i] for i in kept]
+        lengths, widths, stored, dtypes, sparsity = zip(
+            *(found[i] for i in kept), strict=True
+        )
         return cls(
-            parts.select(kept) if len(kept) < len(found) else parts,
-            np.array([part.n_rows for part in some], np.int64),
-            some[0].n_columns,
-            np.result_type(*{part.dtype for part in some}),
-            some[0].is_sparse,
-            sum(part.n_stored for part in some),
+            parts.select(kept),
+            np.array(lengths, np.int64),
+            widths[0],
+            np.result_type(*set(dtypes)),
+            sparsity[0],
+            sum(stored),
             column_names(X),
-            [part.n_rows for part in found],
+            numbers,
         )
 
     @property
@@ -286,9 +267,7 @@ class PartitionedRows:
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
     ) -> Parts:
-        """Return the parts ``function(rows, *args, *one of each)``.
-
-        What the function raises is raised with the place of the part.
+        """Return the parts ``function(rows, *args, *one of each)``, errors with place.
 
         Parameters
         ----------
@@ -324,7 +303,7 @@ class PartitionedRows:
         function : callable
             As for `map`; returns an array with an entry for each row.
         *args : object
-            The same for all parts.
+            As for `map`.
         shape : tuple of int, default=()
             Shape of one entry.
         dtype : dtype, default=np.float64
@@ -341,7 +320,7 @@ class PartitionedRows:
         return found.stack(self.lengths.tolist(), shape, dtype)
 
     def split(self, values: NDArray[Any]) -> Parts:
-        """Return an array with one entry for each row, cut as the rows are.
+        """Return an array, cut as the rows are.
 
         Parameters
         ----------
@@ -361,8 +340,8 @@ class PartitionedRows:
         Parameters
         ----------
         values : array-like or Dask collection of shape (m,)
-            One value for each row. A Dask array of known chunks is cut anew; other
-            collections must have as many values in each partition as `X` has rows.
+            One for each row, and none missing. A Dask array of known chunks is cut
+            anew; other collections must be cut as `X` is.
         name, what : str
             Name of the column and of one value, for messages.
 
@@ -372,14 +351,15 @@ class PartitionedRows:
             Sorted.
         codes : Parts
             Indices of shape (n_rows of the part,), in a small type of integers.
-
-        Raises
-        ------
-        ValueError
-            If there is not one value for each row, or one is missing.
         """
         if is_dask(values) and isinstance(self.parts, DaskParts):
-            return self._encode_dask(values, name, what)
+            lengths = list(self._given or self.lengths)
+            parts = dask_column(values, lengths, name).select(self._numbers)
+            places = parts.like(zip(self._numbers, self.lengths.tolist(), strict=True))
+            parts = parts.map(_checked_column, name, what, each=[places]).persist()
+            seen = parts.map(_distinct, name).gather()
+            distinct = _distinct(np.concatenate(seen), name)
+            return distinct, parts.map(_codes, distinct).persist()
         if is_dask(values):
             values = np.concatenate(dask_column(values, None, name).gather())
         values = check_values(values, name=name, what=what)
@@ -391,35 +371,18 @@ class PartitionedRows:
         distinct, codes = encode_values(values, name=name)
         return distinct, self.split(codes.astype(_small_type(distinct)))
 
-    def _encode_dask(self, values: Any, name: str, what: str) -> tuple[Any, Parts]:
-        parts = dask_column(values, list(self._given or self.lengths), name)
-        kept = self._numbers
-        if len(kept) < len(parts):
-            parts = parts.select(kept)
-        places = parts.like(zip(kept, self.lengths.tolist(), strict=True))
-        parts = parts.map(_checked_column, name, what, each=[places]).persist()
-        seen = parts.map(_distinct, name).gather()
-        distinct = encode_values(np.concatenate(seen), name=name)[0]
-        return distinct, parts.map(_codes, distinct).persist()
 
-
-class _Description(NamedTuple):
-    """What is to be known of a part without having it."""
-
-    n_rows: int
-    n_columns: int
-    n_stored: int
-    dtype: np.dtype
-    is_sparse: bool
+# What is to be known of a part without having it: numbers of rows, columns and stored
+# entries, type, whether it is sparse.
+_Description = tuple[int, int, int, np.dtype, bool]
 
 
 def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
     """Call a function of a part, whose place comes after the shared arguments."""
     shared, ((number, start, length), *own) = args[:n_shared], args[n_shared:]
     stop = start + length - 1
-    with _naming(
-        f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
-    ):
+    place = f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
+    with _naming(place):
         return function(rows, *shared, *own)
 
 
@@ -446,31 +409,28 @@ def _describe(block: Any) -> _Description:
     is_sparse = sparse.issparse(block)
     n_rows, n_columns = block.shape if block.ndim == 2 else (len(block), 0)
     stored = block.nnz if is_sparse else n_rows * n_columns
-    return _Description(n_rows, n_columns, stored, block.dtype, is_sparse)
+    return n_rows, n_columns, stored, block.dtype, is_sparse
 
 
 def _known(X: Any) -> list[_Description] | None:
     """Return what an array tells of its chunks, without computing them."""
     if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
         return None
-    n = X.shape[1]
-    is_sparse = sparse.issparse(X._meta)
-    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
+    n, is_sparse = X.shape[1], sparse.issparse(X._meta)
+    return [(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    first = kept[0]
-    n_columns, is_sparse = found[first].n_columns, found[first].is_sparse
+    _, n_columns, _, _, is_sparse = found[kept[0]]
     for i in kept:
-        if found[i].n_columns != n_columns:
-            raise ValueError(
-                f"Partition {i} of X has {found[i].n_columns} columns, partition "
-                f"{first} has {n_columns}: all must have the same."
+        if (found[i][1], found[i][4]) != (n_columns, is_sparse):
+            own, first = (
+                f"{found[j][1]} columns ({'sparse' if found[j][4] else 'dense'})"
+                for j in (i, kept[0])
             )
-        if found[i].is_sparse != is_sparse:
             raise ValueError(
-                f"Partitions {first} and {i} of X are dense and sparse: make all of "
-                "them one or the other."
+                f"Partition {i} of X has {own}, partition {kept[0]} has {first}: all "
+                "must have the same."
             )
 
 

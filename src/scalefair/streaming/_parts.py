@@ -17,20 +17,11 @@ Progress = Callable[[int, int], object]
 class Parts(ABC):
     """Parts in an order, each of which fits in memory; functions go to them.
 
-    Where the parts are and who calls the functions is the matter of a subclass: read
-    from a file one after the other, or kept by the workers of a cluster.
+    They are read from a file one after the other, or kept by the workers of a cluster.
 
     Examples
     --------
-    >>> import operator
-    >>> from scalefair.streaming import LocalParts, Parts
-    >>> parts = LocalParts([3, 4].__iter__, 2)
-    >>> isinstance(parts, Parts)
-    True
-    >>> parts.map(operator.add, 10).gather()
-    [13, 14]
-    >>> parts.reduce(operator.add)
-    7
+    See `LocalParts`.
     """
 
     @abstractmethod
@@ -115,12 +106,13 @@ class LocalParts(Parts):
 
     Examples
     --------
+    >>> import operator
     >>> from scalefair.streaming import LocalParts
-    >>> parts = LocalParts(["some", "parts"].__iter__, 2, progress=print)
-    >>> parts.map(len).gather()
+    >>> parts = LocalParts([3, 4].__iter__, 2, progress=print)
+    >>> parts.map(operator.add, 10).gather()
     1 2
     2 2
-    [4, 5]
+    [13, 14]
     """
 
     def __init__(
