@@ -1,4 +1,4 @@
-"""How much memory there is, what does not fit in it, and what values take of it.
+"""How much memory there is and was used, what does not fit, and what values take.
 
 Every floor above uses this module; it imports nothing of the package.
 """
@@ -6,6 +6,7 @@ Every floor above uses this module; it imports nothing of the package.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ _SYSTEM = Path("/proc/meminfo")
 # What a container may use, and uses.
 _BOUND = Path("/sys/fs/cgroup/memory.max")
 _USED = Path("/sys/fs/cgroup/memory.current")
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+# Where the system does not tell how much memory there is.
+_LIMIT = 2**31
 # What a row without stored entries counts: its results take memory too.
 _SPARSE_ROW_BYTES = 512
 
@@ -34,6 +39,39 @@ def available_memory() -> int | None:
     except (OSError, ValueError):  # no container, or one without a bound
         return free
     return min(free, max(0, bound - used))
+
+
+def array_limit(given: int | None) -> int:
+    """Bytes above which rows are read in blocks: as given, else half of the memory."""
+    if given is not None:
+        return given
+    free = available_memory()
+    return _LIMIT if free is None else free // 2
+
+
+def reset_peak_memory() -> bool:
+    """Start a new measurement where the system can (Linux); return whether it did."""
+    try:
+        _CLEAR.write_text("5")  # resets the resident set's high-water mark
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory() -> int | None:
+    """Largest resident memory of the process in bytes; None if it is not known."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
+    except OSError:
+        found = None
+    if found is not None:
+        return int(found[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def require_memory(n_bytes: int, what: str, remedy: str) -> None:

@@ -1,7 +1,6 @@
 """Small problems in files, and a command line to run on them."""
 
 import contextlib
-import csv
 import json
 import os
 import pty
@@ -13,6 +12,7 @@ from typing import ClassVar
 
 import joblib
 import numpy as np
+import pandas
 import pytest
 from click.testing import CliRunner, Result
 from scipy import io, sparse
@@ -40,6 +40,13 @@ class Runs:
         path = self.folder / path
         path.write_text("".join(f"{line}\n" for line in lines))
         return path
+
+    def save_arrays(self, name: str, X) -> tuple[Path, Path]:
+        """Save rows densely, and as a sparse matrix."""
+        dense, compressed = self.folder / f"{name}.npy", self.folder / f"{name}.npz"
+        np.save(dense, X)
+        sparse.save_npz(compressed, sparse.csc_array(X))
+        return dense, compressed
 
     def invoke(self, *arguments) -> Result:
         return CliRunner().invoke(main, [str(a) for a in arguments])
@@ -77,15 +84,10 @@ class Workspace(Runs):
         self.groups = folder / "groups.csv"
         sparse.save_npz(self.npz, data.graph)
         io.mmwrite(self.mtx, sparse.coo_matrix(data.graph))
-        upper = sparse.triu(data.graph).tocoo()
-        self.pairs = list(
-            zip(upper.coords[0].tolist(), upper.coords[1].tolist(), strict=True)
-        )
+        self.pairs = np.transpose(sparse.triu(data.graph).nonzero()).tolist()
         self.write(self.edges, ["node_1,node_2", *(f"{i},{j}" for i, j in self.pairs)])
-        self.write(
-            self.groups,
-            ["id,group", *(f"{i},g{g}" for i, g in enumerate(data.sensitive_features))],
-        )
+        groups = [f"{i},g{g}" for i, g in enumerate(data.sensitive_features)]
+        self.write(self.groups, ["id,group", *groups])
 
     def cluster(self, graph=None, *options, groups=None, k=3) -> Result:
         arguments = ["cluster", graph or self.edges, "--groups", groups or self.groups]
@@ -102,20 +104,17 @@ class Workspace(Runs):
         rng = np.random.default_rng(0)
         self.target = np.repeat([0, 1], 30)
         self.X = rng.normal(size=(60, 2)) + 6 * self.target[:, None]
-        self.npy = self.folder / "rows.npy"
-        np.save(self.npy, self.X)
-        lines = [f"{x!r},{y!r}" for x, y in self.X.tolist()]
-        self.table = self.write("rows.csv", ["height,weight", *lines])
-        self.sparse_rows = self.folder / "rows.npz"
-        sparse.save_npz(self.sparse_rows, sparse.csr_array(self.X))
+        self.npy, self.sparse_rows = self.save_arrays("rows", self.X)
+        self.table = self.folder / "rows.csv"
+        frame = pandas.DataFrame(self.X, columns=["height", "weight"])
+        frame.to_csv(self.table, index=False)
         self.sexes = np.tile(["f", "m"], 30)
         self.blobs = self.write("sexes.txt", self.sexes)
 
     def labels(self) -> dict[str, int]:
-        with open(self.output, newline="") as file:
-            header, *rows = csv.reader(file)
-        assert header == ["id", "label"]
-        return {node: int(label) for node, label in rows}
+        frame = pandas.read_csv(self.output, dtype={"id": str}, keep_default_na=False)
+        assert frame.columns.tolist() == ["id", "label"]
+        return dict(zip(frame["id"], frame["label"].tolist(), strict=True))
 
 
 class Components(Runs):
@@ -131,22 +130,11 @@ class Components(Runs):
         scales = np.where(self.sexes[:, None] == "f", [5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
         self.X = rng.normal(size=(120, 5)) * scales + [1, 0, 50, 3, 0]
         self.X[rng.random(self.X.shape) < 0.2] = 0
-        self.csv = self.write(
-            "rows.csv",
-            [
-                ",".join([*self.names[:2], "sex", *self.names[2:]]),
-                *(
-                    f"{a!r},{b!r},{s},{c!r},{d!r},{e!r}"
-                    for (a, b, c, d, e), s in zip(
-                        self.X.tolist(), self.sexes, strict=True
-                    )
-                ),
-            ],
-        )
-        self.npy = folder / "rows.npy"
-        np.save(self.npy, self.X)
-        self.npz = folder / "rows.npz"
-        sparse.save_npz(self.npz, sparse.csc_array(self.X))
+        self.csv = folder / "rows.csv"
+        frame = pandas.DataFrame(self.X, columns=self.names)
+        frame.insert(2, "sex", self.sexes)
+        frame.to_csv(self.csv, index=False)
+        self.npy, self.npz = self.save_arrays("rows", self.X)
         self.column = self.write("sexes.txt", self.sexes)
 
     def pca(self, data=None, *options, groups="sex", r=2) -> Result:
@@ -170,27 +158,20 @@ class Wages(Runs):
         self.job = rng.choice(["clerk", "cook", "nurse"], m)
         self.X = (rng.normal(size=(m, 2)) + (self.sex == "m")[:, None]).round(3)
         self.y = (self.X.sum(axis=1) + (self.job == "cook")).round(3)
-        self.lines = [
-            "height,job,weight,sex,wage",
-            *(
-                f"{a!r},{job},{b!r},{sex},{y!r}"
-                for (a, b), job, sex, y in zip(
-                    self.X.tolist(), self.job, self.sex, self.y.tolist(), strict=True
-                )
-            ),
-        ]
-        self.csv = self.write("wages.csv", self.lines)
-        self.npy = folder / "wages.npy"
-        np.save(self.npy, self.X)
-        self.npz = folder / "wages.npz"
-        sparse.save_npz(self.npz, sparse.csr_array(self.X))
+        height, weight = self.X.T
+        columns = {"height": height, "job": self.job, "weight": weight}
+        frame = pandas.DataFrame({**columns, "sex": self.sex, "wage": self.y})
+        self.csv = folder / "wages.csv"
+        frame.to_csv(self.csv, index=False)
+        self.lines = self.csv.read_text().splitlines()
+        self.npy, self.npz = self.save_arrays("wages", self.X)
         self.sexes = self.write("sexes.txt", self.sex)
         self.targets = self.write("targets.txt", self.y)
 
     @property
     def frame(self):
         """All columns, as pandas reads them."""
-        return pytest.importorskip("pandas").read_csv(self.csv)
+        return pandas.read_csv(self.csv)
 
     def save(self, model, name: str = "model.joblib") -> Path:
         joblib.dump(model, self.folder / name)
@@ -227,14 +208,6 @@ def network(X, y, *before, seed: int = 0):
         return make_pipeline(*before, model).fit(X, y) if before else model.fit(X, y)
 
 
-def read_screen(parent: int, shown: list[bytes]) -> None:
-    """Read until the other side of a pseudo-terminal is closed."""
-    # Linux reports the end of a pseudo-terminal as an error.
-    with contextlib.suppress(OSError):
-        while chunk := os.read(parent, 4096):
-            shown.append(chunk)
-
-
 @pytest.fixture
 def on_a_terminal(monkeypatch):
     """Run the command in this process; return its exit code and what it shows."""
@@ -244,7 +217,14 @@ def on_a_terminal(monkeypatch):
     def run(*arguments) -> tuple[int, str]:
         parent, child = pty.openpty()
         shown: list[bytes] = []
-        reader = threading.Thread(target=read_screen, args=(parent, shown))
+
+        def read() -> None:
+            # Linux reports the end of a pseudo-terminal as an error.
+            with contextlib.suppress(OSError):
+                while chunk := os.read(parent, 4096):
+                    shown.append(chunk)
+
+        reader = threading.Thread(target=read)
         reader.start()
         with (
             open(child, "w") as screen,
@@ -262,13 +242,9 @@ def on_a_terminal(monkeypatch):
 
 @pytest.fixture(scope="session")
 def planted():
-    return make_fair_sbm(
-        90,
-        n_clusters=3,
-        n_groups=2,
-        probabilities=(0.9, 0.4, 0.35, 0.05),
-        random_state=0,
-    )
+    likely = (0.9, 0.4, 0.35, 0.05)
+    sizes = {"n_clusters": 3, "n_groups": 2, "probabilities": likely}
+    return make_fair_sbm(90, **sizes, random_state=0)
 
 
 @pytest.fixture
@@ -352,11 +328,7 @@ def older_wages(wages):
 
 @pytest.fixture
 def interruptible():
-    """Processes that are started take SIGINT, also where this one ignores it.
-
-    A shell without job control has its background processes ignore it, and what they
-    start inherits that.
-    """
+    """Processes that are started take SIGINT, also where this one ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -9,21 +10,23 @@ import sys
 import time
 import warnings
 from dataclasses import fields
-from importlib.util import find_spec
+from functools import partial
+from pathlib import Path
 
 import click
 import numpy as np
 import pandas as pd
 import pytest
+import rich
 from click.testing import CliRunner
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair.cli import _fit, main
+import scalefair
+from scalefair.cli import _report, main
 from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
     Failure,
-    Lazy,
     debug_option,
     messages,
     note,
@@ -35,8 +38,6 @@ from scalefair.cli._fit import (
     fit,
     library_warnings,
     on_terminal,
-    peak_memory,
-    reset_peak_memory,
     watch_passes,
 )
 from scalefair.cli._options import (
@@ -148,38 +149,19 @@ def test_what_a_terminal_would_obey_is_escaped():
     assert Failure("a\x1b[31m").message == "a\\x1b[31m"
 
 
-def python(code, *arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
-        **options,
-    )
-
-
-def is_there(module):
-    return find_spec(f"scalefair.cli.{module}") is not None
-
-
 HEAVY = {"numpy", "scipy", "sklearn", "numba", "pandas", "rich", "matplotlib"}
-DATA = pytest.param(
-    ["data", "--help"],
-    {"numba", "sklearn", "matplotlib"},
-    marks=pytest.mark.skipif(not is_there("_data"), reason="_data is not there yet"),
-)
 
 
-@pytest.mark.parametrize(("arguments", "absent"), [(["--help"], HEAVY), DATA])
-def test_help_imports_only_what_it_needs(arguments, absent):
+def test_help_imports_nothing_heavy():
     code = (
         "import json, sys\nfrom scalefair.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     )
-    done = python(code, *arguments)
-    assert not absent & set(json.loads(done.stderr))
-    assert "--help" in done.stdout
+    command = [sys.executable, "-c", code, "--help"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert not HEAVY & set(json.loads(done.stderr))
+    assert b"--help" in done.stdout
 
 
 def test_the_group_lists_its_commands():
@@ -190,15 +172,82 @@ def test_the_group_lists_its_commands():
         assert f"\n  {name} " in result.output
     assert "130  interrupted" in result.output
     assert CliRunner().invoke(main, ["clutser"]).exit_code == 2
+    assert scalefair.__version__ in CliRunner().invoke(main, ["--version"]).output
 
 
 @pytest.mark.parametrize("name", main.commands)
-def test_commands_have_their_names_in_their_modules(name):
-    lazy = main.commands[name]
-    if not is_there(lazy.module):
-        pytest.skip(f"{lazy.module} is not there yet")
-    assert isinstance(lazy, Lazy)
-    assert lazy.load().name == name
+def test_help_of_each_command(name):
+    command = main.commands[name].load()
+    assert command.name == name
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", result.output, re.MULTILINE)
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
+
+
+def test_a_process(older):
+    """It is silent in a pipe; and a file cut under a memory map is no bus error."""
+    command = [sys.executable, "-m", "scalefair.cli", "cluster", older.npz, "--groups"]
+    command = [*map(str, [*command, older.groups, "-o", older.output])]
+    run = partial(subprocess.run, capture_output=True, check=False, text=True)
+    done = run([*command, "-k", "200"])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch("error: .*\n", done.stderr)
+    done = run([*command, "-k", "3"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(older.labels()) == 90
+
+
+def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
+    """Of a memory map the system would end the process."""
+    np.save(components.npy, np.tile(components.X, (100, 1)))
+    components.write("sexes.txt", np.tile(components.sexes, 100))
+    fit_all = FairPCA.fit
+
+    def cut(model, X, *arguments, **options):
+        os.truncate(components.npy, 4096)
+        return fit_all(model, X, *arguments, **options)
+
+    monkeypatch.setattr(FairPCA, "fit", cut)
+    pca = partial(components.pca, components.npy, groups=components.column)
+    assert pca().exit_code == 0
+    result = pca("--memory-limit", "1kB")  # it is too short from the start
+    assert result.exit_code == 1
+    assert "is truncated" in result.stderr
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_older_report_is_replaced_or_kept(older, monkeypatch, error):
+    page = older.folder / "page.HTML"
+    page.write_text("older")
+
+    def fail(_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_report, "_render", fail)
+        code = 130 if error is KeyboardInterrupt else 70
+        older.fails(older.cluster(older.npz, "--report", page), code=code)
+    assert page.read_text() == "older"
+    assert older.cluster(older.npz, "--report", page).exit_code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_names_of_files_that_are_no_text(workspace, on_a_terminal):
+    path = workspace.folder / os.fsdecode(b"<b>&\xff.npz")
+    try:
+        path.write_bytes(workspace.npz.read_bytes())
+    except OSError:
+        pytest.skip("the file system takes no such name")
+    page = workspace.folder / "page.html"
+    arguments = ("--groups", workspace.groups, "-k", 3, "-o", workspace.output)
+    code, shown = on_a_terminal("cluster", path, *arguments, "--report", page)
+    assert code == 0, shown
+    assert "<b>&" not in page.read_text()
+    assert "FairSpectralClustering" in shown  # the progress bar
+    assert "normalized cut" in shown
 
 
 # Interrupts. One call of compiled code, which no signal ends: an hour or so, if nothing
@@ -511,25 +560,35 @@ def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_outputs_are_checked_before_the_work(tmp_path):
-    rows = tmp_path / "rows.csv"
+def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
+    rows, new = tmp_path / "rows.csv", tmp_path / "a"
     rows.touch()
-    for given, error, words in [
-        ({"output": (rows, ".csv")}, Failure, "is an input file"),
-        ({"output": (tmp_path / "no" / "a", "")}, Failure, "does not exist; create"),
-        ({"output": (tmp_path, "")}, Failure, "is a folder"),
-        ({"output": (tmp_path / "a.txt", ".npz")}, click.UsageError, "--output .*.npz"),
+    (tmp_path / "link").symlink_to(rows)
+    for path, words in {
+        rows: "is an input file",
+        tmp_path / "link": "is an input file",
+        tmp_path: "is a folder",
+        Path(os.devnull): "is not a regular file",
+        tmp_path / "no" / "a": "does not exist; create",
+        rows / "a": "does not exist; create",
+    }.items():
+        with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{words}"):
+            name_outputs({"output": (path, "")}, [rows])
+    for given, words in [
+        ({"output": (tmp_path / "a.txt", ".npz")}, "--output .*.npz"),
         (
-            {"output": (tmp_path / "a", ""), "report": (tmp_path / "." / "a", "")},
-            click.UsageError,
+            {"output": (new, ""), "report": (tmp_path / "." / "a", "")},
             "--output and --report",
         ),
     ]:
-        with pytest.raises(error, match=words):
+        with pytest.raises(click.UsageError, match=words):
             name_outputs(given, [rows])
     written = {"output": tmp_path / "A.CSV"}
     given = {"output": (written["output"], ".csv"), "report": (None, "")}
     assert name_outputs(given, [rows]) == written
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(Failure, match="no permission to write"):
+        name_outputs(given, [rows])
 
 
 def test_tables(tmp_path):
@@ -654,8 +713,9 @@ def test_warnings_are_said_once_and_not_those_for_developers():
 
 @pytest.mark.parametrize("show", [True, False])
 def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    monkeypatch.setenv("COLUMNS", "200")
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)  # as on a terminal
+    monkeypatch.setattr(rich, "_console", None)
     path = tmp_path / "[red]x.npy"
     np.save(path, np.ones((4, 2)))
     reader = NpyReader(path, max_bytes=16)
@@ -683,23 +743,3 @@ def test_silence_unless_asked_for(monkeypatch):
     assert not on_terminal(quiet=True)
     monkeypatch.setattr(sys, "stdout", None)
     assert not on_terminal(quiet=False)
-
-
-def test_peak_memory_until_reset():
-    before = peak_memory()
-    block = np.ones(20_000_000)  # 160 MB
-    del block
-    with_block = peak_memory()
-    assert with_block > max(before, 160e6)
-    if reset_peak_memory():
-        assert peak_memory() < with_block - 100e6
-
-
-def test_the_system_may_not_tell_of_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(_fit, "_CLEAR", tmp_path / "missing" / "clear_refs")
-    monkeypatch.setattr(_fit, "_STATUS", tmp_path / "missing" / "status")
-    monkeypatch.setattr(_fit, "available_memory", lambda: None)
-    assert not reset_peak_memory()
-    assert peak_memory() > 10e6  # from getrusage
-    assert _fit.array_limit(None) == 2**31
-    assert _fit.array_limit(7) == 7

@@ -132,7 +132,7 @@ def test_tables_without_a_header_and_of_parquet(runs):
 
 
 def test_large_tables_are_looked_at_in_part(runs, monkeypatch):
-    monkeypatch.setattr("scalefair.cli._fit.available_memory", lambda: 100)
+    monkeypatch.setattr("scalefair._memory.available_memory", lambda: 100)
     monkeypatch.setattr("scalefair.cli._use._MOST", 50)
     report, _, _, result = described(runs, runs.csv)
     assert report["input"]["n_rows"] == 50

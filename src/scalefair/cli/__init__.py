@@ -1,8 +1,4 @@
-"""The ``scalefair`` command line.
-
-Each command reads files, calls an estimator of the package and writes files; its
-module is imported when it runs, or shows its own help.
-"""
+"""The ``scalefair`` command line: a module for each command, imported when it runs."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from scalefair import metrics
 from scalefair._digits import apart
 from scalefair._groups import check_interval
+from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.linear_model import PartiallyFairClassifier
@@ -139,7 +140,7 @@ def classify(train: Path, **options: Any) -> None:
         **{name: getattr(model, f"{name}_") for name in _FITTED},
         **runs["fair"],
         **({"baseline": runs[_PLAIN]} if compare else {}),
-        **{"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()},
+        **{"seconds": seconds, "peak_memory_bytes": peak_memory()},
     }
     report = _report.Report("classify", content, "", str(train))
     for key, title in _MEASURES.items():

@@ -14,6 +14,7 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._memory import peak_memory, reset_peak_memory
 from scalefair.cli import _fit
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import EXIT_CODES, Failure, debug_option, note
@@ -158,7 +159,7 @@ def run_both(
     labels: Labels = {}
     runs: Runs = {}
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
-        own_peak, start = _fit.reset_peak_memory(), time.perf_counter()
+        own_peak, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
             _fit.fit(model, X, sensitive_features=groups, **how)
             labels[name], found = model.labels_, _describe_fit(model)
@@ -166,7 +167,7 @@ def run_both(
             labels[name], found = _cluster_without_fairness(model)
         runs[name] = {
             "seconds": time.perf_counter() - start,
-            "peak_memory_bytes": _fit.peak_memory(),
+            "peak_memory_bytes": peak_memory(),
             "peak_memory_is_of_this_run": own_peak,
             **found,
             **measure_clusters(labels[name], groups, model.affinity_matrix_),

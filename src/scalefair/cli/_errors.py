@@ -31,16 +31,11 @@ Exit codes:
   130  interrupted
 """
 
-_DEBUG = "scalefair.cli.debug"
-_WRITTEN = "scalefair.cli.written"
-_SAID = "scalefair.cli.said"
-
-_RIGHTS = " Check the access rights, or choose another name."
+# What a run remembers, in its context.
+_DEBUG, _WRITTEN = "scalefair.cli.debug", "scalefair.cli.written"
 _REMEDIES: dict[int | None, str] = {
     errno.ENOSPC: " Free some space.",
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.ENAMETOOLONG: " Choose a shorter name.",
+    errno.EACCES: " Check the access rights, or choose another name.",
 }
 # Seconds that an interrupted command has to end by itself.
 _PATIENCE = 0.5
@@ -51,22 +46,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Failure(click.ClickException):
     """The command cannot go on; its message, on one line, is all the user sees."""
 
-    exit_code = 1
-
-    def __init__(self, message: str) -> None:
-        super().__init__(_one_line(message))
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(printable(" ".join(message.split())))
+        self.exit_code = exit_code  # type: ignore[misc]
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print ``error: ...`` on stderr."""
+        """Print it on stderr."""
         click.echo(f"error: {self.message}", file=file, err=file is None)
-
-
-class _Interrupted(Failure):
-    exit_code = 130
-
-
-class _InternalError(Failure):
-    exit_code = 70
 
 
 class Lazy(click.Command):
@@ -78,9 +64,8 @@ class Lazy(click.Command):
 
     def load(self) -> click.Command:
         """Import the command, which has its name in its module."""
-        found = getattr(import_module(f"scalefair.cli.{self.module}"), str(self.name))
-        assert isinstance(found, click.Command)
-        return found
+        module: Any = import_module(f"scalefair.cli.{self.module}")
+        return vars(module)[self.name]  # type: ignore[no-any-return]
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Return a context of the command itself, where click goes on."""
@@ -93,26 +78,18 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command."""
         try:
-            with prompt_interrupts(
-                _Interrupted.exit_code, lambda: f"error: {_interrupted(ctx)}"
-            ):
+            with _prompt_interrupts(ctx):
                 return super().invoke(ctx)
         # Rich exits when nobody reads what it prints.
-        except (
-            click.exceptions.Exit,
-            click.UsageError,
-            BrokenPipeError,
-            SystemExit,
-        ):
+        except (click.exceptions.Exit, click.UsageError, BrokenPipeError, SystemExit):
             raise
-        # BaseException: KeyboardInterrupt, and click's Abort, are among them.
-        except BaseException as error:
+        except BaseException as error:  # KeyboardInterrupt is among them
             if ctx.meta.get(_DEBUG):
                 traceback.print_exc()
             if isinstance(error, click.ClickException):
                 raise
             if isinstance(error, (KeyboardInterrupt, click.Abort)):
-                raise _Interrupted(_interrupted(ctx)) from error
+                raise Failure(_interrupted(ctx), 130) from error
             raise _as_failure(error) from error
 
 
@@ -122,20 +99,14 @@ def debug_option(command: Function) -> Function:
     def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.meta[_DEBUG] = value
 
-    return click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        callback=remember,
-        help="Show the traceback of an error.",
-    )(command)
+    kept = {"is_flag": True, "expose_value": False, "callback": remember}
+    told: Any = {**kept, "help": "Show the traceback of an error."}
+    return click.option("--debug", **told)(command)
 
 
 def mark_written() -> None:
     """Remember that the output is in place: an interrupt no longer undoes it."""
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.meta[_WRITTEN] = True
+    _memory()[_WRITTEN] = True
 
 
 def warn(message: str) -> None:
@@ -150,23 +121,23 @@ def note(message: str) -> None:
 
 def messages(kind: str) -> list[str]:
     """Return what this run of a command has warned of, or noted, so far."""
-    context = click.get_current_context(silent=True)
-    said = [] if context is None else context.meta.get(_SAID, [])
-    return [message for found, message in said if found == kind]
+    return list(_memory().get(f"scalefair.cli.{kind}", []))
 
 
 def _say(kind: str, message: str) -> None:
-    line = _one_line(message)
+    line = printable(" ".join(message.split()))
     click.echo(f"{kind}: {line}", err=True)
+    _memory().setdefault(f"scalefair.cli.{kind}", []).append(line)
+
+
+def _memory() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
-    if context is not None:
-        context.meta.setdefault(_SAID, []).append((kind, line))
+    return {} if context is None else context.meta
 
 
 def _interrupted(ctx: click.Context) -> str:
-    written = ctx.meta.get(_WRITTEN)
-    state = "the results had been written" if written else "nothing written"
-    return f"interrupted, {state}"
+    written = "the results had been" if ctx.meta.get(_WRITTEN) else "nothing"
+    return f"interrupted, {written} written"
 
 
 def _as_failure(error: BaseException) -> Failure:
@@ -177,24 +148,14 @@ def _as_failure(error: BaseException) -> Failure:
             return Failure(str(error))
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
-        return Failure(
-            f"not enough memory{detail}. Use smaller data, or a machine with more "
-            "memory."
-        )
+        return Failure(f"not enough memory{detail}. Use smaller data, or more memory.")
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
-        reason = str(error).rstrip(".") or type(error).__name__
-        if error.errno is not None:
-            reason = os.strerror(error.errno).lower()
+        known = os.strerror(error.errno).lower() if error.errno is not None else ""
+        reason = known or str(error).rstrip(".") or type(error).__name__
         return Failure(f"{where}{reason}.{_REMEDIES.get(error.errno, '')}")
-    return _InternalError(
-        f"internal error, {type(error).__name__}: {error} (this is a bug: please "
-        "report it with the traceback that --debug shows)"
-    )
-
-
-def _one_line(message: str) -> str:
-    return printable(" ".join(message.split()))
+    found = f"internal error, {type(error).__name__}: {error}"
+    return Failure(f"{found} (a bug: report it, with what --debug shows)", 70)
 
 
 def printable(text: str) -> str:
@@ -205,12 +166,11 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def prompt_interrupts(code: int, say: Callable[[], str]) -> Iterator[None]:
-    """End the process soon after SIGINT, with an exit code and a line on stderr.
+def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
+    """End the process soon after SIGINT, also while compiled code runs for minutes.
 
-    Python raises KeyboardInterrupt when compiled code has returned, which may take
-    minutes. Its handler in C writes to a socket at once, and a thread that waits there
-    lets the command end by itself; else it removes what is half written and leaves.
+    Python's handler in C writes to a socket at once. A thread that waits there lets the
+    command end by itself for a while, then removes what is half written and leaves.
     """
     if (
         threading.current_thread() is not threading.main_thread()
@@ -221,8 +181,15 @@ def prompt_interrupts(code: int, say: Callable[[], str]) -> Iterator[None]:
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
     ended = threading.Event()
-    arguments = (ours, ended, code, say)
-    watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
+
+    def watch() -> None:
+        while caught := ours.recv(1):
+            if caught[0] == signal.SIGINT and not ended.wait(_PATIENCE):
+                with PLACING:
+                    if not ended.is_set():
+                        _leave(f"error: {_interrupted(ctx)}\n")
+
+    watcher = threading.Thread(target=watch, daemon=True)
     before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
     watcher.start()
     try:
@@ -236,19 +203,9 @@ def prompt_interrupts(code: int, say: Callable[[], str]) -> Iterator[None]:
         ours.close()
 
 
-def _watch(
-    ours: socket.socket, ended: threading.Event, code: int, say: Callable[[], str]
-) -> None:
-    while caught := ours.recv(1):
-        if caught[0] == signal.SIGINT and not ended.wait(_PATIENCE):
-            with PLACING:
-                if not ended.is_set():
-                    _leave(code, say())
-
-
-def _leave(code: int, line: str) -> None:
+def _leave(line: str) -> None:
     abandon()
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # a progress bar hid the cursor
-    os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))
-    os._exit(code)
+    os.write(sys.stderr.fileno(), line.encode())
+    os._exit(130)

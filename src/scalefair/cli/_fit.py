@@ -1,8 +1,7 @@
-"""Run an estimator for a command: its outputs, messages, progress, memory."""
+"""Run an estimator for a command: its outputs, messages and progress."""
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 import warnings
@@ -13,15 +12,13 @@ from typing import Any
 
 import click
 
-from scalefair._memory import available_memory
 from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT, Writers, name_outputs, write_files
+from scalefair.files import FileError
+from scalefair.streaming import RowReader
 
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-# Where the system does not tell how much memory there is.
-_LIMIT = 2**31
+_FOR_USERS = (UserWarning, RuntimeWarning)
 
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
@@ -84,27 +81,23 @@ def fit(
     model: Any, X: Any, *args: Any, path: Path | str, show: bool, **kwargs: Any
 ) -> float:
     """Return the seconds of ``model.fit(X, *args, **kwargs)``; `path` names `X`."""
-    from scalefair.files import FileError  # not for --help
-
     if show and hasattr(model, "set_callbacks"):
         from sklearn.callback import ProgressBar
 
         model.set_callbacks(ProgressBar())
     context = click.get_current_context(silent=True)
+    start = time.perf_counter()
     with library_warnings():
-        start = time.perf_counter()
         try:
             model.fit(X, *args, **kwargs)
         except FileError:
             raise  # it names the file, and the place
         except FloatingPointError as error:
-            raise Failure(
-                f"{path}: the numbers are too large to compute with: divide columns "
-                "by constants."
-            ) from error
+            told = "the numbers are too large to compute with: divide columns."
+            raise Failure(f"{path}: {told}") from error
         except (ValueError, TypeError) as error:
             raise Failure(f"{path}: {translate(str(error), context)}") from error
-        return time.perf_counter() - start
+    return time.perf_counter() - start
 
 
 @contextmanager
@@ -114,26 +107,19 @@ def library_warnings() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    found = dict.fromkeys(
-        translate(str(warning.message), context)
-        for warning in caught
-        if issubclass(warning.category, (UserWarning, RuntimeWarning))
-    )
-    for message in found:
-        warn(message)
+    for_users = (w for w in caught if isinstance(w.message, _FOR_USERS))
+    for message in dict.fromkeys(str(warning.message) for warning in for_users):
+        warn(translate(message, context))
 
 
 class _Passes:
     """Counts passes over rows that are read in blocks, and shows how far each is."""
 
     def __init__(self, name: str, bar: Any) -> None:
-        self.n_passes = 0
-        self._name = printable(name)
-        self._bar = bar
+        self.n_passes, self._name, self._bar = 0, name, bar
         self._task = bar.add_task("", total=None, visible=False)
 
     def __call__(self, n_done: int, n_blocks: int) -> None:
-        """Take note that a block was read."""
         if n_done == 1:
             self.n_passes += 1
             said = f"{self._name}, pass {self.n_passes}"
@@ -144,66 +130,24 @@ class _Passes:
 @contextmanager
 def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
     """Count the passes of those matrices that are readers, on a bar if `show`."""
-    from scalefair.streaming import RowReader
-
     readers = {name: X for name, X in matrices.items() if isinstance(X, RowReader)}
     if not readers:
         yield
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.markup import escape
+    from rich.progress import Progress
 
-    columns = (
-        TextColumn("{task.description}", markup=False),  # it is the name of a file
-        BarColumn(),
-        TextColumn("{task.completed} of {task.total} blocks"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, transient=True, disable=not show) as bar:
+    with Progress(transient=True, disable=not show) as bar:
         for name, reader in readers.items():
-            reader.progress = _Passes(name, bar)
+            reader.progress = _Passes(escape(printable(name)), bar)
         yield
 
 
 def describe_passes(X: Any) -> dict[str, Any]:
     """How rows were read, if that was in blocks."""
-    from scalefair.streaming import RowReader
-
     if not isinstance(X, RowReader):
         return {}
     found = {"read": "in blocks", "n_blocks": len(X)}
     if isinstance(X.progress, _Passes):
         found["n_passes"] = X.progress.n_passes
     return found
-
-
-def array_limit(given: int | None) -> int:
-    """Bytes above which rows are read in blocks: as given, else half of the memory."""
-    if given is not None:
-        return given
-    free = available_memory()
-    return _LIMIT if free is None else free // 2
-
-
-def reset_peak_memory() -> bool:
-    """Start a new measurement where the system can (Linux); return whether it did."""
-    try:
-        _CLEAR.write_text("5")  # resets the resident set's high-water mark
-    except OSError:
-        return False
-    return True
-
-
-def peak_memory() -> int | None:
-    """Largest resident memory of the process in bytes; None if it is not known."""
-    try:
-        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
-    except OSError:
-        found = None
-    if found is not None:
-        return int(found[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

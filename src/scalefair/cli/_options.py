@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, isnan
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,17 +38,13 @@ class Finite(click.FloatRange):
 
     name = "number"
 
-    def __init__(
-        self, min: float = -math.inf, max: float = math.inf, **ends: bool
-    ) -> None:
+    def __init__(self, min: float = -inf, max: float = inf, **ends: bool) -> None:
         super().__init__(min, max, **{"min_open": True, "max_open": True, **ends})
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail("NaN is not a number.", param, ctx)
+    def convert(self, value: Any, *where: Any) -> Any:
+        number = super().convert(value, *where)
+        if isnan(number):
+            self.fail("NaN is not a number.", *where)
         return number
 
 
@@ -56,23 +52,19 @@ def size(value: str) -> int:
     """Read a number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
     pattern = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMGT]?)(i?)B?"
     found = re.fullmatch(pattern, value.strip(), re.IGNORECASE)
-    if found is not None:
-        number, prefix, binary = found.groups()
-        base = 1024 if binary else 1000
-        n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
-        if 1 <= n_bytes < 2**63:
-            return int(n_bytes)
-    raise click.BadParameter(
-        f"{value!r} is not a size of a memory: a number and B, kB, MB, GB, TB, KiB, "
-        "MiB, GiB or TiB, such as 2GB."
-    )
+    number, prefix, binary = found.groups() if found else ("0", "", "")
+    base = 1024 if binary else 1000
+    n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
+    if not 1 <= n_bytes < 2**63:
+        raise click.BadParameter(f"{value!r} is no size, such as 2GB or 1.5GiB.")
+    return int(n_bytes)
 
 
 class _Option(click.Option):
     """Option listed in a section of the help."""
 
     def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"show_default": True, **kwargs})
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> Any:
@@ -85,22 +77,18 @@ class _Option(click.Option):
 class SectionedCommand(click.Command):
     """Command whose help lists options in sections."""
 
-    def format_options(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
+    def format_options(self, ctx: click.Context, formatter: Any) -> None:
         """Write the estimator's sections, as they come, and then the others."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             # Arguments are described in the text above the options.
-            is_option = isinstance(param, click.Option)
-            record = param.get_help_record(ctx) if is_option else None
-            if record is not None:
+            if isinstance(param, click.Option) and (told := param.get_help_record(ctx)):
                 section = getattr(param, "section", "Other options")
-                sections.setdefault(section, []).append(record)
-        last = [name for name in _LAST if name in sections]
-        for name in [name for name in sections if name not in _LAST] + last:
+                sections.setdefault(section, []).append(told)
+        last = {name: sections.pop(name) for name in _LAST if name in sections}
+        for name, records in {**sections, **last}.items():
             with formatter.section(name):
-                formatter.write_dl(sections[name])
+                formatter.write_dl(records)
 
 
 def option(section: str, *declarations: str, **attributes: Any) -> Any:
@@ -111,8 +99,8 @@ def option(section: str, *declarations: str, **attributes: Any) -> Any:
 def add_options(command: Function, options: Sequence[Any]) -> Function:
     """Add all options to a command, or its function, in the order of the help."""
     # Of a function click takes the last decorator first.
-    is_command = isinstance(command, click.Command)
-    for decorate in options if is_command else reversed(options):
+    in_order = options if isinstance(command, click.Command) else reversed(options)
+    for decorate in in_order:
         command = decorate(command)
     return command
 
@@ -130,24 +118,22 @@ def estimator_options(
     helps = _read_docs(estimator, chosen)
     options = []
     for name, (section, *others) in chosen.items():
-        spelling = _spell(name)
-        attributes: dict[str, Any] = {"help": helps.get(name)}
+        spellings = [_spell(name), *(o for o in others if isinstance(o, str))]
         default = signature.parameters[name].default
-        if default is not inspect.Parameter.empty:
+        attributes: dict[str, Any] = {
+            "help": helps.get(name),
             # Of a type such as numpy.float64 the name.
-            attributes["default"] = getattr(default, "__name__", default)
-            attributes["show_default"] = default is not None
-        kinds = constraints[name]
-        if "boolean" in kinds:
-            spelling += f"/--no-{spelling[2:]}"
+            "default": getattr(default, "__name__", default),
+        }
+        if "boolean" in constraints[name]:
+            spellings[0] += f"/--no-{spellings[0][2:]}"
         else:
-            attributes |= _type_of(kinds, default)
-        for override in (other for other in others if not isinstance(other, str)):
+            attributes |= _type_of(constraints[name], default)
+        for override in (o for o in others if not isinstance(o, str)):
             attributes |= override
         if attributes.get("required"):
-            attributes.pop("default")
-        spellings = [other for other in others if isinstance(other, str)]
-        options.append(option(section, spelling, *spellings, name, **attributes))
+            del attributes["default"]
+        options.append(option(section, *spellings, name, **attributes))
     return options
 
 
@@ -160,26 +146,18 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
             names = sorted(kind.options, key=lambda name: (name != default, name))
             if None not in kinds:
                 return {"type": click.Choice(names)}
-            return {"type": click.Choice([*names, "none"]), "callback": _none}
+            as_none = {"callback": lambda _, __, v: None if v == "none" else v}
+            return {"type": click.Choice([*names, "none"]), **as_none}
         if isinstance(kind, Interval) and issubclass(kind.type, Integral):
             return {"type": Count(kind.left)}
         if isinstance(kind, Interval):
-            ends = {
-                "min_open": kind.closed in ("right", "neither"),
-                "max_open": kind.closed in ("left", "neither"),
-            }
-            low = -math.inf if kind.left is None else kind.left
-            high = math.inf if kind.right is None else kind.right
-            return {"type": Finite(low, high, **ends)}
+            end = {"min": kind.left, "min_open": kind.closed not in ("left", "both")}
+            end |= {"max": kind.right, "max_open": kind.closed not in ("right", "both")}
+            return {"type": Finite(**{k: v for k, v in end.items() if v is not None})}
         if kind == "random_state":
-            seed = "Seed; the same seed gives the same result."
-            kept = {"default": 0, "show_default": True, "help": seed}
-            return {"type": Count(0, 2**32 - 1), **kept}
+            told = "Seed; the same seed gives the same result."
+            return {"type": Count(0, 2**32 - 1), "default": 0, "help": told}
     return {}
-
-
-def _none(_: click.Context, __: click.Parameter, value: Any) -> Any:
-    return None if value == "none" else value
 
 
 def _read_docs(estimator: type, chosen: Mapping[str, Any]) -> dict[str, str]:
@@ -201,8 +179,7 @@ def translate(message: str, ctx: click.Context | None) -> str:
     """Name the options of the command where an estimator names its parameters."""
     if ctx is None:
         return message
-    options = [p for p in ctx.command.params if isinstance(p, click.Option)]
-    spellings = {str(param.name): param.opts[0] for param in options}
+    spellings = {str(param.name): param.opts[0] for param in ctx.command.params}
     return _use_spellings(message, {"sensitive_features": "--groups", **spellings})
 
 
@@ -235,159 +212,86 @@ def parameters_in_force(
     parameters: Mapping[str, Any],
     conditions: Mapping[str, tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:
-    """Drop the options that do not apply; a click.UsageError if one was given.
-
-    `conditions` has for an option another one, and the values of it with which the
-    option applies.
-    """
-    kept = dict(parameters)
+    """Drop options that do not apply, by the values of others; refuse those given."""
     names = {param.name: param.opts[0] for param in ctx.command.params}
-    for name, (other, values) in conditions.items():
-        if ctx.params[other] in values:
-            continue
+    idle = {k: v for k, v in conditions.items() if ctx.params[v[0]] not in v[1]}
+    for name, (other, values) in idle.items():
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(
-                f"{names[name]} applies to {names[other]} {' or '.join(values)} only, "
-                f"not to {names[other]} {ctx.params[other]}.",
-                ctx,
-            )
-        kept.pop(name, None)
-    return kept
+            told = f"{names[name]} applies to {names[other]} {' or '.join(values)} only"
+            found = f"not to {names[other]} {ctx.params[other]}."
+            raise click.UsageError(f"{told}, {found}", ctx)
+    return {name: value for name, value in parameters.items() if name not in idle}
 
 
-def _header(name: str, told: str) -> Any:
-    recognised = "  [default: if the first line differs in kind from all others]"
-    declaration = f"--{name}/--no-{name}"
-    return option("Files", declaration, default=None, help=told + recognised)
+# What commands share: section, name and value of an option, and its help.
+_SHARED = {
+    "Columns --keep-groups": "Keep the column of the groups as a feature.",
+    "Files --groups-header/--no-groups-header": "Whether their file has a header.",
+    "Files --target-header/--no-target-header": "Whether its file has a header.",
+    "Columns --categorical COLUMNS": "Column whose numbers are codes; repeatable.",
+    "Columns --standardize": "Centre columns of numbers unless they are sparse, and "
+    "divide them by their standard deviations.",
+    "Columns --drop COLUMNS": "Column, or number of one, to leave out; repeatable.",
+    "Columns --id-column COLUMN": "Column with the ids of the rows, no feature.  "
+    "[default: a first column named id, node_id, user_id ...]",
+    "Columns --missing HANDLING": "Missing values: an error that lists them, rows left "
+    "out, or means and most frequent words in their place.",
+    "Files --header/--no-header": "Whether a text file starts with a header; without "
+    "one columns go by number, from 1.  [default: as recognised]",
+    "Files --delimiter CHARACTER": "Between the columns of a text file; also tab, or "
+    "space.  [default: as recognised]",
+    "Files --decimal CHARACTER": "Decimal mark of a text file.",
+    "Files --skip-lines COUNT": "Lines of a text file to pass over first.",
+    "Files --svmlight": "Rows are in svmlight format; groups are a feature's number.",
+    "Measures --test FILE": "Other rows in the same format, to measure the result on.",
+    "Measures --test-target COLUMN|FILE": "Their target.  [default: as above]",
+    "Measures --test-groups COLUMN|FILE": "Their groups.  [default: as above]",
+    "Measures --baseline/--no-baseline": "Compute the same without fairness, to "
+    "compare.  [default: if a report or a terminal shows it]",
+    "Files --report FILE": "Report to write: a page if named .html, else JSON.",
+    "Files --memory-limit SIZE": "Rows that take more, such as 2GB, are read in "
+    "blocks, again in every pass.  [default: half of the memory that is available]",
+    "Other options --quiet/--verbose": "Nothing on stdout, or progress and a summary.  "
+    "[default: --verbose on a terminal only]",
+}
+_VALUES: dict[str, dict[str, Any]] = {
+    "COLUMNS": {"metavar": "COLUMN", "multiple": True},
+    "FILE": {"metavar": "FILE", "type": PATH},
+    "SIZE": {"metavar": "SIZE", "type": size},
+    "COUNT": {"type": Count(0), "default": 0},
+    "HANDLING": {"default": "error", "type": click.Choice(["error", "drop", "impute"])},
+}
 
 
-def _column_or_file(section: str, role: str, told: str, **attributes: Any) -> Any:
-    return option(section, f"--{role}", metavar="COLUMN|FILE", help=told, **attributes)
+def _share(line: str, told: str, **attributes: Any) -> Any:
+    """Option of a line such as ``Files --report FILE``; one without value is a flag."""
+    section, _, declaration = line.partition(" --")
+    name, _, value = declaration.partition(" ")
+    attributes |= _VALUES.get(value, {"metavar": value})
+    if not value:
+        attributes |= {"is_flag": True, "default": None if "/" in name else False}
+    names = [f"--{name}", f"{name}_file"] if value == "FILE" else [f"--{name}"]
+    return option(section, *names, help=told, **attributes)
 
 
-def _columns(name: str, told: str) -> Any:
-    several = f"{told}; may be given several times."
-    return option("Columns", f"--{name}", multiple=True, metavar="COLUMN", help=several)
+def _pick(names: str) -> list[Any]:
+    lines = {re.findall(r" --([\w-]+)", line)[0]: line for line in _SHARED}
+    return [_share(lines[name], _SHARED[lines[name]]) for name in names.split()]
 
 
-def _groups(section: str, **attributes: Any) -> list[Any]:
-    told = "Column with the group of each row, then no feature; or a file of groups."
-    kept = "Keep the column of the groups as a feature."
-    return [
-        _column_or_file(section, "groups", told, **attributes),
-        option("Columns", "--keep-groups", is_flag=True, help=kept),
-        _header("groups-header", "Whether a file of groups starts with a header."),
-    ]
-
-
-GROUPS = _groups("Required", required=True)
-GROUPS_IF_ANY = _groups("Columns")
-TARGET = [
-    _column_or_file(
-        "Required",
-        "target",
-        "Column with the label or number to be predicted; or a file of them.",
-    ),
-    _header("target-header", "Whether a file of targets starts with a header."),
+_TARGET = "Column with what is to be predicted; or a file of it."
+_GROUPS = "Column with the group of each row, then no feature; or a file of groups."
+GROUPS = [
+    _share("Required --groups COLUMN|FILE", _GROUPS, required=True),
+    *_pick("keep-groups groups-header"),
 ]
-CATEGORICAL = _columns("categorical", "Column whose numbers are codes of categories")
-STANDARDIZE = option(
-    "Columns",
-    "--standardize",
-    is_flag=True,
-    help="Centre each column of numbers, unless it is sparse, and divide it by its "
-    "standard deviation.",
-)
-ROLES = [*TARGET, *GROUPS, CATEGORICAL]
-INPUT = [
-    _columns("drop", "Column of a table, or number of a feature, to leave out"),
-    option(
-        "Columns",
-        "--id-column",
-        metavar="COLUMN",
-        help="Column with the ids of the rows, by which other files may name them; no "
-        "feature.  [default: a first column named id, node_id, user_id ...]",
-    ),
-    option(
-        "Columns",
-        "--missing",
-        type=click.Choice(["error", "drop", "impute"]),
-        default="error",
-        show_default=True,
-        help="Missing values: an error that lists them, rows left out, or means and "
-        "most frequent words in their place.",
-    ),
-    _header(
-        "header",
-        "Whether a text file starts with a header. Columns without one go by number, "
-        "from 1.",
-    ),
-    option(
-        "Files",
-        "--delimiter",
-        metavar="CHARACTER",
-        help="Between the columns of a text file; also tab, or space.  [default: "
-        "comma, semicolon, tab or white space, as recognised]",
-    ),
-    option("Files", "--decimal", metavar="CHARACTER", help="Decimal mark of a text."),
-    option(
-        "Files",
-        "--skip-lines",
-        type=Count(0),
-        default=0,
-        show_default=True,
-        help="Lines of a text file to pass over first.",
-    ),
-]
-SVMLIGHT = option(
-    "Files",
-    "--svmlight",
-    is_flag=True,
-    help="Rows are in svmlight format, whatever the names of their files: a line "
-    "starts with the target, --groups is the number of a feature.",
-)
-TEST = [
-    option(
-        "Measures",
-        "--test",
-        "test_file",
-        type=PATH,
-        metavar="TEST",
-        help="Other rows in the same format, on which the result is measured.",
-    ),
-    _column_or_file("Measures", "test-target", "Their target.  [default: as above]"),
-    _column_or_file("Measures", "test-groups", "Their groups.  [default: as above]"),
-]
-BASELINE = option(
-    "Measures",
-    "--baseline/--no-baseline",
-    default=None,
-    help="Compute the same without fairness, to compare.  [default: if a report or a "
-    "terminal shows it]",
-)
-REPORT = option(
-    "Files",
-    "--report",
-    "report_file",
-    type=PATH,
-    help="File to write a report to: a page with tables and figures if its name ends "
-    "in .html, else JSON.",
-)
-MEMORY_LIMIT = option(
-    "Files",
-    "--memory-limit",
-    type=size,
-    metavar="SIZE",
-    help="Rows that take more, such as 2GB, are not read at once: every pass reads "
-    "blocks of the file again.  [default: half of the memory that is available]",
-)
-QUIET = option(
-    "Other options",
-    "--quiet/--verbose",
-    default=None,
-    help="Nothing on stdout, or progress and a summary.  [default: --verbose on a "
-    "terminal only]",
-)
+GROUPS_IF_ANY = [_share("Columns --groups COLUMN|FILE", _GROUPS), *GROUPS[1:]]
+TARGET = [_share("Required --target COLUMN|FILE", _TARGET), *_pick("target-header")]
+ROLES = [*TARGET, *GROUPS, *_pick("categorical")]
+INPUT = _pick("drop id-column missing header delimiter decimal skip-lines")
+TEST = _pick("test test-target test-groups")
+STANDARDIZE, SVMLIGHT, BASELINE = _pick("standardize svmlight baseline")
+REPORT, MEMORY_LIMIT, QUIET = _pick("report memory-limit quiet")
 
 
 def output_option(what: str) -> Any:

@@ -25,31 +25,23 @@ def name_outputs(
 ) -> dict[str, Path]:
     """Return the files to be written, after a check that they can be.
 
-    `given` has for an option, without its hyphens, the file that it names (or None)
-    and how the name must end; `inputs` are files that are read and not to be replaced.
+    `given` has for an option the file that it names (or None) and the end that the name
+    must have; `inputs` are not to be replaced.
     """
     written: dict[str, Path] = {}
     taken: dict[Path, str] = {}
+    sources = tuple(inputs)
     for name, (path, extension) in given.items():
         if path is None:
             continue
-        if path == STDOUT:
-            if extension and sys.stdout.isatty():
-                raise click.UsageError(
-                    f"--{name} -: {extension} is nothing to show on a terminal; name a "
-                    "file, or pipe it on."
-                )
-        elif not path.name.lower().endswith(extension):
-            raise click.UsageError(
-                f"--{name} {path}: the format is {extension}; give a name that ends "
-                "in it."
-            )
+        if path == STDOUT and extension and sys.stdout.isatty():
+            raise click.UsageError(f"--{name} -: a terminal does not show {extension}.")
+        if path != STDOUT and not path.name.lower().endswith(extension):
+            raise click.UsageError(f"--{name} {path}: must end in {extension}.")
         other = taken.setdefault(Path(os.path.realpath(path)), name)
         if other != name:
             raise click.UsageError(f"--{other} and --{name} name the same file.")
         written[name] = path
-    sources = tuple(inputs)
-    for path in written.values():
         if path != STDOUT:
             check_destination(path, inputs=sources)
     return written
@@ -57,20 +49,16 @@ def name_outputs(
 
 def check_destination(path: Path, *, inputs: tuple[Path, ...] = ()) -> None:
     """Refuse, before any work is done, a path that cannot be written later."""
-    if path.is_dir():
-        raise Failure(f"{path}: is a folder; give the name of a file to write.")
     if path.exists() and not path.is_file():
-        raise Failure(f"{path}: is not a regular file; give another name.")
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise Failure(f"{path}: is {kind}; give the name of a file to write.")
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():
         raise Failure(f"{path}: the folder {folder} does not exist; create it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise Failure(
-            f"{path}: no permission to write in the folder {folder}; choose another."
-        )
-    for source in inputs:
-        if path.exists() and source.exists() and path.samefile(source):
-            raise Failure(f"{path}: is an input file; give another name to write to.")
+        raise Failure(f"{path}: no permission to write in {folder}; choose another.")
+    if path.exists() and any(s.exists() and path.samefile(s) for s in inputs):
+        raise Failure(f"{path}: is an input file; give another name to write to.")
 
 
 def check_folder(folder: Path, names: Iterable[str]) -> list[Path]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
+from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.decomposition import FairPCA, GroupPCA
@@ -100,7 +101,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED},
             **_compare(model, plain, counts),
-            "peak_memory_bytes": _fit.peak_memory(),
+            "peak_memory_bytes": peak_memory(),
         }
         arrays = _arrays(model, encoder, X.shape[1]) | {"group_counts": counts}
         arrays["feature_names"] = arrays["columns"] = np.array(rows.names, np.str_)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
+from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.files import reading
@@ -220,7 +221,7 @@ def regress(
             content["input"][name] = read
             content[name] = _measure(part.groups, y[name], found)
             report.figures.append(_figure(name, part.groups, found))
-    content |= {"seconds": seconds, "peak_memory_bytes": _fit.peak_memory()}
+    content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
     _fill(report)
     writers = {"output": partial(joblib.dump, fair)}
     _fit.finish(report, written, writers, show=show, converged=fair.converged_)

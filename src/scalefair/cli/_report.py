@@ -1,13 +1,18 @@
-"""What a command found, once: shown as a page of HTML, as JSON, on a terminal."""
+"""What a command found, once: as a page of HTML, as JSON, on a terminal."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import math
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,33 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 import scalefair
-from scalefair.cli._errors import messages, printable
+from scalefair.cli._errors import messages, printable, warn
 
 if TYPE_CHECKING:
     import pandas
 
-# As many colours as the figures have.
-MAX_GROUPS = 7
-# Longer names leave no room for the figure.
-_MAX_NAME = 24
-# Rows of a table on a terminal.
-_MAX_ROWS = 20
+MAX_GROUPS = 7  # as many colours as the figures have
+_MAX_NAME = 24  # longer ones leave no room for the figure
+_MAX_SVG = 300_000  # bytes above which pixels are smaller than lines
+# Not allowed in HTML, not even escaped.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Records, one below the other; for a key the title and the format of its column.
-
-    Without `columns` all keys are titles; those that no record has are left out. A
-    title may break where it has a newline. Of records on a `terminal` so many are
-    shown at `most`.
-    """
+    """Records, with titles and formats of columns that any has; else of all keys."""
 
     caption: str
     records: Sequence[Mapping[str, Any]]
     columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    terminal: bool = False
-    most: int = _MAX_ROWS
+    terminal: bool = False  # shown there as well
+    most: int = 20  # records on a terminal
 
     def known(self) -> list[tuple[str, str, str, bool]]:
         """Key, title and format of each column, and whether it holds numbers."""
@@ -56,10 +55,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """What `plot` draws on a matplotlib Figure of this size, in inches.
-
-    `alt` says what can be seen, for those who cannot; `caption` is the line below.
-    """
+    """What `plot` draws on a matplotlib Figure of a size in inches; `alt` says it."""
 
     plot: Callable[[Any], object]
     size: tuple[float, float]
@@ -87,14 +83,12 @@ class Report:
     def write(self, file: BinaryIO, path: Path) -> None:
         """Write a page of HTML if the name ends in .html, else strict JSON."""
         if path.suffix.lower() == ".html":
-            from scalefair.cli._page import render
-
-            file.write(render(self).encode())
+            text = _render(self)
         else:
             content = as_python(self.content)
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-            # Bytes of a file name that are no text are escaped as JSON does it.
-            file.write(f"{text}\n".encode(errors="backslashreplace"))
+        # Bytes of a file name that are no text are escaped as JSON does it.
+        file.write(f"{text}\n".encode(errors="backslashreplace"))
 
     def show(self, written: Mapping[str, Path]) -> None:
         """Print the tables for a terminal, the facts, and the files written."""
@@ -103,23 +97,15 @@ class Report:
         from rich.text import Text
 
         console = Console()
-        for table in self.tables:
-            if not (table.terminal and table.records):
-                continue
-            columns = table.known()
-            grid = Grid()
+        for table in [t for t in self.tables if t.terminal and t.records]:
+            grid, columns = Grid(), table.known()
             for _, title, _, of_numbers in columns:
-                lines = map(printable, title.split("\n"))
-                grid.add_column(
-                    Text("\n".join(lines)),
-                    justify="right" if of_numbers else "left",
-                    no_wrap=of_numbers,
-                )
+                head = Text("\n".join(map(printable, title.split("\n"))))
+                side: Any = "right" if of_numbers else "left"
+                grid.add_column(head, justify=side, no_wrap=of_numbers)
             for record in table.records[: table.most]:
-                cells = (
-                    as_text(record.get(key, ""), spec) for key, _, spec, _ in columns
-                )
-                grid.add_row(*(Text(printable(cell)) for cell in cells))
+                values = ((record.get(key, ""), spec) for key, _, spec, _ in columns)
+                grid.add_row(*(Text(printable(as_text(*value))) for value in values))
             if (more := len(table.records) - table.most) > 0:
                 grid.add_row(f"... {more:,} more")
             console.print(Text(printable(table.caption)), grid)
@@ -162,9 +148,96 @@ def as_python(value: Any) -> Any:
         return [as_python(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return (
-        value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    known = isinstance(value, (bool, int, float, str, type(None)))
+    return value if known else str(value)
+
+
+def _render(report: Report) -> str:
+    """Return the report as one page of HTML that loads and runs nothing."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("scalefair.cli", ".")
+    blocks = {"trim_blocks": True, "lstrip_blocks": True}
+    strict = {"autoescape": True, "undefined": StrictUndefined}
+    environment = Environment(loader=loader, **blocks, **strict)  # type: ignore[arg-type]
+    environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
+    environment.tests["a_number"] = is_number
+    content = as_python(report.content)
+    page = environment.get_template("page.html").render(
+        report=report,
+        alerts=[(name, content.pop(name, [])) for name in ("warnings", "notes")],
+        pictures=list(_draw(report.figures)),
+        run=list(_describe(content)),
     )
+    return _CONTROLS.sub("\ufffd", page)
+
+
+def _describe(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each part of the report, names with their values, and its histories."""
+    alone = {k: v for k, v in content.items() if k == "history" or type(v) is not dict}
+    parts = {k: v for k, v in content.items() if k not in alone}
+    for name, part in {**parts, "other values": alone}.items():
+        found = list(_walk(part))
+        if facts := [fact for fact in found if not isinstance(fact[1], Table)]:
+            yield name.replace("_", " ").capitalize(), facts
+        yield from (fact for fact in found if isinstance(fact[1], Table))
+
+
+def _walk(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all but records, which have their tables; a history as a table."""
+    for name, value in facts.items():
+        if name == "history" and (steps := _steps(value)):
+            columns = {key: (key, "") for step in steps for key in step}
+            where = f", {above.rstrip(': ')}" if above else ""
+            yield name, Table(f"History of the solver{where}", steps, columns)
+        elif isinstance(value, dict):
+            yield from _walk(value, f"{above}{name}: ")
+        elif not (isinstance(value, list) and any(type(v) is dict for v in value)):
+            yield f"{above}{name}", value
+
+
+def _steps(history: Any) -> list[dict[str, Any]]:
+    """Return the steps of a history, which is a list of them, or of columns."""
+    if isinstance(history, dict) and len({len(c) for c in history.values()}) == 1:
+        rows = zip(*history.values(), strict=True)
+        history = [dict(zip(history, row, strict=True)) for row in rows]
+    steps = history if isinstance(history, list) else []
+    records = [step for step in steps if isinstance(step, dict)]
+    return [{"step": i, **step} for i, step in enumerate(records, start=1)]
+
+
+def _draw(figures: list[Figure]) -> Iterator[dict[str, str]]:
+    """Yield pictures, and what is said of those that fail; results survive that."""
+    if figures and find_spec("matplotlib") is None:
+        yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
+        return
+    for figure in figures:
+        try:
+            yield {"src": _picture(figure), "alt": figure.alt, "text": figure.caption}
+        except Exception as error:
+            message = f"a figure could not be drawn: {type(error).__name__}: {error}"
+            warn(message)
+            yield {"text": f"{message} ({figure.caption})"}
+
+
+def _picture(drawn: Figure) -> str:
+    """Return the address of a picture that the page holds."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    # The same report gives the same bytes.
+    salted = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
+    with salted, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font has not
+        figure = Canvas(figsize=drawn.size, layout="constrained")
+        drawn.plot(figure)
+        file, media_type = io.BytesIO(), "svg+xml"
+        figure.savefig(file, format="svg", metadata={"Date": None})
+        if file.tell() > _MAX_SVG:
+            file, media_type = io.BytesIO(), "png"
+            figure.savefig(file, format="png", dpi=150)
+    encoded = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/{media_type};base64,{encoded}"
 
 
 # What commands have in common.
@@ -172,15 +245,13 @@ def as_python(value: Any) -> Any:
 
 def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Say what ran: command, version, parameters; and what it said so far."""
+    # JSON has no infinity: the word that an option takes.
+    infinite = {k: "inf" for k, v in parameters.items() if v == math.inf}
     return {
         "command": command,
         "version": scalefair.__version__,
         "python": platform.python_version(),
-        # JSON has no infinity: the word that an option takes.
-        "parameters": {
-            name: "inf" if isinstance(value, float) and value == math.inf else value
-            for name, value in parameters.items()
-        },
+        "parameters": {**parameters, **infinite},
         "warnings": messages("warning"),
         "notes": messages("note"),
     }
@@ -214,9 +285,8 @@ def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
 def change(before: float, after: float) -> str:
     """Return in words how a number changes."""
     old, new = f"{before:.3g}", f"{after:.3g}"
-    if old == new:
-        return f"stays {new}"
-    return f"{'falls' if after < before else 'rises'} from {old} to {new}"
+    verb = "falls" if after < before else "rises"
+    return f"stays {new}" if old == new else f"{verb} from {old} to {new}"
 
 
 def iterations(n_iter: int) -> str:
@@ -249,16 +319,10 @@ def part_tables(
 
 def drawable_names(names: Iterable[str]) -> list[str]:
     """Short names, all different and none empty, for a figure."""
-    found: list[str] = []
-    for name in names:
-        short = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."
-        plain = " ".join(short.split()) or "(empty)"
-        candidate, n = plain, 1
-        while candidate in found:
-            n += 1
-            candidate = f"{plain} ({n})"
-        found.append(candidate)
-    return found
+    plain = [" ".join(name.split()) or "(empty)" for name in names]
+    short = [n if len(n) <= _MAX_NAME else f"{n[: _MAX_NAME - 3]}..." for n in plain]
+    numbered = enumerate(short, start=1)
+    return [n if short.count(n) == 1 else f"{n} ({i})" for i, n in numbered]
 
 
 def choose_groups(
@@ -266,13 +330,11 @@ def choose_groups(
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_], list[str], str]:
     """Choose the largest groups, at most `MAX_GROUPS`, for a figure.
 
-    Returns the code of each row's group, whether the row is shown, the names of the
-    groups shown in the order of their codes, and a remark if some are not.
+    Returns the codes of the rows' groups, which rows are shown, the names of the groups
+    shown in the order of their codes, and a remark if some are not.
     """
     found, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     kept = np.sort(np.argsort(-counts, kind="stable")[:MAX_GROUPS])
     names = drawable_names(str(name) for name in found[kept].tolist())
-    remark = ""
-    if kept.size < found.size:
-        remark = f" The {kept.size} largest of {found.size} groups are shown."
-    return codes, np.isin(codes, kept), names, remark
+    remark = f" The {kept.size} largest of {found.size} groups are shown."
+    return codes, np.isin(codes, kept), names, remark * (kept.size < found.size)

@@ -17,8 +17,9 @@ from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
 import scalefair
+from scalefair._memory import array_limit
 from scalefair.cli._errors import Failure, note
-from scalefair.cli._fit import array_limit, describe_passes, watch_passes
+from scalefair.cli._fit import describe_passes, watch_passes
 from scalefair.cli._report import count_values
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format

@@ -21,6 +21,7 @@ from scipy.sparse import csgraph
 
 from scalefair import metrics
 from scalefair._groups import check_interval
+from scalefair._memory import array_limit
 from scalefair.cli import _errors, _fit, _output, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import EXIT_CODES, Failure
@@ -262,7 +263,7 @@ def _look(
     elif kind == "table":
         table = TableFile(path, **text)
         size = 0 if str(path) == "-" else path.stat().st_size
-        is_large = 2 * size > _fit.array_limit(None)
+        is_large = 2 * size > array_limit(None)
         frame = table.frame(table.names, (), n_rows=_MOST if is_large else None)
         for name in table.names:
             try:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scalefair.cli._reporting import (
+
+from scalefair.cli import _report
+from scalefair.cli._report import (
     Figure,
     Report,
     Table,
@@ -28,8 +30,6 @@ from scalefair.cli._reporting import (
     iterations,
     part_tables,
 )
-
-from scalefair.cli import _page
 
 EVIL = "<script>\"'&{{ 1 }}[red]\x00\x1b\ud800"
 SAFE = "<script>\"'&{{ 1 }}[red]\ufffd\ufffd\ufffd"
@@ -223,7 +223,7 @@ def test_histories_of_several_methods():
 
 def pictures(*plots) -> list[dict]:
     figures = [Figure(plot, (3, 2), "alt", "caption") for plot in plots]
-    return list(_page._draw(figures))
+    return list(_report._draw(figures))
 
 
 def test_figures_are_the_same_every_time():
@@ -238,7 +238,7 @@ def test_figures_are_the_same_every_time():
 
 def test_large_figures_are_pixels(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(_page, "_MAX_SVG", 1000)
+    monkeypatch.setattr(_report, "_MAX_SVG", 1000)
     (picture,) = page().all("img")
     kind, content = picture["src"].split(",")
     assert kind == "data:image/png;base64"
@@ -371,7 +371,7 @@ def test_names_in_figures():
     names = ["a", "", "word " * 9, "word " * 10, "two\nlines"]
     found = drawable_names(names)
     assert found[0] == "a"
-    assert found[3] == f"{found[2]} (2)"
+    assert found[3] == f"{found[2][:24]} (4)"
     assert found[4] == "two lines"
     assert len(set(found)) == len(names)
     assert all(0 < len(name.strip()) <= 30 for name in found)

@@ -1,3 +1,5 @@
+"""Files are written whole or not at all, and keep the rights that they had."""
+
 import errno
 import os
 
@@ -5,9 +7,7 @@ import numpy as np
 import pytest
 
 from scalefair import _writing
-from scalefair.cli import _output
-from scalefair.cli._errors import Failure
-from scalefair.cli._output import check_destination, write_files, write_folder
+from scalefair._writing import write_files, write_folder
 from scalefair.streaming import GroupMoments
 
 
@@ -41,7 +41,7 @@ def test_interrupt_before_the_rename(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_output.os, "replace", interrupt)
+    monkeypatch.setattr(_writing.os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_files({path: lambda f: f.write(b"after")})
     assert path.read_bytes() == b"before"
@@ -66,7 +66,6 @@ def test_the_target_of_a_link_is_replaced(tmp_path):
     target, link = tmp_path / "there" / "result", tmp_path / "link"
     target.write_bytes(b"before")
     link.symlink_to(target)
-    check_destination(link)
     write_files({link: lambda f: f.write(b"after")})
     assert link.is_symlink()
     assert target.read_bytes() == b"after"
@@ -143,28 +142,6 @@ def test_owner_and_group_are_kept_where_that_is_allowed(tmp_path, monkeypatch):
     assert path.stat().st_mode & 0o777 == 0o604
 
 
-def test_refuses_folders_devices_and_inputs(tmp_path):
-    existing = tmp_path / "graph.csv"
-    existing.touch()
-    with pytest.raises(Failure, match="is a folder"):
-        check_destination(tmp_path)
-    with pytest.raises(Failure, match="not a regular file"):
-        check_destination(_output.Path(os.devnull))
-    with pytest.raises(Failure, match="does not exist; create it"):
-        check_destination(tmp_path / "missing" / "labels.csv")
-    with pytest.raises(Failure, match="does not exist"):
-        check_destination(existing / "labels.csv")
-    with pytest.raises(Failure, match="input file"):
-        check_destination(existing, inputs=(existing,))
-    check_destination(tmp_path / "labels.csv", inputs=(existing,))
-
-
-def test_refuses_a_folder_without_permission(tmp_path, monkeypatch):
-    monkeypatch.setattr(_output.os, "access", lambda *_: False)
-    with pytest.raises(Failure, match="no permission to write"):
-        check_destination(tmp_path / "labels.csv")
-
-
 def test_names_may_be_as_long_as_can_be(tmp_path):
     path = tmp_path / ("x" * os.pathconf(tmp_path, "PC_NAME_MAX"))
     write_files({path: lambda f: f.write(b"a")})
@@ -177,7 +154,7 @@ def test_a_file_that_cannot_be_replaced_is_named(tmp_path, monkeypatch):
     def refuse(source, target):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source, 0, target)
 
-    monkeypatch.setattr(_output.os, "replace", refuse)
+    monkeypatch.setattr(_writing.os, "replace", refuse)
     path = tmp_path / "result"
     with pytest.raises(PermissionError) as caught:
         write_files({path: lambda f: f.write(b"a")})

@@ -1,0 +1,26 @@
+"""What is known of memory."""
+
+import numpy as np
+
+from scalefair import _memory
+from scalefair._memory import peak_memory, reset_peak_memory
+
+
+def test_peak_memory_until_reset():
+    before = peak_memory()
+    block = np.ones(20_000_000)  # 160 MB
+    del block
+    with_block = peak_memory()
+    assert with_block > max(before, 160e6)
+    if reset_peak_memory():
+        assert peak_memory() < with_block - 100e6
+
+
+def test_the_system_may_not_tell_of_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(_memory, "_CLEAR", tmp_path / "missing" / "clear_refs")
+    monkeypatch.setattr(_memory, "_STATUS", tmp_path / "missing" / "status")
+    monkeypatch.setattr(_memory, "available_memory", lambda: None)
+    assert not reset_peak_memory()
+    assert peak_memory() > 10e6  # from getrusage
+    assert _memory.array_limit(None) == 2**31
+    assert _memory.array_limit(7) == 7
