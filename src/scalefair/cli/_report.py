@@ -34,10 +34,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Table:
-    """Records, with the titles and the formats of columns that any of them may have.
-
-    Without `columns` all keys are titles.
-    """
+    """Records, with titles and formats of columns that any has; else of all keys."""
 
     caption: str
     records: Sequence[Mapping[str, Any]]
