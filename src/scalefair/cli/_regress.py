@@ -76,7 +76,7 @@ def read_for(
     model: Any, path: Path, reading: _rows.Reading, like: _rows.Rows | None = None
 ) -> _rows.Rows:
     """Read rows as a saved estimator takes them: columns by name, or numbers."""
-    columns = getattr(model, "feature_names_in_", None)
+    columns = list(getattr(model, "feature_names_in_", ())) or None
     named, kind = columns is not None, rows_format(path, reading.svmlight)
     if reading.missing == "impute" or (named and reading.drop):
         raise click.UsageError(

@@ -230,8 +230,7 @@ def _features(
 ) -> list[str]:
     """Columns that are features: those that are known to be, or what is left."""
     wanted: Sequence[str] = reading.drop if columns is None else columns
-    known = set(names)
-    if lacking := [name for name in wanted if name not in known]:
+    if lacking := [name for name in wanted if name not in names]:
         raise Failure(
             f"{path}: lacks {len(lacking)} of the {len(wanted)} columns wanted: "
             f"{', '.join(lacking[:8])}. Check the header, or --drop."
