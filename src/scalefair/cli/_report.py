@@ -310,9 +310,7 @@ def part_tables(
 ) -> list[Table]:
     """Return a table of the groups in each part."""
     return [
-        Table(
-            f"Groups in the {name} rows", part["groups"], columns or {}, terminal=True
-        )
+        Table(f"Groups in the {name} rows", part["groups"], columns or {}, True)
         for name, part in parts_of(content).items()
     ]
 
