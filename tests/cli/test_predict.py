@@ -300,7 +300,7 @@ def test_words_with_blanks_of_real_people(models):
     options = ["-o", models.model, "--report", report, "--no-baseline"]
     assert models.invoke(*command, *options).exit_code in (0, 3)
     truth = [line.rpartition(", ")[2] for line in lines[3000:6000]]
-    found = models.done(test, said="others filled in")
+    found = models.done(test, said="features were filled in")
     accuracy = (found["prediction"] == truth).mean()
     assert accuracy == json.loads(report.read_text())["test"]["accuracy"]
     assert accuracy > 0.78  # the share of the larger class is 0.76
