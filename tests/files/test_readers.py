@@ -285,7 +285,7 @@ def test_reader_is_chosen_by_the_extension(extension, tmp_path):
 def test_other_extensions():
     with pytest.raises(FileError, match=r"no reader for the extension '\.csv'"):
         open_rows("rows.csv")
-    with pytest.raises(FileError, match=r"rows\.svm\.gz: compressed .* Unpack it"):
+    with pytest.raises(FileError, match=r"rows\.svm\.gz: .* Unpack a compressed"):
         open_rows("rows.svm.gz")
 
 

@@ -108,7 +108,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     """
     path = Path(path)
     kind = file_format(path)
-    if kind == "table":
+    if kind in ("text", "parquet"):
         table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
         if len(table.names) in (2, 3):
             return _read_edges(table)

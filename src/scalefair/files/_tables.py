@@ -16,6 +16,7 @@ import pandas
 from pandas.api.types import is_numeric_dtype
 
 from scalefair.files._errors import FileError, reading
+from scalefair.files._matrices import file_format
 from scalefair.files._text import (
     MISSING,
     find_layout,
@@ -45,7 +46,7 @@ class TableFile:
         self.path = path
         self.notes: list[str] = []
         self._layout, self._is_even = None, False
-        if is_parquet(path):
+        if file_format(path) == "parquet":
             self.names, self.has_header = _parquet_names(path), True
             return
         self._layout = layout = find_layout(path, **options)
@@ -341,12 +342,6 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
         values = as_words(X[column]) if is_word else X[column].astype(np.float64)
         found[column] = values.where(values.notna(), np.nan).to_numpy()
     return pandas.DataFrame(found)
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether a file is parquet, by its name or its first bytes."""
-    with reading(path, "a file"), open_bytes(path) as file:
-        return file.read(4) == b"PAR1" or path.suffix.lower() == ".parquet"
 
 
 def as_words(
