@@ -201,7 +201,7 @@ class Blocks(RowReader):
         (
             [sparse.csc_array((3, 2))] * 2,
             {"is_sparse": True},
-            "Block 0 .* a csc_array: is_sparse is True, .* a CSR matrix",
+            "Block 0 .* a csc_array: .* a CSR matrix",
         ),
     ],
 )

@@ -59,11 +59,9 @@ class NpzReader(RowReader):
         See `open_rows`: of entries and their column indices; a row counts as 512
         bytes at least, for what is computed from it. No block has rows of two files.
 
-    Attributes
-    ----------
-    nnz : int
-        Stored entries, counted before entries at the same place are added up.
-        Other attributes as of `open_rows`.
+    Notes
+    -----
+    `nnz` counts entries before those at the same place are added up.
 
     Examples
     --------
@@ -156,18 +154,8 @@ class _CsrFile:
         indptr = np.zeros(length + 1, np.int64)
         indptr[1:] = streams["indptr"](start + 1, length)
         indptr[1:] -= first
-        columns = streams["indices"](first, n)
-        if n and not 0 <= columns.min() <= columns.max() < self.n_features:
-            raise ValueError("column indices beyond the number of columns")
-        small = sparse.get_index_dtype(maxval=max(n, self.n_features))
-        X = sparse.csr_array(
-            (
-                streams["data"](first, n).astype(dtype, copy=False),
-                columns.astype(small, copy=False),
-                indptr.astype(small, copy=False),
-            ),
-            shape=(length, self.n_features),
-        )
+        data = streams["data"](first, n).astype(dtype, copy=False)
+        X = _csr(data, streams["indices"](first, n), indptr, self.n_features)
         X.sum_duplicates()
         return X
 
@@ -222,6 +210,15 @@ class _CsrFile:
             yield streams
 
 
+def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:
+    """Rows with small indices, which compiled code takes wherever they point."""
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
+        raise ValueError("column indices beyond the number of columns")
+    small = sparse.get_index_dtype(maxval=max(len(columns), n_features))
+    indices = (array.astype(small, copy=False) for array in (columns, indptr))
+    return sparse.csr_array((data, *indices), shape=(len(indptr) - 1, n_features))
+
+
 def _take(
     file: Any, offset: int, dtype: np.dtype, start: int, count: int
 ) -> NDArray[Any]:
@@ -274,8 +271,7 @@ class SvmlightReader(RowReader):
     labels : ndarray of shape (n_rows,), float64
         The first number of each line; not sent to the workers of Dask.
     zero_based : bool
-        Whether the first feature has the index 0 in the file. Other attributes as of
-        `open_rows`.
+        Whether the first feature has the index 0 in the file.
 
     Examples
     --------
@@ -334,17 +330,10 @@ class SvmlightReader(RowReader):
         with self._source.opened() as file:
             file.seek(start)
             X = parse_svmlight(self._source.path, file.read(size), line)[0]
-            indices = X.indices - (not self.zero_based)
-            low, high = indices.min(initial=0), indices.max(initial=0)
-            if not (0 <= low <= high < self.n_features) or (
-                X.shape[0] != self.lengths[number]
-            ):
+            if X.shape[0] != self.lengths[number]:
                 raise ValueError("it has other rows than when its reader was made")
-        small = sparse.get_index_dtype(maxval=max(X.nnz, self.n_features))
-        return sparse.csr_array(
-            (X.data, indices.astype(small), X.indptr.astype(small)),
-            shape=(X.shape[0], self.n_features),
-        )
+            columns = X.indices - (not self.zero_based)
+            return _csr(X.data, columns, X.indptr, self.n_features)
 
     def delayed(self) -> list[Any]:
         without_labels = copy.copy(self)
