@@ -27,10 +27,8 @@ from scalefair.files._source import (
 )
 from scalefair.streaming import RowReader
 
-# Bytes that are read rather than skipped.
-_NEAR = 2**20
-# Row pointers that are looked at together.
-_POINTERS = 2**17
+# Bytes that are read rather than skipped, and row pointers that are read together.
+_NEAR, _POINTERS = 2**20, 2**17
 # Reads numbers of an array: from which, and how many.
 _Numbers = Callable[[int, int], NDArray[Any]]
 _ARRAYS = ("indptr", "indices", "data")
@@ -92,17 +90,14 @@ class NpzReader(RowReader):
         self._files = [file for file in files if len(file.lengths)]
         if not self._files:
             raise FileError(f"{files[0].source.path}: has no rows.")
+        self._places = [(f, i) for f in self._files for i in range(len(f.lengths))]
         self.lengths = np.concatenate([file.lengths for file in self._files])
         self.dtype = np.result_type(*(file.dtype for file in self._files))
         self.nnz = sum(file.nnz for file in self._files)
 
     def block(self, number: int) -> Any:
-        number = range(len(self))[number]
-        for file in self._files:
-            if number < len(file.lengths):
-                return file.block(number, self.dtype)
-            number -= len(file.lengths)
-        raise AssertionError  # the range has been checked
+        file, own = self._places[number]
+        return file.block(own, self.dtype)
 
     def blocks(self) -> Iterator[Any]:
         for file in self._files:
@@ -118,15 +113,12 @@ class _CsrFile:
             m, self.n_features = _read_shape(archive, self.source.path)
             self._headers = {name: member_header(archive, name) for name in _ARRAYS}
             indptr, indices, data = self._headers.values()
+            (self.nnz,) = data.shape
             if indptr.shape != (m + 1,) or indices.shape != data.shape:
                 raise ValueError("its arrays do not fit each other")
-            if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - {
-                *"iu"
-            }:
-                raise ValueError("its arrays are of the wrong kind")
-            if data.dtype.kind not in "fiub":
-                raise ValueError(f"no real numbers, found the type {data.dtype}")
-        (self.nnz,) = data.shape
+            for name, kinds in zip(_ARRAYS, ("iu", "iu", "fiub"), strict=True):
+                if (found := self._headers[name].dtype).kind not in kinds:
+                    raise ValueError(f"its {name} are of the type {found}")
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
         with self._streams() as streams:
@@ -136,7 +128,6 @@ class _CsrFile:
         self._entries = np.array(entries, np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
-        """Return the rows of one block, with entries of a type."""
         with self._streams(at_once=True) as streams:
             return self._read(number, streams, dtype)
 

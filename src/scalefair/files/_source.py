@@ -51,10 +51,9 @@ class SourceFile:
     def _check(self, file: BinaryIO) -> None:
         known = self._identity
         if known != _identity(file)[: len(known)]:
-            copied = ", or is a copy of another time" if len(known) == _ANYWHERE else ""
             raise FileError(
-                f"{self.path}: has changed since its reader was made{copied}. Make a "
-                "new reader."
+                f"{self.path}: has changed since its reader was made, or is a copy of "
+                "another time. Make a new reader."
             )
 
 

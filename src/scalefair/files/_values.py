@@ -15,6 +15,7 @@ from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._tables import TableFile
 from scalefair.files._text import is_number
 
+_Say = Callable[[str], None]
 # Names of a column that holds ids, or values, in a header.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
@@ -28,7 +29,7 @@ def read_values(
     *,
     header: bool | None = None,
     kind: str | None = None,
-    say: Callable[[str], None],
+    say: _Say,
 ) -> NDArray[Any]:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
@@ -72,7 +73,7 @@ def read_values(
 
 
 def _read_text(
-    path: Path, units: Any, what: str, header: bool | None, say: Callable[[str], None]
+    path: Path, units: Any, what: str, header: bool | None, say: _Say
 ) -> tuple[TableFile, pandas.Series | None, pandas.Series]:
     table = TableFile(path, header=bool(header))
     if len(table.names) > 2:
@@ -96,12 +97,7 @@ def _read_text(
 
 
 def _in_order(
-    table: TableFile,
-    keys: pandas.Series,
-    values: pandas.Series,
-    units: Any,
-    what: str,
-    say: Callable[[str], None],
+    table: TableFile, keys: Any, values: Any, units: Any, what: str, say: _Say
 ) -> pandas.Series:
     """Bring values to the order of the units."""
     if units.ids.dtype.kind in "iu":  # 007 is 7

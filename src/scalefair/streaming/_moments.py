@@ -176,7 +176,11 @@ class GroupMoments:
             Moments as if all rows had been read together, but for rounding.
         """
         n = self.n_features
-        self._check_features(other.n_features)
+        if other.n_features != n:
+            raise ValueError(
+                f"These moments are of {n} features, the rows to add have "
+                f"{other.n_features}."
+            )
         if _kind(self.groups) != _kind(other.groups):
             raise ValueError(
                 f"The groups so far are of type {self.groups.dtype}, those to add of "
@@ -289,13 +293,6 @@ class GroupMoments:
                     "it by GroupMoments.save."
                 ) from error
         return cls(**arrays)
-
-    def _check_features(self, n_features: int) -> None:
-        if n_features != self.n_features:
-            raise ValueError(
-                f"These moments are of {self.n_features} features, the rows to add "
-                f"have {n_features}."
-            )
 
 
 def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:

@@ -267,10 +267,8 @@ class PartitionedRows:
 
         Parameters
         ----------
-        function : callable
-            Of the module level, so that it can be sent to other processes.
-        *args : object
-            The same for all parts.
+        function, *args : object
+            As of `Parts.map`.
         each : sequence of Parts
             Columns as `split` or `encode` return them.
 
