@@ -106,9 +106,8 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
     if invalid.size:
         row = int(np.searchsorted(matrix.indptr, invalid[0], side="right")) - 1
         raise FileError(
-            f"{path}: {invalid.size} {entry}(s) are NaN or infinite, the first at row "
-            f"{row}, column {matrix.indices[invalid[0]]} (counted from 0). Remove them "
-            "or give them a value."
+            f"{path}: {invalid.size} {entry}(s) are NaN or infinite: remove them. The "
+            f"first: row {row}, column {matrix.indices[invalid[0]]} (counted from 0)."
         )
     matrix.eliminate_zeros()
     return matrix

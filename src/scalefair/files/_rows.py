@@ -15,6 +15,7 @@ from scalefair.files._npy import checked_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
+    AnyPath,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -25,9 +26,7 @@ from scalefair.streaming import RowReader
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 
 
-def open_rows(
-    path: str | os.PathLike[str], *, max_bytes: int = BLOCK_BYTES
-) -> RowReader:
+def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     """Return a reader of the rows in a file, which may be larger than the memory.
 
     Parameters
@@ -97,9 +96,7 @@ class NpyReader(RowReader):
 
     is_sparse = False
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, max_bytes: int = BLOCK_BYTES
-    ) -> None:
+    def __init__(self, path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> None:
         max_bytes = check_max_bytes(max_bytes)
         self._source = SourceFile(path, "an array saved by numpy.save")
         with self._source.opened() as file:
@@ -145,7 +142,7 @@ class ParquetReader(RowReader):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         *,
         columns: Sequence[str] | None = None,
         max_bytes: int = BLOCK_BYTES,
@@ -159,9 +156,8 @@ class ParquetReader(RowReader):
         index = (schema.pandas_metadata or {}).get("index_columns", ())
         types = {field.name: field.type for field in schema if field.name not in index}
         self._names = list(types) if columns is None else list(columns)
-        self.dtype = self._check_columns(types)
+        self.n_features, self.dtype = len(self._names), self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
-        self.n_features = len(self._names)
         sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
         if not sum(sizes):
             raise FileError(f"{self._source.path}: has no rows.")

@@ -21,6 +21,7 @@ from scalefair.files._matrices import counts_from_zero, parse_svmlight
 from scalefair.files._npy import fill, member_header, read_member
 from scalefair.files._source import (
     BLOCK_BYTES,
+    AnyPath,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -70,10 +71,7 @@ class NpzReader(RowReader):
     is_sparse = True
 
     def __init__(
-        self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        *,
-        max_bytes: int = BLOCK_BYTES,
+        self, path: AnyPath | Sequence[AnyPath], *, max_bytes: int = BLOCK_BYTES
     ) -> None:
         max_bytes = check_max_bytes(max_bytes)
         paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -107,7 +105,7 @@ class NpzReader(RowReader):
 class _CsrFile:
     """Rows in one file, in blocks of given `lengths`."""
 
-    def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
+    def __init__(self, path: AnyPath, max_bytes: int) -> None:
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
         with self.source.opened() as file, zipfile.ZipFile(file) as archive:
             m, self.n_features = _read_shape(archive, self.source.path)
@@ -275,7 +273,7 @@ class SvmlightReader(RowReader):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         *,
         n_features: int | None = None,
         zero_based: bool | Literal["auto"] = "auto",

@@ -111,10 +111,10 @@ class DaskParts(Parts):
         run = functools.partial(_combined, combine)
         graph, keys = self._graph.copy(), self._keys
         while len(keys) > 1:
-            name = f"combined-{uuid4().hex}"
-            groups = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
-            keys = [(name, i) for i in range(len(groups))]
-            for key, group in zip(keys, groups, strict=True):
+            name, own = f"combined-{uuid4().hex}", keys
+            keys = [(name, i) for i in range(0, len(own), _FAN_IN)]
+            for key in keys:
+                group = own[key[1] : key[1] + _FAN_IN]
                 graph[key] = task_type(key, run, *map(ref, group))
         return DaskParts(graph, keys).gather()[0]
 
