@@ -201,7 +201,7 @@ class Blocks(RowReader):
         (
             [sparse.csc_array((3, 2))] * 2,
             {"is_sparse": True},
-            "Block 0 .* a csc_array: is_sparse is True, .* a CSR matrix",
+            "Block 0 .* a csc_array: .* a CSR matrix",
         ),
     ],
 )
@@ -285,7 +285,7 @@ def test_reader_is_chosen_by_the_extension(extension, tmp_path):
 def test_other_extensions():
     with pytest.raises(FileError, match=r"no reader for the extension '\.csv'"):
         open_rows("rows.csv")
-    with pytest.raises(FileError, match=r"rows\.svm\.gz: compressed .* Unpack it"):
+    with pytest.raises(FileError, match=r"rows\.svm\.gz: .* Unpack a compressed"):
         open_rows("rows.svm.gz")
 
 
@@ -392,7 +392,7 @@ def test_files_that_change(name, change, tmp_path):
     path = tmp_path / f"rows{extension}"
     reader = save(path, matrix())
     change(path)
-    message = rf"rows{extension}: has changed since its reader was made\. Make a new"
+    message = rf"rows{extension}: has changed .*reader was made.* Make a new"
     with pytest.raises(FileError, match=message):
         list(reader.blocks())
     with pytest.raises(FileError, match=message):

@@ -11,6 +11,7 @@ from scalefair.files import (
     NpyReader,
     ParquetReader,
     read_graph,
+    read_table,
     reading,
 )
 from scalefair.files._matrices import rows_format
@@ -41,7 +42,7 @@ def test_types_of_dense_rows(dtype, tmp_path):
         (np.ones((3, 0)), r"found shape \(3, 0\)"),
         (np.ones((3, 2), complex), "real numbers, found .* type complex128"),
         (np.array([["a", "b"]]), "real numbers, found .* type <U1"),
-        (np.array([[None]]), "real numbers, found .* type object"),
+        (np.array([[None]]), r"not an array .*Python objects"),
     ],
 )
 def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
@@ -174,7 +175,7 @@ def test_no_rows_in_a_table(save):
         ParquetReader(save({"a": np.empty(0)}))
 
 
-@pytest.mark.parametrize("read", [read_graph, rows_format])
+@pytest.mark.parametrize("read", [read_graph, read_table, rows_format])
 def test_archives_of_tables_are_to_be_unpacked(read, tmp_path):
     path = tmp_path / "people.zip"
     with zipfile.ZipFile(path, "w") as archive:

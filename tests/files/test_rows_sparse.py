@@ -135,9 +135,12 @@ WRONG = {
     "indices": ({"indices": csr().indices[:-1]}, "do not fit each other"),
     "last pointer": ({"indptr": np.arange(41)}, "row pointers are wrong"),
     "falling": ({"indptr": csr().indptr[::-1]}, "row pointers are wrong"),
-    "real indices": ({"indices": csr().indices * 1.0}, "of the wrong kind"),
-    "complex": ({"data": csr().data * 1j}, "real numbers, found the type complex"),
-    "objects": ({"data": csr().data.astype(object)}, "found the type object"),
+    "real indices": (
+        {"indices": csr().indices * 1.0},
+        "indices are of the type float64",
+    ),
+    "complex": ({"data": csr().data * 1j}, "data are of the type complex"),
+    "objects": ({"data": csr().data.astype(object)}, "data are of the type object"),
     "no columns": ({"shape": np.array([40, 0])}, "it has 0 columns"),
 }
 

@@ -175,11 +175,11 @@ class TestFromData:
     def test_blocks_that_are_converted_are_short(self, monkeypatch):
         monkeypatch.setattr(_accumulate, "_BLOCK_BYTES", 8 * NARROW * 50)
         n_rows = []
-        add = _accumulate._add_thin
+        add = _accumulate.label_scatter
         monkeypatch.setattr(
             _accumulate,
-            "_add_thin",
-            lambda block, *rest: (n_rows.append(len(block)), add(block, *rest)),
+            "label_scatter",
+            lambda block, *rest: (n_rows.append(len(block)), add(block, *rest))[1],
         )
         X, groups = rows_of(200, NARROW)
         for form in (X.astype(int), X.astype(">f4"), X):

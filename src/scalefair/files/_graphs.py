@@ -22,6 +22,7 @@ from scalefair.files._matrices import (
 from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import quote
 
+_Array = NDArray[Any]
 # First lines that are taken for a header whatever stands below.
 _NAMES = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,node1 node2"
 _NAMES += ",id_1 id_2,id1 id2,u v,i j"
@@ -108,7 +109,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     """
     path = Path(path)
     kind = file_format(path)
-    if kind == "table":
+    if kind in ("text", "parquet"):
         table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
         if len(table.names) in (2, 3):
             return _read_edges(table)
@@ -154,10 +155,10 @@ def _read_edges(table: TableFile) -> Graph:
             frame = table.frame(table.names, ends, missing=[""])
         for end in ends:
             frame[end] = as_words(frame[end], missing=[""])
-    for end in ends:
-        missing = np.flatnonzero(frame[end].isna())
-        if missing.size:
-            raise FileError(f"{table.where(int(missing[0]), end)}: a node id is empty.")
+    missing = np.argwhere(frame[ends].isna())
+    if missing.size:
+        row, end = missing[0].tolist()
+        raise FileError(f"{table.where(row, ends[end])}: a node id is empty.")
     codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
     if ids.dtype.kind not in "iu":
         ids = ids.astype(np.str_)
@@ -185,12 +186,8 @@ def _read_edges(table: TableFile) -> Graph:
 
 
 def _distinct(
-    table: TableFile,
-    ids: NDArray[Any],
-    source: NDArray[Any],
-    target: NDArray[Any],
-    weight: NDArray[np.float64],
-) -> NDArray[np.int64]:
+    table: TableFile, ids: _Array, source: _Array, target: _Array, weight: _Array
+) -> _Array:
     """Return the first mention of each edge; later ones must have its weight."""
     low, high = np.minimum(source, target), np.maximum(source, target)
     codes, edges = pandas.factorize(low.astype(np.int64) * len(ids) + high)

@@ -20,11 +20,13 @@ from scalefair.files._text import is_number, open_bytes, quote
 
 # What a stored entry of text becomes, and a row of any format: places and pointers.
 _ENTRY_BYTES, _ROW_BYTES = 24, 16
+_FORMATS = {b"PK": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
+_FORMATS[b"%%MatrixMarket"] = "mtx"
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
 
 
 def file_format(path: Path) -> str:
-    """Return "npy", "npz", "mtx" or "table": what the first bytes say."""
+    """Return "npy", "npz", "mtx", "parquet" or "text": what the first bytes say."""
     with reading(path, "a file"), open_bytes(path) as file:
         start = file.read(14)
         if start.startswith(b"PK\x03\x04") and zipfile.is_zipfile(file):
@@ -35,11 +37,8 @@ def file_format(path: Path) -> str:
                     f"{path}: is a zip archive of other files ({', '.join(names[:3])}):"
                     " unpack it, or save a spreadsheet as csv."
                 )
-    if start.startswith(b"PK"):
-        return "npz"
-    if start.startswith(b"\x93NUMPY"):
-        return "npy"
-    return "mtx" if start == b"%%MatrixMarket" else "table"
+    kinds = (kind for magic, kind in _FORMATS.items() if start.startswith(magic))
+    return next(kinds, "parquet" if path.suffix.lower() == ".parquet" else "text")
 
 
 def rows_format(path: Path, svmlight: bool = False) -> str:
@@ -47,7 +46,7 @@ def rows_format(path: Path, svmlight: bool = False) -> str:
     kind = file_format(path)
     if svmlight or _SVMLIGHT.search(path.name):
         return "svmlight"
-    return "table" if kind == "mtx" else kind
+    return kind if kind in ("npy", "npz") else "table"
 
 
 def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
@@ -107,9 +106,8 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
     if invalid.size:
         row = int(np.searchsorted(matrix.indptr, invalid[0], side="right")) - 1
         raise FileError(
-            f"{path}: {invalid.size} {entry}(s) are NaN or infinite, the first at row "
-            f"{row}, column {matrix.indices[invalid[0]]} (counted from 0). Remove them "
-            "or give them a value."
+            f"{path}: {invalid.size} {entry}(s) are NaN or infinite: remove them. The "
+            f"first: row {row}, column {matrix.indices[invalid[0]]} (counted from 0)."
         )
     matrix.eliminate_zeros()
     return matrix

@@ -47,15 +47,20 @@ def read_header(file: IO[bytes]) -> Header:
     return header
 
 
-def read_array(file: IO[bytes]) -> NDArray[Any]:
-    """Read an array that a whole file holds; a memory map could end the process."""
+def checked_header(file: IO[bytes]) -> Header:
+    """Read the header of an array that a whole file holds."""
     header = read_header(file)
     if header.dtype.hasobject:
         raise ValueError("Python objects, which are not read")
     size = os.fstat(file.fileno()).st_size
     if size < header.stop:
         raise ValueError(f"it is truncated: {size} bytes of {header.stop}")
-    return _read(file, header)
+    return header
+
+
+def read_array(file: IO[bytes]) -> NDArray[Any]:
+    """Read an array that a whole file holds; a memory map could end the process."""
+    return _read(file, checked_header(file))
 
 
 def read_rows(

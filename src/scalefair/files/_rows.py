@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError
-from scalefair.files._npy import read_header, read_rows
+from scalefair.files._npy import checked_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
+    AnyPath,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -22,10 +23,10 @@ from scalefair.files._source import (
 )
 from scalefair.streaming import RowReader
 
+_SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 
-def open_rows(
-    path: str | os.PathLike[str], *, max_bytes: int = BLOCK_BYTES
-) -> RowReader:
+
+def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     """Return a reader of the rows in a file, which may be larger than the memory.
 
     Parameters
@@ -46,11 +47,11 @@ def open_rows(
 
     Raises
     ------
-    ImportError
-        If pyarrow is not installed and the file is a parquet file.
     FileError
-        If the extension is none of these, the file is missing, damaged, or holds
-        something else; from `block`, if it is no longer what it was.
+        If the extension is none of these, or the file is missing, damaged, holds
+        something else, or is no longer what it was.
+    ImportError
+        If pyarrow is needed and not installed.
 
     Examples
     --------
@@ -62,19 +63,13 @@ def open_rows(
     ...     [block.shape for block in open_rows(f"{folder}/rows.npy").blocks()]
     [(4, 2)]
     """
-    readers: dict[str, Any] = {".npy": NpyReader, ".npz": NpzReader}
-    readers |= {".parquet": ParquetReader, ".svm": SvmlightReader}
-    readers |= {".svmlight": SvmlightReader, ".libsvm": SvmlightReader}
-    name = os.fspath(path)
-    extension = os.path.splitext(name)[1].lower()
-    if extension in {".gz", ".bz2", ".xz"}:
-        raise FileError(
-            f"{name}: compressed files cannot be read in blocks. Unpack it."
-        )
+    readers: dict[str, Any] = dict.fromkeys(_SVMLIGHT, SvmlightReader)
+    readers |= {".npy": NpyReader, ".npz": NpzReader, ".parquet": ParquetReader}
+    extension = os.path.splitext(path)[1].lower()
     if extension not in readers:
         raise FileError(
-            f"{name}: no reader for the extension {extension!r}. Save the rows as one "
-            f"of {', '.join(readers)}."
+            f"{os.fspath(path)}: no reader for the extension {extension!r}. Unpack a "
+            f"compressed file, or save the rows as one of {', '.join(readers)}."
         )
     reader: RowReader = readers[extension](path, max_bytes=max_bytes)
     return reader
@@ -101,25 +96,16 @@ class NpyReader(RowReader):
 
     is_sparse = False
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, max_bytes: int = BLOCK_BYTES
-    ) -> None:
+    def __init__(self, path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> None:
         max_bytes = check_max_bytes(max_bytes)
         self._source = SourceFile(path, "an array saved by numpy.save")
-        name = self._source.path
         with self._source.opened() as file:
-            self._header = read_header(file)
-            size = os.fstat(file.fileno()).st_size
+            self._header = checked_header(file)
         shape, _, stored, _ = self._header
         if stored.kind not in "fiub" or len(shape) != 2 or 0 in shape:
             raise FileError(
-                f"{name}: rows of features are a two-dimensional array of real "
-                f"numbers, found shape {shape} and type {stored}. Save them as such."
-            )
-        if size < self._header.stop:
-            raise FileError(
-                f"{name}: is truncated: {size} bytes of {self._header.stop}. Copy or "
-                "save it again."
+                f"{self._source.path}: rows of features are a two-dimensional array of "
+                f"real numbers, found shape {shape} and type {stored}."
             )
         m, self.n_features = shape
         self.dtype, self.nnz = block_type(stored), m * self.n_features
@@ -156,7 +142,7 @@ class ParquetReader(RowReader):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         *,
         columns: Sequence[str] | None = None,
         max_bytes: int = BLOCK_BYTES,
@@ -170,9 +156,8 @@ class ParquetReader(RowReader):
         index = (schema.pandas_metadata or {}).get("index_columns", ())
         types = {field.name: field.type for field in schema if field.name not in index}
         self._names = list(types) if columns is None else list(columns)
-        self.dtype = self._check_columns(types)
+        self.n_features, self.dtype = len(self._names), self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
-        self.n_features = len(self._names)
         sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
         if not sum(sizes):
             raise FileError(f"{self._source.path}: has no rows.")

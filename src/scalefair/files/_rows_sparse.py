@@ -21,16 +21,15 @@ from scalefair.files._matrices import counts_from_zero, parse_svmlight
 from scalefair.files._npy import fill, member_header, read_member
 from scalefair.files._source import (
     BLOCK_BYTES,
+    AnyPath,
     SourceFile,
     block_type,
     check_max_bytes,
 )
 from scalefair.streaming import RowReader
 
-# Bytes that are read rather than skipped.
-_NEAR = 2**20
-# Row pointers that are looked at together.
-_POINTERS = 2**17
+# Bytes that are read rather than skipped, and row pointers that are read together.
+_NEAR, _POINTERS = 2**20, 2**17
 # Reads numbers of an array: from which, and how many.
 _Numbers = Callable[[int, int], NDArray[Any]]
 _ARRAYS = ("indptr", "indices", "data")
@@ -59,11 +58,9 @@ class NpzReader(RowReader):
         See `open_rows`: of entries and their column indices; a row counts as 512
         bytes at least, for what is computed from it. No block has rows of two files.
 
-    Attributes
-    ----------
-    nnz : int
-        Stored entries, counted before entries at the same place are added up.
-        Other attributes as of `open_rows`.
+    Notes
+    -----
+    `nnz` counts entries before those at the same place are added up.
 
     Examples
     --------
@@ -74,10 +71,7 @@ class NpzReader(RowReader):
     is_sparse = True
 
     def __init__(
-        self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        *,
-        max_bytes: int = BLOCK_BYTES,
+        self, path: AnyPath | Sequence[AnyPath], *, max_bytes: int = BLOCK_BYTES
     ) -> None:
         max_bytes = check_max_bytes(max_bytes)
         paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -94,17 +88,14 @@ class NpzReader(RowReader):
         self._files = [file for file in files if len(file.lengths)]
         if not self._files:
             raise FileError(f"{files[0].source.path}: has no rows.")
+        self._places = [(f, i) for f in self._files for i in range(len(f.lengths))]
         self.lengths = np.concatenate([file.lengths for file in self._files])
         self.dtype = np.result_type(*(file.dtype for file in self._files))
         self.nnz = sum(file.nnz for file in self._files)
 
     def block(self, number: int) -> Any:
-        number = range(len(self))[number]
-        for file in self._files:
-            if number < len(file.lengths):
-                return file.block(number, self.dtype)
-            number -= len(file.lengths)
-        raise AssertionError  # the range has been checked
+        file, own = self._places[number]
+        return file.block(own, self.dtype)
 
     def blocks(self) -> Iterator[Any]:
         for file in self._files:
@@ -114,21 +105,18 @@ class NpzReader(RowReader):
 class _CsrFile:
     """Rows in one file, in blocks of given `lengths`."""
 
-    def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
+    def __init__(self, path: AnyPath, max_bytes: int) -> None:
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
         with self.source.opened() as file, zipfile.ZipFile(file) as archive:
             m, self.n_features = _read_shape(archive, self.source.path)
             self._headers = {name: member_header(archive, name) for name in _ARRAYS}
             indptr, indices, data = self._headers.values()
+            (self.nnz,) = data.shape
             if indptr.shape != (m + 1,) or indices.shape != data.shape:
                 raise ValueError("its arrays do not fit each other")
-            if len(data.shape) != 1 or {indptr.dtype.kind, indices.dtype.kind} - {
-                *"iu"
-            }:
-                raise ValueError("its arrays are of the wrong kind")
-            if data.dtype.kind not in "fiub":
-                raise ValueError(f"no real numbers, found the type {data.dtype}")
-        (self.nnz,) = data.shape
+            for name, kinds in zip(_ARRAYS, ("iu", "iu", "fiub"), strict=True):
+                if (found := self._headers[name].dtype).kind not in kinds:
+                    raise ValueError(f"its {name} are of the type {found}")
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
         with self._streams() as streams:
@@ -138,7 +126,6 @@ class _CsrFile:
         self._entries = np.array(entries, np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
-        """Return the rows of one block, with entries of a type."""
         with self._streams(at_once=True) as streams:
             return self._read(number, streams, dtype)
 
@@ -156,18 +143,8 @@ class _CsrFile:
         indptr = np.zeros(length + 1, np.int64)
         indptr[1:] = streams["indptr"](start + 1, length)
         indptr[1:] -= first
-        columns = streams["indices"](first, n)
-        if n and not 0 <= columns.min() <= columns.max() < self.n_features:
-            raise ValueError("column indices beyond the number of columns")
-        small = sparse.get_index_dtype(maxval=max(n, self.n_features))
-        X = sparse.csr_array(
-            (
-                streams["data"](first, n).astype(dtype, copy=False),
-                columns.astype(small, copy=False),
-                indptr.astype(small, copy=False),
-            ),
-            shape=(length, self.n_features),
-        )
+        data = streams["data"](first, n).astype(dtype, copy=False)
+        X = _csr(data, streams["indices"](first, n), indptr, self.n_features)
         X.sum_duplicates()
         return X
 
@@ -222,6 +199,15 @@ class _CsrFile:
             yield streams
 
 
+def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:
+    """Rows with small indices, which compiled code takes wherever they point."""
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
+        raise ValueError("column indices beyond the number of columns")
+    small = sparse.get_index_dtype(maxval=max(len(columns), n_features))
+    indices = (array.astype(small, copy=False) for array in (columns, indptr))
+    return sparse.csr_array((data, *indices), shape=(len(indptr) - 1, n_features))
+
+
 def _take(
     file: Any, offset: int, dtype: np.dtype, start: int, count: int
 ) -> NDArray[Any]:
@@ -274,8 +260,7 @@ class SvmlightReader(RowReader):
     labels : ndarray of shape (n_rows,), float64
         The first number of each line; not sent to the workers of Dask.
     zero_based : bool
-        Whether the first feature has the index 0 in the file. Other attributes as of
-        `open_rows`.
+        Whether the first feature has the index 0 in the file.
 
     Examples
     --------
@@ -288,7 +273,7 @@ class SvmlightReader(RowReader):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         *,
         n_features: int | None = None,
         zero_based: bool | Literal["auto"] = "auto",
@@ -334,17 +319,10 @@ class SvmlightReader(RowReader):
         with self._source.opened() as file:
             file.seek(start)
             X = parse_svmlight(self._source.path, file.read(size), line)[0]
-            indices = X.indices - (not self.zero_based)
-            low, high = indices.min(initial=0), indices.max(initial=0)
-            if not (0 <= low <= high < self.n_features) or (
-                X.shape[0] != self.lengths[number]
-            ):
+            if X.shape[0] != self.lengths[number]:
                 raise ValueError("it has other rows than when its reader was made")
-        small = sparse.get_index_dtype(maxval=max(X.nnz, self.n_features))
-        return sparse.csr_array(
-            (X.data, indices.astype(small), X.indptr.astype(small)),
-            shape=(X.shape[0], self.n_features),
-        )
+            columns = X.indices - (not self.zero_based)
+            return _csr(X.data, columns, X.indptr, self.n_features)
 
     def delayed(self) -> list[Any]:
         without_labels = copy.copy(self)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scalefair.files._errors import FileError, reading
 
+AnyPath = str | os.PathLike[str]
 # Large enough that the cost of a block's Python code does not count.
 BLOCK_BYTES = 2**26
 # Numbers of a file's identity that hold on other machines, too.
@@ -21,13 +22,12 @@ _ANYWHERE = 2
 
 
 class SourceFile:
-    """A file, of what should be in it, that stays as it is while it is read again.
+    """A file that stays as it is, in size, time and place on the disk, or is refused.
 
-    It is another one if its size, its time or its place on the disk has changed. In
-    another process only size and time are compared: the file may be a copy there.
+    In another process only size and time are compared: it may be a copy there.
     """
 
-    def __init__(self, path: str | os.PathLike[str], what: str) -> None:
+    def __init__(self, path: AnyPath, what: str) -> None:
         self.path, self._what = os.fspath(path), what
         self._identity: tuple[int, ...] = ()
         with self.opened() as file:
@@ -51,10 +51,9 @@ class SourceFile:
     def _check(self, file: BinaryIO) -> None:
         known = self._identity
         if known != _identity(file)[: len(known)]:
-            copied = ", or is a copy of another time" if len(known) == _ANYWHERE else ""
             raise FileError(
-                f"{self.path}: has changed since its reader was made{copied}. Make a "
-                "new reader."
+                f"{self.path}: has changed since its reader was made, or is a copy of "
+                "another time. Make a new reader."
             )
 
 

@@ -16,6 +16,7 @@ import pandas
 from pandas.api.types import is_numeric_dtype
 
 from scalefair.files._errors import FileError, reading
+from scalefair.files._matrices import file_format
 from scalefair.files._text import (
     MISSING,
     find_layout,
@@ -37,21 +38,24 @@ class TableFile:
     Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or ``-``
     for the standard input. Options of text are ``header`` (bool), ``delimiter``,
     ``decimal``, found out by default, and ``skip_lines`` before the table. `names` are
-    those of the columns, their numbers from 1 if there is no header; `notes` say what
-    was assumed.
+    those of the columns, their numbers from 1 if there is no header; `layout` is how
+    text is understood; `notes` say what was assumed.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path
         self.notes: list[str] = []
-        self._layout, self._is_even = None, False
-        if is_parquet(path):
+        self.layout: dict[str, Any] = {}
+        self._text, self._is_even = None, False
+        if file_format(path) == "parquet":
             self.names, self.has_header = _parquet_names(path), True
             return
-        self._layout = layout = find_layout(path, **options)
-        self.names = layout.names or [str(i + 1) for i in range(layout.n_columns)]
-        self.has_header = layout.names is not None
-        self.notes += layout.notes
+        self._text = text = find_layout(path, **options)
+        self.names = text.names or [str(i + 1) for i in range(text.n_columns)]
+        self.has_header = text.names is not None
+        self.notes += text.notes
+        self.layout = {"header": self.has_header, "delimiter": text.delimiter}
+        self.layout["decimal"] = text.decimal
 
     def find(self, given: str, option: str) -> str:
         """Return the name of a column, or raise a FileError that lists all."""
@@ -67,21 +71,12 @@ class TableFile:
 
     def where(self, row: int, column: str | None = None) -> str:
         """Place of a row or a value: file and line, and column; for messages."""
-        place = f"{self.path}: row {row} (counted from 0)"
-        if self._layout is not None:
-            place = f"{self.path}:{self.line(row)}"
+        place = f":{self.line(row)}" if self._text else f": row {row} (counted from 0)"
+        place = f"{self.path}{place}"
         if column is None:
             return place
         name = f" ({column})" if self.has_header else ""
         return f"{place}: column {self.names.index(column) + 1}{name}"
-
-    @property
-    def layout(self) -> dict[str, Any]:
-        """How text is understood: header, delimiter, decimal mark."""
-        if self._layout is None:
-            return {}
-        found = {name: getattr(self._layout, name) for name in ("delimiter", "decimal")}
-        return {"header": self.has_header, **found}
 
     def typed(self, values: pandas.Series) -> pandas.Series:
         """Make a column of `frame` one of numbers or of words, as `read` does."""
@@ -89,8 +84,8 @@ class TableFile:
 
     def line(self, row: int) -> int:
         """Line of a row of text, which is read again up to it."""
-        assert self._layout is not None
-        records = enumerate(self._layout.records())
+        assert self._text is not None
+        records = enumerate(self._text.records())
         return next((line for i, (line, _) in records if i == row), 0)
 
     def read(
@@ -163,16 +158,12 @@ class TableFile:
         missing: Sequence[str] = MISSING,
     ) -> Generator[pandas.DataFrame]:
         """Yield so many rows after the other, or all at once."""
-        layout = self._layout
+        layout = self._text
         if layout is None:
             with _parquet(self.path) as file:
-                batches = (
-                    [file.read(columns)]
-                    if size is None
-                    else file.iter_batches(batch_size=size, columns=columns)
-                )
-                for batch in batches:
-                    yield batch.to_pandas()[columns]
+                pieces = [file.read(columns)] if size is None else ()
+                for piece in pieces or file.iter_batches(size, columns=columns):
+                    yield piece.to_pandas()[columns]
             return
         # All columns are read, so that pandas counts the cells.
         options: dict[str, Any] = {
@@ -218,9 +209,9 @@ class TableFile:
     def _renamed(
         self, frame: pandas.DataFrame, columns: Sequence[str]
     ) -> pandas.DataFrame:
-        assert self._layout is not None
+        assert self._text is not None
         if not self._is_even and frame.iloc[:, -1].isna().any():
-            self._layout.refuse_uneven()  # so look cells that are not there
+            self._text.refuse_uneven()  # so look cells that are not there
             self._is_even = True
         frame.columns = self.names
         return frame[list(columns)]
@@ -341,12 +332,6 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
         values = as_words(X[column]) if is_word else X[column].astype(np.float64)
         found[column] = values.where(values.notna(), np.nan).to_numpy()
     return pandas.DataFrame(found)
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether a file is parquet, by its name or its first bytes."""
-    with reading(path, "a file"), open_bytes(path) as file:
-        return file.read(4) == b"PAR1" or path.suffix.lower() == ".parquet"
 
 
 def as_words(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas
@@ -15,47 +15,37 @@ from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._tables import TableFile
 from scalefair.files._text import is_number
 
+_Say = Callable[[str], None]
 # Names of a column that holds ids, or values, in a header.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
 _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
 
 
-class Units(Protocol):
-    """What has a value each: rows, or nodes of a graph.
-
-    `named` says whether `ids` are names or row numbers from 0; `ordered` whether their
-    order means something to the user; `unit` what one of them is called.
-    """
-
-    path: Path
-    ids: NDArray[Any]
-    named: bool
-
-    @property
-    def ordered(self) -> bool: ...
-
-    @property
-    def unit(self) -> str: ...
-
-
 def read_values(
     path: Path,
-    units: Units,
+    units: Any,
     what: str,
     *,
     header: bool | None = None,
     kind: str | None = None,
-    say: Callable[[str], None],
+    say: _Say,
 ) -> NDArray[Any]:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    `header` of None takes a first line for it that is of no unit; `kind` is that of
-    `as_values`; `say` is told what was ignored.
+    `units` are rows or a `Graph`: with `path`, `ids`, whether these are `named` or row
+    numbers, whether they are `ordered`, and what a `unit` is called. `header` of None
+    takes a first line for it that is of no unit; `kind` is that of `as_values`; `say`
+    is told what was ignored.
     """
     n, unit = len(units.ids), units.unit
     if file_format(path) == "npy":
-        array = _read_array(path, what, unit)
+        array = read_dense(path)
+        if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
+            raise FileError(
+                f"{path}: expected one {what} per {unit}, numbers or strings, found "
+                f"shape {array.shape} and dtype {array.dtype}."
+            )
         table, keys, values = None, None, pandas.Series(array)
     else:
         table, keys, values = _read_text(path, units, what, header, say)
@@ -82,22 +72,8 @@ def read_values(
     return array if table is None else as_values(values, kind)
 
 
-def _read_array(path: Path, what: str, unit: str) -> NDArray[Any]:
-    array = read_dense(path)
-    if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
-        raise FileError(
-            f"{path}: expected one {what} per {unit}, numbers or strings, found shape "
-            f"{array.shape} and dtype {array.dtype}."
-        )
-    return array
-
-
 def _read_text(
-    path: Path,
-    units: Units,
-    what: str,
-    header: bool | None,
-    say: Callable[[str], None],
+    path: Path, units: Any, what: str, header: bool | None, say: _Say
 ) -> tuple[TableFile, pandas.Series | None, pandas.Series]:
     table = TableFile(path, header=bool(header))
     if len(table.names) > 2:
@@ -121,12 +97,7 @@ def _read_text(
 
 
 def _in_order(
-    table: TableFile,
-    keys: pandas.Series,
-    values: pandas.Series,
-    units: Units,
-    what: str,
-    say: Callable[[str], None],
+    table: TableFile, keys: Any, values: Any, units: Any, what: str, say: _Say
 ) -> pandas.Series:
     """Bring values to the order of the units."""
     if units.ids.dtype.kind in "iu":  # 007 is 7
@@ -143,8 +114,8 @@ def _in_order(
         )
     if unknown.size:
         why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
-        found = f"{unknown.size} id(s) are not in {units.path} and were ignored{why}"
-        say(f"{table.path}: {found}.")
+        found = f"{unknown.size} id(s) are not in {units.path}"
+        say(f"{table.path}: {found} and were ignored{why}.")
     pairs = pandas.DataFrame({"key": keys, "value": values})[at >= 0].drop_duplicates()
     twice = pairs.index[pairs["key"].duplicated()]
     if len(twice):
@@ -182,5 +153,4 @@ def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
     whole = all(name.lstrip("+-").isdecimal() and len(name) < 19 for name in names)
     if whole and kind in (None, "i", "u"):
         values = np.array(names).astype(np.int64)
-    found: NDArray[Any] = values[codes]
-    return found
+    return np.asarray(values[codes])

@@ -87,7 +87,6 @@ def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums
 def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
     n_labels, n = sums.shifts.shape
     thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
-    add = _add_thin if thin else _add_wide
     for first, block in _dense_blocks(X):
         labels = codes[first : first + len(block)]
         if not sums.has_shift.all():  # some labels are seen for the first time
@@ -95,7 +94,13 @@ def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> 
             new = (counts > 0) & ~sums.has_shift
             sums.shifts[new] = means[new]
             sums.has_shift |= new
-        add(block, labels, sums)
+        if thin:
+            counts, totals, scatters = label_scatter(block, labels, sums.shifts)
+            sums.counts += counts
+            sums.sums += totals
+            sums.scatters += scatters
+        else:
+            _add_wide(block, labels, sums)
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, first)
     if not thin:
@@ -116,15 +121,6 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
             single = part.dtype == np.float32 and part.dtype.isnative
             kind = np.float32 if single else np.float64
             yield rows.start + start, part.astype(kind, copy=False)
-
-
-def _add_thin(
-    block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
-) -> None:
-    counts, totals, scatters = label_scatter(block, codes, sums.shifts)
-    sums.counts += counts
-    sums.sums += totals
-    sums.scatters += scatters
 
 
 def _add_wide(

@@ -43,8 +43,7 @@ class DaskParts(Parts):
     """
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
-        self._graph = dict(graph)
-        self._keys = list(keys)
+        self._graph, self._keys = dict(graph), list(keys)
 
     @classmethod
     def of_delayed(cls, values: Sequence[Any]) -> DaskParts:
@@ -92,7 +91,8 @@ class DaskParts(Parts):
 
     def gather(self) -> list[Any]:
         with _large_graphs(), single_blas_thread():
-            return list(require_dask().compute(self)[0])
+            found: list[Any] = require_dask().compute(self)[0]
+        return found
 
     def stack(
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
@@ -111,10 +111,10 @@ class DaskParts(Parts):
         run = functools.partial(_combined, combine)
         graph, keys = self._graph.copy(), self._keys
         while len(keys) > 1:
-            name = f"combined-{uuid4().hex}"
-            groups = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
-            keys = [(name, i) for i in range(len(groups))]
-            for key, group in zip(keys, groups, strict=True):
+            name, own = f"combined-{uuid4().hex}", keys
+            keys = [(name, i) for i in range(0, len(own), _FAN_IN)]
+            for key in keys:
+                group = own[key[1] : key[1] + _FAN_IN]
                 graph[key] = task_type(key, run, *map(ref, group))
         return DaskParts(graph, keys).gather()[0]
 
@@ -219,17 +219,14 @@ def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
     if hasattr(type(values), "numblocks"):
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
-        if values.ndim != 1:
+        m = values.shape[0]
+        n_samples = m if lengths is None or np.isnan(m) else sum(lengths)
+        if values.ndim != 1 or (m != n_samples and not np.isnan(m)):
             raise ValueError(
                 f"{name} must be one-dimensional with one value per sample, got shape "
-                f"{values.shape}."
+                f"{values.shape} for {n_samples} samples."
             )
-        if lengths is not None and not np.isnan(values.shape[0]):
-            if values.shape[0] != sum(lengths):
-                raise ValueError(
-                    f"{name} must have one value per sample, got {values.shape[0]} "
-                    f"for {sum(lengths)} samples."
-                )
+        if lengths is not None and not np.isnan(m):
             values = values.rechunk((tuple(lengths),))
     parts = _partitions(values)
     if lengths is not None and len(parts) != len(lengths):
@@ -259,8 +256,7 @@ def _partitions(X: Any) -> list[Any]:
             f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
             "frame, or a list of delayed blocks of rows."
         )
-    parts = X.to_delayed()
-    parts = list(parts.ravel() if isinstance(parts, np.ndarray) else parts)
+    parts = np.asarray(X.to_delayed(), dtype=object).ravel().tolist()
     is_bag = type(X).__module__.startswith("dask.bag")
     return [delayed(_stacked)(part) for part in parts] if is_bag else parts
 

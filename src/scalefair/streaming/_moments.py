@@ -150,19 +150,14 @@ class GroupMoments:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n)
-            More rows.
-        groups : array-like of shape (m,)
-            Their groups; new ones may appear.
+        X, groups : array-like
+            As of `from_data`; new groups may appear.
 
         Returns
         -------
         GroupMoments
             Itself.
         """
-        if not is_partitioned(X):
-            X = check_rows(X)
-            self._check_features(X.shape[1])
         merged = self.merge(GroupMoments.from_data(X, groups))
         vars(self).update(vars(merged))
         return self
@@ -181,25 +176,28 @@ class GroupMoments:
             Moments as if all rows had been read together, but for rounding.
         """
         n = self.n_features
-        self._check_features(other.n_features)
-        groups = _union(self.groups, other.groups)
+        if other.n_features != n:
+            raise ValueError(
+                f"These moments are of {n} features, the rows to add have "
+                f"{other.n_features}."
+            )
+        if _kind(self.groups) != _kind(other.groups):
+            raise ValueError(
+                f"The groups so far are of type {self.groups.dtype}, those to add of "
+                f"type {other.groups.dtype}. Convert them to one type."
+            )
+        groups = np.union1d(self.groups, other.groups)
         at = np.searchsorted(groups, self.groups)
         counts, means = np.zeros(len(groups), np.int64), np.zeros((len(groups), n))
         scatters = np.zeros((len(groups), n, n))
         counts[at], means[at], scatters[at] = self.counts, self.means, self.scatters
         # Chan, Golub & LeVeque (1983), equations (2.1), for every group.
-        of_others = zip(
-            np.searchsorted(groups, other.groups),
-            other.counts,
-            other.means,
-            other.scatters,
-            strict=True,
-        )
         with judged_later():
-            for code, count, mean, scatter in of_others:
+            for j, code in enumerate(np.searchsorted(groups, other.groups)):
+                count = other.counts[j]
                 total = counts[code] + count
-                offset = mean - means[code]
-                scatters[code] += scatter
+                offset = other.means[j] - means[code]
+                scatters[code] += other.scatters[j]
                 scaled = np.sqrt(counts[code] * (count / total)) * offset
                 scatters[code] += np.outer(scaled, scaled)
                 means[code] += (count / total) * offset
@@ -296,29 +294,12 @@ class GroupMoments:
                 ) from error
         return cls(**arrays)
 
-    def _check_features(self, n_features: int) -> None:
-        if n_features != self.n_features:
-            raise ValueError(
-                f"These moments are of {self.n_features} features, the rows to add "
-                f"have {n_features}."
-            )
-
 
 def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
     """Moments of the codes that occur in a part."""
     present, local = encode_values(codes, name="codes")
     sums = accumulate(X, local, len(present))
     return GroupMoments._keep(present, *sums.to_moments())
-
-
-def _union(groups: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """Sorted groups of both arrays, if they are of one kind."""
-    if _kind(groups) != _kind(others):
-        raise ValueError(
-            f"The groups so far are of type {groups.dtype}, those to add of type "
-            f"{others.dtype}. Convert them to one type."
-        )
-    return np.union1d(groups, others)
 
 
 def _kind(groups: NDArray[Any]) -> str:

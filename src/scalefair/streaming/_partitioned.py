@@ -110,26 +110,22 @@ class RowReader(ABC):
         Returns
         -------
         LocalParts
-            Read anew in each pass; a block that is not as the attributes say is an
-            error.
+            Read anew in each pass; each must be as the attributes say.
         """
         return LocalParts(self._checked_blocks, len(self), self.progress)
 
     def _checked_blocks(self) -> Iterator[Any]:
         # Compiled code counts on the shapes.
         for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
-            name, kind = f"Block {i} of {type(self).__name__}", type(block).__name__
             is_csr = sparse.issparse(block) and block.format == "csr"
-            if not (is_csr if self.is_sparse else isinstance(block, np.ndarray)):
+            is_kind = is_csr if self.is_sparse else isinstance(block, np.ndarray)
+            shape = int(m), self.n_features
+            if not is_kind or block.shape != shape:
                 wanted = "a CSR matrix" if self.is_sparse else "an ndarray"
                 raise ValueError(
-                    f"{name} is a {kind}: is_sparse is {self.is_sparse}, so that it "
-                    f"must be {wanted}."
-                )
-            if block.shape != (m, self.n_features):
-                raise ValueError(
-                    f"{name} has shape {block.shape}, but lengths and n_features say "
-                    f"{(int(m), self.n_features)}."
+                    f"Block {i} of {type(self).__name__} is a {type(block).__name__}: "
+                    f"shape {getattr(block, 'shape', None)}, but is_sparse, lengths "
+                    f"and n_features say {wanted} of shape {shape}."
                 )
             yield block
 
@@ -151,13 +147,13 @@ def is_partitioned(X: Any) -> bool:
     Parameters
     ----------
     X : object
-        Anything.
+        Dask arrays, data frames and bags, lists of delayed blocks or of futures,
+        readers, and `PartitionedRows` are.
 
     Returns
     -------
     bool
-        True for Dask arrays, data frames and bags, lists of delayed blocks or of
-        futures, readers, and `PartitionedRows`.
+        Whether it is.
 
     Examples
     --------
@@ -271,10 +267,8 @@ class PartitionedRows:
 
         Parameters
         ----------
-        function : callable
-            Of the module level, so that it can be sent to other processes.
-        *args : object
-            The same for all parts.
+        function, *args : object
+            As of `Parts.map`.
         each : sequence of Parts
             Columns as `split` or `encode` return them.
 
@@ -300,14 +294,10 @@ class PartitionedRows:
 
         Parameters
         ----------
-        function : callable
-            As for `map`; returns an array with an entry for each row.
-        *args : object
-            As for `map`.
-        shape : tuple of int, default=()
-            Shape of one entry.
-        dtype : dtype, default=np.float64
-            Type of the entries.
+        function, *args : object
+            As for `map`; the function returns an array with an entry for each row.
+        shape, dtype : tuple of int, and dtype
+            Shape and type of one entry, numbers in float64 by default.
         each : sequence of Parts
             As for `map`.
 
@@ -330,7 +320,7 @@ class PartitionedRows:
         Returns
         -------
         Parts
-            The entries of the rows of each part.
+            As many as there are of the rows.
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
@@ -406,10 +396,8 @@ def _checked_part(block: Any, number: int) -> Any:
 
 
 def _describe(block: Any) -> _Description:
-    is_sparse = sparse.issparse(block)
-    n_rows, n_columns = block.shape if block.ndim == 2 else (len(block), 0)
-    stored = block.nnz if is_sparse else n_rows * n_columns
-    return n_rows, n_columns, stored, block.dtype, is_sparse
+    stored = block.nnz if sparse.issparse(block) else block.size
+    return block.shape[0], block.shape[-1], stored, block.dtype, sparse.issparse(block)
 
 
 def _known(X: Any) -> list[_Description] | None:
@@ -421,16 +409,16 @@ def _known(X: Any) -> list[_Description] | None:
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    _, n_columns, _, _, is_sparse = found[kept[0]]
+    kinds = [
+        f"{n_columns} columns ({'sparse' if is_sparse else 'dense'})"
+        for _, n_columns, _, _, is_sparse in found
+    ]
+    first = kept[0]
     for i in kept:
-        if (found[i][1], found[i][4]) != (n_columns, is_sparse):
-            own, first = (
-                f"{found[j][1]} columns ({'sparse' if found[j][4] else 'dense'})"
-                for j in (i, kept[0])
-            )
+        if kinds[i] != kinds[first]:
             raise ValueError(
-                f"Partition {i} of X has {own}, partition {kept[0]} has {first}: all "
-                "must have the same."
+                f"Partition {i} of X has {kinds[i]}, partition {first} has "
+                f"{kinds[first]}: all must have the same."
             )
 
 

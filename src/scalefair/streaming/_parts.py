@@ -43,8 +43,7 @@ class Parts(ABC):
         *args : object
             The same for all parts.
         each : sequence of Parts
-            Columns: parts of the same class and number, one of which each call takes
-            as a further argument.
+            Columns, of the same class and number of parts.
         """
 
     @abstractmethod
