@@ -46,21 +46,16 @@ def _ranks(value: str) -> tuple[float, float]:
         raise click.BadParameter(f"{value!r} is not {wanted}.") from error
 
 
-_SECTIONS = {
-    "Fairness": ("kappa", "criterion", "threshold", "n_thresholds", "interactions"),
-    "Training": ("loss", "alpha", "tol", "max_iter"),
-    "Advanced": ("surrogate", "start", "tune_intercept", "max_groups"),
+_PARAMETERS = {
+    "Fairness": "interval kappa criterion threshold n_thresholds interactions",
+    "Training": "loss alpha tol max_iter",
+    "Advanced": "surrogate start tune_intercept max_groups min_group_size "
+    "inner_solver,--solver",
 }
 _INTERVAL = {"type": _ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "interval": ("Fairness", _INTERVAL),
-    **{name: (where,) for where, names in _SECTIONS.items() for name in names},
-    "min_group_size": ("Advanced",),
-    "inner_solver": ("Advanced", "--solver"),
-}
 _OPTIONS = [
     *(*opt.ROLES, opt.output_option("the model")),
-    *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS),
+    *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS, interval=_INTERVAL),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]

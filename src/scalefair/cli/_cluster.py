@@ -55,19 +55,20 @@ _CONDITIONS = {
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     "balance_tolerance": ("assign_labels", ("fair",)),
 }
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "n_clusters": ("Required", "-k", {"required": True}),
-    **dict.fromkeys(("affinity", "n_neighbors", "gamma"), ("Affinity",)),
-    "connected_components": ("Affinity", "--components"),
-    **dict.fromkeys(("solver", "tol"), ("Eigenvectors",)),
-    **dict.fromkeys(("assign_labels", "balance_tolerance"), ("Clusters",)),
-    "random_state": ("Clusters",),
-    **dict.fromkeys(("n_landmarks", "max_iter", "n_init"), ("Advanced",)),
-    "dtype": ("Advanced", {"type": click.Choice(["float32", "float64"])}),
+_PARAMETERS = {
+    "Required": "n_clusters,-k",
+    "Affinity": "affinity n_neighbors gamma connected_components,--components",
+    "Eigenvectors": "solver tol",
+    "Clusters": "assign_labels balance_tolerance random_state",
+    "Advanced": "n_landmarks max_iter n_init dtype",
+}
+_CHANGED: dict[str, dict[str, Any]] = {
+    "n_clusters": {"required": True},
+    "dtype": {"type": click.Choice(["float32", "float64"])},
 }
 _OPTIONS = [
     *(*opt.GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),
-    *opt.estimator_options(FairSpectralClustering, _PARAMETERS),
+    *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
     *(opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
 ]
 Labels = dict[str, NDArray[Any]]

@@ -106,19 +106,24 @@ def add_options(command: Function, options: Sequence[Any]) -> Function:
 
 
 def estimator_options(
-    estimator: type, chosen: Mapping[str, tuple[Any, ...]]
+    estimator: type, sections: Mapping[str, str], **changed: Mapping[str, Any]
 ) -> list[Any]:
     """Options with names, types, defaults and help of an estimator's parameters.
 
-    `chosen` has for a parameter the section, then further spellings of the option
-    such as ``"-k"``, and a mapping of attributes that are not to be the estimator's.
+    `sections` lists names, such as ``"tol n_clusters,-k"`` with one more spelling;
+    `changed` has attributes of an option that are not to be the estimator's.
     """
     signature = inspect.signature(estimator)
     constraints = vars(estimator)["_parameter_constraints"]
-    helps = _read_docs(estimator, chosen)
+    listed = [
+        (section, *word.split(","))
+        for section, words in sections.items()
+        for word in words.split()
+    ]
+    helps = _read_docs(estimator, [name for _, name, *_ in listed])
     options = []
-    for name, (section, *others) in chosen.items():
-        spellings = [_spell(name), *(o for o in others if isinstance(o, str))]
+    for section, name, *more in listed:
+        spellings = [_spell(name), *more]
         default = signature.parameters[name].default
         attributes: dict[str, Any] = {
             "help": helps.get(name),
@@ -129,8 +134,7 @@ def estimator_options(
             spellings[0] += f"/--no-{spellings[0][2:]}"
         else:
             attributes |= _type_of(constraints[name], default)
-        for override in (o for o in others if not isinstance(o, str)):
-            attributes |= override
+        attributes |= changed.get(name, {})
         if attributes.get("required"):
             del attributes["default"]
         options.append(option(section, *spellings, name, **attributes))
@@ -160,7 +164,7 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
     return {}
 
 
-def _read_docs(estimator: type, chosen: Mapping[str, Any]) -> dict[str, str]:
+def _read_docs(estimator: type, chosen: Sequence[str]) -> dict[str, str]:
     """First sentence about each parameter, without markup and literature."""
     doc = inspect.getdoc(estimator) or ""
     section = re.split(r"\n\n\w+\n-+\n", doc.partition("Parameters\n---")[2])[0]

@@ -30,15 +30,14 @@ The output is for `scalefair predict`, or numpy.load; coordinates of rows X are
 {_errors.EXIT_CODES}
 """
 _SCORES = "File to write the rows' coordinates to (npy, rows x components)."
-_COMPONENTS = ("centering", "solver", "tol", "max_iter")
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "n_components": ("Required", "-r", "--components", {"required": True}),
-    **dict.fromkeys(_COMPONENTS, ("Components",)),
-    "random_state": ("Advanced",),
+_PARAMETERS = {
+    "Required": "n_components,-r,--components",
+    "Components": "centering solver tol max_iter",
+    "Advanced": "random_state",
 }
 _OPTIONS = [
     *(*opt.GROUPS, opt.output_option("the components (npz)")),
-    *opt.estimator_options(FairPCA, _PARAMETERS),
+    *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),

@@ -38,16 +38,15 @@ KS distance: the same of shares of predictions below a threshold; 0 is fair.
 # Rows that are predicted at a time.
 _ROWS = 2**16
 _TRUTH = {"true": True, "false": False}
-_LAYER = {"default": "-2", "type": lambda s: int(s) if s.lstrip("+-").isdigit() else s}
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "layer": ("Layer", {**_LAYER, "metavar": "NUMBER|NAME|auto"}),
-    **dict.fromkeys(("method", "mean_reduction", "covariance_reduction"), ("Layer",)),
-    "refit_last": ("Layer", "--refit"),
-    "random_state": ("Layer",),
-    **dict.fromkeys(("rank", "first_moment", "epsilon"), ("Advanced",)),
+_LAYER: dict[str, Any] = {"default": "-2", "metavar": "NUMBER|NAME|auto"}
+_LAYER["type"] = lambda s: int(s) if s.lstrip("+-").isdigit() else s
+_PARAMETERS = {
+    "Layer": "layer method mean_reduction covariance_reduction refit_last,--refit "
+    "random_state",
+    "Advanced": "rank first_moment epsilon",
 }
 _OPTIONS = [*opt.ROLES, opt.output_option("the changed model (joblib)")]
-_OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS)
+_OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER)
 _OPTIONS += [*opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.REPORT, opt.QUIET]
 _CONDITIONS = {
     "epsilon": ("first_moment", ("svd",)),
