@@ -94,19 +94,14 @@ def classify(train: Path, **options: Any) -> None:
     contested.
     """
     written, show = _fit.take_outputs(options, train, output=".joblib")
-    take = options.pop
-    test, compare, standardize = map(take, ("test_file", "baseline", "standardize"))
-    roles = {name: take(f"test_{name}") for name in ("target", "groups")}
-    if test is None and any(roles.values()):
-        raise click.UsageError("--test-target and --test-groups apply with --test.")
-
+    compare, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
     reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
-    rows = _rows.read_rows(train, reading)
+    parts = _rows.read_parts(train, reading)
+    rows = parts["train"]
     _check_labels(rows)
-    parts = {"train": rows}
-    if test is not None:
-        parts["test"] = _rows.read_test(test, rows, reading, roles)
+    if "test" in parts:
+        _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
     model = PartiallyFairClassifier(**options)
@@ -165,8 +160,6 @@ def classify(train: Path, **options: Any) -> None:
 
 
 def _check_labels(rows: _rows.Rows) -> None:
-    if rows.target is None:
-        raise click.UsageError("Missing option '--target'.")
     labels = np.unique(rows.target)
     # As scikit-learn has it, fractions are no labels.
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
@@ -200,9 +193,8 @@ def _measure(
 
 def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:
     """Densities of the scores that each model gives to the groups."""
-    codes, shown, names, remark = _report.choose_groups(rows.groups)
-    groups = np.array(names)[np.unique(codes[shown], return_inverse=True)[1]]
-    how = {"sensitive_features": groups, "interval": interval, "threshold": 0.0}
+    shown, names, remark = _report.choose_groups(rows.groups)
+    how = {"sensitive_features": names, "interval": interval, "threshold": 0.0}
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ScoreDensityDisplay

@@ -27,7 +27,7 @@ from scalefair.cli._report import (
     describe_run,
     fill,
 )
-from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows
+from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files import read_graph
 from scalefair.files._values import read_values
@@ -123,21 +123,14 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
-def text_options(reading: Reading) -> dict[str, Any]:
-    """Options about text, as the readers take them."""
-    names = ("header", "delimiter", "decimal", "skip_lines")
-    return {name: getattr(reading, name) for name in names}
-
-
 def _read(
     path: Path, reading: Reading, affinity: str, standardize: bool
 ) -> tuple[Any, NDArray[Any], NDArray[Any], dict[str, Any]]:
     """Return what is clustered, ids, groups, and what a report says of them."""
     given = str(reading.groups)
     if affinity == "precomputed":
-        graph: Any = read_graph(path, **text_options(reading))
-        for message in graph.notes:
-            note(message)
+        graph: Any = read_graph(path, **reading.text)
+        say_notes(graph)
         header = reading.groups_header
         groups = read_values(Path(given), graph, "group", header=header, say=note)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}

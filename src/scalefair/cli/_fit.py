@@ -14,7 +14,7 @@ import click
 
 from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
 from scalefair.cli._options import translate
-from scalefair.cli._output import STDOUT, Writers, name_outputs, write_files
+from scalefair.cli._output import STDOUT, name_outputs, write_files
 from scalefair.files import FileError
 from scalefair.streaming import RowReader
 
@@ -52,15 +52,6 @@ def take_outputs(
     return written, show
 
 
-def write_outputs(
-    report: Any, written: Mapping[str, Path], writers: Mapping[str, Any]
-) -> None:
-    """Write the files of a command, by the names of the options, and its report."""
-    known = {**writers, "report": lambda file: report.write(file, written["report"])}
-    files: Writers = {path: known[name] for name, path in written.items()}
-    write_files(files)
-
-
 def finish(
     report: Any,
     written: Mapping[str, Path],
@@ -69,8 +60,9 @@ def finish(
     show: bool,
     converged: bool = True,
 ) -> None:
-    """Write the files of a command, show its report, end with the exit code."""
-    write_outputs(report, written, writers)
+    """Write files, by the names of the options, show the report, end the command."""
+    known = {**writers, "report": lambda file: report.write(file, written["report"])}
+    write_files({path: known[name] for name, path in written.items()})
     if show:
         report.show(written)
     if not converged:

@@ -74,8 +74,7 @@ _MANY = 100
 @click.argument("data", metavar="ROWS", type=opt.PATH)
 @partial(opt.add_options, options=_OPTIONS)
 @_errors.debug_option
-@click.pass_context
-def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
+def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
     written, show = _fit.take_outputs(options, data, output=".npz", scores=".npy")
     standardize = options.pop("standardize")
@@ -119,11 +118,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             "output": lambda file: np.savez(file, **arrays),
             "scores": lambda file: _write_scores(file, model, X),
         }
-        _fit.write_outputs(report, written, writers)
-    if show:
-        report.show(written)
-    if not model.converged_:
-        ctx.exit(_errors.NOT_CONVERGED)
+    _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
 def _compare(model: Any, plain: Any, counts: Any) -> dict[str, Any]:

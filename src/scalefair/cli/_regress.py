@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -174,14 +174,7 @@ def regress(
     Its predictions then differ less between groups, and need no group. Only open
     models you trust: such a file can run any code.
     """
-    test = options.pop("test_file")
-    own = {name: options.pop(f"test_{name}") for name in ("target", "groups")}
-    own = {name: given for name, given in own.items() if given}
-    if own and test is None:
-        raise click.UsageError("--test-target and --test-groups apply with --test.")
-    inputs = (model_file, train, test, *own.values())
-    written, show = _fit.take_outputs(options, *inputs, output=".joblib")
-
+    written, show = _fit.take_outputs(options, model_file, train, output=".joblib")
     start = time.perf_counter()
     # A model takes rows in memory.
     reading = _rows.Reading.take(options, memory_limit=sys.maxsize)
@@ -190,14 +183,8 @@ def regress(
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         held = getattr(model, "__name__", type(model).__name__)
         raise _errors.Failure(f"{model_file}: holds {held}, not a fitted regressor.")
-    parts = {"train": read_for(model, train, reading)}
+    parts = _rows.read_parts(train, reading, partial(read_for, model))
     rows = parts["train"]
-    if rows.target is None:
-        raise click.UsageError("Missing option '--target'.")
-    if test is not None:
-        if lacking := set(rows.from_files) - own.keys():
-            raise click.UsageError(f"Missing option '--test-{max(lacking)}'.")
-        parts["test"] = read_for(model, test, replace(reading, **own), rows)
     y = {name: _as_numbers(part) for name, part in parts.items()}
     seconds = {"read": time.perf_counter() - start}
 
@@ -292,10 +279,9 @@ def _figure(
     part: str, groups: NDArray[Any], outputs: dict[str, NDArray[Any]]
 ) -> _report.Figure:
     """Densities of the predictions of groups, before and after the change."""
-    codes, shown, names, remark = _report.choose_groups(groups)
-    kept = np.unique(codes[shown], return_inverse=True)[1]
+    shown, names, remark = _report.choose_groups(groups)
     how: dict[str, Any] = {"output_name": "prediction", "kind": "histogram"}
-    how["sensitive_features"] = np.array(names)[kept]
+    how["sensitive_features"] = names
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import OutputDensityDisplay

@@ -38,6 +38,7 @@ _SAMPLE = 1000
 _ROLES = ("target", "groups")
 # What is of one file, and not of others that a model is applied to.
 _OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
+_OF_ONE_FILE |= {"test_file", "test_target", "test_groups"}
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,17 @@ class Reading:
     svmlight: bool = False
     target_header: bool | None = None
     groups_header: bool | None = None
+    test_file: Path | None = None
+    test_target: str | None = None
+    test_groups: str | None = None
     memory_limit: int | None = None
     folder: Path = Path()
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Options about text, as the readers take them."""
+        names = ("header", "delimiter", "decimal", "skip_lines")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:
@@ -120,6 +130,8 @@ def read_rows(
     kind = rows_format(path, reading.svmlight)
     if columns is None and like is not None:
         columns = like.names
+    if like and like.n_rows and rows_format(like.path, reading.svmlight) != kind:
+        raise Failure(f"{path}: is in another format than {like.path}.")
     if kind == "table":
         rows, table = _read_table(path, reading, like, columns)
         _judge_words(rows, words)
@@ -128,6 +140,9 @@ def read_rows(
         rows = _read_matrix(path, kind, reading, like)
     if like and not rows.has_header and rows.n_columns != like.n_columns:
         raise Failure(f"{path}: needs the {like.n_columns} columns of {like.path}.")
+    if like and words == "encode" and (others := set(rows.words) - set(like.words)):
+        listed = ", ".join(sorted(others))
+        raise Failure(f"{path}: holds words in {listed}, where TRAIN has numbers.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.Series):
             same = None if like is None else getattr(like, role).dtype.kind
@@ -141,9 +156,8 @@ def _read_table(
     path: Path, reading: Reading, like: Rows | None, columns: Sequence[str] | None
 ) -> tuple[Rows, TableFile]:
     """Read a table; groups and target that are columns of it remain such."""
-    options = ("header", "delimiter", "decimal", "skip_lines")
-    table = TableFile(path, **{name: getattr(reading, name) for name in options})
-    _say_notes(table)
+    table = TableFile(path, **reading.text)
+    say_notes(table)
     own = _own_columns(path, table.names, reading)
     if reading.keep_groups and "groups" not in own:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
@@ -156,12 +170,12 @@ def _read_table(
     known = {*reading.categorical, *(() if like is None else like.words)}
     words = {table.find(name, "--categorical") for name in known}.union(own.values())
     wanted = list(dict.fromkeys([*features, *own.values()]))
-    is_large = _GROWTH * _size(path) > array_limit(reading.memory_limit)
+    is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
     else:
         frame = table.read(wanted, words)
-    _say_notes(table)
+    say_notes(table)
     rows = Rows(
         path,
         frame[features] if len(wanted) > len(features) else frame,
@@ -182,12 +196,14 @@ def _read_table(
     return rows, table
 
 
-def _say_notes(table: TableFile) -> None:
+def say_notes(table: Any) -> None:
+    """Say what was assumed of a table, or a graph, since this was said last."""
     while table.notes:
         note(table.notes.pop(0))
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Bytes of a file, of which a stream has none."""
     return 0 if str(path) == "-" else path.stat().st_size
 
 
@@ -331,7 +347,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         raise click.UsageError(f"--{wrong[0]} does not apply to {path}.")
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
-    is_large = _size(path) * (_GROWTH if kind == "svmlight" else 1) > limit
+    is_large = size_of(path) * (_GROWTH if kind == "svmlight" else 1) > limit
     own: dict[str, Any] = {}
     zero_based, prefix = True, "x"
     if kind == "svmlight":
@@ -424,10 +440,10 @@ def _check_groups(rows: Rows, like: Rows | None) -> None:
             f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
         )
     if like is not None and like.groups is not None:
-        _refuse_unknown(rows, "groups", "group", like)
+        refuse_unknown(rows, "groups", "group", like)
 
 
-def _refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
+def refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
     """Refuse groups or labels that did not occur in training."""
     known = np.unique(getattr(like, role)).tolist()
     for value in np.unique(getattr(rows, role)).tolist():
@@ -461,20 +477,27 @@ class _Changed(RowReader):
         return self._change(self._source[start : start + int(self.lengths[number])])
 
 
-def read_test(
-    path: Path, like: Rows, reading: Reading, roles: Mapping[str, str | None]
-) -> Rows:
-    """Read rows for a test; roles that are not given are the columns of TRAIN."""
-    if rows_format(path, reading.svmlight) != rows_format(like.path, reading.svmlight):
-        raise Failure(f"{path}: is in another format than {like.path}.")
-    given: dict[str, Any] = {name: x for name, x in roles.items() if x is not None}
-    for name in set(like.from_files) - given.keys():
-        raise click.UsageError(f"Missing option '--test-{name}': a file, too.")
-    rows = read_rows(path, replace(reading, **given), like=like)
-    _refuse_unknown(rows, "target", "label", like)
-    if others := set(rows.words) - set(like.words):
-        raise Failure(f"{path}: holds words in {min(others)}, and TRAIN numbers.")
-    return rows
+def read_parts(
+    path: Path, reading: Reading, read: Callable[..., Rows] = read_rows
+) -> dict[str, Rows]:
+    """Read rows with targets for training and, if the options name any, for a test.
+
+    Roles that are not given for the test are the columns of TRAIN.
+    """
+    roles = {role: getattr(reading, f"test_{role}") for role in _ROLES}
+    given: dict[str, Any] = {role: x for role, x in roles.items() if x is not None}
+    if given and reading.test_file is None:
+        raise click.UsageError("--test-target and --test-groups apply with --test.")
+    train = read(path, reading)
+    if train.target is None:
+        raise click.UsageError("Missing option '--target'.")
+    if reading.test_file is None:
+        return {"train": train}
+    for role in train.from_files:
+        if role not in given:
+            raise click.UsageError(f"Missing option '--test-{role}': a file, too.")
+    test = read(reading.test_file, replace(reading, **given), like=train)
+    return {"train": train, "test": test}
 
 
 def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:

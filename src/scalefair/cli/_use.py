@@ -190,13 +190,6 @@ def _apply(
     how |= {"groups": saved.get("groups"), "target": saved.get("classes")}
     like = _rows.Rows(model_file, frame, names, np.arange(0), **how)
     rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
-    others = ", ".join(sorted(set(rows.words) - set(like.words)))
-    if others or rows.names != like.names:
-        what = f"holds words in {others}" if others else "has other features"
-        raise Failure(
-            f"{table}: {what}, where MODEL takes numbers, or words, in "
-            f"{', '.join(like.names[:8])}. Save them in the format of TRAIN."
-        )
     try:
         X = _rows.encode(saved["encoder"], rows)
         if model is None:
@@ -250,9 +243,8 @@ def _look(
     path: Path, svmlight: bool, text: dict[str, Any]
 ) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
     """Read columns one by one; say what was assumed, and which columns are damaged."""
-    kind, damaged, known = matrices.rows_format(path, svmlight), [], {}
-    kind, X = "mtx" if ".mtx" in path.suffixes else kind, None
-    frame = pandas.DataFrame()
+    kind = "mtx" if ".mtx" in path.suffixes else matrices.rows_format(path, svmlight)
+    X, frame, known, damaged = None, pandas.DataFrame(), {}, []
     if kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif kind == "npz":
@@ -262,8 +254,7 @@ def _look(
         frame = pandas.DataFrame({"label": labels})
     elif kind == "table":
         table = TableFile(path, **text)
-        size = 0 if str(path) == "-" else path.stat().st_size
-        is_large = 2 * size > array_limit(None)
+        is_large = 2 * _rows.size_of(path) > array_limit(None)
         frame = table.frame(table.names, (), n_rows=_MOST if is_large else None)
         for name in table.names:
             try:
@@ -271,12 +262,9 @@ def _look(
             except FileError as error:
                 _errors.warn(str(error))
                 damaged.append(name)
-        for message in table.notes:
-            _errors.note(message)
+        _rows.say_notes(table)
         if is_large:
-            _errors.note(
-                f"{path}: is large; the first {len(frame):,} rows were looked at."
-            )
+            _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
         kind, known = "text" if table.layout else "parquet", table.layout
     shape = frame.shape if X is None else X.shape
     found = {"format": kind, **known, "n_rows": shape[0], "n_columns": shape[1]}
@@ -301,10 +289,8 @@ def _describe_column(values: pandas.Series, damaged: bool) -> dict[str, Any]:
     n, kind, few, is_key = len(counts), "words", _FEW, len(counts) == len(values)
     shown = ", ".join(map(str, counts.index[:3])) + (", ..." if n > 3 else "")
     if is_numeric_dtype(values) and not is_bool_dtype(values):
-        kind, few = (
-            "numbers" if (counts.index % 1).any() else "whole numbers",
-            _FEW // 2,
-        )
+        few = _FEW // 2
+        kind = "numbers" if (counts.index % 1).any() else "whole numbers"
         shown = f"{counts.index.min():g} to {counts.index.max():g}" if n else ""
     elif {str(word).lower() for word in counts.index} <= {"true", "false"}:
         kind = "true/false"
@@ -370,9 +356,8 @@ def _plan(
             typed += ["--target", y[of] or "targets.csv"]
         typed += ["--groups", groups or "groups.csv"]
         if "MODEL" not in start:  # which chooses
-            typed += [
-                word for name in features.index[~takes] for word in ("--drop", name)
-            ]
+            dropped = [("--drop", name) for name in features.index[~takes]]
+            typed += sum(dropped, start=())
             typed += ["--missing", "impute"] if kept["missing"].any() else []
         line = f"{shlex.join(typed)} {end}"
         plan.append({"command": typed[1], "features": n, "line": line})
@@ -395,7 +380,7 @@ def evaluate(result: Path, **options: Any) -> None:
         raise click.UsageError("--interval is a,b with 0 <= a < b <= 1.") from error
     content = _report.describe_run("evaluate", options)
     reading = _rows.Reading.take(options)
-    names = TableFile(result, **_cluster.text_options(reading)).names
+    names = TableFile(result, **reading.text).names
     if names[0] == "row" and reading.id_column is None:
         reading = replace(reading, id_column="row")  # as predict writes it
     kind, column = _choose(result, names, options)
