@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
 import joblib
 import numpy as np
 import pandas
@@ -17,13 +15,12 @@ from sklearn.base import clone
 
 from scalefair import metrics
 from scalefair._digits import apart
-from scalefair._groups import check_interval
 from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.linear_model import PartiallyFairClassifier
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 Of the two labels the one that sorts last is the positive one, with high scores.
 Gap: the largest difference of the shares of two groups above a threshold,
 counted within the interval of ranks; at all thresholds (partial parity gap),
@@ -33,17 +30,7 @@ indicator in training, so that it may be larger than --kappa.
 The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
   model["classifier"].predict(X, sensitive_features=groups)
-\b
-{_errors.EXIT_CODES}
 """
-
-
-def _ranks(value: str) -> tuple[float, float]:
-    try:
-        return check_interval(value.split(","))
-    except ValueError as error:
-        wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
-        raise click.BadParameter(f"{value!r} is not {wanted}.") from error
 
 
 _PARAMETERS = {
@@ -52,7 +39,7 @@ _PARAMETERS = {
     "Advanced": "surrogate start tune_intercept max_groups min_group_size "
     "inner_solver,--solver",
 }
-_INTERVAL = {"type": _ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
+_INTERVAL = {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
 _OPTIONS = [
     *(*opt.ROLES, opt.output_option("the model")),
     *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS, interval=_INTERVAL),
@@ -83,10 +70,7 @@ _FACTS = {
 _PLAIN = "without fairness"
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("train", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@_errors.debug_option
+@opt.command(_OPTIONS, _EPILOG, train="TRAIN")
 def classify(train: Path, **options: Any) -> None:
     """Train a linear classifier on the rows in TRAIN.
 

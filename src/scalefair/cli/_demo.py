@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from scalefair.cli import _fit
 from scalefair.cli import _options as opt
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
-from scalefair.cli._errors import NOT_CONVERGED, debug_option
+from scalefair.cli._errors import NOT_CONVERGED
 from scalefair.cli._output import check_folder, write_folder, write_table
 from scalefair.cli._report import Report, Table, describe_run, draw
 from scalefair.cluster import FairSpectralClustering
@@ -46,9 +46,7 @@ _COLUMNS = {
 _TOL = 1e-4
 
 
-@click.command(cls=opt.SectionedCommand)
-@partial(opt.add_options, options=[*_OPTIONS, opt.QUIET])
-@debug_option
+@opt.command([*_OPTIONS, opt.QUIET])
 @click.pass_context
 def demo(
     ctx: click.Context, /, output_dir: Path, quiet: bool | None, **sizes: Any

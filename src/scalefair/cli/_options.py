@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from scalefair._groups import check_interval
+from scalefair.cli._errors import EXIT_CODES, debug_option
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Sections that come after those of the estimator, in this order.
@@ -60,6 +63,15 @@ def size(value: str) -> int:
     return int(n_bytes)
 
 
+def ranks(value: str) -> tuple[float, float]:
+    """Read an interval of ranks, such as ``0.05,0.3``."""
+    try:
+        return check_interval(value.split(","))
+    except ValueError as error:
+        wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
+        raise click.BadParameter(f"{value!r} is not {wanted}.") from error
+
+
 class _Option(click.Option):
     """Option listed in a section of the help."""
 
@@ -103,6 +115,21 @@ def add_options(command: Function, options: Sequence[Any]) -> Function:
     for decorate in in_order:
         command = decorate(command)
     return command
+
+
+def command(
+    options: Sequence[Any], epilog: str = "", **arguments: str
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a command; its arguments, as shown, are files."""
+
+    def make(function: Any) -> click.Command:
+        function = add_options(debug_option(function), options)
+        for name, shown in reversed(arguments.items()):
+            function = click.argument(name, metavar=shown, type=PATH)(function)
+        end = f"{epilog}\b\n{EXIT_CODES}" if epilog else EXIT_CODES
+        return click.command(cls=SectionedCommand, epilog=end)(function)
+
+    return make
 
 
 def estimator_options(

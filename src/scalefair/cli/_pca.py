@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import click
 import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
 from scalefair._memory import peak_memory
-from scalefair.cli import _errors, _fit, _report, _rows
+from scalefair.cli import _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 Loss: by how much the components reconstruct the rows of a group worse than
 this group's own best ones, mean squared distance per row. Fair components make
 the largest loss least; the duality gap bounds what is missing to that.
 \b
 The output is for `scalefair predict`, or numpy.load; coordinates of rows X are
 ((X - mean) / scale) @ components.T. It has losses of groups, too.
-\b
-{_errors.EXIT_CODES}
 """
 _SCORES = "File to write the rows' coordinates to (npy, rows x components)."
 _PARAMETERS = {
@@ -70,10 +66,7 @@ _FACTS = {
 _MANY = 100
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("data", metavar="ROWS", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@_errors.debug_option
+@opt.command(_OPTIONS, _EPILOG, data="ROWS")
 def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
     written, show = _fit.take_outputs(options, data, output=".npz", scores=".npy")

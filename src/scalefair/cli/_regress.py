@@ -25,15 +25,13 @@ from scalefair.files._matrices import rows_format
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 MODEL is an MLPRegressor, linear model, or Pipeline that ends in one, saved by
 joblib.dump. It finds columns in TRAIN by name if it was fitted to named
 ones; else it takes those of numbers beside target, groups and ids in order.
 \b
 Gaps: how mean and covariance of the layer's outputs differ between groups.
 KS distance: the same of shares of predictions below a threshold; 0 is fair.
-\b
-{_errors.EXIT_CODES}
 """
 # Rows that are predicted at a time.
 _ROWS = 2**16
@@ -160,11 +158,7 @@ def predict(
     return found
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("model_file", metavar="MODEL", type=opt.PATH)
-@click.argument("train", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@_errors.debug_option
+@opt.command(_OPTIONS, _EPILOG, model_file="MODEL", train="TRAIN")
 @click.pass_context
 def regress(
     ctx: click.Context, /, model_file: Path, train: Path, **options: Any

@@ -20,29 +20,24 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from scalefair import metrics
-from scalefair._groups import check_interval
 from scalefair._memory import array_limit
 from scalefair.cli import _errors, _fit, _output, _report, _rows
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import EXIT_CODES, Failure
+from scalefair.cli._errors import Failure
 from scalefair.files import FileError, read_graph, reading
 from scalefair.files import _matrices as matrices
 from scalefair.files._tables import TableFile
 from scalefair.files._values import as_values
 from scalefair.streaming import RowReader
 
-_PREDICT = f"""\b
+_PREDICT = """\b
 MODEL is from `scalefair classify`, `regress` or `pca`, or of scikit-learn,
 saved by joblib.dump. A line of the output has the id of a row, or its number
 from 0, and score and prediction, prediction alone, or component_1 ...
-\b
-{EXIT_CODES}
 """
-_EVALUATE = f"""\b
+_EVALUATE = """\b
 RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
 with a column that --labels or --scores names. Labels of -1 are left out.
-\b
-{EXIT_CODES}
 """
 _APPLIED = [opt.output_option("a line for each row (csv)"), *opt.GROUPS_IF_ANY]
 _APPLIED += [*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET]
@@ -58,7 +53,7 @@ _MEASURED: list[tuple[str, Any, Any, str]] = [
     ("scores", str, None, "Column of scores.  [default: score, or prediction]"),
     ("target", str, None, "Column or file of what was to be predicted."),
     ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
-    ("interval", str, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
+    ("interval", opt.ranks, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
     ("threshold", opt.Finite(), 0.0, "Scores above are decisions in favour."),
 ]
 _EVALUATED = [
@@ -89,11 +84,7 @@ _MEASURES = {
 }
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_PREDICT)
-@click.argument("model_file", metavar="MODEL", type=opt.PATH)
-@click.argument("table", type=opt.PATH)
-@partial(opt.add_options, options=_APPLIED)
-@_errors.debug_option
+@opt.command(_APPLIED, _PREDICT, model_file="MODEL", table="TABLE")
 @click.pass_context
 def predict(
     ctx: click.Context, /, model_file: Path, table: Path, **options: Any
@@ -203,10 +194,7 @@ def _apply(
     return rows, {"score": scores, "prediction": model.classes_[(scores > 0) * 1]}
 
 
-@click.command(cls=opt.SectionedCommand, epilog=EXIT_CODES)
-@click.argument("table", type=opt.PATH)
-@partial(opt.add_options, options=_DESCRIBED)
-@_errors.debug_option
+@opt.command(_DESCRIBED, table="TABLE")
 def describe(table: Path, svmlight: bool, **text: Any) -> None:
     """Say how TABLE, or a graph, is understood, and which commands could take it.
 
@@ -364,20 +352,13 @@ def _plan(
     return plan
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EVALUATE)
-@click.argument("result", type=opt.PATH)
-@partial(opt.add_options, options=_EVALUATED)
-@_errors.debug_option
+@opt.command(_EVALUATED, _EVALUATE, result="RESULT")
 def evaluate(result: Path, **options: Any) -> None:
     """Measure the labels or scores in RESULT by groups."""
     from scalefair.cli import _cluster
 
     options["quiet"] = bool(options["quiet"])  # it is there to print
     written, show = _fit.take_outputs(options, result, options["graph"])
-    try:
-        options["interval"] = check_interval(options["interval"].split(","))
-    except ValueError as error:
-        raise click.UsageError("--interval is a,b with 0 <= a < b <= 1.") from error
     content = _report.describe_run("evaluate", options)
     reading = _rows.Reading.take(options)
     names = TableFile(result, **reading.text).names
