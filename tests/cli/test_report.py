@@ -122,7 +122,7 @@ def page(**changes) -> Reader:
 
 
 def test_page_is_whole_and_holds_everything():
-    found = page(remarks=["a remark"])
+    found = page()
     for tag in ("html", "head", "title", "body", "header", "h1", "main"):
         assert len(found.all(tag)) == 1, tag
     assert found.text().count("Groups differ by 0.1") == 2
@@ -137,7 +137,7 @@ def test_page_is_whole_and_holds_everything():
     assert found.table("Train")["numbers"] == [0.875]
     assert found.table("Other values")["numbers"] == [7]
     words = found.text()
-    for word in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv", "a remark"):
+    for word in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv"):
         assert word in words
     assert "Warnings" not in words
     (history,) = (t for t in found.tables if t["caption"].startswith("History"))
@@ -176,15 +176,14 @@ def test_whatever_is_inserted_is_text():
             [(EVIL, EVIL)],
             [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})],
             [Figure(line, (3, 2), EVIL, EVIL)],
-            [EVIL],
         ),
         "page.html",
     ).decode()
     assert "<script" not in text
-    # The title twice, command, file, warning, fact and table in their places, figure,
-    # remark; the content's name as a caption, and the rest of it.
+    # The title twice, command, file, warning, fact and table in their places, figure;
+    # the content's name as a caption, and the rest of it.
     n_pictures = len(Reader(text).all("img"))
-    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 1 + 5
+    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 5
     assert [attrs["alt"] for attrs in Reader(text).all("img")] == [SAFE] * n_pictures
 
 

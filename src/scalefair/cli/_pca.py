@@ -164,8 +164,8 @@ def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
 def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
     """Add a figure of fair PCA beside PCA, or why there is none."""
     if not hasattr(model, "moments_") or n_groups > _report.MAX_GROUPS:
-        wanted = f"--solver gram and at most {_report.MAX_GROUPS} groups"
-        report.remarks.append(f"The figures need {wanted}.")
+        told = f"need --solver gram and at most {_report.MAX_GROUPS} groups"
+        report.facts.append(("figures", told))
         return
     r, n = model.n_components, model.n_features_in_
     sizes = np.linspace(1, min(2 * r, n), 10 if n <= _MANY else 1).round().astype(int)
@@ -176,7 +176,5 @@ def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
         GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
 
-    told = (
-        "Losses of the groups, left, and the error of all rows, with PCA and fair PCA."
-    )
+    told = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
     report.figures.append(_report.Figure(plot, (11, 4.2), told, told))

@@ -68,7 +68,7 @@ class Report:
     """What a command found; it fills this and hands it over.
 
     `content` is what JSON holds, and a page after `facts` and `tables`; `title` the
-    finding in words, `source` the file, `remarks` what is said beside the figures.
+    finding in words, `source` the file.
     """
 
     command: str
@@ -78,7 +78,6 @@ class Report:
     facts: list[tuple[str, str]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
     def write(self, file: BinaryIO, path: Path) -> None:
         """Write a page of HTML if the name ends in .html, else strict JSON."""

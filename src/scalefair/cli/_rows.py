@@ -369,9 +369,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     if like is not None and kind == "svmlight" and n != like.n_columns:
         same = sparse.eye_array(n, like.n_columns, format="csr")
         if beyond := sum((x.indices >= like.n_columns).sum() for x in _blocks(X)):
-            note(
-                f"{path}: {beyond} value(s) of features that TRAIN lacks were ignored."
-            )
+            note(f"{path}: {beyond} value(s) of features TRAIN lacks were ignored.")
         X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
     columns = _own_columns(path, names, reading)
