@@ -104,7 +104,7 @@ def classify(train: Path, **options: Any) -> None:
             runs[name], scores[name] = _measure(fitted, X, parts)
         source: dict[str, Any] = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
-            source[name] = _rows.describe(part, X[name])
+            source[name] = _fit.describe(part, X[name])
             source[name]["labels_from"] = part.target_from
             source[name]["labels"] = _report.count_values(part.target)
     content = {
@@ -137,7 +137,7 @@ def classify(train: Path, **options: Any) -> None:
         "feature_names": _rows.feature_names(encoder, rows),
         "classes": model.classes_,
         "groups": model.groups_,
-        **_rows.describe_columns(rows, reading),
+        **_fit.describe_columns(rows, reading),
     }
     writers = {"output": lambda file: joblib.dump(saved, file)}
     _fit.finish(report, written, writers, show=show, converged=model.converged_)

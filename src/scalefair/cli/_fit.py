@@ -7,18 +7,24 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+import scalefair
 from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT, name_outputs, write_files
+from scalefair.cli._report import count_values
 from scalefair.files import FileError
 from scalefair.streaming import RowReader
 
 _FOR_USERS = (UserWarning, RuntimeWarning)
+# What is of one file, and not of others that a model is applied to.
+_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
+_OF_ONE_FILE |= {"test_file", "test_target", "test_groups"}
 
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
@@ -143,3 +149,27 @@ def describe_passes(X: Any) -> dict[str, Any]:
     if isinstance(X.progress, _Passes):
         found["n_passes"] = X.progress.n_passes
     return found
+
+
+def describe(rows: Any, X: Any) -> dict[str, Any]:
+    """Say what was read, how, and how many rows each group has."""
+    return {
+        "rows": str(rows.path),
+        **describe_passes(X),
+        "n_rows": rows.n_rows,
+        "groups_from": rows.groups_from,
+        "groups": count_values(rows.groups),
+    }
+
+
+def describe_columns(rows: Any, reading: Any) -> dict[str, Any]:
+    """Say what a saved model needs to read other rows as its own were read."""
+    options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
+    known = ["words", "n_columns", "has_header", "zero_based", "groups_from"]
+    return {
+        "columns": list(rows.names),
+        **{name: getattr(rows, name) for name in known},
+        "reading": options | dict.fromkeys(rows.from_files),
+        "labels_from": rows.target_from,
+        "version": scalefair.__version__,
+    }

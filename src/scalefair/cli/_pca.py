@@ -88,7 +88,7 @@ def pca(data: Path, **options: Any) -> None:
             plain = GroupPCA.from_moments(model.moments_, **how)
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
-            "input": {**_rows.describe(rows, X), "n_features": X.shape[1]},
+            "input": {**_fit.describe(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED},
             **_compare(model, plain, counts),
@@ -96,7 +96,7 @@ def pca(data: Path, **options: Any) -> None:
         }
         arrays = _arrays(model, encoder, X.shape[1]) | {"group_counts": counts}
         arrays["feature_names"] = arrays["columns"] = np.array(rows.names, np.str_)
-        arrays["reading"] = json.dumps(_rows.describe_columns(rows, reading))
+        arrays["reading"] = json.dumps(_fit.describe_columns(rows, reading))
         known = {**content, **content["input"], "r": len(model.components_), **seconds}
         known["iterations"] = _report.iterations(model.n_iter_)
         facts = _report.fill(_FACTS, known)

@@ -197,7 +197,7 @@ def regress(
     with _fit.library_warnings():
         for name, part in parts.items():
             found = {"before": before[name], "after": predict(fair, model_file, part)}
-            read = {**_rows.describe(part, part.X), "target_from": part.target_from}
+            read = {**_fit.describe(part, part.X), "target_from": part.target_from}
             content["input"][name] = read
             content[name] = _measure(part.groups, y[name], found)
             report.figures.append(_figure(name, part.groups, found))

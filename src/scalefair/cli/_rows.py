@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
-import scalefair
 from scalefair._memory import array_limit
 from scalefair.cli._errors import Failure, note
-from scalefair.cli._fit import describe_passes, watch_passes
-from scalefair.cli._report import count_values
+from scalefair.cli._fit import watch_passes
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
@@ -36,9 +34,6 @@ _BLOCK, _GROWTH = 2**26, 2
 # Rows that an encoder is fitted to, whose scales and words are known.
 _SAMPLE = 1000
 _ROLES = ("target", "groups")
-# What is of one file, and not of others that a model is applied to.
-_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
-_OF_ONE_FILE |= {"test_file", "test_target", "test_groups"}
 
 
 @dataclass(frozen=True)
@@ -580,30 +575,6 @@ def encoded(
             if isinstance(rows.X, RowReader):
                 _check_finite(rows.path, rows.X)
         raise
-
-
-def describe(rows: Rows, X: Any) -> dict[str, Any]:
-    """Say what was read, how, and how many rows each group has."""
-    return {
-        "rows": str(rows.path),
-        **describe_passes(X),
-        "n_rows": rows.n_rows,
-        "groups_from": rows.groups_from,
-        "groups": count_values(rows.groups),
-    }
-
-
-def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
-    """Say what a saved model needs to read other rows as its own were read."""
-    options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
-    known = ["words", "n_columns", "has_header", "zero_based", "groups_from"]
-    return {
-        "columns": list(rows.names),
-        **{name: getattr(rows, name) for name in known},
-        "reading": options | dict.fromkeys(rows.from_files),
-        "labels_from": rows.target_from,
-        "version": scalefair.__version__,
-    }
 
 
 def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:
