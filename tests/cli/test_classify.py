@@ -400,7 +400,7 @@ def test_test_of_svmlight_may_have_other_features(people):
         "train.svm", ["+1 1:1 3:1", "-1 2:1 3:1", "+1 1:1", "-1 2:1"] * 10
     )
     test = people.write("test.svm", ["+1 1:1 3:1 7:1", "-1 2:1", "-1 2:1 3:1"])
-    said = "1 value(s) of features that TRAIN lacks"
+    said = "1 value(s) of features TRAIN lacks"
     _, report = people.done(train, "--test", test, target=None, groups=3, said=said)
     assert report["test"]["accuracy"] == 1
     assert report["input"]["n_features"] == 2

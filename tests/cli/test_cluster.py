@@ -498,7 +498,7 @@ def test_a_fit_that_fails(older, monkeypatch, error, code, words):
 
 def test_labels_and_report_are_written_together(older, monkeypatch):
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(_cluster.Report, "write", raising(error))
+    monkeypatch.setattr(_cluster._report.Report, "write", raising(error))
     result = older.cluster(older.npz, "--report", older.report)
     older.fails(result, older.report, "no space left")
     assert not older.report.exists()

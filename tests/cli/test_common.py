@@ -328,7 +328,7 @@ UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer
 def test_options_agree_with_the_estimator(estimator):
     constraints = estimator._parameter_constraints
     names = [name for name in constraints if name not in UNTYPED]
-    options = estimator_options(estimator, dict.fromkeys(names, ("Model",)))
+    options = estimator_options(estimator, {"Model": " ".join(names)})
     given = {"estimator": None} if "estimator" in constraints else {}
     model = estimator(**given, **values_of(options))
     model._validate_params()  # all defaults have the right type
@@ -363,11 +363,9 @@ def is_valid(kind, value):
 
 
 def test_options_of_an_estimator_may_differ_from_it():
+    sections = {"Required": "n_components,-r,--components", "Rest": "tol"}
     changes = {"required": True, "help": "So many."}
-    options = estimator_options(
-        FairPCA,
-        {"n_components": ("Required", "-r", "--components", changes), "tol": ("Rest",)},
-    )
+    options = estimator_options(FairPCA, sections, n_components=changes)
     for spelling in ("-r", "--components", "--n-components"):
         assert values_of(options, spelling, 3) == {"n_components": 3, "tol": 1e-8}
     assert values_of(options).exit_code == 2
@@ -379,9 +377,8 @@ def test_options_of_an_estimator_may_differ_from_it():
 
 def test_none_and_flags():
     options = estimator_options(
-        ExplainableSVDRegressor,
-        {"refit_last": ("Layer", "--refit"), "mean_reduction": ("Layer",)},
-    ) + estimator_options(PartiallyFairClassifier, {"interactions": ("Fairness",)})
+        ExplainableSVDRegressor, {"Layer": "refit_last,--refit mean_reduction"}
+    ) + estimator_options(PartiallyFairClassifier, {"Fairness": "interactions"})
     found = values_of(
         options, "--refit", "none", "--mean-reduction", "inf", "--no-interactions"
     )
@@ -473,10 +470,8 @@ def test_shared_options_are_those_of_reading():
 
 
 def test_options_that_do_not_apply():
-    options = estimator_options(
-        FairSpectralClustering,
-        dict.fromkeys(("affinity", "gamma", "n_neighbors"), ("Affinity",)),
-    )
+    sections = {"Affinity": "affinity gamma n_neighbors"}
+    options = estimator_options(FairSpectralClustering, sections)
     conditions = {
         "gamma": ("affinity", ("rbf", "rbf_nystroem")),
         "n_neighbors": ("affinity", ("nearest_neighbors",)),
@@ -635,9 +630,7 @@ def test_a_fit_that_fails_names_the_file(error, code, words):
 def fit_clusters(X, **parameters):
     """Fit the estimator to affinities or rows, from a command with all its options."""
     names = [n for n in FairSpectralClustering._parameter_constraints if n != "dtype"]
-    options = estimator_options(
-        FairSpectralClustering, dict.fromkeys(names, ("Model",))
-    )
+    options = estimator_options(FairSpectralClustering, {"Model": " ".join(names)})
 
     def body(**_):
         model = FairSpectralClustering(random_state=0, **parameters)

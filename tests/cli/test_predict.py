@@ -17,9 +17,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from scalefair.cli._fit import describe_columns
 from scalefair.cli._rows import (
     Reading,
-    describe_columns,
     encode,
     fit_encoder,
     read_rows,

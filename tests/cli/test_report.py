@@ -26,7 +26,6 @@ from scalefair.cli._report import (
     choose_groups,
     count_values,
     describe_run,
-    drawable_names,
     iterations,
     part_tables,
 )
@@ -123,7 +122,7 @@ def page(**changes) -> Reader:
 
 
 def test_page_is_whole_and_holds_everything():
-    found = page(remarks=["a remark"])
+    found = page()
     for tag in ("html", "head", "title", "body", "header", "h1", "main"):
         assert len(found.all(tag)) == 1, tag
     assert found.text().count("Groups differ by 0.1") == 2
@@ -138,7 +137,7 @@ def test_page_is_whole_and_holds_everything():
     assert found.table("Train")["numbers"] == [0.875]
     assert found.table("Other values")["numbers"] == [7]
     words = found.text()
-    for word in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv", "a remark"):
+    for word in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv"):
         assert word in words
     assert "Warnings" not in words
     (history,) = (t for t in found.tables if t["caption"].startswith("History"))
@@ -177,15 +176,14 @@ def test_whatever_is_inserted_is_text():
             [(EVIL, EVIL)],
             [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})],
             [Figure(line, (3, 2), EVIL, EVIL)],
-            [EVIL],
         ),
         "page.html",
     ).decode()
     assert "<script" not in text
-    # The title twice, command, file, warning, fact and table in their places, figure,
-    # remark; the content's name as a caption, and the rest of it.
+    # The title twice, command, file, warning, fact and table in their places, figure;
+    # the content's name as a caption, and the rest of it.
     n_pictures = len(Reader(text).all("img"))
-    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 1 + 5
+    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 5
     assert [attrs["alt"] for attrs in Reader(text).all("img")] == [SAFE] * n_pictures
 
 
@@ -369,9 +367,10 @@ def test_train_and_test():
 
 def test_names_in_figures():
     names = ["a", "", "word " * 9, "word " * 10, "two\nlines"]
-    found = drawable_names(names)
+    shown, found, _ = choose_groups(np.array(names))
+    assert shown.all()
     assert found[0] == "a"
-    assert found[3] == f"{found[2][:24]} (4)"
+    assert found[3][:24] == found[2][:24]
     assert found[4] == "two lines"
     assert len(set(found)) == len(names)
     assert all(0 < len(name.strip()) <= 30 for name in found)
@@ -379,9 +378,8 @@ def test_names_in_figures():
 
 def test_the_largest_groups_are_chosen():
     groups = np.repeat(list("abcdefghi"), [5, 1, 5, 5, 5, 5, 5, 2, 5])
-    codes, shown, names, remark = choose_groups(groups)
-    assert names == ["a", "c", "d", "e", "f", "g", "i"]
+    shown, names, remark = choose_groups(groups)
     np.testing.assert_array_equal(shown, ~np.isin(groups, ["b", "h"]))
-    assert np.unique(codes[shown]).tolist() == [0, 2, 3, 4, 5, 6, 8]
+    assert names.tolist() == groups[shown].tolist()
     assert "7 largest of 9" in remark
-    assert choose_groups(groups[:10])[3] == ""
+    assert choose_groups(groups[:10])[2] == ""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
 import joblib
 import numpy as np
 import pandas
@@ -17,13 +15,12 @@ from sklearn.base import clone
 
 from scalefair import metrics
 from scalefair._digits import apart
-from scalefair._groups import check_interval
 from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.linear_model import PartiallyFairClassifier
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 Of the two labels the one that sorts last is the positive one, with high scores.
 Gap: the largest difference of the shares of two groups above a threshold,
 counted within the interval of ranks; at all thresholds (partial parity gap),
@@ -33,34 +30,19 @@ indicator in training, so that it may be larger than --kappa.
 The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
   model["classifier"].predict(X, sensitive_features=groups)
-\b
-{_errors.EXIT_CODES}
 """
 
 
-def _ranks(value: str) -> tuple[float, float]:
-    try:
-        return check_interval(value.split(","))
-    except ValueError as error:
-        wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
-        raise click.BadParameter(f"{value!r} is not {wanted}.") from error
-
-
-_SECTIONS = {
-    "Fairness": ("kappa", "criterion", "threshold", "n_thresholds", "interactions"),
-    "Training": ("loss", "alpha", "tol", "max_iter"),
-    "Advanced": ("surrogate", "start", "tune_intercept", "max_groups"),
+_PARAMETERS = {
+    "Fairness": "interval kappa criterion threshold n_thresholds interactions",
+    "Training": "loss alpha tol max_iter",
+    "Advanced": "surrogate start tune_intercept max_groups min_group_size "
+    "inner_solver,--solver",
 }
-_INTERVAL = {"type": _ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "interval": ("Fairness", _INTERVAL),
-    **{name: (where,) for where, names in _SECTIONS.items() for name in names},
-    "min_group_size": ("Advanced",),
-    "inner_solver": ("Advanced", "--solver"),
-}
+_INTERVAL = {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
 _OPTIONS = [
     *(*opt.ROLES, opt.output_option("the model")),
-    *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS),
+    *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS, interval=_INTERVAL),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]
@@ -88,10 +70,7 @@ _FACTS = {
 _PLAIN = "without fairness"
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("train", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@_errors.debug_option
+@opt.command(_OPTIONS, _EPILOG, train="TRAIN")
 def classify(train: Path, **options: Any) -> None:
     """Train a linear classifier on the rows in TRAIN.
 
@@ -99,19 +78,14 @@ def classify(train: Path, **options: Any) -> None:
     contested.
     """
     written, show = _fit.take_outputs(options, train, output=".joblib")
-    take = options.pop
-    test, compare, standardize = map(take, ("test_file", "baseline", "standardize"))
-    roles = {name: take(f"test_{name}") for name in ("target", "groups")}
-    if test is None and any(roles.values()):
-        raise click.UsageError("--test-target and --test-groups apply with --test.")
-
+    compare, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
     reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
-    rows = _rows.read_rows(train, reading)
+    parts = _rows.read_parts(train, reading)
+    rows = parts["train"]
     _check_labels(rows)
-    parts = {"train": rows}
-    if test is not None:
-        parts["test"] = _rows.read_test(test, rows, reading, roles)
+    if "test" in parts:
+        _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
     model = PartiallyFairClassifier(**options)
@@ -130,7 +104,7 @@ def classify(train: Path, **options: Any) -> None:
             runs[name], scores[name] = _measure(fitted, X, parts)
         source: dict[str, Any] = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
-            source[name] = _rows.describe(part, X[name])
+            source[name] = _fit.describe(part, X[name])
             source[name]["labels_from"] = part.target_from
             source[name]["labels"] = _report.count_values(part.target)
     content = {
@@ -163,15 +137,13 @@ def classify(train: Path, **options: Any) -> None:
         "feature_names": _rows.feature_names(encoder, rows),
         "classes": model.classes_,
         "groups": model.groups_,
-        **_rows.describe_columns(rows, reading),
+        **_fit.describe_columns(rows, reading),
     }
     writers = {"output": lambda file: joblib.dump(saved, file)}
     _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
 def _check_labels(rows: _rows.Rows) -> None:
-    if rows.target is None:
-        raise click.UsageError("Missing option '--target'.")
     labels = np.unique(rows.target)
     # As scikit-learn has it, fractions are no labels.
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
@@ -205,9 +177,8 @@ def _measure(
 
 def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:
     """Densities of the scores that each model gives to the groups."""
-    codes, shown, names, remark = _report.choose_groups(rows.groups)
-    groups = np.array(names)[np.unique(codes[shown], return_inverse=True)[1]]
-    how = {"sensitive_features": groups, "interval": interval, "threshold": 0.0}
+    shown, names, remark = _report.choose_groups(rows.groups)
+    how = {"sensitive_features": names, "interval": interval, "threshold": 0.0}
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ScoreDensityDisplay

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +14,23 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._memory import peak_memory, reset_peak_memory
-from scalefair.cli import _fit
+from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import EXIT_CODES, Failure, debug_option, note
+from scalefair.cli._errors import Failure, note
 from scalefair.cli._output import write_table
-from scalefair.cli._report import (
-    Figure,
-    Report,
-    Table,
-    count_values,
-    describe_run,
-    fill,
-)
-from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows
+from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files import read_graph
 from scalefair.files._values import read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 DATA is a graph: edges `source target [weight]`, or a matrix. With another
 --affinity than precomputed it is rows. Labels of -1: left out by --components.
 \b
 Solvers: chebyshev, the fastest as a rule; lobpcg, with multigrid, for grids;
 lanczos (s-FSC); nullspace, dense and exact (o-FSC); dual, by L-BFGS; admm
 (Tonin et al. 2025), under another constraint, for comparison.
-\b
-{EXIT_CODES}
 """
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROWS = ("nearest_neighbors", *_KERNELS)
@@ -55,19 +44,20 @@ _CONDITIONS = {
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     "balance_tolerance": ("assign_labels", ("fair",)),
 }
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "n_clusters": ("Required", "-k", {"required": True}),
-    **dict.fromkeys(("affinity", "n_neighbors", "gamma"), ("Affinity",)),
-    "connected_components": ("Affinity", "--components"),
-    **dict.fromkeys(("solver", "tol"), ("Eigenvectors",)),
-    **dict.fromkeys(("assign_labels", "balance_tolerance"), ("Clusters",)),
-    "random_state": ("Clusters",),
-    **dict.fromkeys(("n_landmarks", "max_iter", "n_init"), ("Advanced",)),
-    "dtype": ("Advanced", {"type": click.Choice(["float32", "float64"])}),
+_PARAMETERS = {
+    "Required": "n_clusters,-k",
+    "Affinity": "affinity n_neighbors gamma connected_components,--components",
+    "Eigenvectors": "solver tol",
+    "Clusters": "assign_labels balance_tolerance random_state",
+    "Advanced": "n_landmarks max_iter n_init dtype",
+}
+_CHANGED: dict[str, dict[str, Any]] = {
+    "n_clusters": {"required": True},
+    "dtype": {"type": click.Choice(["float32", "float64"])},
 }
 _OPTIONS = [
     *(*opt.GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),
-    *opt.estimator_options(FairSpectralClustering, _PARAMETERS),
+    *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
     *(opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
 ]
 Labels = dict[str, NDArray[Any]]
@@ -88,10 +78,7 @@ _FITTED = ["affinity_error", "solver", "converged", "n_iter", "n_products"]
 _FITTED += ["fairness_violation", "history", "eigenvalues"]
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("data", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@debug_option
+@opt.command(_OPTIONS, _EPILOG, data="DATA")
 @click.pass_context
 def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
@@ -109,23 +96,17 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     seconds["fit"] = runs[FAIR]["seconds"]
     content = {
-        **describe_run("cluster", parameters),
-        "input": {**source, "groups": count_values(groups)},
+        **_report.describe_run("cluster", parameters),
+        "input": {**source, "groups": _report.count_values(groups)},
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
-    facts = fill(_FACTS, {**content, **source, **seconds})
-    report = Report("cluster", content, "", str(data), facts)
+    facts = _report.fill(_FACTS, {**content, **source, **seconds})
+    report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, groups)
     columns = {"id": ids, "label": model.labels_}
     writers = {"output": lambda file: write_table(file, columns)}
     _fit.finish(report, written, writers, show=show, converged=model.converged_)
-
-
-def text_options(reading: Reading) -> dict[str, Any]:
-    """Options about text, as the readers take them."""
-    names = ("header", "delimiter", "decimal", "skip_lines")
-    return {name: getattr(reading, name) for name in names}
 
 
 def _read(
@@ -134,9 +115,8 @@ def _read(
     """Return what is clustered, ids, groups, and what a report says of them."""
     given = str(reading.groups)
     if affinity == "precomputed":
-        graph: Any = read_graph(path, **text_options(reading))
-        for message in graph.notes:
-            note(message)
+        graph: Any = read_graph(path, **reading.text)
+        say_notes(graph)
         header = reading.groups_header
         groups = read_values(Path(given), graph, "group", header=header, say=note)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
@@ -224,7 +204,9 @@ def measure_clusters(
     return found
 
 
-def add_clusters(report: Report, runs: Runs, labels: Labels, groups: Any) -> None:
+def add_clusters(
+    report: _report.Report, runs: Runs, labels: Labels, groups: Any
+) -> None:
     """Add title, measures, tables and a figure of a clustering, and of a second one."""
     (_, main), *others = runs.items()
     for key, (title, spec) in _MEASURES.items():
@@ -241,7 +223,7 @@ def add_clusters(report: Report, runs: Runs, labels: Labels, groups: Any) -> Non
             entry | dict(zip(names, entry["groups"].values(), strict=True))
             for entry in part["clusters"]
         ]
-        report.tables.append(Table(f"Clusters, {name}", records, columns))
+        report.tables.append(_report.Table(f"Clusters, {name}", records, columns))
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
@@ -256,4 +238,6 @@ def add_clusters(report: Report, runs: Runs, labels: Labels, groups: Any) -> Non
     # More bars than this could not be told apart.
     if len(columns) <= 31 and len(records) <= 200:
         size = (5.0 + 4 * len(labels), 4.2)
-        report.figures.append(Figure(plot, size, f"{report.title}. {caption}", caption))
+        report.figures.append(
+            _report.Figure(plot, size, f"{report.title}. {caption}", caption)
+        )

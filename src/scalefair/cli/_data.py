@@ -57,14 +57,13 @@ def data(
         hint = f"did you mean {close[0]}?" if close else "`scalefair data` lists them."
         raise click.UsageError(f"there is no data set {name}: {hint}")
     folder = Path(name) if output_dir is None else output_dir
-    check_folder(folder, ["about.txt"])
+    check_folder(folder, ["about.txt", "graph.npz", "rows.csv"])
     try:
         bunch = fetchers[name](**how)
     except (ImportError, OSError, ValueError) as error:
         said = translate(str(error), ctx)
         raise Failure(f"{name}: cannot be had: {said}") from error
-    found = dict(_writers(bunch))
-    writers = dict(zip(check_folder(folder, found), found.values(), strict=True))
+    writers = {folder / name: write for name, write in _writers(bunch)}
     write_folder(folder, writers)
     if on_terminal(quiet):
         n_groups = np.unique(bunch.sensitive_features).size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 import numpy as np
@@ -15,9 +15,9 @@ from sklearn.metrics import adjusted_rand_score
 from scalefair.cli import _fit
 from scalefair.cli import _options as opt
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
-from scalefair.cli._errors import NOT_CONVERGED, debug_option
+from scalefair.cli._errors import NOT_CONVERGED
 from scalefair.cli._output import check_folder, write_folder, write_table
-from scalefair.cli._report import Figure, Report, Table, describe_run
+from scalefair.cli._report import Report, Table, describe_run, draw
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 
@@ -46,9 +46,7 @@ _COLUMNS = {
 _TOL = 1e-4
 
 
-@click.command(cls=opt.SectionedCommand)
-@partial(opt.add_options, options=[*_OPTIONS, opt.QUIET])
-@debug_option
+@opt.command([*_OPTIONS, opt.QUIET])
 @click.pass_context
 def demo(
     ctx: click.Context, /, output_dir: Path, quiet: bool | None, **sizes: Any
@@ -109,7 +107,7 @@ def demo(
     if find_spec("matplotlib") is None:
         report.facts.append(("figure", 'pip install "scalefair[plot]" for one'))
     elif report.figures:
-        writers[picture] = partial(_draw, report.figures[0])
+        writers[picture] = partial(draw, report.figures[0])
     write_folder(output_dir, writers)
     if not quiet:
         report.show({path.name: path for path in writers})
@@ -139,11 +137,3 @@ def _warm_up() -> None:
     model = FairSpectralClustering(4, solver="chebyshev", random_state=0)
     model.set_params(connected_components="largest")
     model.fit(data.graph, sensitive_features=data.sensitive_features)
-
-
-def _draw(drawn: Figure, file: BinaryIO) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=drawn.size, layout="constrained")
-    drawn.plot(figure)
-    figure.savefig(file, format="png", dpi=150)

@@ -7,18 +7,24 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+import scalefair
 from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
 from scalefair.cli._options import translate
-from scalefair.cli._output import STDOUT, Writers, name_outputs, write_files
+from scalefair.cli._output import STDOUT, name_outputs, write_files
+from scalefair.cli._report import count_values
 from scalefair.files import FileError
 from scalefair.streaming import RowReader
 
 _FOR_USERS = (UserWarning, RuntimeWarning)
+# What is of one file, and not of others that a model is applied to.
+_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
+_OF_ONE_FILE |= {"test_file", "test_target", "test_groups"}
 
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
@@ -52,15 +58,6 @@ def take_outputs(
     return written, show
 
 
-def write_outputs(
-    report: Any, written: Mapping[str, Path], writers: Mapping[str, Any]
-) -> None:
-    """Write the files of a command, by the names of the options, and its report."""
-    known = {**writers, "report": lambda file: report.write(file, written["report"])}
-    files: Writers = {path: known[name] for name, path in written.items()}
-    write_files(files)
-
-
 def finish(
     report: Any,
     written: Mapping[str, Path],
@@ -69,8 +66,9 @@ def finish(
     show: bool,
     converged: bool = True,
 ) -> None:
-    """Write the files of a command, show its report, end with the exit code."""
-    write_outputs(report, written, writers)
+    """Write files, by the names of the options, show the report, end the command."""
+    known = {**writers, "report": lambda file: report.write(file, written["report"])}
+    write_files({path: known[name] for name, path in written.items()})
     if show:
         report.show(written)
     if not converged:
@@ -151,3 +149,27 @@ def describe_passes(X: Any) -> dict[str, Any]:
     if isinstance(X.progress, _Passes):
         found["n_passes"] = X.progress.n_passes
     return found
+
+
+def describe(rows: Any, X: Any) -> dict[str, Any]:
+    """Say what was read, how, and how many rows each group has."""
+    return {
+        "rows": str(rows.path),
+        **describe_passes(X),
+        "n_rows": rows.n_rows,
+        "groups_from": rows.groups_from,
+        "groups": count_values(rows.groups),
+    }
+
+
+def describe_columns(rows: Any, reading: Any) -> dict[str, Any]:
+    """Say what a saved model needs to read other rows as its own were read."""
+    options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
+    known = ["words", "n_columns", "has_header", "zero_based", "groups_from"]
+    return {
+        "columns": list(rows.names),
+        **{name: getattr(rows, name) for name in known},
+        "reading": options | dict.fromkeys(rows.from_files),
+        "labels_from": rows.target_from,
+        "version": scalefair.__version__,
+    }

@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from scalefair._groups import check_interval
+from scalefair.cli._errors import EXIT_CODES, debug_option
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Sections that come after those of the estimator, in this order.
@@ -60,6 +63,15 @@ def size(value: str) -> int:
     return int(n_bytes)
 
 
+def ranks(value: str) -> tuple[float, float]:
+    """Read an interval of ranks, such as ``0.05,0.3``."""
+    try:
+        return check_interval(value.split(","))
+    except ValueError as error:
+        wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
+        raise click.BadParameter(f"{value!r} is not {wanted}.") from error
+
+
 class _Option(click.Option):
     """Option listed in a section of the help."""
 
@@ -105,20 +117,40 @@ def add_options(command: Function, options: Sequence[Any]) -> Function:
     return command
 
 
+def command(
+    options: Sequence[Any], epilog: str = "", **arguments: str
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a command; its arguments, as shown, are files."""
+
+    def make(function: Any) -> click.Command:
+        function = add_options(debug_option(function), options)
+        for name, shown in reversed(arguments.items()):
+            function = click.argument(name, metavar=shown, type=PATH)(function)
+        end = f"{epilog}\b\n{EXIT_CODES}" if epilog else EXIT_CODES
+        return click.command(cls=SectionedCommand, epilog=end)(function)
+
+    return make
+
+
 def estimator_options(
-    estimator: type, chosen: Mapping[str, tuple[Any, ...]]
+    estimator: type, sections: Mapping[str, str], **changed: Mapping[str, Any]
 ) -> list[Any]:
     """Options with names, types, defaults and help of an estimator's parameters.
 
-    `chosen` has for a parameter the section, then further spellings of the option
-    such as ``"-k"``, and a mapping of attributes that are not to be the estimator's.
+    `sections` lists names, such as ``"tol n_clusters,-k"`` with one more spelling;
+    `changed` has attributes of an option that are not to be the estimator's.
     """
     signature = inspect.signature(estimator)
     constraints = vars(estimator)["_parameter_constraints"]
-    helps = _read_docs(estimator, chosen)
+    listed = [
+        (section, *word.split(","))
+        for section, words in sections.items()
+        for word in words.split()
+    ]
+    helps = _read_docs(estimator, [name for _, name, *_ in listed])
     options = []
-    for name, (section, *others) in chosen.items():
-        spellings = [_spell(name), *(o for o in others if isinstance(o, str))]
+    for section, name, *more in listed:
+        spellings = [_spell(name), *more]
         default = signature.parameters[name].default
         attributes: dict[str, Any] = {
             "help": helps.get(name),
@@ -129,8 +161,7 @@ def estimator_options(
             spellings[0] += f"/--no-{spellings[0][2:]}"
         else:
             attributes |= _type_of(constraints[name], default)
-        for override in (o for o in others if not isinstance(o, str)):
-            attributes |= override
+        attributes |= changed.get(name, {})
         if attributes.get("required"):
             del attributes["default"]
         options.append(option(section, *spellings, name, **attributes))
@@ -160,7 +191,7 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
     return {}
 
 
-def _read_docs(estimator: type, chosen: Mapping[str, Any]) -> dict[str, str]:
+def _read_docs(estimator: type, chosen: Sequence[str]) -> dict[str, str]:
     """First sentence about each parameter, without markup and literature."""
     doc = inspect.getdoc(estimator) or ""
     section = re.split(r"\n\n\w+\n-+\n", doc.partition("Parameters\n---")[2])[0]

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import click
 import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
 from scalefair._memory import peak_memory
-from scalefair.cli import _errors, _fit, _report, _rows
+from scalefair.cli import _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 Loss: by how much the components reconstruct the rows of a group worse than
 this group's own best ones, mean squared distance per row. Fair components make
 the largest loss least; the duality gap bounds what is missing to that.
 \b
 The output is for `scalefair predict`, or numpy.load; coordinates of rows X are
 ((X - mean) / scale) @ components.T. It has losses of groups, too.
-\b
-{_errors.EXIT_CODES}
 """
 _SCORES = "File to write the rows' coordinates to (npy, rows x components)."
-_COMPONENTS = ("centering", "solver", "tol", "max_iter")
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "n_components": ("Required", "-r", "--components", {"required": True}),
-    **dict.fromkeys(_COMPONENTS, ("Components",)),
-    "random_state": ("Advanced",),
+_PARAMETERS = {
+    "Required": "n_components,-r,--components",
+    "Components": "centering solver tol max_iter",
+    "Advanced": "random_state",
 }
 _OPTIONS = [
     *(*opt.GROUPS, opt.output_option("the components (npz)")),
-    *opt.estimator_options(FairPCA, _PARAMETERS),
+    *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
@@ -71,12 +66,8 @@ _FACTS = {
 _MANY = 100
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("data", metavar="ROWS", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@_errors.debug_option
-@click.pass_context
-def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
+@opt.command(_OPTIONS, _EPILOG, data="ROWS")
+def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
     written, show = _fit.take_outputs(options, data, output=".npz", scores=".npy")
     standardize = options.pop("standardize")
@@ -97,7 +88,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             plain = GroupPCA.from_moments(model.moments_, **how)
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
-            "input": {**_rows.describe(rows, X), "n_features": X.shape[1]},
+            "input": {**_fit.describe(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED},
             **_compare(model, plain, counts),
@@ -105,7 +96,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
         }
         arrays = _arrays(model, encoder, X.shape[1]) | {"group_counts": counts}
         arrays["feature_names"] = arrays["columns"] = np.array(rows.names, np.str_)
-        arrays["reading"] = json.dumps(_rows.describe_columns(rows, reading))
+        arrays["reading"] = json.dumps(_fit.describe_columns(rows, reading))
         known = {**content, **content["input"], "r": len(model.components_), **seconds}
         known["iterations"] = _report.iterations(model.n_iter_)
         facts = _report.fill(_FACTS, known)
@@ -120,11 +111,7 @@ def pca(ctx: click.Context, /, data: Path, **options: Any) -> None:
             "output": lambda file: np.savez(file, **arrays),
             "scores": lambda file: _write_scores(file, model, X),
         }
-        _fit.write_outputs(report, written, writers)
-    if show:
-        report.show(written)
-    if not model.converged_:
-        ctx.exit(_errors.NOT_CONVERGED)
+    _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
 def _compare(model: Any, plain: Any, counts: Any) -> dict[str, Any]:
@@ -177,8 +164,8 @@ def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
 def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
     """Add a figure of fair PCA beside PCA, or why there is none."""
     if not hasattr(model, "moments_") or n_groups > _report.MAX_GROUPS:
-        wanted = f"--solver gram and at most {_report.MAX_GROUPS} groups"
-        report.remarks.append(f"The figures need {wanted}.")
+        told = f"need --solver gram and at most {_report.MAX_GROUPS} groups"
+        report.facts.append(("figures", told))
         return
     r, n = model.n_components, model.n_features_in_
     sizes = np.linspace(1, min(2 * r, n), 10 if n <= _MANY else 1).round().astype(int)
@@ -189,7 +176,5 @@ def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
         GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
 
-    told = (
-        "Losses of the groups, left, and the error of all rows, with PCA and fair PCA."
-    )
+    told = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
     report.figures.append(_report.Figure(plot, (11, 4.2), told, told))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,29 +25,26 @@ from scalefair.files._matrices import rows_format
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
-_EPILOG = f"""\b
+_EPILOG = """\b
 MODEL is an MLPRegressor, linear model, or Pipeline that ends in one, saved by
 joblib.dump. It finds columns in TRAIN by name if it was fitted to named
 ones; else it takes those of numbers beside target, groups and ids in order.
 \b
 Gaps: how mean and covariance of the layer's outputs differ between groups.
 KS distance: the same of shares of predictions below a threshold; 0 is fair.
-\b
-{_errors.EXIT_CODES}
 """
 # Rows that are predicted at a time.
 _ROWS = 2**16
 _TRUTH = {"true": True, "false": False}
-_LAYER = {"default": "-2", "type": lambda s: int(s) if s.lstrip("+-").isdigit() else s}
-_PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "layer": ("Layer", {**_LAYER, "metavar": "NUMBER|NAME|auto"}),
-    **dict.fromkeys(("method", "mean_reduction", "covariance_reduction"), ("Layer",)),
-    "refit_last": ("Layer", "--refit"),
-    "random_state": ("Layer",),
-    **dict.fromkeys(("rank", "first_moment", "epsilon"), ("Advanced",)),
+_LAYER: dict[str, Any] = {"default": "-2", "metavar": "NUMBER|NAME|auto"}
+_LAYER["type"] = lambda s: int(s) if s.lstrip("+-").isdigit() else s
+_PARAMETERS = {
+    "Layer": "layer method mean_reduction covariance_reduction refit_last,--refit "
+    "random_state",
+    "Advanced": "rank first_moment epsilon",
 }
 _OPTIONS = [*opt.ROLES, opt.output_option("the changed model (joblib)")]
-_OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS)
+_OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER)
 _OPTIONS += [*opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.REPORT, opt.QUIET]
 _CONDITIONS = {
     "epsilon": ("first_moment", ("svd",)),
@@ -161,11 +158,7 @@ def predict(
     return found
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EPILOG)
-@click.argument("model_file", metavar="MODEL", type=opt.PATH)
-@click.argument("train", type=opt.PATH)
-@partial(opt.add_options, options=_OPTIONS)
-@_errors.debug_option
+@opt.command(_OPTIONS, _EPILOG, model_file="MODEL", train="TRAIN")
 @click.pass_context
 def regress(
     ctx: click.Context, /, model_file: Path, train: Path, **options: Any
@@ -175,14 +168,7 @@ def regress(
     Its predictions then differ less between groups, and need no group. Only open
     models you trust: such a file can run any code.
     """
-    test = options.pop("test_file")
-    own = {name: options.pop(f"test_{name}") for name in ("target", "groups")}
-    own = {name: given for name, given in own.items() if given}
-    if own and test is None:
-        raise click.UsageError("--test-target and --test-groups apply with --test.")
-    inputs = (model_file, train, test, *own.values())
-    written, show = _fit.take_outputs(options, *inputs, output=".joblib")
-
+    written, show = _fit.take_outputs(options, model_file, train, output=".joblib")
     start = time.perf_counter()
     # A model takes rows in memory.
     reading = _rows.Reading.take(options, memory_limit=sys.maxsize)
@@ -191,14 +177,8 @@ def regress(
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         held = getattr(model, "__name__", type(model).__name__)
         raise _errors.Failure(f"{model_file}: holds {held}, not a fitted regressor.")
-    parts = {"train": read_for(model, train, reading)}
+    parts = _rows.read_parts(train, reading, partial(read_for, model))
     rows = parts["train"]
-    if rows.target is None:
-        raise click.UsageError("Missing option '--target'.")
-    if test is not None:
-        if lacking := set(rows.from_files) - own.keys():
-            raise click.UsageError(f"Missing option '--test-{max(lacking)}'.")
-        parts["test"] = read_for(model, test, replace(reading, **own), rows)
     y = {name: _as_numbers(part) for name, part in parts.items()}
     seconds = {"read": time.perf_counter() - start}
 
@@ -217,7 +197,7 @@ def regress(
     with _fit.library_warnings():
         for name, part in parts.items():
             found = {"before": before[name], "after": predict(fair, model_file, part)}
-            read = {**_rows.describe(part, part.X), "target_from": part.target_from}
+            read = {**_fit.describe(part, part.X), "target_from": part.target_from}
             content["input"][name] = read
             content[name] = _measure(part.groups, y[name], found)
             report.figures.append(_figure(name, part.groups, found))
@@ -293,10 +273,9 @@ def _figure(
     part: str, groups: NDArray[Any], outputs: dict[str, NDArray[Any]]
 ) -> _report.Figure:
     """Densities of the predictions of groups, before and after the change."""
-    codes, shown, names, remark = _report.choose_groups(groups)
-    kept = np.unique(codes[shown], return_inverse=True)[1]
+    shown, names, remark = _report.choose_groups(groups)
     how: dict[str, Any] = {"output_name": "prediction", "kind": "histogram"}
-    how["sensitive_features"] = np.array(names)[kept]
+    how["sensitive_features"] = names
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import OutputDensityDisplay

@@ -9,7 +9,7 @@ import math
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -68,7 +68,7 @@ class Report:
     """What a command found; it fills this and hands it over.
 
     `content` is what JSON holds, and a page after `facts` and `tables`; `title` the
-    finding in words, `source` the file, `remarks` what is said beside the figures.
+    finding in words, `source` the file.
     """
 
     command: str
@@ -78,7 +78,6 @@ class Report:
     facts: list[tuple[str, str]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
     def write(self, file: BinaryIO, path: Path) -> None:
         """Write a page of HTML if the name ends in .html, else strict JSON."""
@@ -222,6 +221,17 @@ def _draw(figures: list[Figure]) -> Iterator[dict[str, str]]:
 
 def _picture(drawn: Figure) -> str:
     """Return the address of a picture that the page holds."""
+    file, media_type = io.BytesIO(), "svg+xml"
+    draw(drawn, file, format="svg", metadata={"Date": None})
+    if file.tell() > _MAX_SVG:
+        file, media_type = io.BytesIO(), "png"
+        draw(drawn, file)
+    encoded = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/{media_type};base64,{encoded}"
+
+
+def draw(drawn: Figure, file: BinaryIO, **how: Any) -> None:
+    """Draw a figure to a file, as png unless told otherwise."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
@@ -231,13 +241,7 @@ def _picture(drawn: Figure) -> str:
         warnings.simplefilter("ignore")  # letters that the font has not
         figure = Canvas(figsize=drawn.size, layout="constrained")
         drawn.plot(figure)
-        file, media_type = io.BytesIO(), "svg+xml"
-        figure.savefig(file, format="svg", metadata={"Date": None})
-        if file.tell() > _MAX_SVG:
-            file, media_type = io.BytesIO(), "png"
-            figure.savefig(file, format="png", dpi=150)
-    encoded = base64.b64encode(file.getvalue()).decode()
-    return f"data:image/{media_type};base64,{encoded}"
+        figure.savefig(file, **{"format": "png", "dpi": 150, **how})
 
 
 # What commands have in common.
@@ -315,24 +319,20 @@ def part_tables(
     ]
 
 
-def drawable_names(names: Iterable[str]) -> list[str]:
-    """Short names, all different and none empty, for a figure."""
-    plain = [" ".join(name.split()) or "(empty)" for name in names]
-    short = [n if len(n) <= _MAX_NAME else f"{n[: _MAX_NAME - 3]}..." for n in plain]
-    numbered = enumerate(short, start=1)
-    return [n if short.count(n) == 1 else f"{n} ({i})" for i, n in numbered]
-
-
 def choose_groups(
     groups: NDArray[Any],
-) -> tuple[NDArray[np.intp], NDArray[np.bool_], list[str], str]:
+) -> tuple[NDArray[np.bool_], NDArray[np.str_], str]:
     """Choose the largest groups, at most `MAX_GROUPS`, for a figure.
 
-    Returns the codes of the rows' groups, which rows are shown, the names of the groups
-    shown in the order of their codes, and a remark if some are not.
+    Returns which rows are shown, short names of their groups, all different and none
+    empty, and a remark if groups are left out.
     """
     found, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    kept = np.sort(np.argsort(-counts, kind="stable")[:MAX_GROUPS])
-    names = drawable_names(str(name) for name in found[kept].tolist())
+    kept = np.argsort(-counts, kind="stable")[:MAX_GROUPS]
+    plain = [" ".join(str(name).split()) or "(empty)" for name in found.tolist()]
+    short = [n if len(n) <= _MAX_NAME else f"{n[: _MAX_NAME - 3]}..." for n in plain]
+    numbered = enumerate(short, start=1)
+    names = [n if short.count(n) == 1 else f"{n} ({i})" for i, n in numbered]
     remark = f" The {kept.size} largest of {found.size} groups are shown."
-    return codes, np.isin(codes, kept), names, remark * (kept.size < found.size)
+    shown = np.isin(codes, kept)
+    return shown, np.array(names)[codes[shown]], remark * (kept.size < found.size)

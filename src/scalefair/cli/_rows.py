@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
-import scalefair
 from scalefair._memory import array_limit
 from scalefair.cli._errors import Failure, note
-from scalefair.cli._fit import describe_passes, watch_passes
-from scalefair.cli._report import count_values
+from scalefair.cli._fit import watch_passes
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
@@ -36,8 +34,6 @@ _BLOCK, _GROWTH = 2**26, 2
 # Rows that an encoder is fitted to, whose scales and words are known.
 _SAMPLE = 1000
 _ROLES = ("target", "groups")
-# What is of one file, and not of others that a model is applied to.
-_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
 
 
 @dataclass(frozen=True)
@@ -58,8 +54,17 @@ class Reading:
     svmlight: bool = False
     target_header: bool | None = None
     groups_header: bool | None = None
+    test_file: Path | None = None
+    test_target: str | None = None
+    test_groups: str | None = None
     memory_limit: int | None = None
     folder: Path = Path()
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Options about text, as the readers take them."""
+        names = ("header", "delimiter", "decimal", "skip_lines")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:
@@ -120,6 +125,8 @@ def read_rows(
     kind = rows_format(path, reading.svmlight)
     if columns is None and like is not None:
         columns = like.names
+    if like and like.n_rows and rows_format(like.path, reading.svmlight) != kind:
+        raise Failure(f"{path}: is in another format than {like.path}.")
     if kind == "table":
         rows, table = _read_table(path, reading, like, columns)
         _judge_words(rows, words)
@@ -128,6 +135,9 @@ def read_rows(
         rows = _read_matrix(path, kind, reading, like)
     if like and not rows.has_header and rows.n_columns != like.n_columns:
         raise Failure(f"{path}: needs the {like.n_columns} columns of {like.path}.")
+    if like and words == "encode" and (others := set(rows.words) - set(like.words)):
+        listed = ", ".join(sorted(others))
+        raise Failure(f"{path}: holds words in {listed}, where TRAIN has numbers.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.Series):
             same = None if like is None else getattr(like, role).dtype.kind
@@ -141,9 +151,8 @@ def _read_table(
     path: Path, reading: Reading, like: Rows | None, columns: Sequence[str] | None
 ) -> tuple[Rows, TableFile]:
     """Read a table; groups and target that are columns of it remain such."""
-    options = ("header", "delimiter", "decimal", "skip_lines")
-    table = TableFile(path, **{name: getattr(reading, name) for name in options})
-    _say_notes(table)
+    table = TableFile(path, **reading.text)
+    say_notes(table)
     own = _own_columns(path, table.names, reading)
     if reading.keep_groups and "groups" not in own:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
@@ -156,12 +165,12 @@ def _read_table(
     known = {*reading.categorical, *(() if like is None else like.words)}
     words = {table.find(name, "--categorical") for name in known}.union(own.values())
     wanted = list(dict.fromkeys([*features, *own.values()]))
-    is_large = _GROWTH * _size(path) > array_limit(reading.memory_limit)
+    is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
     else:
         frame = table.read(wanted, words)
-    _say_notes(table)
+    say_notes(table)
     rows = Rows(
         path,
         frame[features] if len(wanted) > len(features) else frame,
@@ -182,12 +191,14 @@ def _read_table(
     return rows, table
 
 
-def _say_notes(table: TableFile) -> None:
+def say_notes(table: Any) -> None:
+    """Say what was assumed of a table, or a graph, since this was said last."""
     while table.notes:
         note(table.notes.pop(0))
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Bytes of a file, of which a stream has none."""
     return 0 if str(path) == "-" else path.stat().st_size
 
 
@@ -331,7 +342,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         raise click.UsageError(f"--{wrong[0]} does not apply to {path}.")
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
-    is_large = _size(path) * (_GROWTH if kind == "svmlight" else 1) > limit
+    is_large = size_of(path) * (_GROWTH if kind == "svmlight" else 1) > limit
     own: dict[str, Any] = {}
     zero_based, prefix = True, "x"
     if kind == "svmlight":
@@ -353,9 +364,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     if like is not None and kind == "svmlight" and n != like.n_columns:
         same = sparse.eye_array(n, like.n_columns, format="csr")
         if beyond := sum((x.indices >= like.n_columns).sum() for x in _blocks(X)):
-            note(
-                f"{path}: {beyond} value(s) of features that TRAIN lacks were ignored."
-            )
+            note(f"{path}: {beyond} value(s) of features TRAIN lacks were ignored.")
         X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
     columns = _own_columns(path, names, reading)
@@ -424,10 +433,10 @@ def _check_groups(rows: Rows, like: Rows | None) -> None:
             f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
         )
     if like is not None and like.groups is not None:
-        _refuse_unknown(rows, "groups", "group", like)
+        refuse_unknown(rows, "groups", "group", like)
 
 
-def _refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
+def refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
     """Refuse groups or labels that did not occur in training."""
     known = np.unique(getattr(like, role)).tolist()
     for value in np.unique(getattr(rows, role)).tolist():
@@ -461,20 +470,27 @@ class _Changed(RowReader):
         return self._change(self._source[start : start + int(self.lengths[number])])
 
 
-def read_test(
-    path: Path, like: Rows, reading: Reading, roles: Mapping[str, str | None]
-) -> Rows:
-    """Read rows for a test; roles that are not given are the columns of TRAIN."""
-    if rows_format(path, reading.svmlight) != rows_format(like.path, reading.svmlight):
-        raise Failure(f"{path}: is in another format than {like.path}.")
-    given: dict[str, Any] = {name: x for name, x in roles.items() if x is not None}
-    for name in set(like.from_files) - given.keys():
-        raise click.UsageError(f"Missing option '--test-{name}': a file, too.")
-    rows = read_rows(path, replace(reading, **given), like=like)
-    _refuse_unknown(rows, "target", "label", like)
-    if others := set(rows.words) - set(like.words):
-        raise Failure(f"{path}: holds words in {min(others)}, and TRAIN numbers.")
-    return rows
+def read_parts(
+    path: Path, reading: Reading, read: Callable[..., Rows] = read_rows
+) -> dict[str, Rows]:
+    """Read rows with targets for training and, if the options name any, for a test.
+
+    Roles that are not given for the test are the columns of TRAIN.
+    """
+    roles = {role: getattr(reading, f"test_{role}") for role in _ROLES}
+    given: dict[str, Any] = {role: x for role, x in roles.items() if x is not None}
+    if given and reading.test_file is None:
+        raise click.UsageError("--test-target and --test-groups apply with --test.")
+    train = read(path, reading)
+    if train.target is None:
+        raise click.UsageError("Missing option '--target'.")
+    if reading.test_file is None:
+        return {"train": train}
+    for role in train.from_files:
+        if role not in given:
+            raise click.UsageError(f"Missing option '--test-{role}': a file, too.")
+    test = read(reading.test_file, replace(reading, **given), like=train)
+    return {"train": train, "test": test}
 
 
 def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
@@ -559,30 +575,6 @@ def encoded(
             if isinstance(rows.X, RowReader):
                 _check_finite(rows.path, rows.X)
         raise
-
-
-def describe(rows: Rows, X: Any) -> dict[str, Any]:
-    """Say what was read, how, and how many rows each group has."""
-    return {
-        "rows": str(rows.path),
-        **describe_passes(X),
-        "n_rows": rows.n_rows,
-        "groups_from": rows.groups_from,
-        "groups": count_values(rows.groups),
-    }
-
-
-def describe_columns(rows: Rows, reading: Reading) -> dict[str, Any]:
-    """Say what a saved model needs to read other rows as its own were read."""
-    options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
-    known = ["words", "n_columns", "has_header", "zero_based", "groups_from"]
-    return {
-        "columns": list(rows.names),
-        **{name: getattr(rows, name) for name in known},
-        "reading": options | dict.fromkeys(rows.from_files),
-        "labels_from": rows.target_from,
-        "version": scalefair.__version__,
-    }
 
 
 def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:

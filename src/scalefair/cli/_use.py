@@ -20,29 +20,24 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from scalefair import metrics
-from scalefair._groups import check_interval
 from scalefair._memory import array_limit
 from scalefair.cli import _errors, _fit, _output, _report, _rows
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import EXIT_CODES, Failure
+from scalefair.cli._errors import Failure
 from scalefair.files import FileError, read_graph, reading
 from scalefair.files import _matrices as matrices
 from scalefair.files._tables import TableFile
 from scalefair.files._values import as_values
 from scalefair.streaming import RowReader
 
-_PREDICT = f"""\b
+_PREDICT = """\b
 MODEL is from `scalefair classify`, `regress` or `pca`, or of scikit-learn,
 saved by joblib.dump. A line of the output has the id of a row, or its number
 from 0, and score and prediction, prediction alone, or component_1 ...
-\b
-{EXIT_CODES}
 """
-_EVALUATE = f"""\b
+_EVALUATE = """\b
 RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
 with a column that --labels or --scores names. Labels of -1 are left out.
-\b
-{EXIT_CODES}
 """
 _APPLIED = [opt.output_option("a line for each row (csv)"), *opt.GROUPS_IF_ANY]
 _APPLIED += [*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET]
@@ -58,7 +53,7 @@ _MEASURED: list[tuple[str, Any, Any, str]] = [
     ("scores", str, None, "Column of scores.  [default: score, or prediction]"),
     ("target", str, None, "Column or file of what was to be predicted."),
     ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
-    ("interval", str, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
+    ("interval", opt.ranks, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
     ("threshold", opt.Finite(), 0.0, "Scores above are decisions in favour."),
 ]
 _EVALUATED = [
@@ -89,11 +84,7 @@ _MEASURES = {
 }
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_PREDICT)
-@click.argument("model_file", metavar="MODEL", type=opt.PATH)
-@click.argument("table", type=opt.PATH)
-@partial(opt.add_options, options=_APPLIED)
-@_errors.debug_option
+@opt.command(_APPLIED, _PREDICT, model_file="MODEL", table="TABLE")
 @click.pass_context
 def predict(
     ctx: click.Context, /, model_file: Path, table: Path, **options: Any
@@ -190,13 +181,6 @@ def _apply(
     how |= {"groups": saved.get("groups"), "target": saved.get("classes")}
     like = _rows.Rows(model_file, frame, names, np.arange(0), **how)
     rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
-    others = ", ".join(sorted(set(rows.words) - set(like.words)))
-    if others or rows.names != like.names:
-        what = f"holds words in {others}" if others else "has other features"
-        raise Failure(
-            f"{table}: {what}, where MODEL takes numbers, or words, in "
-            f"{', '.join(like.names[:8])}. Save them in the format of TRAIN."
-        )
     try:
         X = _rows.encode(saved["encoder"], rows)
         if model is None:
@@ -210,10 +194,7 @@ def _apply(
     return rows, {"score": scores, "prediction": model.classes_[(scores > 0) * 1]}
 
 
-@click.command(cls=opt.SectionedCommand, epilog=EXIT_CODES)
-@click.argument("table", type=opt.PATH)
-@partial(opt.add_options, options=_DESCRIBED)
-@_errors.debug_option
+@opt.command(_DESCRIBED, table="TABLE")
 def describe(table: Path, svmlight: bool, **text: Any) -> None:
     """Say how TABLE, or a graph, is understood, and which commands could take it.
 
@@ -250,9 +231,8 @@ def _look(
     path: Path, svmlight: bool, text: dict[str, Any]
 ) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
     """Read columns one by one; say what was assumed, and which columns are damaged."""
-    kind, damaged, known = matrices.rows_format(path, svmlight), [], {}
-    kind, X = "mtx" if ".mtx" in path.suffixes else kind, None
-    frame = pandas.DataFrame()
+    kind = "mtx" if ".mtx" in path.suffixes else matrices.rows_format(path, svmlight)
+    X, frame, known, damaged = None, pandas.DataFrame(), {}, []
     if kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif kind == "npz":
@@ -262,8 +242,7 @@ def _look(
         frame = pandas.DataFrame({"label": labels})
     elif kind == "table":
         table = TableFile(path, **text)
-        size = 0 if str(path) == "-" else path.stat().st_size
-        is_large = 2 * size > array_limit(None)
+        is_large = 2 * _rows.size_of(path) > array_limit(None)
         frame = table.frame(table.names, (), n_rows=_MOST if is_large else None)
         for name in table.names:
             try:
@@ -271,12 +250,9 @@ def _look(
             except FileError as error:
                 _errors.warn(str(error))
                 damaged.append(name)
-        for message in table.notes:
-            _errors.note(message)
+        _rows.say_notes(table)
         if is_large:
-            _errors.note(
-                f"{path}: is large; the first {len(frame):,} rows were looked at."
-            )
+            _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
         kind, known = "text" if table.layout else "parquet", table.layout
     shape = frame.shape if X is None else X.shape
     found = {"format": kind, **known, "n_rows": shape[0], "n_columns": shape[1]}
@@ -301,10 +277,8 @@ def _describe_column(values: pandas.Series, damaged: bool) -> dict[str, Any]:
     n, kind, few, is_key = len(counts), "words", _FEW, len(counts) == len(values)
     shown = ", ".join(map(str, counts.index[:3])) + (", ..." if n > 3 else "")
     if is_numeric_dtype(values) and not is_bool_dtype(values):
-        kind, few = (
-            "numbers" if (counts.index % 1).any() else "whole numbers",
-            _FEW // 2,
-        )
+        few = _FEW // 2
+        kind = "numbers" if (counts.index % 1).any() else "whole numbers"
         shown = f"{counts.index.min():g} to {counts.index.max():g}" if n else ""
     elif {str(word).lower() for word in counts.index} <= {"true", "false"}:
         kind = "true/false"
@@ -370,32 +344,24 @@ def _plan(
             typed += ["--target", y[of] or "targets.csv"]
         typed += ["--groups", groups or "groups.csv"]
         if "MODEL" not in start:  # which chooses
-            typed += [
-                word for name in features.index[~takes] for word in ("--drop", name)
-            ]
+            dropped = [("--drop", name) for name in features.index[~takes]]
+            typed += sum(dropped, start=())
             typed += ["--missing", "impute"] if kept["missing"].any() else []
         line = f"{shlex.join(typed)} {end}"
         plan.append({"command": typed[1], "features": n, "line": line})
     return plan
 
 
-@click.command(cls=opt.SectionedCommand, epilog=_EVALUATE)
-@click.argument("result", type=opt.PATH)
-@partial(opt.add_options, options=_EVALUATED)
-@_errors.debug_option
+@opt.command(_EVALUATED, _EVALUATE, result="RESULT")
 def evaluate(result: Path, **options: Any) -> None:
     """Measure the labels or scores in RESULT by groups."""
     from scalefair.cli import _cluster
 
     options["quiet"] = bool(options["quiet"])  # it is there to print
     written, show = _fit.take_outputs(options, result, options["graph"])
-    try:
-        options["interval"] = check_interval(options["interval"].split(","))
-    except ValueError as error:
-        raise click.UsageError("--interval is a,b with 0 <= a < b <= 1.") from error
     content = _report.describe_run("evaluate", options)
     reading = _rows.Reading.take(options)
-    names = TableFile(result, **_cluster.text_options(reading)).names
+    names = TableFile(result, **reading.text).names
     if names[0] == "row" and reading.id_column is None:
         reading = replace(reading, id_column="row")  # as predict writes it
     kind, column = _choose(result, names, options)
