@@ -29,8 +29,10 @@ DATA is a graph: edges `source target [weight]`, or a matrix. With another
 --affinity than precomputed it is rows. Labels of -1: left out by --components.
 \b
 Solvers: chebyshev, the fastest as a rule; lobpcg, with multigrid, for grids;
-lanczos (s-FSC); nullspace, dense and exact (o-FSC); dual, by L-BFGS; admm
-(Tonin et al. 2025), under another constraint, for comparison.
+lanczos (s-FSC); nullspace, dense and exact (o-FSC).
+\b
+Advanced: --solver dual, by L-BFGS; --solver admm (Tonin et al. 2025), under
+another constraint, for comparison.
 """
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROWS = ("nearest_neighbors", *_KERNELS)
@@ -53,6 +55,7 @@ _PARAMETERS = {
 }
 _CHANGED: dict[str, dict[str, Any]] = {
     "n_clusters": {"required": True},
+    "solver": {"metavar": "[auto|chebyshev|lobpcg|lanczos|nullspace|...]"},
     "dtype": {"type": click.Choice(["float32", "float64"])},
 }
 _OPTIONS = [

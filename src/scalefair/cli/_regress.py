@@ -138,13 +138,14 @@ def predict(
         raise
     # What can go wrong depends on what is in the file.
     except Exception as error:
+        said, _, _ = str(error).partition("\n")
         counts = pandas.DataFrame([] if sparse.issparse(rows.X) else rows.X).isna()
         listed = zip(rows.names, counts.sum(), strict=False)
         missing = ", ".join(f"{name} {n:,}" for name, n in listed if n)
         hint = f" Values are missing ({missing}): pass --missing drop."
         raise _errors.Failure(
             f"{rows.path}: {path} cannot predict these rows ({type(error).__name__}: "
-            f"{error}).{hint if missing else ''}"
+            f"{said}).{hint if missing else ''}"
         ) from error
     found = np.concatenate(parts)
     found = found.ravel() if found.shape[1:] == (1,) else found
