@@ -186,6 +186,25 @@ def test_semicolons_and_decimal_commas(table):
     refused(lambda: table(*lines), "table.csv:22: column 1 (a) is '1,234'")
 
 
+def test_a_word_among_decimal_commas(table):
+    rows = [f"{i},5;f" for i in range(20)]
+    refused(lambda: table("a;b", *rows, "abc;f", *rows), ":22: column 1 (a)", "'abc'")
+    # With blanks only, which pandas does not strip at the end, all are numbers.
+    found = table("a;b", "1,5 ;f", "2,25;m", "?;f", "3;f").read()["a"]
+    np.testing.assert_array_equal(found, [1.5, 2.25, np.nan, 3])
+
+
+@pytest.mark.parametrize("spelling", ["tab", "\\t", "\t"])
+def test_spellings_of_a_tab(table, spelling):
+    assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
+
+
+@pytest.mark.parametrize("wrong", [{"delimiter": "xy"}, {"decimal": "x"}])
+def test_marks_that_are_none(table, wrong):
+    (value,) = wrong.values()
+    refused(lambda: table("a,b", "1,2", **wrong), repr(value), "one character")
+
+
 def test_lines_before_the_table(table):
     found = table("made by: hand", "on monday", "", "a,b", "1,2", skip_lines=2)
     assert found.names == ["a", "b"]

@@ -99,6 +99,8 @@ def classify(train: Path, **options: Any) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they are about the groups, as before
                 models[_PLAIN].fit(X["train"], **known)
+            if not models[_PLAIN].converged_:
+                _errors.warn("The model without fairness did not converge.")
         runs, scores = {}, {}
         for name, fitted in models.items():
             runs[name], scores[name] = _measure(fitted, X, parts)

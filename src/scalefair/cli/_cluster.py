@@ -16,7 +16,7 @@ from scipy import sparse
 from scalefair._memory import peak_memory, reset_peak_memory
 from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import Failure, note
+from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._output import write_table
 from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
@@ -178,6 +178,8 @@ def _cluster_without_fairness(
     rows = found.vectors * operator.inv_sqrt_degrees[:, None]
     labels = np.full(kept.size, -1)
     labels[kept] = embedding_kmeans(rows, k, n_init=n_init, random_state=seed)
+    if not found.converged:
+        warn("Clustering without fairness did not converge: raise --tol.")
     return labels, {"converged": found.converged}
 
 

@@ -22,11 +22,9 @@ from scalefair.cli._fit import watch_passes
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
-from scalefair.files._values import as_values, read_values
+from scalefair.files._values import ID_NAMES, as_values, read_values
 from scalefair.streaming import RowReader
 
-# Names of a first column that holds ids, unless an option says otherwise.
-ID_NAMES = {"", "id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
 _MAX_GROUPS = MAX_CATEGORIES = 1000
 # Bytes of a block of rows, and of numbers that a byte of text becomes.
@@ -159,7 +157,11 @@ def _read_table(
     ids, first = reading.id_column, table.names[0]
     if ids is not None:
         own["ids"] = table.find(ids, "--id-column")
-    elif table.has_header and first.lower() in ID_NAMES and first not in own.values():
+    elif (
+        table.has_header
+        and first.lower() in ID_NAMES | {""}
+        and first not in own.values()
+    ):
         own["ids"] = first
     features = _features(path, table.names, reading, own, columns)
     known = {*reading.categorical, *(() if like is None else like.words)}

@@ -27,7 +27,7 @@ from scalefair.cli._errors import Failure
 from scalefair.files import FileError, read_graph, reading
 from scalefair.files import _matrices as matrices
 from scalefair.files._tables import TableFile
-from scalefair.files._values import as_values
+from scalefair.files._values import ID_NAMES, as_values
 from scalefair.streaming import RowReader
 
 _PREDICT = """\b
@@ -205,7 +205,7 @@ def describe(table: Path, svmlight: bool, **text: Any) -> None:
     roles = {name: text.pop(name) for name in _ROLES}
     frame, read, damaged = _look(table, svmlight, text)
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
-    if columns and read.get("header") and frame.columns[0].lower() in _rows.ID_NAMES:
+    if columns and read.get("header") and frame.columns[0].lower() in ID_NAMES | {""}:
         columns[0]["role"] = "id"
     for role, given in roles.items():
         if given is not None and given not in frame:
@@ -411,6 +411,7 @@ def _choose(path: Path, names: list[str], given: dict[str, Any]) -> tuple[str, s
 def _cut(path: Path, rows: _rows.Rows, labels: Any) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
     graph = read_graph(path)
+    _rows.say_notes(graph)
     at = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     if (at < 0).any():
         raise Failure(

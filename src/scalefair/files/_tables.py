@@ -24,6 +24,7 @@ from scalefair.files._text import (
     open_bytes,
     quote,
     repeated,
+    with_point,
 )
 
 # A column with this share of numbers among its values is one of numbers.
@@ -237,11 +238,14 @@ class TableFile:
     def _judge(self, texts: pandas.Series, start: int, must: bool) -> pandas.Series:
         """Words, or numbers beside which nothing else stands; else say what does."""
         codes, distinct = pandas.factorize(texts)
-        known = codes >= 0
-        valid = np.array([is_number(word) for word in distinct] or [True], dtype=bool)
+        known, plain = codes >= 0, list(distinct)
+        if self.layout.get("decimal") == ",":
+            plain = [with_point(word) for word in plain]
+        valid = np.array([is_number(word) for word in plain] or [True], dtype=bool)
         numeric = known & valid[codes]
         if numeric.sum() == known.sum():
-            return pandas.to_numeric(texts).astype(np.float64)
+            values = np.array([*map(float, plain), np.nan])[codes]
+            return pandas.Series(values, name=texts.name)
         column = str(texts.name)
         if must or numeric.sum() >= _NUMBERS * known.sum():
             bad = np.flatnonzero(known & ~numeric)

@@ -25,6 +25,8 @@ _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _COMMENT = ("#", "%")
+# Spellings of delimiters; None is any white space.
+_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
 # Records that are looked at before a table is read.
 _PEEK = 500
 
@@ -52,6 +54,11 @@ def _stdin() -> bytes:
 def is_number(cell: str) -> bool:
     """Whether a cell is a number; 1_000 and 0x1F, which Python takes, are words."""
     return bool(_NUMBER.fullmatch(cell))
+
+
+def with_point(cell: str) -> str:
+    """Return a number that has a decimal comma with a point."""
+    return cell.replace(",", ".") if _COMMA.fullmatch(cell) else cell
 
 
 def quote(text: str) -> str:
@@ -119,7 +126,12 @@ def find_layout(
         )
     if delimiter is None:
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
-    delimiter = None if delimiter == " " else delimiter
+    delimiter = _DELIMITERS.get(str(delimiter), delimiter)
+    if len(delimiter or " ") != 1 or decimal not in (None, ".", ","):
+        raise FileError(
+            f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
+            f"point or a comma, not {delimiter!r} and {decimal!r}."
+        )
     found = list(islice(_records(path, delimiter, skipped), _PEEK))
     top, first = found[0]
     records, notes = [record for _, record in found], []
@@ -132,10 +144,7 @@ def find_layout(
             shown = f"decimal commas were assumed, as in {commas[0]}"
             notes.append(f"{path}: {shown}; else pass --decimal.")
     if decimal == ",":
-        records = [
-            [c.replace(",", ".") if _COMMA.fullmatch(c) else c for c in record]
-            for record in records
-        ]
+        records = [[with_point(cell) for cell in record] for record in records]
     if header is None:
         header, doubt = _is_header(records, known_headers, words_are_rows)
         if doubt:
