@@ -422,10 +422,12 @@ def test_no_convergence_is_exit_code_3(people, real_fit):
     options = ("--max-iter", 1, "--start", "zero", "--tol", 1e-9)
     result = people.classify(people.csv, *options, "--report", people.report)
     assert (result.exit_code, result.stdout) == (3, "")
-    (line,) = result.stderr.splitlines()
+    line, beside = result.stderr.splitlines()  # the report has a comparison
     assert line.startswith("warning: ")
     assert "--tol 1e-09" in line
     assert "max_iter" not in line
+    assert beside.startswith("warning: ")
+    assert "without fairness did not converge" in beside
     assert json.loads(people.report.read_text())["converged"] is False
     assert joblib.load(people.output)["classifier"].n_iter_ == 1
 
