@@ -1,0 +1,62 @@
+"""Words that many docstrings share, written once and filled in at import.
+
+A docstring names a text in a line of its own, ``%(random_state)s``; `help` and the
+site show the whole.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Documented = TypeVar("Documented")
+
+# Of estimators and functions of several wings; a wing keeps its own beside its base.
+SHARED = {
+    "random_state": """\
+random_state : int, RandomState instance or None, default=None
+    Determines all that is drawn; the same integer gives the same result.""",
+    "y_ignored": """\
+y : None
+    Ignored; there for the scikit-learn interface.""",
+    "n_features_in_": """\
+n_features_in_ : int
+    Number of columns of the input.""",
+    "feature_names_in_": """\
+feature_names_in_ : ndarray of shape (n_features_in_,)
+    Names of the columns, when the input has names that are strings.""",
+    "groups_": """\
+groups_ : ndarray of shape (n_groups,)
+    The groups, sorted.""",
+}
+_LINE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
+
+
+def documented(**texts: str) -> Callable[[Documented], Documented]:
+    """Fill the shared texts, and those given, into a function's or a class's docs.
+
+    In a class the docstrings of its own methods and properties are filled, too. A
+    line that names no text raises KeyError, at import.
+    """
+    known = SHARED | texts
+
+    def text_of(line: re.Match[str]) -> str:
+        indent, name = line.groups()
+        return re.sub(r"^(?=.)", indent, known[name], flags=re.MULTILINE)
+
+    def fill(named: Any) -> None:
+        if isinstance(getattr(named, "__doc__", None), str):  # python -OO has none
+            named.__doc__ = _LINE.sub(text_of, named.__doc__)
+
+    def decorate(documented: Documented) -> Documented:
+        fill(documented)
+        if isinstance(documented, type):
+            for member in vars(documented).values():
+                # Decorators that are descriptors keep the function inside.
+                for inner in ("fn", "__func__"):
+                    if hasattr(member, inner):
+                        fill(getattr(member, inner))
+                if callable(member) or isinstance(member, property):
+                    fill(member)
+        return documented
+
+    return decorate

@@ -1,0 +1,87 @@
+"""Shared words of docstrings: filled in everywhere, with the place's indentation."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+from sklearn.utils.metaestimators import available_if
+
+import scalefair
+from scalefair._docs import SHARED, documented
+
+
+@documented(ax="ax : Axes\n    Where to draw.")
+class Example:
+    """Do it.
+
+    Parameters
+    ----------
+    %(ax)s
+    %(random_state)s
+    """
+
+    def method(self):
+        """Do it.
+
+        Parameters
+        ----------
+        %(ax)s
+        """
+
+    @classmethod
+    def of_class(cls):
+        """
+        %(ax)s
+        """
+
+    @property
+    def value(self):
+        """
+        %(ax)s
+        """
+
+    @available_if(lambda self: True)
+    def sometimes(self):
+        """
+        %(ax)s
+        """
+
+
+def test_classes_methods_and_properties_are_filled():
+    lines = inspect.getdoc(Example).split("\n")
+    assert lines[4:6] == ["ax : Axes", "    Where to draw."]
+    assert lines[6:] == SHARED["random_state"].split("\n")
+    for name in ("method", "of_class", "value", "sometimes"):
+        assert inspect.getdoc(getattr(Example, name)).endswith(
+            "ax : Axes\n    Where to draw."
+        )
+    assert inspect.getdoc(Example().sometimes).startswith("ax : Axes")
+
+
+def test_an_unknown_text_is_an_error():
+    def function():
+        """%(nothing)s"""
+
+    with pytest.raises(KeyError, match="nothing"):
+        documented()(function)
+
+
+def documented_names(module):
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", None) == module.__name__:
+            yield name, value
+            if inspect.isclass(value):
+                yield from ((f"{name}.{n}", v) for n, v in vars(value).items())
+
+
+def test_no_docstring_is_left_unfilled():
+    names = [m.name for m in pkgutil.walk_packages(scalefair.__path__, "scalefair.")]
+    left = [
+        f"{name}: {where}"
+        for name in names
+        if not name.endswith("__main__")
+        for where, value in documented_names(importlib.import_module(name))
+        if "%(" in (getattr(value, "__doc__", None) or "")
+    ]
+    assert not left, "decorate with scalefair._docs.documented"
