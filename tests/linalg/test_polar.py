@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import polar as scipy_polar
 
-from scalefair.linalg._polar import inverse_root, polar
+from scalefair.linalg._dual_objective import inverse_root, polar
 
 
 def block(singular_values, n=200, seed=0):

@@ -3,67 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._entries import check_product
-from scalefair.kernels import add_scaled, block_gram, combine, inner
-from scalefair.linalg._checks import check_scale
-from scalefair.linalg._polar import inverse_root, polar
+from scalefair.kernels import (
+    add_scaled,
+    block_gram,
+    block_multiply,
+    block_rotate,
+    combine,
+    inner,
+    single_blas_thread,
+)
+from scalefair.linalg._base import Array, check_scale
 from scalefair.operators._base import apply_block
-
-__all__ = ["EnergyDual"]
 
 # Moves after which Gram matrix and distance are measured anew: updates gather
 # rounding errors.
 _MEASURE = 10
+_EPSILON = float(np.finfo(np.float64).eps)
+_MAX_PASSES = 4  # of the polar factor
 
 
 class EnergyDual:
-    r"""Toland dual of :math:`\max \frac c2 |MH|^2 + \langle B, MH\rangle, H^T H = I`.
+    """Toland dual of maximising ``c/2 |MH|^2 + <B, MH>`` over orthonormal H.
 
-    With the convex function :math:`\phi(X) = \frac c2 |X|^2 + \langle B, X\rangle`
-    the problem is a difference of convex functions, and its dual is
-
-    .. math:: \min_V \phi^*(V) - |MV|_*, \qquad
-        \phi^*(V) = \frac{1}{2c} |V - B|^2,
-
-    with the nuclear norm :math:`|MV|_* = \mathrm{Tr} (V^T M^2 V)^{1/2}`; the
-    gradient is :math:`(V - B)/c - M H` with :math:`H` the polar factor of
-    :math:`MV`, which is also the primal solution. :math:`M = A - \sigma I` is
-    only multiplied by: two products per step, one with the direction and one with
-    `H`; along a line, values and slopes come from Gram matrices of order k.
-
-    Parameters
-    ----------
-    A : LinearOperator of shape (n, n)
-        Symmetric.
-    shift : float
-        :math:`\sigma`, such that :math:`A - \sigma I` is positive definite.
-    k : int
-        Width of the blocks.
-
-    Attributes
-    ----------
-    H, MH : ndarray of shape (n, k)
-        Primal solution that belongs to the current point, and its product.
-    n_products : int
-        Block products so far.
-
-    References
-    ----------
-    Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering under
-    Fairness Constraints", ICML, propositions 3.2 and 3.3, with
-    :math:`c = 1 - \alpha` and :math:`B = \alpha Y - P`.
+    It is ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm) with the gradient
+    ``(V - B) / c - M H``; H, the polar factor of MV, is the primal solution. Tonin et
+    al. (2025), propositions 3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
     """
+
+    # M = A - shift I has to be positive definite. A step multiplies by it twice, with
+    # the direction and with H: values and slopes along a line come from Gram matrices.
 
     def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
         self.A, self.shift = A, shift
         shape = (A.shape[0], k)
         self.curvature = 1.0
-        self.B: NDArray[np.float64] | None = None
+        self.B: Array | None = None
         self.H = np.empty(shape)
         self.MH = np.empty(shape)
         self._MV = np.empty(shape)
@@ -72,7 +52,7 @@ class EnergyDual:
         self._distance = 0.0
         self.n_products = 0
 
-    def start(self, V: NDArray[np.float64]) -> float:
+    def start(self, V: Array) -> float:
         """Move to `V`; return the value there."""
         self._V = V
         self._multiply(V, self._MV)
@@ -83,7 +63,7 @@ class EnergyDual:
         self._measure()
         return self._value()
 
-    def gradient(self, out: NDArray[np.float64]) -> None:
+    def gradient(self, out: Array) -> None:
         """Write the gradient at the current point into `out`; updates H and MH."""
         polar(self._MV, self._root, self.H)
         self._multiply(self.H, self.MH)
@@ -91,7 +71,7 @@ class EnergyDual:
         if self.B is not None:
             add_scaled(out, -1 / self.curvature, self.B)
 
-    def line(self, D: NDArray[np.float64]) -> Callable[[float], tuple[float, float]]:
+    def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
         """Return value and slope at ``V + t D`` as a function of `t`."""
         self._multiply(D, self._MD)
         cross = block_gram(self._MV, self._MD)
@@ -102,7 +82,7 @@ class EnergyDual:
 
         old_gram, old_distance = self._gram, self._distance
 
-        def measures(t: float) -> tuple[NDArray[np.float64], float]:
+        def measures(t: float) -> tuple[Array, float]:
             gram = old_gram + t * (cross + cross.T) + t**2 * square
             return gram, old_distance + 2 * t * linear + t**2 * length
 
@@ -117,7 +97,7 @@ class EnergyDual:
         self._line = measures
         return along
 
-    def move(self, D: NDArray[np.float64], t: float) -> float:
+    def move(self, D: Array, t: float) -> float:
         """Follow the point to ``V + t D``; return the value there."""
         add_scaled(self._MV, t, self._MD)
         self._gram, self._distance = self._line(t)
@@ -136,6 +116,41 @@ class EnergyDual:
         self._root = inverse_root(self._gram)
         return self._distance / (2 * self.curvature) - self._root.nuclear_norm
 
-    def _multiply(self, X: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def _multiply(self, X: Array, out: Array) -> None:
         apply_block(self.A, X, out, shift=self.shift)
         self.n_products += 1
+
+
+class InverseRoot(NamedTuple):
+    """Inverse square root of a Gram matrix, with what its eigenvalues tell."""
+
+    matrix: Array
+    nuclear_norm: float  # trace of the square root
+    condition: float  # largest eigenvalue divided by the smallest
+
+
+def inverse_root(gram: Array) -> InverseRoot:
+    """Decompose a Gram matrix; eigenvalues at rounding level are raised to it."""
+    with single_blas_thread():
+        values, S = np.linalg.eigh((gram + gram.T) / 2)
+    top = max(float(values[-1]), float(np.finfo(np.float64).tiny))
+    raised = np.maximum(values, len(values) * _EPSILON * top)
+    return InverseRoot(
+        (S / np.sqrt(raised)) @ S.T,
+        float(np.sqrt(np.maximum(values, 0.0)).sum()),
+        top / float(raised[0]),
+    )
+
+
+def polar(Z: Array, root: InverseRoot, out: Array) -> None:
+    """Write the orthonormal polar factor ``Z (Z^T Z)^(-1/2)`` into `out`.
+
+    `root` belongs to the Gram matrix of `Z`, which squares the condition; further
+    passes mend what that spoils. Directions in which `Z` vanishes stay short.
+    """
+    block_multiply(Z, root.matrix, out)
+    for _ in range(_MAX_PASSES - 1):
+        if root.condition < 1e3:  # orthonormal to 1e3 epsilon
+            break
+        root = inverse_root(block_gram(out, out))
+        block_rotate(out, root.matrix)
