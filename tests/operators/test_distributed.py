@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import GroupCovariance
-from scalefair.operators._distributed import _code_part
+from scalefair.operators._coded_rows import _code_part
 from scalefair.streaming import PartitionedRows, RowReader
 
 dask = pytest.importorskip("dask")

@@ -6,14 +6,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
+from scalefair._docs import documented
 from scalefair.kernels import csr_matmat, single_blas_thread
-from scalefair.operators._base import SymmetricBlockOperator, put_product
-
-__all__ = ["AMGPreconditioner", "coarse_degree"]
+from scalefair.operators._base import TEXTS, Array, SymmetricBlockOperator, put_product
 
 # Orders that are inverted densely: 0.1 s, and small beside a product.
 _COARSEST = 500
@@ -41,6 +39,7 @@ class _Level(NamedTuple):
     R: sparse.csr_array  # P.T
 
 
+@documented(**TEXTS)
 class AMGPreconditioner(SymmetricBlockOperator):
     r"""Approximate inverse of a graph Laplacian by one multigrid V-cycle.
 
@@ -63,8 +62,8 @@ class AMGPreconditioner(SymmetricBlockOperator):
     candidate : array-like of shape (n,) or None, default=None
         Positive vector that `A` maps to about zero: the constant for ``D - W``,
         :math:`D^{1/2} 1` for the normalised Laplacian. None is the constant.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the stored entries and of the products. The set-up is in float64.
+    %(dtype)s
+        The set-up is in float64.
 
     Attributes
     ----------
@@ -79,8 +78,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
         If `A` is empty or not square, has entries that are not finite or whose
         inverses are out of the range of `dtype`, or `candidate` is not a positive
         vector of n entries.
-    TypeError
-        If `A` is complex.
+    %(type_error)s
 
     References
     ----------
@@ -134,16 +132,10 @@ class AMGPreconditioner(SymmetricBlockOperator):
         self.coarsest, size = _invert(A, b, unit, self.dtype)
         self.operator_complexity = (entries + size) / stored
 
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        return self._cycle(0, X, out, alpha, shift, beta)
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        self._cycle(0, X, out, alpha, shift, beta)
 
     def _cycle(
         self,
@@ -232,7 +224,7 @@ def _check_unit(unit: float, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _as_candidate(candidate: Any, n: int) -> NDArray[np.float64]:
+def _as_candidate(candidate: Any, n: int) -> Array:
     b = np.ones(n) if candidate is None else np.array(candidate, np.float64)
     if b.shape != (n,):
         raise ValueError(
@@ -253,9 +245,7 @@ def _as_candidate(candidate: Any, n: int) -> NDArray[np.float64]:
     return b
 
 
-def _jacobi(
-    A: sparse.csr_array, b: NDArray[np.float64], unit: float
-) -> tuple[NDArray[np.float64], float]:
+def _jacobi(A: sparse.csr_array, b: Array, unit: float) -> tuple[Array, float]:
     """Inverse diagonal and a damping that makes the smoother converge for certain."""
     diagonal = A.diagonal()
     # Rows of zeros (a node alone, an aggregate of a whole component) are left alone.
@@ -267,9 +257,7 @@ def _jacobi(
     return 1.0 / diagonal, 4 / 3 / max(bound, 1.0)
 
 
-def _aggregates(
-    A: sparse.csr_array, inverse_diagonal: NDArray[np.float64]
-) -> sparse.csr_array:
+def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_array:
     """Node by aggregate indicator; nodes without a strong neighbour are in none."""
     # Only this needs pyamg, and few graphs need this.
     from pyamg.aggregation import standard_aggregation
@@ -295,10 +283,8 @@ def _aggregates(
 
 
 def _tentative(
-    A: sparse.csr_array,
-    b: NDArray[np.float64],
-    inverse_diagonal: NDArray[np.float64],
-) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+    A: sparse.csr_array, b: Array, inverse_diagonal: Array
+) -> tuple[sparse.csr_array, Array]:
     """Prolongator with orthonormal columns whose span holds b, and b in that basis."""
     T = _aggregates(A, inverse_diagonal)
     nodes = np.repeat(np.arange(A.shape[0]), np.diff(T.indptr))
@@ -308,7 +294,7 @@ def _tentative(
 
 
 def _prolongator(
-    A: sparse.csr_array, T: sparse.csr_array, jacobi: NDArray[np.float64]
+    A: sparse.csr_array, T: sparse.csr_array, jacobi: Array
 ) -> sparse.csr_array:
     """Smooth the tentative prolongator where the coarse matrix stays sparse."""
     AT = sparse.csr_array(A @ T)
@@ -326,10 +312,7 @@ def _prolongator(
 
 
 def _two_grid(
-    A: sparse.csr_array,
-    P: sparse.csr_array,
-    jacobi: NDArray[np.float64],
-    dtype: np.dtype,
+    A: sparse.csr_array, P: sparse.csr_array, jacobi: Array, dtype: np.dtype
 ) -> _Level:
     D = sparse.diags_array(jacobi)
     S = sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
@@ -338,7 +321,7 @@ def _two_grid(
 
 
 def _invert(
-    A: sparse.csr_array, b: NDArray[np.float64], unit: float, dtype: np.dtype
+    A: sparse.csr_array, b: Array, unit: float, dtype: np.dtype
 ) -> tuple[np.ndarray | sparse.csr_array, int]:
     """Positive definite inverse of the coarsest matrix, and its number of entries.
 
@@ -372,7 +355,8 @@ def _apply_matrix(
     if isinstance(A, np.ndarray):
         with single_blas_thread():
             product = A @ X
-        return put_product(product, X, out, alpha=alpha, shift=shift, beta=beta)
+        put_product(product, X, out, alpha, shift, beta)
+        return out
     real = X.dtype.type
     csr_matmat(
         A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)

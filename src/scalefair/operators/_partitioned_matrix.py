@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._docs import documented
 from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import csr_matmat
-from scalefair.operators._base import ProductOperator
+from scalefair.operators._base import TEXTS, ProductOperator
 from scalefair.streaming import PartitionedRows
 
-__all__ = ["PartitionedMatrix"]
 
-
+@documented(**TEXTS)
 class PartitionedMatrix(ProductOperator):
     """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
 
@@ -30,8 +30,8 @@ class PartitionedMatrix(ProductOperator):
         delayed blocks, a Dask array of sparse chunks, a reader of a file. Blocks may
         have any number of entries together; one with fewer than 2^31 is stored with
         int32 indices, also where the whole would need int64.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the products, and of the stored entries.
+    %(dtype)s
+        The stored entries have it, too.
     exchange : {"all", "needed"}, default="all"
         Whether each part is sent all rows of X or those that its entries need. All
         go out once and pass from worker to worker, which was the faster way

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._entries import check_product, judged_later
-from scalefair.kernels import (
-    dense_rows_gram,
-    dense_rows_matmat,
-    dense_rows_moments,
-)
-from scalefair.operators._base import ProductOperator, check_weights
-
-__all__ = [
-    "StreamedCovariance",
-    "StreamedSecondMoment",
-    "StreamedSquaredDifferences",
-]
+from scalefair.kernels import dense_rows_gram, dense_rows_matmat, dense_rows_moments
+from scalefair.operators._base import TEXTS, Array, ProductOperator
+from scalefair.operators._group_covariance import WeightedCovariances
 
 Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
@@ -29,19 +20,12 @@ Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 class _StreamedOperator(ProductOperator):
     """Operator whose product is a sum over batches of rows: one pass for a block."""
 
+    counts: NDArray[np.int64]
+    means: Array
+
     def __init__(self, rows: _Rows, dtype: Any) -> None:
         super().__init__(dtype, rows.means.shape[1])
-        self._rows = rows
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows of each group, shape (G,), int64."""
-        return self._rows.counts
-
-    @property
-    def means(self) -> NDArray[np.float64]:
-        """Mean of each group, shape (G, n), float64."""
-        return self._rows.means
+        self._rows, self.counts, self.means = rows, rows.counts, rows.means
 
     @property
     def n_passes(self) -> int:
@@ -49,7 +33,8 @@ class _StreamedOperator(ProductOperator):
         return self._rows.n_passes
 
 
-class StreamedCovariance(_StreamedOperator):
+@documented(**TEXTS)
+class StreamedCovariance(WeightedCovariances, _StreamedOperator):
     r"""Weighted sum of the covariances of groups whose rows come in batches.
 
     .. math::
@@ -60,7 +45,8 @@ class StreamedCovariance(_StreamedOperator):
     Weights 1 and -1 make it the difference of two covariances. Rows are not kept: a
     pass over the batches, here and for each product with a block of any width, reads
     them anew, as where they are the activations of a network that is run again. The
-    covariance of a group of one row is zero.
+    covariance of a group of one row is zero. Memory: the batch at hand, the block, and
+    up to 64 MiB of partial sums.
 
     Parameters
     ----------
@@ -71,20 +57,13 @@ class StreamedCovariance(_StreamedOperator):
         the same rows.
     n_codes : int
         Number of groups G.
-    weights : array-like of shape (G,)
-        :math:`w_g`, of any sign.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the blocks and of the products. Counts and means are those of float64
-        sums in either case.
+    %(weights)s
+    %(dtype)s
+        Counts and means are those of float64 sums in either case.
 
     Attributes
     ----------
-    weights : ndarray of shape (G,), float64
-        The weights.
-    counts : ndarray of shape (G,), int64
-        Rows of each group.
-    means : ndarray of shape (G, n), float64
-        Mean of each group.
+    %(group_attributes)s
     n_passes : int
         Passes over the batches so far, with those of operators made from this one.
 
@@ -93,12 +72,7 @@ class StreamedCovariance(_StreamedOperator):
     ValueError
         If there is no row, a group has none, rows and codes do not fit, an entry is
         not finite, or a later pass delivers another number of rows.
-    TypeError
-        If rows are complex, or `dtype` is neither float32 nor float64.
-
-    Notes
-    -----
-    Memory: the batch at hand, the block, and up to 64 MiB of partial sums.
+    %(type_error)s
 
     Examples
     --------
@@ -125,25 +99,8 @@ class StreamedCovariance(_StreamedOperator):
         *,
         dtype: Any = np.float64,
     ) -> None:
-        self.weights = check_weights(weights, n_codes)
-        super().__init__(_Rows(batches, n_codes), dtype)
-
-    def with_weights(self, weights: ArrayLike) -> Self:
-        """Return the operator with other weights; it shares means and passes.
-
-        Parameters
-        ----------
-        weights : array-like of shape (G,)
-            New weights.
-
-        Returns
-        -------
-        StreamedCovariance
-            A new operator.
-        """
-        other = copy(self)
-        other.weights = check_weights(weights, self.counts.size)
-        return other
+        self._set_weights(weights, n_codes)
+        _StreamedOperator.__init__(self, _Rows(batches, n_codes), dtype)
 
     def code_products(self, V: ArrayLike) -> np.ndarray:
         """Return the products ``C_g @ V`` of every group, in one pass.
@@ -166,28 +123,8 @@ class StreamedCovariance(_StreamedOperator):
         check_product(products)
         return products
 
-    def compress(self, V: ArrayLike) -> NDArray[np.float64]:
-        """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
-
-        The weights play no part.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, k)
-            Block of vectors.
-
-        Returns
-        -------
-        ndarray of shape (G, k, k), float64
-            Symmetric.
-        """
-        V = self._as_block(V)
-        if V.size == 0:
-            return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
-        with judged_later():
-            grams = self._rows.compress(V)
-        check_product(grams)
-        return grams
+    def _grams(self, V: np.ndarray) -> Array:
+        return self._rows.compress(V)
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         coefficients = self.weights * self._rows.scales
@@ -311,16 +248,15 @@ class _Rows:
                 out[g] += dense_rows_matmat(A, codes, centres, only, blocks[g])
         return out
 
-    def compress(self, V: np.ndarray) -> NDArray[np.float64]:
+    def compress(self, V: np.ndarray) -> Array:
         """Return the small matrices ``V.T @ C_g @ V``, one pass."""
         centres = self.means.astype(V.dtype, copy=False)
         grams = np.zeros((self.n_codes, V.shape[1], V.shape[1]))
         for A, codes in self._pass():
             grams += dense_rows_gram(A, codes, centres, V)
-        grams *= self.scales[:, None, None]
-        return (grams + grams.transpose(0, 2, 1)) / 2
+        return grams * self.scales[:, None, None]
 
-    def _first_pass(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _first_pass(self) -> tuple[NDArray[np.int64], Array]:
         """Return counts and means, batch after batch (Chan, Golub & LeVeque 1983)."""
         counts = np.zeros(self.n_codes, np.int64)
         means = np.zeros((0, 0))
