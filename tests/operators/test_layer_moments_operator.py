@@ -176,15 +176,15 @@ def test_empty_batches_and_one_column():
         (rows(0), [], "There is no row"),
         (rows(6), [0, 1, 0, 1, 2, 0], "between 0 and 1"),
         (rows(6), [0, 1, 0, 1, -1, 0], "between 0 and 1"),
-        (rows(6), [0, 1, 0, 1, 0.0, 0], "integer codes"),
-        (rows(6), [0, 1], "6 rows"),
+        (rows(6), [0, 1, 0, 1, 0.0, 0], "6 integers"),
+        (rows(6), [0, 1], "6 integers, one for each row"),
         (rows(6)[0], [0, 1], "must be a table"),
         (
             np.diag([1.0, np.nan]),
             [0, 1],
-            r"not finite \(nan\), in row 1 of all, column 1",
+            r"the first at row 1, column 1 \(nan\)",
         ),
-        (np.diag([1e200, 2e200]), [0, 0], "rows 0 to 1 of the batches are too large"),
+        (np.diag([1e200, 2e200]), [0, 0], "squares .* overflow: rescale"),
     ],
 )
 def test_refuses_batches(A, codes, message):
@@ -202,7 +202,7 @@ def test_refuses_batches_of_other_widths():
 def test_rows_are_counted_over_the_batches():
     bad = np.diag([1.0, np.inf])
     batches = [(np.ones((5, 2)), np.zeros(5, int)), (bad, np.array([0, 1]))]
-    with pytest.raises(ValueError, match=r"\(inf\), in row 6 of all, column 1"):
+    with pytest.raises(ValueError, match=r"the first at row 6, column 1 \(inf\)"):
         StreamedCovariance(lambda: batches, 2, [-1, 1])
 
 

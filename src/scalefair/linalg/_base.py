@@ -110,6 +110,46 @@ class EigenResult:
     history: dict[str, np.ndarray] | None = None
 
 
+class Iteration:
+    """What block iterations share: counted products, a norm, the result."""
+
+    def __init__(self, operator: LinearOperator) -> None:
+        self.operator = operator
+        self.n_products = self.n_columns = 0
+        self.scale = 0.0  # spectral norm of the operator, from below
+
+    def count(self, n_columns: int) -> None:
+        """Note a product with a block of so many columns."""
+        self.n_products += 1
+        self.n_columns += n_columns
+
+    def multiply(self, X: Array) -> Array:
+        """Return the product with a block, finite and counted."""
+        self.count(X.shape[1])
+        return checked_product(self.operator, X)
+
+    def result_of(
+        self,
+        values: Array,
+        vectors: Array,
+        residual_norms: Array,
+        n_iter: int,
+        converged: bool,
+        message: str,
+    ) -> EigenResult:
+        """Return the result; the vectors are oriented in place."""
+        return EigenResult(
+            values=values,
+            vectors=orient(vectors),
+            residual_norms=residual_norms,
+            n_products=self.n_products,
+            n_columns=self.n_columns,
+            n_iter=n_iter,
+            converged=converged,
+            message=message,
+        )
+
+
 def orient(vectors: Array) -> Array:
     """Give each column the sign that makes its entry largest in modulus positive."""
     top, bottom = vectors.max(axis=0), -vectors.min(axis=0)

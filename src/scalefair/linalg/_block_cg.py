@@ -22,6 +22,7 @@ from scalefair.kernels import (
 from scalefair.linalg._base import (
     TEXTS,
     Array,
+    Iteration,
     as_block,
     as_preconditioner,
     as_symmetric_operator,
@@ -87,9 +88,9 @@ def block_cg(
     """Solve ``S X = B`` for a positive semi-definite operator by block directions.
 
     Every column takes the best step in the span of all directions, so that s right-hand
-    sides need far fewer products than one; linearly dependent ones do no harm. If the
-    operator is singular, with `B` in its range, the solution is that of least norm (with
-    a preconditioner: in its inverse). About ``8 n (6 s)`` bytes.
+    sides need far fewer products than one; linearly dependent ones do no harm. Of a
+    singular operator with `B` in its range the solution is that of least norm (with a
+    preconditioner: in its inverse). About ``8 n (6 s)`` bytes.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def block_cg(
     )
 
 
-class _Iteration:
+class _Iteration(Iteration):
     """Solution X, residual R, and the last directions P with their image."""
 
     def __init__(
@@ -204,7 +205,8 @@ class _Iteration:
         B: Array,
         rng: np.random.RandomState,
     ) -> None:
-        self.operator, self.T, self.rng = operator, T, rng
+        super().__init__(operator)
+        self.T, self.rng = T, rng
         self.X, self.R = np.zeros_like(B), B  # overwritten
         self.sizes = column_norms(B)
         self.sizes[self.sizes == 0] = 1.0
@@ -212,7 +214,6 @@ class _Iteration:
         self.inverse = np.empty((0, 0))
         self.largest_curvature = 0.0
         self.energy = np.zeros(B.shape[1])
-        self.n_products = self.n_columns = 0
 
     def relative_norms(self) -> Array:
         return column_norms(self.R) / self.sizes
@@ -226,9 +227,7 @@ class _Iteration:
         if P.shape[1] == 0:
             self.inverse = np.empty((0, 0))
             return False
-        SP = checked_product(self.operator, P)
-        self.n_products += 1
-        self.n_columns += P.shape[1]
+        SP = self.multiply(P)
         self.P, self.SP = P, SP
         self.inverse = self._invert(block_gram(P, SP))
         slopes = block_gram(P, self.R)
@@ -260,7 +259,7 @@ class _Iteration:
 
 
 def _independent(Z: Array, rng: np.random.RandomState) -> Array:
-    """Orthonormal basis of the span of Z, without what is rounding error of the rest."""
+    """Orthonormal basis of the span of Z, without rounding errors of the rest."""
     norms = column_norms(Z)
     check_product(norms, "operator or the preconditioner")
     # Of unit columns: residuals of all sizes count alike.

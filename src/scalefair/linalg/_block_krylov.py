@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._docs import documented
-from scalefair._entries import checked_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
     block_gram,
@@ -22,6 +21,7 @@ from scalefair.linalg._base import (
     TEXTS,
     Array,
     EigenResult,
+    Iteration,
     as_dense,
     as_problem,
     check_count,
@@ -29,7 +29,6 @@ from scalefair.linalg._base import (
     column_norms,
     dense_result,
     eigh_descending,
-    orient,
 )
 from scalefair.linalg._orthonormalize import orthonormalize
 
@@ -53,7 +52,7 @@ def block_krylov(
 
     For operators whose products are expensive whatever the width of the block, as where
     each reads all data: wide blocks, every product kept in the basis, and few products,
-    three to six as a rule. A basis of eight blocks, about ``128 n block_size`` bytes, is
+    three to six as a rule. A basis of eight blocks (``128 n block_size`` bytes) is
     restarted from the Ritz vectors largest in modulus.
 
     Parameters
@@ -128,7 +127,7 @@ def block_krylov(
     most_columns = min(n, max(_BASIS_BLOCKS * block_size, kept + 2 * block_size))
     n_restarts = 0
     while True:
-        basis.multiply()
+        basis.multiply_newest()
         residuals = basis.residual_norms(k)
         n_converged = int((residuals <= tol * basis.scale).sum())
         if n_converged == residuals.size == k:
@@ -146,19 +145,15 @@ def block_krylov(
             basis.restart(kept)
             n_restarts += 1
         basis.extend()
-    return EigenResult(
-        values=basis.values[:k].copy(),
-        vectors=orient(basis.vectors(k)),
-        residual_norms=residuals,
-        n_products=basis.n_products,
-        n_columns=basis.n_columns,
-        n_iter=n_restarts,
-        converged=bool(n_converged == k),
-        message=message,
+    values, vectors, converged = (
+        basis.values[:k].copy(),
+        basis.vectors(k),
+        n_converged == k,
     )
+    return basis.result_of(values, vectors, residuals, n_restarts, converged, message)
 
 
-class _Basis:
+class _Basis(Iteration):
     """Orthonormal V and T = V^T A V with ``A V = V T + F E^T``.
 
     What leaves the span of V is F, of the image of the newest block, that E^T picks.
@@ -167,23 +162,20 @@ class _Basis:
     def __init__(
         self, operator: LinearOperator, start: Array, rng: np.random.RandomState
     ) -> None:
-        self.operator, self.rng = operator, rng
+        super().__init__(operator)
+        self.rng = rng
         self.V = self.newest = orthonormalize(start, rng=rng)
         self.T = np.empty((0, 0))
         self.F = np.empty((start.shape[0], 0))
         self.values, self.S = np.empty(0), np.empty((0, 0))
-        self.n_products = self.n_columns = 0
-        self.scale = 0.0
 
     @property
     def n_columns_with_next(self) -> int:
         return int(self.V.shape[1] + self.newest.shape[1])
 
-    def multiply(self) -> None:
+    def multiply_newest(self) -> None:
         """Multiply the newest block; new Ritz pairs."""
-        F = checked_product(self.operator, self.newest)
-        self.n_products += 1
-        self.n_columns += F.shape[1]
+        F = self.multiply(self.newest)
         H = block_gram(self.V, F)
         block_subtract(F, self.V, H)
         # Once more against what cancellation left; it belongs to T as well.

@@ -24,6 +24,7 @@ from scalefair.linalg._base import (
     TEXTS,
     Array,
     EigenResult,
+    Iteration,
     as_problem,
     as_symmetric_operator,
     buffer_size,
@@ -32,7 +33,6 @@ from scalefair.linalg._base import (
     dense_eigh,
     eigh_descending,
     ending,
-    orient,
 )
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
@@ -245,7 +245,7 @@ def chebyshev(
     return iteration.result(n_iter, n_converged == k, message)
 
 
-class _Iteration:
+class _Iteration(Iteration):
     """State of the iteration: locked and active blocks, filter interval, counts."""
 
     def __init__(
@@ -257,7 +257,7 @@ class _Iteration:
         bounds: SpectralBounds,
         rng: np.random.RandomState,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator)
         self.n = operator.shape[0]
         self.k, self.m = k, m
         self.dtype: np.dtype[Any] = np.dtype(
@@ -278,8 +278,7 @@ class _Iteration:
         self.residuals = np.full(m, np.inf)
         self.avoided = np.empty((self.n, 0), self.dtype)
         self._set_locked(self.avoided, np.empty(0), np.empty(0))
-        self.n_products = len(bounds.nodes)
-        self.n_columns = len(bounds.nodes)
+        self.n_products = self.n_columns = len(bounds.nodes)
 
     def start(self, X0: Array, avoided: Array) -> None:
         """Fill the block with the given vectors and random ones."""
@@ -340,8 +339,7 @@ class _Iteration:
         against = np.hstack([self.avoided, self.locked])
         self.X = orthonormalize(self.X, against=against, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
-        self.n_products += 1
-        self.n_columns += self.X.shape[1]
+        self.count(self.X.shape[1])
         projected = block_gram(self.X, self.Y)
         check_product(projected)
         self.values, S = eigh_descending(projected)
@@ -425,15 +423,13 @@ class _Iteration:
     def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
         values, residuals = self._all_pairs()
         largest = self._largest()
-        return EigenResult(
-            values=values[largest],
-            vectors=orient(self._vectors(largest)),
-            residual_norms=residuals[largest],
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
+        return self.result_of(
+            values[largest],
+            self._vectors(largest),
+            residuals[largest],
+            n_iter,
+            converged,
+            message,
         )
 
     def _all_pairs(self) -> tuple[Array, Array]:

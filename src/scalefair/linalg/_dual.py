@@ -59,10 +59,10 @@ def dual(
     r"""Largest eigenpairs of a symmetric operator by minimising one dual function.
 
     With :math:`M = A - \sigma I` positive definite, maximising :math:`|MH|^2` over
-    orthonormal blocks has the dual :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm), smooth
-    and without constraints; the polar factor of :math:`MV` is the primal solution. A
-    gradient step of length one is a step of subspace iteration, L-BFGS accelerates it.
-    Two block products a step; about ``152 n k`` bytes.
+    orthonormal blocks has the dual :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm),
+    smooth and without constraints; the polar factor of :math:`MV` is the primal
+    solution. A gradient step of length one is a step of subspace iteration, L-BFGS
+    accelerates it. Two block products a step; about ``152 n k`` bytes.
 
     Parameters
     ----------

@@ -16,11 +16,11 @@ from scalefair.linalg._base import (
     TEXTS,
     Array,
     EigenResult,
+    Iteration,
     as_problem,
     check_scale,
     dense_eigh,
     eigh_descending,
-    orient,
 )
 
 _Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
@@ -110,16 +110,8 @@ def lanczos(
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."
         )
-    return EigenResult(
-        values=values,
-        vectors=orient(np.ascontiguousarray(vectors)),
-        residual_norms=residuals,
-        n_products=arpack.n_products,
-        n_columns=arpack.n_columns,
-        n_iter=arpack.n_products,
-        converged=converged,
-        message=message,
-    )
+    n_iter, vectors = arpack.n_products, np.ascontiguousarray(vectors)
+    return arpack.result_of(values, vectors, residuals, n_iter, converged, message)
 
 
 def _find_again(
@@ -161,7 +153,7 @@ def _add_copies(
         residuals = more_residuals[:k]
 
 
-class _Arpack:
+class _Arpack(Iteration):
     """ARPACK on an operator, with the counts and the norm of its products."""
 
     def __init__(
@@ -172,13 +164,10 @@ class _Arpack:
         max_iter: int | None,
         rng: np.random.RandomState,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator)
         self.avoided = avoided
         self.tol, self.max_iter, self.rng = tol, max_iter, rng
         self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
-        self.scale = 0.0  # spectral norm, from below
-        self.n_products = 0
-        self.n_columns = 0
 
     def largest(
         self, k: int, moved: Array | None = None, by: Array | None = None
@@ -189,8 +178,7 @@ class _Arpack:
         def matvec(x: NDArray[Any]) -> NDArray[Any]:
             x = x.ravel()
             y = checked_product(self.operator, x, dtype=self.dtype)
-            self.n_products += 1
-            self.n_columns += 1
+            self.count(1)
             check_scale(float(np.abs(y).max()))
             norm = float(np.linalg.norm(y) / np.linalg.norm(x))
             self.scale = max(self.scale, norm)
@@ -214,9 +202,7 @@ class _Arpack:
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)
             vectors, _ = np.linalg.qr(vectors)
-        product = checked_product(self.operator, vectors)
-        self.n_products += 1
-        self.n_columns += vectors.shape[1]
+        product = self.multiply(vectors)
         projected = vectors.T @ product
         values, S = eigh_descending(projected)
         vectors, product = vectors @ S, product @ S

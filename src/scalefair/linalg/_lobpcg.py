@@ -24,6 +24,7 @@ from scalefair.linalg._base import (
     TEXTS,
     Array,
     EigenResult,
+    Iteration,
     as_preconditioner,
     as_problem,
     buffer_size,
@@ -33,7 +34,6 @@ from scalefair.linalg._base import (
     dense_eigh,
     eigh_descending,
     ending,
-    orient,
 )
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
@@ -65,10 +65,10 @@ def lobpcg(
 
     Each iteration finds the best vectors in the span of the iterates, their
     preconditioned residuals and the directions of the last step. Where eigenvalues lie
-    close together, as on meshes and on neighbour graphs of points in the plane, it takes
-    ten to twenty iterations with a multigrid preconditioner, a polynomial filter degrees
-    in the hundreds. Operator and preconditioner may be float32, the iteration is
-    float64. About ``8 n (9 k + 9 n_buffer)`` bytes.
+    close together, as on meshes, it takes ten to twenty iterations with a multigrid
+    preconditioner, a polynomial filter degrees in the hundreds. Operator and
+    preconditioner may be float32, the iteration is float64. About
+    ``72 n (k + n_buffer)`` bytes.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def lobpcg(
     return iteration.result(n_iter, n_converged == k, message)
 
 
-class _Iteration:
+class _Iteration(Iteration):
     """The basis [X, P] with its image under A, and what belongs to it.
 
     X are Ritz vectors, P the directions of the last step; together orthonormal.
@@ -169,12 +169,11 @@ class _Iteration:
         avoided: Array,
         rng: np.random.RandomState,
     ) -> None:
-        self.operator, self.T = operator, T
+        super().__init__(operator)
+        self.T = T
         self.n = operator.shape[0]
         self.k, self.m, self.tol, self.rng = k, m, tol, rng
         self.avoided = avoided
-        self.scale = 0.0  # spectral norm, from below
-        self.n_products = self.n_columns = 0
         # Set with every basis: its image, Ritz values, residuals of X, the matrix
         # of A in the basis, and whether image and residuals are direct products.
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
@@ -222,16 +221,9 @@ class _Iteration:
         if not self.measured:
             self.restart()
         k = self.k
-        return EigenResult(
-            values=self.values[:k].copy(),
-            vectors=orient(np.ascontiguousarray(self.basis[:, :k])),
-            residual_norms=self.residual_norms[:k].copy(),
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        vectors = np.ascontiguousarray(self.basis[:, :k])
+        values, residuals = self.values[:k].copy(), self.residual_norms[:k].copy()
+        return self.result_of(values, vectors, residuals, n_iter, converged, message)
 
     def _set_basis(self, X: Array) -> None:
         """Make X the basis, as Ritz vectors, with residuals that are measured."""
@@ -259,8 +251,7 @@ class _Iteration:
     def _product(self, X: Array) -> Array:
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
-        self.n_products += 1
-        self.n_columns += X.shape[1]
+        self.count(X.shape[1])
         norm = float(column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)

@@ -180,13 +180,21 @@ class GroupCovariance(WeightedCovariances, TypedOperator):
         self._rows: CodedRows
         if isinstance(X, PartitionedRows):
             self.gathers_rows = X.is_sparse
-            self._rows = rows = _distribute(X, codes, n_codes)
+            if not isinstance(codes, Parts):
+                codes = X.split(check_codes(codes, X.shape[0], n_codes))
+            self._rows = rows = DistributedRows(X, codes, n_codes)
             self.counts = rows.counts
         else:
             self.gathers_rows = sparse.issparse(X)
-            checked, self.counts = _check_codes(codes, X.shape[0], n_codes)
+            checked = check_codes(codes, X.shape[0], n_codes)
+            self.counts = np.bincount(checked, minlength=n_codes)
             kind = SparseRows if self.gathers_rows else DenseRows
             self._rows = kind(X, checked, n_codes)
+        if not self.counts.all():
+            raise ValueError(
+                f"Group {int(np.argmin(self.counts))} has no row: number the groups "
+                "from 0 to G - 1 without gaps, with one weight for each."
+            )
         self.means, scatter = self._rows.moments()
         self.mean = (self.counts / self.counts.sum()) @ self.means
         self.group_traces = scatter / self.counts
@@ -258,41 +266,17 @@ def _check_rows(X: Any) -> Any:
     return canonical(X)
 
 
-def _distribute(
-    rows: PartitionedRows, codes: ArrayLike | Parts, n_codes: int
-) -> DistributedRows:
-    if not isinstance(codes, Parts):
-        checked, _ = _check_codes(codes, rows.shape[0], n_codes)
-        codes = rows.split(checked)
-    distributed = DistributedRows(rows, codes, n_codes)
-    _check_counts(distributed.counts)
-    return distributed
-
-
-def _check_codes(
-    codes: Any, n_rows: int, n_codes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
+    """Return the codes of rows in int64, after checking that they are 0 to G - 1."""
     given = np.asarray(codes)
     if given.shape != (n_rows,) or given.dtype.kind not in "iu":
         raise ValueError(
-            f"codes must be {n_rows} integers, one for each row of X, got shape "
+            f"codes must be {n_rows} integers, one for each row, got shape "
             f"{given.shape} of {given.dtype}."
         )
-    lowest, highest = given.min(), given.max()
-    if lowest < 0 or highest >= n_codes:
+    if given.size and (given.min() < 0 or given.max() >= n_codes):
         raise ValueError(
             f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
-            f"{lowest} to {highest}."
+            f"{given.min()} to {given.max()}."
         )
-    checked = given.astype(np.int64, copy=False)
-    counts = np.bincount(checked, minlength=n_codes)
-    _check_counts(counts)
-    return checked, counts
-
-
-def _check_counts(counts: NDArray[np.int64]) -> None:
-    if not counts.all():
-        raise ValueError(
-            f"Group {int(np.argmin(counts))} has no row: number the groups from 0 to "
-            "G - 1 without gaps, with one weight for each."
-        )
+    return given.astype(np.int64, copy=False)

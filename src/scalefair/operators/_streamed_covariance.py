@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._entries import check_product, judged_later
+from scalefair._entries import check_product, judged_later, refuse_entries
 from scalefair.kernels import dense_rows_gram, dense_rows_matmat, dense_rows_moments
 from scalefair.operators._base import TEXTS, Array, ProductOperator
-from scalefair.operators._group_covariance import WeightedCovariances
+from scalefair.operators._group_covariance import WeightedCovariances, check_codes
 
 Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
@@ -263,14 +263,9 @@ class _Rows:
         for A, codes in self._pass():
             if not means.size:
                 means = np.zeros((self.n_codes, A.shape[1]))
-            if A.shape[1] != means.shape[1]:
-                raise ValueError(
-                    f"A batch has rows of {A.shape[1]} entries, those before it "
-                    f"{means.shape[1]}."
-                )
             more, their_means, scatter = dense_rows_moments(A, codes, self.n_codes)
             if not (np.isfinite(scatter).all() and np.isfinite(their_means).all()):
-                _refuse_entries(A, int(counts.sum()))
+                refuse_entries(A, int(counts.sum()))
             counts += more.astype(np.int64)
             share = more / np.maximum(counts, 1)
             means += share[:, None] * (their_means - means)
@@ -283,16 +278,16 @@ class _Rows:
     def _pass(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Batches that were checked; at the end, whether they were all there."""
         self.n_passes += 1
-        n_rows = 0
+        n_rows, width = 0, None if self.n_rows is None else self.means.shape[1]
         for rows, labels in self.batches():
             A, codes = _check_batch(rows, labels, self.n_codes)
             if not A.size:
                 continue
-            if self.n_rows is not None and A.shape[1] != self.means.shape[1]:
+            if width not in (None, A.shape[1]):
                 raise ValueError(
-                    f"A batch has rows of {A.shape[1]} entries, the first pass had "
-                    f"rows of {self.means.shape[1]}."
+                    f"A batch has rows of {A.shape[1]} entries, others {width}."
                 )
+            width = A.shape[1]
             n_rows += A.shape[0]
             yield A, codes
         if self.n_rows is not None and n_rows != self.n_rows:
@@ -303,21 +298,6 @@ class _Rows:
             )
 
 
-def _refuse_entries(A: np.ndarray, first: int) -> NoReturn:
-    """Raise for a batch whose sums of squares are not finite."""
-    bad = np.argwhere(~np.isfinite(A))
-    if bad.size:
-        i, j = bad[0]
-        raise ValueError(
-            f"The batches have an entry that is not finite ({A[i, j]}), in row "
-            f"{first + i} of all, column {j}: replace it or leave the row out."
-        )
-    raise ValueError(
-        f"The squares of rows {first} to {first + len(A) - 1} of the batches are too "
-        "large: rescale them."
-    )
-
-
 def _check_batch(
     rows: Any, labels: Any, n_codes: int
 ) -> tuple[np.ndarray, NDArray[np.int64]]:
@@ -326,16 +306,7 @@ def _check_batch(
         raise ValueError(f"The rows of a batch must be a table, got shape {A.shape}.")
     if np.iscomplexobj(A):
         raise TypeError("The rows of a batch must be real, got complex numbers.")
-    if codes.shape != (A.shape[0],) or codes.dtype.kind not in "iu":
-        raise ValueError(
-            f"A batch of {A.shape[0]} rows needs as many integer codes, got shape "
-            f"{codes.shape} of {codes.dtype}."
-        )
-    if codes.size and (codes.min() < 0 or codes.max() >= n_codes):
-        raise ValueError(
-            f"The codes of a batch must lie between 0 and {n_codes - 1}, got "
-            f"{codes.min()} to {codes.max()}."
-        )
+    codes = check_codes(codes, A.shape[0], n_codes)
     if A.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
         A = A.astype(np.float64)
-    return A, codes.astype(np.int64, copy=False)
+    return A, codes
