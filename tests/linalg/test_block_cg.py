@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse.linalg import cg
 
 from scalefair.linalg import block_cg
 
@@ -169,10 +169,7 @@ def test_right_hand_sides_of_any_size(factor):
     one = block_cg(S, B, tol=1e-8)
     seen = []
     other = block_cg(
-        S,
-        B * [factor, 1.0, 0.0],
-        tol=1e-8,
-        callback=lambda X, R: seen.append((X, R)),
+        S, B * [factor, 1.0, 0.0], tol=1e-8, callback=lambda X, R: seen.append((X, R))
     )
     assert other.converged
     np.testing.assert_allclose(other.X[:, 0] / factor, one.X[:, 0], rtol=1e-5)
@@ -196,14 +193,6 @@ def test_no_tolerance_is_not_met():
     assert not result.converged
 
 
-def test_says_when_products_run_out():
-    result = block_cg(definite(), sides(2), tol=1e-10, max_products=4)
-    assert not result.converged
-    assert result.n_products == 4
-    assert "raise max_products" in result.message
-    assert not result.column_converged.any()
-
-
 def test_right_hand_sides_outside_the_range():
     S = semidefinite()
     B = np.c_[S @ sides(1), sides(1, seed=4)]
@@ -219,13 +208,6 @@ def test_zero_operator():
     result = block_cg(np.zeros((N, N)), sides(2))
     assert not result.converged
     np.testing.assert_array_equal(result.X, 0)
-
-
-def test_the_right_hand_sides_are_left_alone():
-    B = sides(3)
-    before = B.copy()
-    block_cg(definite(), B)
-    assert np.array_equal(B, before)
 
 
 def test_same_bits_for_any_number_of_threads(with_threads):
@@ -254,13 +236,3 @@ def test_refuses_an_indefinite_operator():
     S = np.diag(np.r_[-np.ones(N // 2), np.ones(N // 2)])
     with pytest.raises(ValueError, match="semi-definite"):
         block_cg(S, np.eye(N)[:, :1])
-
-
-def test_refuses_products_that_are_not_finite():
-    S = np.eye(N)
-    S[0, 0] = np.inf
-    with pytest.raises(FloatingPointError, match="operator"):
-        block_cg(S, np.eye(N)[:, :1])
-    bad = LinearOperator((N, N), matvec=lambda x: np.nan * x, dtype=float)
-    with pytest.raises(FloatingPointError, match="preconditioner"):
-        block_cg(np.eye(N), np.eye(N)[:, :1], preconditioner=bad)
