@@ -114,19 +114,6 @@ def test_more_components_than_fit_a_dense_inverse(graphs, monkeypatch):
     assert values[-1] < 1 + 1e-8
 
 
-def test_both_forms_of_the_laplacian(graphs):
-    # D - W with the constant and the normalised one with D^{1/2} 1 are congruent.
-    W = graphs.nearest_neighbors(1500)
-    L, b = laplacian(W)
-    D = b**2
-    T = AMGPreconditioner(L, candidate=b)
-    U = AMGPreconditioner(sparse.csr_array(sparse.diags_array(D) - W))
-    x = np.random.default_rng(0).standard_normal((1500, 3))
-    x -= np.outer(b, b @ x) / (b @ b)
-    scaled = b[:, None] * (U @ (b[:, None] * x))
-    np.testing.assert_allclose(T @ x, scaled, rtol=1e-6, atol=1e-6 * abs(scaled).max())
-
-
 def test_about_as_good_as_pyamg(graphs):
     # Same number of conjugate gradient steps, within a factor of two.
     # A positive definite matrix: conjugate gradients need a consistent system.
@@ -204,18 +191,6 @@ def test_set_up_in_threads(graphs):
     assert np.isfinite(AMGPreconditioner(L, candidate=b) @ x).all()
 
 
-def test_scaling(graphs):
-    L, b = laplacian(graphs.nearest_neighbors(1500))
-    X = np.random.default_rng(0).standard_normal((1500, 2))
-    X -= np.outer(b, b @ X) / (b @ b)
-    plain = AMGPreconditioner(L, candidate=b) @ X
-    for factor in (1e-9, 1e9):
-        scaled = AMGPreconditioner(factor * L, candidate=b / factor) @ X
-        np.testing.assert_allclose(
-            factor * scaled, plain, rtol=1e-5, atol=1e-6 * np.abs(plain).max()
-        )
-
-
 def test_the_input_is_not_modified(graphs):
     L, b = laplacian(graphs.grid(30, 30))
     kept, vector = L.copy(), b.copy()
@@ -236,6 +211,15 @@ def test_any_format_and_index_type(graphs):
         np.testing.assert_allclose(product, expected, atol=1e-9 * abs(expected).max())
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+def test_candidate_of_any_size(graphs, size):
+    L, b = laplacian(graphs.grid(24, 25))
+    X = np.random.default_rng(0).standard_normal((600, 2))
+    expected = AMGPreconditioner(L, candidate=b) @ X
+    product = AMGPreconditioner(L, candidate=size * b) @ X
+    np.testing.assert_allclose(product, expected, atol=1e-9 * abs(expected).max())
+
+
 class TestCoarseDegree:
     def test_grows_with_the_dimension(self, graphs):
         line = coarse_degree(graphs.path(4000))
@@ -248,14 +232,6 @@ class TestCoarseDegree:
         assert 4 < plane < 8
         assert 8 < space < 20
         assert wide > 20
-
-    def test_more_neighbors_in_the_plane(self):
-        points = np.random.default_rng(0).random((5000, 2))
-        from sklearn.neighbors import kneighbors_graph
-
-        for n_neighbors in (6, 15, 30):
-            W = kneighbors_graph(points, n_neighbors)
-            assert 4 < coarse_degree(W + W.T) < 8
 
     def test_laplacian_and_affinity_alike(self, graphs):
         W = graphs.grid(30, 30)

@@ -202,13 +202,6 @@ def test_sparse_rows_are_shared(centering):
     assert abs(X - before).nnz == 0
 
 
-def test_duplicates_of_the_caller_stay():
-    X = with_duplicates(rows())
-    stored_before = X.nnz
-    GroupCovariance(X, random_codes(), WEIGHTS)
-    assert X.nnz == stored_before
-
-
 # Large offsets: the covariance is far below the square of the mean.
 @pytest.mark.parametrize("offset", [1e3, 1e6])
 def test_far_from_the_origin(stored, centering, offset):
@@ -292,14 +285,6 @@ def test_any_small_table(m, n, n_codes, seed, centering, kind):
         kind(X), n_codes - 1 - codes, weights[::-1], centering=centering
     )
     np.testing.assert_allclose(renamed @ V, expected, atol=1e-12)
-
-
-def test_rows_alone_in_their_group(stored):
-    # Their own mean leaves nothing of them.
-    X = rows(m=3)
-    operator = GroupCovariance(stored(X), [0, 1, 2], np.ones(3), centering="group")
-    np.testing.assert_array_equal(operator.group_traces, 0)
-    np.testing.assert_array_equal(operator @ np.eye(N), 0)
 
 
 def test_no_stored_entry(centering):

@@ -58,25 +58,6 @@ def test_takes_the_type_of_the_affinity():
     assert NormalizedOperator(np.ones((4, 4), dtype=np.float32)).dtype == np.float32
 
 
-@pytest.mark.parametrize("W", [RBFKernel(features()), kernel(features())])
-def test_astype_keeps_the_degrees(W):
-    M = NormalizedOperator(W, shift=1.5)
-    low = M.astype(np.float32)
-    assert low.dtype == np.float32
-    assert M.dtype == M.W.dtype == np.float64
-    assert low.shift == 1.5
-    assert np.array_equal(low.degrees, M.degrees)
-    assert low.degrees.dtype == np.float64
-    V = features(d=4, seed=1)
-    np.testing.assert_allclose(low @ V, M @ V, atol=2e-5)
-    assert not np.array_equal(low @ V, M @ V)
-    assert np.array_equal(low.astype(np.float64) @ V, M @ V)
-    if isinstance(W, RBFKernel):
-        assert low.W.dtype == np.float32
-    with pytest.raises(TypeError, match="float32 or float64"):
-        M.astype(int)
-
-
 def test_refuses_what_is_not_symmetric():
     W = kernel(features())
     W[3, 5] += 1e-3
@@ -132,13 +113,6 @@ def test_shares_the_indices_and_leaves_the_graph_alone(graphs):
     assert np.shares_memory(M.matrix.indices, W.indices)
     assert np.array_equal(W.data, before.data)
     assert np.array_equal(W.indices, before.indices)
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int64, bool, np.float32])
-def test_entries_of_any_type(graphs, dtype):
-    W = graphs.block_model(200)  # degrees around 20
-    M = NormalizedAffinity(W.astype(dtype))
-    np.testing.assert_allclose(M.matrix.toarray(), graphs.normalized(W), atol=1e-15)
 
 
 def test_degrees_are_summed_in_float64():

@@ -60,7 +60,7 @@ class LinearResult:
     converged : bool
         Whether all are.
     message : str
-        How the iteration ended and, if it failed, what to change.
+        How it ended and, if it failed, what to change.
     """
 
     X: Array

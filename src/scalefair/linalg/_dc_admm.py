@@ -54,10 +54,9 @@ class AdmmResult:
         ``T = H^T M^2 H`` diagonal and `P` the projection onto the null space of
         ``F^T M``, divided by the squared norm of `M`.
     history : dict of ndarray
-        One entry per iteration in each of ``objective`` (half the squared
-        Frobenius norm of ``M H``), ``primal_residual``, ``dual_residual``,
-        ``alpha`` (penalty), ``constraint_product`` (norm of ``F^T M H``),
-        ``constraint`` (norm of ``F^T H``), ``residual`` (largest of
+        One entry per iteration: ``objective`` (``|M H|^2 / 2``), ``primal_residual``,
+        ``dual_residual``, ``alpha`` (penalty), ``constraint_product``
+        (``|F^T M H|``), ``constraint`` (``|F^T H|``), ``residual`` (largest of
         `residual_norms`) and ``n_inner`` (L-BFGS steps).
     %(counts)s
     n_iter : int
@@ -138,8 +137,8 @@ def dc_admm(
     ------
     ValueError
         If shapes do not fit, more vectors are wanted than the constraints leave,
-        `alpha` is not between 0 and 1, `max_iter` is not positive, the norm of `A` is
-        above 1e150, or `F` is not zero and its entries are below 1e-140 or above 1e150.
+        `alpha` or `max_iter` is out of range, the norm of `A` is above 1e150, or `F` is
+        not zero and its entries are below 1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 

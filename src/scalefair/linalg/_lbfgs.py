@@ -25,6 +25,8 @@ from scalefair.linalg._base import Array
 _SLOPE = 0.1
 _DECREASE = 1e-4
 _LONGEST = 2.0**30
+# Steps and gradient differences that are kept: ten saved no iteration here.
+_N_PAIRS = 5
 
 
 class BlockObjective(Protocol):
@@ -58,7 +60,6 @@ def lbfgs(
     objective: BlockObjective,
     V: Array,
     *,
-    n_pairs: int = 5,
     ftol: float = 1e-4,
     gtol: float = 1e-3,
     max_iter: int = 1000,
@@ -71,9 +72,8 @@ def lbfgs(
     """
     # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) runs on inner
     # products (Chen, Wang, Zhou 2014): one pass over the kept pairs for those of a new
-    # one, and one for the direction. It keeps 2 n_pairs + 4 blocks beside V; ten pairs
-    # instead of five saved no iteration on the problems here.
-    memory = _Memory(V.shape, n_pairs)
+    # one, and one for the direction. It keeps 14 blocks beside V.
+    memory = _Memory(V.shape)
     value = objective.start(V)
     objective.gradient(memory.gradient)
     memory.measure([])
@@ -112,9 +112,8 @@ class _Memory:
     # of a pair. One slot more than pairs takes the new direction. Two more rows hold
     # the gradients at both ends of a step.
 
-    def __init__(self, shape: tuple[int, ...], n_pairs: int) -> None:
-        self.n_pairs = n_pairs
-        self.m = n_pairs + 1
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.m = _N_PAIRS + 1
         self.rows = np.zeros((2 * self.m + 2, math.prod(shape)))
         self.shape = shape
         self.now = 2 * self.m  # row of the gradient
@@ -157,7 +156,7 @@ class _Memory:
         s, y, rows = self.slot, self.m + self.slot, self.rows
         before = 4 * self.m + 1 - self.now
         combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
-        self.order = self.order[-self.n_pairs + 1 :] if self.n_pairs > 1 else []
+        self.order = self.order[-_N_PAIRS + 1 :]
         self.measure([s, y])
         curvature = self.products[s, y]
         if curvature > 1e-12 * math.sqrt(self.products[s, s] * self.products[y, y]):

@@ -43,16 +43,16 @@ class _Level(NamedTuple):
 class AMGPreconditioner(SymmetricBlockOperator):
     r"""Approximate inverse of a graph Laplacian by one multigrid V-cycle.
 
-    The cycle is symmetric positive definite, also for a singular matrix. With damped
-    Jacobi smoothing :math:`\omega D^{-1}` before and after the correction from the
-    coarse level, a level acts as
+    Symmetric positive definite, also for a singular matrix. With damped Jacobi
+    smoothing :math:`\omega D^{-1}` before and after the coarse correction, a level acts
+    as
 
     .. math:: T = 2 \omega D^{-1} - \omega^2 D^{-1} A D^{-1}
               + \bar P\, T_c\, \bar P^T, \qquad \bar P = (I - \omega D^{-1} A) P,
 
-    which is stored as two sparse matrices: three sparse products per level, all on
-    blocks. Prolongation is smoothed aggregation where that keeps the coarse matrix
-    sparse, plain aggregation elsewhere. Nothing is random.
+    stored as two sparse matrices: three sparse products per level, all on blocks.
+    Prolongation is smoothed aggregation where that keeps the coarse matrix sparse,
+    plain aggregation elsewhere. Nothing is random.
 
     Parameters
     ----------
@@ -75,9 +75,8 @@ class AMGPreconditioner(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `A` is empty or not square, has entries that are not finite or whose
-        inverses are out of the range of `dtype`, or `candidate` is not a positive
-        vector of n entries.
+        If `A` is empty, not square or not finite, inverses of its entries are out of
+        the range of `dtype`, or `candidate` is not a positive vector of n entries.
     %(type_error)s
 
     References
@@ -98,12 +97,6 @@ class AMGPreconditioner(SymmetricBlockOperator):
     >>> T = AMGPreconditioner(A)
     >>> T.level_sizes
     [2000, 667, 223]
-    >>> b = A @ np.sin(np.arange(2000.0) / 300)
-    >>> x = np.zeros(2000)
-    >>> for _ in range(10):
-    ...     x += T @ (b - A @ x)
-    >>> bool(np.linalg.norm(b - A @ x) < 1e-3 * np.linalg.norm(b))
-    True
     """
 
     def __init__(
@@ -159,10 +152,9 @@ class AMGPreconditioner(SymmetricBlockOperator):
 def coarse_degree(A: Any) -> float:
     """Average number of aggregates that an aggregate of neighbouring nodes touches.
 
-    Aggregates are grown as for `AMGPreconditioner`. On a mesh the number grows with
-    the dimension, not with the number of neighbours: about 2 on lines and trees, 5
-    to 6 in the plane, 11 to 14 in space, far more on social networks and on
-    neighbour graphs of points in many dimensions.
+    Aggregates are grown as for `AMGPreconditioner`. The number grows with the dimension
+    of a mesh, not with the number of neighbours: about 2 on lines and trees, 5 to 6 in
+    the plane, 11 to 14 in space, far more on social networks.
 
     Parameters
     ----------
@@ -325,9 +317,8 @@ def _invert(
 ) -> tuple[np.ndarray | sparse.csr_array, int]:
     """Positive definite inverse of the coarsest matrix, and its number of entries.
 
-    Null vectors are given the eigenvalue of the unit: an eigensolver finds those of the
-    whole matrix by removing everything else. A matrix that is too large (thousands
-    of components) is left to the smoother.
+    Null vectors are given the eigenvalue of the unit; a matrix that is too large
+    (thousands of components) is left to the smoother.
     """
     inverse_diagonal, omega = _jacobi(A, b, unit)
     if A.shape[0] > 2 * _COARSEST:

@@ -42,6 +42,14 @@ gamma : float or None, default=None
     :math:`\\gamma > 0`, in one over the squared unit of the features. None takes
     ``1 / d``, as `sklearn.metrics.pairwise.rbf_kernel` does: squared distances grow
     with the number of features.""",
+    "raises": """\
+Raises
+------
+TypeError
+    If `X` is sparse, or `dtype` is neither float32 nor float64.
+ValueError
+    If `X` is not a table of finite numbers, the scaled features overflow, or another
+    parameter is out of its range.""",
     "gamma_used": """\
 gamma : float
     The value that is used.""",
@@ -52,10 +60,9 @@ gamma : float
 class RBFKernel(TypedOperator):
     r"""Gaussian kernel matrix :math:`K_{ij} = \exp(-\gamma |x_i - x_j|^2)`.
 
-    The matrix is not stored: a product computes it in tiles, each used for its
-    rows and, transposed, for its columns. Memory is that of the points and of the
-    blocks; time is about 1 ns per entry and thread in float32 and 2 ns in float64
-    for 30 vectors and 20 features.
+    A product computes the matrix in tiles, each used for its rows and, transposed, for
+    its columns: memory is that of the points and of the blocks, time about 1 ns per
+    entry and thread in float32 and 2 ns in float64 for 30 vectors and 20 features.
 
     Parameters
     ----------
@@ -71,13 +78,7 @@ class RBFKernel(TypedOperator):
     ----------
     %(gamma_used)s
 
-    Raises
-    ------
-    TypeError
-        If `X` is sparse.
-    ValueError
-        If `X` is not a table of finite numbers, `gamma` is not positive and
-        finite, or the scaled features overflow `dtype`.
+    %(raises)s
 
     References
     ----------
@@ -122,20 +123,20 @@ class RBFKernel(TypedOperator):
 class NystroemKernel(TypedOperator):
     r"""Low-rank approximation :math:`W = Z Z^T` of a Gaussian kernel matrix `K`.
 
-    It is the Nyström approximation :math:`W = C U^+ C^T`, where the columns of
-    `C` are those of `K` for some points, the landmarks, and `U` their rows of
-    `C`. Landmarks are drawn in blocks by randomly pivoted Cholesky: one half in
-    proportion to what is left of the diagonal of `K`, the other to what is left of
-    that of :math:`D^{-1/2} K D^{-1/2}`, with degrees `D` estimated from 1024 rows.
-    The second half finds points far from the others: they have small degrees and
-    rule the leading eigenvectors of the normalised kernel. The first half keeps
-    the degrees of all others positive. Uniform landmarks, k-means centres, and the
-    first half alone were tried: they left errors 2 to 50 times as large in those
-    eigenvalues; the second half alone gave negative degrees.
+    The Nyström approximation :math:`W = C U^+ C^T`: the columns of `C` are those of `K`
+    for some points, the landmarks, and `U` their rows of `C`. Randomly pivoted Cholesky
+    draws the landmarks in blocks: one half in proportion to what is left of the
+    diagonal of `K`, which keeps degrees positive, the other to that of :math:`D^{-1/2}
+    K D^{-1/2}`, with degrees `D` estimated from 1024 rows: points far from the others
+    rule the leading eigenvectors of the normalised kernel. (Uniform landmarks, k-means
+    centres and the first half alone left errors 2 to 50 times as large in those
+    eigenvalues.)
 
-    :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for
-    ``r`` landmarks in float64, time to build it grows with :math:`n r^2`, and a
-    product with it costs ``4 n r`` operations per vector.
+    :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for ``r``
+    landmarks, time to build it grows with :math:`n r^2`. `W` may have negative entries,
+    of the size of its errors, and a point far from all landmarks a row sum near zero,
+    of any sign, which `NormalizedOperator` refuses: more landmarks or a smaller `gamma`
+    help.
 
     Parameters
     ----------
@@ -165,19 +166,7 @@ class NystroemKernel(TypedOperator):
     frobenius_error_std : float
         Standard error of that estimate.
 
-    Raises
-    ------
-    TypeError
-        If `X` is sparse.
-    ValueError
-        If `X` is not a table of finite numbers, `gamma` is not positive and
-        finite, the scaled features overflow, or `n_landmarks` is no positive integer.
-
-    Notes
-    -----
-    `W` may have negative entries, of the size of its errors, and a point far from
-    all landmarks has a row sum near zero, of any sign: `NormalizedOperator` then
-    raises. More landmarks or a smaller `gamma` help.
+    %(raises)s
 
     References
     ----------

@@ -117,9 +117,9 @@ class GroupCovariance(WeightedCovariances, TypedOperator):
     Parameters
     ----------
     X : {array-like, sparse matrix, PartitionedRows} of shape (m, n)
-        Rows are samples. Dense in any layout, or sparse; CSR is used as it is. What is
-        neither float32 nor float64 is converted to float64. Do not change it while the
-        operator is in use. Rows in parts stay where they are: `V` goes to them.
+        Rows are samples, dense in any layout or sparse, used as they are in CSR and in
+        float32 or float64, converted otherwise. Do not change them while the operator
+        is in use. Rows in parts stay where they are: `V` goes to them.
     codes : {array-like of int, Parts}, shape (m,)
         Group of each row, 0 to ``G - 1``, every one of them present. For rows in
         parts also the codes that their `encode` returns.

@@ -16,6 +16,19 @@ from scalefair.operators._group_covariance import WeightedCovariances, check_cod
 
 Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
+_OF_COVARIANCE = {
+    "of_covariance": """\
+Parameters
+----------
+covariance : StreamedCovariance
+    Gives the batches and groups; its weights play no part.
+
+Attributes
+----------
+counts, means, n_passes
+    Those of the covariance."""
+}
+
 
 class _StreamedOperator(ProductOperator):
     """Operator whose product is a sum over batches of rows: one pass for a block."""
@@ -131,18 +144,18 @@ class StreamedCovariance(WeightedCovariances, _StreamedOperator):
         return self._rows.product(X, self._rows.means, coefficients)
 
 
-class StreamedSecondMoment(_StreamedOperator):
+class _OfCovariance(_StreamedOperator):
+    """Another operator of the batches of a covariance."""
+
+    def __init__(self, covariance: StreamedCovariance) -> None:
+        super().__init__(covariance._rows, covariance.dtype)
+
+
+@documented(**_OF_COVARIANCE)
+class StreamedSecondMoment(_OfCovariance):
     r"""Second moment about the origin, :math:`\sum_i x_i x_i^T`, of rows in batches.
 
-    Parameters
-    ----------
-    covariance : StreamedCovariance
-        Gives the batches; its groups and weights play no part.
-
-    Attributes
-    ----------
-    counts, means, n_passes
-        Those of the covariance.
+    %(of_covariance)s
 
     Examples
     --------
@@ -155,34 +168,24 @@ class StreamedSecondMoment(_StreamedOperator):
            [ 2.,  4.]])
     """
 
-    def __init__(self, covariance: StreamedCovariance) -> None:
-        super().__init__(covariance._rows, covariance.dtype)
-
     def _product(self, X: np.ndarray) -> np.ndarray:
         origin = np.zeros_like(self._rows.means)
         return self._rows.product(X, origin, np.ones(self.counts.size))
 
 
-class StreamedSquaredDifferences(_StreamedOperator):
+@documented(**_OF_COVARIANCE)
+class StreamedSquaredDifferences(_OfCovariance):
     r"""Sum of the squared differences of the covariances of all pairs of groups.
 
     .. math::
 
         \sum_{a < b} (C_b - C_a)^2 = \sum_g C_g (G C_g - \sum_h C_h)
 
-    The right-hand side takes two passes for any number G of groups. Its eigenvectors
-    for large eigenvalues are the directions in which covariances differ most over all
-    pairs; for two groups the eigenvalues are the squares of those of the difference.
+    The right-hand side takes two passes for any number G of groups. Eigenvectors for
+    large eigenvalues are the directions in which covariances differ most over all
+    pairs.
 
-    Parameters
-    ----------
-    covariance : StreamedCovariance
-        Gives the batches and groups; its weights play no part.
-
-    Attributes
-    ----------
-    counts, means, n_passes
-        Those of the covariance.
+    %(of_covariance)s
 
     Examples
     --------
@@ -196,9 +199,6 @@ class StreamedSquaredDifferences(_StreamedOperator):
     array([[40.,  8.],
            [ 8.,  8.]])
     """
-
-    def __init__(self, covariance: StreamedCovariance) -> None:
-        super().__init__(covariance._rows, covariance.dtype)
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         n_codes = self.counts.size
