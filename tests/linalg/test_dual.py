@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.linalg import chebyshev, dual, spectral_bounds
-from scalefair.linalg._dual_objective import EnergyDual, inverse_root, polar
+from scalefair.linalg._dual import EnergyDual, inverse_root, polar
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.operators import NormalizedAffinity
 

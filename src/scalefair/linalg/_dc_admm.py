@@ -29,7 +29,7 @@ from scalefair.linalg._base import (
     check_scale,
     eigh_descending,
 )
-from scalefair.linalg._dual_objective import EnergyDual
+from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
