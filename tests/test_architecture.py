@@ -29,7 +29,7 @@ ALLOWED_PRIVATE = {
     ("cli/_cluster.py", "scalefair.cluster._kmeans"),
     ("linalg/_chebyshev.py", "scalefair.operators._base"),
     ("linalg/_dc_admm.py", "scalefair.operators._base"),
-    ("linalg/_dual_objective.py", "scalefair.operators._base"),
+    ("linalg/_dual.py", "scalefair.operators._base"),
     ("linalg/_lobpcg.py", "scalefair.operators._base"),
 }
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}

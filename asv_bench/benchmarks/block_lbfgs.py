@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from scalefair.kernels import block_gram, block_rotate, inner
 from scalefair.linalg import spectral_bounds
-from scalefair.linalg._dual_objective import EnergyDual
+from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.operators import NormalizedAffinity, Projected
 

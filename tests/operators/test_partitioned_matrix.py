@@ -1,15 +1,14 @@
 """A matrix in blocks of rows multiplies like one in memory."""
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from scalefair.linalg import chebyshev
-from scalefair.operators import NormalizedOperator, PartitionedMatrix
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.operators import PartitionedMatrix
+from scalefair.streaming import RowReader
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -73,13 +72,6 @@ def test_products(exchange, index, W):
     np.testing.assert_allclose(out, expected, atol=1e-13)
 
 
-def test_single_precision(W):
-    A = PartitionedMatrix(blocks(W), dtype=np.float32)
-    X = np.random.default_rng(1).standard_normal((N, 3)).astype(np.float32)
-    assert (A @ X).dtype == np.float32
-    np.testing.assert_allclose(A @ X, W @ X, atol=1e-5)
-
-
 def test_sparse_chunks_of_an_array(W):
     chunks = da.from_array(W.toarray(), chunks=(50, 60)).map_blocks(sparse.csr_matrix)
     X = np.ones((N, 1))
@@ -97,13 +89,6 @@ def test_the_generated_rows_are_the_circulant():
     W, _ = circulant(50, [1, 4])
     reader = CirculantRows(50, [1, 4], 3)
     assert abs(sparse.vstack(list(reader.blocks())) - W).max() == 0
-
-
-def test_pickling(W):
-    for graph in (blocks(W), CirculantRows(N, [1, 2], 4)):
-        A = NormalizedOperator(PartitionedMatrix(graph))
-        copy = pickle.loads(pickle.dumps(A))
-        assert np.array_equal(copy @ np.eye(N), A @ np.eye(N))
 
 
 def test_rows_without_entries(W):
@@ -137,6 +122,8 @@ def with_entry(W, value):
 def test_bad_matrices(make, message, W):
     with pytest.raises(ValueError, match=message):
         PartitionedMatrix(make(W)) @ np.ones(N)
+    with pytest.raises(ValueError, match="exchange must be"):
+        PartitionedMatrix(blocks(W), exchange="some")
 
 
 def test_bad_entry_is_named_by_its_own_column(W):
@@ -147,13 +134,3 @@ def test_bad_entry_is_named_by_its_own_column(W):
             PartitionedMatrix(
                 blocks(with_entry(W, np.inf)), exchange=exchange
             ) @ np.ones(N)
-
-
-def test_unknown_exchange(W):
-    with pytest.raises(ValueError, match="exchange must be"):
-        PartitionedMatrix(blocks(W), exchange="some")
-
-
-def test_rows_that_are_checked_already(W):
-    rows = PartitionedRows.of(blocks(W))
-    np.testing.assert_allclose(PartitionedMatrix(rows) @ np.ones(N), W @ np.ones(N))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
@@ -18,20 +19,20 @@ from scalefair.kernels import (
     rotate_ritz,
     single_blas_thread,
 )
-from scalefair.linalg._checks import (
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
     as_block,
     as_symmetric_operator,
     check_count,
     check_room,
     check_scale,
+    eigh_descending,
 )
-from scalefair.linalg._dual_objective import EnergyDual
+from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
-
-__all__ = ["AdmmResult", "dc_admm"]
 
 # Penalty rule of the paper (appendix B), with the cap that alpha < 1 asks for.
 _TAU, _MU, _CAP = 2.0, 10.0, 0.9
@@ -39,6 +40,7 @@ _TAU, _MU, _CAP = 2.0, 10.0, 0.9
 _FTOL, _GTOL, _ITERATIONS = 1e-4, 1e-3, 10
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class AdmmResult:
     """Orthonormal block that `dc_admm` ends with, and how it came there.
@@ -48,17 +50,15 @@ class AdmmResult:
     vectors : ndarray of shape (n, k)
         H, orthonormal.
     residual_norms : ndarray of shape (k,)
-        How far H is from stationary: norms of the columns of
-        ``P M^2 H - H T`` with ``T = H^T M^2 H`` diagonal and `P` the projection
-        onto the null space of ``F^T M``, divided by the squared norm of `M`.
+        How far H is from stationary: norms of the columns of ``P M^2 H - H T`` with
+        ``T = H^T M^2 H`` diagonal and `P` the projection onto the null space of
+        ``F^T M``, divided by the squared norm of `M`.
     history : dict of ndarray
-        One entry per iteration in each of ``objective`` (half the squared
-        Frobenius norm of ``M H``), ``primal_residual``, ``dual_residual``,
-        ``alpha`` (penalty), ``constraint_product`` (norm of ``F^T M H``),
-        ``constraint`` (norm of ``F^T H``), ``residual`` (largest of
+        One entry per iteration: ``objective`` (``|M H|^2 / 2``), ``primal_residual``,
+        ``dual_residual``, ``alpha`` (penalty), ``constraint_product``
+        (``|F^T M H|``), ``constraint`` (``|F^T H|``), ``residual`` (largest of
         `residual_norms`) and ``n_inner`` (L-BFGS steps).
-    n_products, n_columns : int
-        Block products with `M`, and vectors multiplied in all.
+    %(counts)s
     n_iter : int
         ADMM iterations.
     converged : bool
@@ -67,8 +67,8 @@ class AdmmResult:
         How it ended and, if it failed, what to change.
     """
 
-    vectors: NDArray[np.float64]
-    residual_norms: NDArray[np.float64]
+    vectors: Array
+    residual_norms: Array
     history: dict[str, NDArray[Any]]
     n_products: int
     n_columns: int
@@ -77,6 +77,7 @@ class AdmmResult:
     message: str
 
 
+@documented(**TEXTS)
 @single_blas_thread()
 def dc_admm(
     A: Any,
@@ -94,21 +95,18 @@ def dc_admm(
 ) -> AdmmResult:
     r"""Maximise :math:`|MH|^2/2` with :math:`H^T H = I` and :math:`F^T M H = 0`.
 
-    :math:`M = A - \sigma I` has to be positive definite. The splitting
-    :math:`Y = MH` puts the constraint on `Y`, that is on :math:`MH` and not on
-    `H`; the step in `H` is a difference of convex functions that is solved in its
-    dual by L-BFGS, warm-started. Multipliers live in the span of `F`, so they are
-    kept as an r x k matrix. About ``184 n k`` bytes are kept.
+    :math:`M = A - \sigma I` has to be positive definite. The splitting :math:`Y = MH`
+    puts the constraint on :math:`MH`, not on `H`; L-BFGS, warm-started, solves the dual
+    of the step in `H`. About ``184 n k`` bytes are kept.
 
-    Nothing guarantees convergence: the penalty would have to exceed the curvature
-    of the objective, and the dual step needs it below. When the smallest
-    eigenvalue of `M` is close to 0 the iteration may settle in a cycle (seen on a
-    block model with :math:`M \ge 0.01 I`, not with :math:`M \ge I`).
+    Nothing guarantees convergence: the penalty would have to exceed the curvature of
+    the objective, and the dual step needs it below. When the smallest eigenvalue of `M`
+    is close to 0 it may settle in a cycle (seen for :math:`M \ge 0.01 I`, not for
+    :math:`M \ge I`).
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric.
+    %(A)s
     k : int
         Number of columns of `H`.
     F : array-like of shape (n, r)
@@ -118,17 +116,15 @@ def dc_admm(
     tol : float, default=1e-4
         Stop when no residual (see `AdmmResult`) is larger.
     max_iter : int, default=10
-        Most ADMM iterations; ten as in the paper, which is often not enough for
-        `tol`.
+        Most ADMM iterations; the paper's ten are often not enough for `tol`.
     alpha : float, default=0.005
-        First penalty, below 1. It is doubled or halved when one residual is ten
-        times the other, up to 0.9: the dual function needs it below 1.
+        First penalty, below 1; doubled or halved, up to 0.9, when one residual is ten
+        times the other.
     ftol, gtol : float or None, default=None
-        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3; after
-        its ten iterations they are divided by ten whenever the inner solver
-        finds next to nothing to do, without which the iteration stalls.
-    random_state : int, RandomState instance or None, default=None
-        For the start.
+        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3; after ten
+        iterations they are divided by ten whenever it finds next to nothing to do,
+        without which the iteration stalls.
+    %(random_state)s
     callback : callable or None, default=None
         Called after each iteration with its number and the largest residual.
 
@@ -141,8 +137,8 @@ def dc_admm(
     ------
     ValueError
         If shapes do not fit, more vectors are wanted than the constraints leave,
-        `alpha` is not between 0 and 1, `max_iter` is not positive, the norm of `A` is
-        above 1e150, or `F` is not zero and its entries are below 1e-140 or above 1e150.
+        `alpha` or `max_iter` is out of range, the norm of `A` is above 1e150, or `F` is
+        not zero and its entries are below 1e-140 or above 1e150.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -192,7 +188,7 @@ class _Run:
         self,
         operator: LinearOperator,
         k: int,
-        F: NDArray[np.float64],
+        F: Array,
         shift: float,
         start: np.random.Generator,
     ) -> None:
@@ -210,7 +206,7 @@ class _Run:
         self.history: dict[str, list[float]] = {}
         self.n_extra = 0  # products of width k beyond the objective's
 
-    def _image(self, Q: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _image(self, Q: Array) -> Array:
         """Orthonormal basis of the span of M Q: H is feasible if orthogonal to it."""
         image = np.empty_like(Q)
         if Q.shape[1]:
@@ -251,7 +247,7 @@ class _Run:
             return alpha / _TAU
         return alpha
 
-    def _measure(self, work: NDArray[np.float64]) -> float:
+    def _measure(self, work: Array) -> float:
         """Update H and its residuals in the problem solved; `work` is overwritten."""
         H = self.objective.H.copy()
         apply_block(self.operator, self.objective.MH, work, shift=self.shift)

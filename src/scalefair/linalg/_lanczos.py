@@ -8,21 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
+from scalefair._docs import documented
 from scalefair._entries import checked_product
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
-from scalefair.linalg._checks import (
-    as_avoided,
-    as_symmetric_operator,
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    EigenResult,
+    Iteration,
+    as_problem,
     check_scale,
+    dense_eigh,
+    eigh_descending,
 )
-from scalefair.linalg._dense import dense_eigh
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
 
-__all__ = ["lanczos"]
+_Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
 
 
+@documented(**TEXTS)
 @single_blas_thread()
 def lanczos(
     A: Any,
@@ -37,42 +41,27 @@ def lanczos(
 
     Multiplies one vector at a time: the fewest products of all solvers here, and
     the slowest ones. A last run, on the operator without the pairs found, looks for
-    copies of multiple eigenvalues that the first has missed. Orders up to ``k + 1``,
-    which ARPACK does not take, are solved densely. BLAS runs on one thread meanwhile.
+    copies of multiple eigenvalues that the first has missed.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        A pair has converged when its residual norm is at most `tol` times the
-        spectral norm of the operator, taken from the products.
+    %(A)s
+        Orders up to ``k + 1``, which ARPACK does not take, are solved densely.
+    %(k)s
+    %(tol)s
     max_iter : int or None, default=None
         Most restarts; None is ARPACK's ``10 n``.
-    orthogonal_to : array-like of shape (n, r) or None, default=None
-        Orthonormal basis of an invariant subspace that is not wanted: the starting
-        vector and the result are made orthogonal to it. Its eigenvalues must not
-        be among the `k` largest.
-    random_state : int, RandomState instance or None, default=None
-        For the starting vector.
+    %(orthogonal_to)s
+        Its eigenvalues must not be among the `k` largest.
+    %(random_state)s
 
     Returns
     -------
     EigenResult
-        `n_iter` counts products, ARPACK does not tell its restarts. When ARPACK
-        gives up, the pairs it found are completed by Ritz pairs of random
-        vectors and `converged` is False.
+        `n_iter` counts products. When ARPACK gives up, Ritz pairs of random vectors
+        complete what it found and `converged` is False.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k` or another number does not fit it, the columns of
-        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
-        1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
@@ -87,9 +76,8 @@ def lanczos(
     >>> lanczos(A, 2, tol=1e-10, random_state=0).values.round(8)
     array([99., 98.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator, _, avoided = as_problem(A, k, orthogonal_to=orthogonal_to)
     n = operator.shape[0]
-    avoided = as_avoided(orthogonal_to, n, k)
     if k >= n - 1:
         return dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
@@ -122,29 +110,16 @@ def lanczos(
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."
         )
-    return EigenResult(
-        values=values,
-        vectors=orient(np.ascontiguousarray(vectors)),
-        residual_norms=residuals,
-        n_products=arpack.n_products,
-        n_columns=arpack.n_columns,
-        n_iter=arpack.n_products,
-        converged=converged,
-        message=message,
-    )
+    n_iter, vectors = arpack.n_products, np.ascontiguousarray(vectors)
+    return arpack.result_of(values, vectors, residuals, n_iter, converged, message)
 
 
 def _find_again(
-    arpack: _Arpack,
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    residuals: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Compute the inaccurate pairs once more, from another start.
-
-    ARPACK estimates residuals; for a copy that came in by rounding errors the
-    estimate can be far too small.
-    """
+    arpack: _Arpack, values: Array, vectors: Array, residuals: Array
+) -> _Pairs:
+    """Compute the inaccurate pairs once more, from another start."""
+    # ARPACK estimates residuals; for a copy that came in by rounding errors the
+    # estimate can be far too small.
     good = residuals <= arpack.tol * arpack.scale
     try:
         more = arpack.largest(
@@ -156,17 +131,12 @@ def _find_again(
 
 
 def _add_copies(
-    arpack: _Arpack,
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    residuals: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Exchange the smallest pairs for larger ones that Lanczos has missed.
-
-    The space that one vector generates holds one eigenvector per eigenvalue: more
-    copies of a multiple one come in by rounding errors only, late or never. With
-    the pairs found moved to the lower end, what is largest now was missed.
-    """
+    arpack: _Arpack, values: Array, vectors: Array, residuals: Array
+) -> _Pairs:
+    """Exchange the smallest pairs for larger ones that Lanczos has missed."""
+    # The space that one vector generates holds one eigenvector per eigenvalue: more
+    # copies of a multiple one come in by rounding errors only, late or never. With
+    # the pairs found moved to the lower end, what is largest now was missed.
     k = len(values)
     while True:
         try:
@@ -183,39 +153,32 @@ def _add_copies(
         residuals = more_residuals[:k]
 
 
-class _Arpack:
+class _Arpack(Iteration):
     """ARPACK on an operator, with the counts and the norm of its products."""
 
     def __init__(
         self,
         operator: LinearOperator,
-        avoided: NDArray[np.float64],
+        avoided: Array,
         tol: float,
         max_iter: int | None,
         rng: np.random.RandomState,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator)
         self.avoided = avoided
         self.tol, self.max_iter, self.rng = tol, max_iter, rng
         self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
-        self.scale = 0.0  # spectral norm, from below
-        self.n_products = 0
-        self.n_columns = 0
 
     def largest(
-        self,
-        k: int,
-        moved: NDArray[np.float64] | None = None,
-        by: NDArray[np.float64] | None = None,
-    ) -> NDArray[np.float64]:
+        self, k: int, moved: Array | None = None, by: Array | None = None
+    ) -> Array:
         """Vectors of the k largest pairs, after moving known ones down."""
         n = self.operator.shape[0]
 
         def matvec(x: NDArray[Any]) -> NDArray[Any]:
             x = x.ravel()
             y = checked_product(self.operator, x, dtype=self.dtype)
-            self.n_products += 1
-            self.n_columns += 1
+            self.count(1)
             check_scale(float(np.abs(y).max()))
             norm = float(np.linalg.norm(y) / np.linalg.norm(x))
             self.scale = max(self.scale, norm)
@@ -231,19 +194,15 @@ class _Arpack:
             maxiter=self.max_iter,
             v0=v0.astype(self.dtype),
         )
-        found: NDArray[np.float64] = vectors.astype(np.float64)
+        found: Array = vectors.astype(np.float64)
         return found
 
-    def rayleigh_ritz(
-        self, vectors: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def rayleigh_ritz(self, vectors: Array) -> _Pairs:
         """Ritz values, vectors and residual norms in float64, largest first."""
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)
             vectors, _ = np.linalg.qr(vectors)
-        product = checked_product(self.operator, vectors)
-        self.n_products += 1
-        self.n_columns += vectors.shape[1]
+        product = self.multiply(vectors)
         projected = vectors.T @ product
         values, S = eigh_descending(projected)
         vectors, product = vectors @ S, product @ S

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
 from scalefair.kernels import (
@@ -19,23 +20,23 @@ from scalefair.kernels import (
     block_subtract,
     single_blas_thread,
 )
-from scalefair.linalg._checks import (
-    as_avoided,
-    as_block,
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    EigenResult,
+    Iteration,
     as_preconditioner,
-    as_symmetric_operator,
+    as_problem,
     buffer_size,
     check_count,
     check_scale,
+    column_norms,
+    dense_eigh,
+    eigh_descending,
+    ending,
 )
-from scalefair.linalg._dense import dense_eigh
-from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
-
-__all__ = ["lobpcg"]
 
 # Iterations without progress (1 %) after which the search directions are dropped,
 # and after which the iteration gives up.
@@ -45,6 +46,7 @@ _PATIENCE = 40
 _DEPENDENT = 1e-8
 
 
+@documented(**TEXTS)
 @single_blas_thread()
 def lobpcg(
     A: Any,
@@ -62,61 +64,37 @@ def lobpcg(
     """Largest eigenpairs of a symmetric operator by preconditioned search directions.
 
     Each iteration finds the best vectors in the span of the iterates, their
-    preconditioned residuals and the directions of the last step. For eigenvalues
-    that lie close together, as on meshes and on neighbour graphs of points in the
-    plane, with a multigrid preconditioner it takes ten to twenty iterations where
-    a polynomial filter needs degrees in the hundreds. One product and one
-    application of the preconditioner per iteration, for the columns that have not
-    converged; the dense algebra on long vectors takes most of the time. About
-    ``8 n (9 k + 9 n_buffer)`` bytes.
-
-    The iteration runs in float64; operator and preconditioner may be float32.
+    preconditioned residuals and the directions of the last step. Where eigenvalues lie
+    close together, as on meshes, it takes ten to twenty iterations with a multigrid
+    preconditioner, a polynomial filter degrees in the hundreds. Operator and
+    preconditioner may be float32, the iteration is float64. About
+    ``72 n (k + n_buffer)`` bytes.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric. Orders up to ``4 (k + n_buffer)`` are solved densely.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        A pair has converged when its residual norm is at most `tol` times the
-        spectral norm of the operator, which is bounded from below by the products.
+    %(A)s
+        Orders up to ``4 (k + n_buffer)`` are solved densely.
+    %(k)s
+    %(tol)s
     max_iter : int, default=500
         Most iterations.
     preconditioner : LinearOperator, sparse matrix, ndarray or None, default=None
-        Symmetric positive definite approximation to the inverse of
-        ``c I - A``, with c at or above the largest eigenvalue. For the normalised
-        affinity an `AMGPreconditioner` of the normalised Laplacian. Null vectors
-        of ``c I - A`` are no obstacle.
-    n_buffer : int or None, default=None
-        Extra vectors, which need not converge: the speed depends on the gap behind
-        them. None takes ``max(5, k // 10)``.
-    X0 : array-like of shape (n, p) or None, default=None
-        Approximate eigenvectors to start from, any number of them. The rest are
-        random vectors, smoothed by the preconditioner.
-    orthogonal_to : array-like of shape (n, r) or None, default=None
-        Orthonormal basis of an invariant subspace that is not wanted: the iterates
-        are kept orthogonal to it, to rounding.
-    random_state : int, RandomState instance or None, default=None
-        For the vectors that `X0` does not supply.
-    callback : callable or None, default=None
-        Called after each iteration with the number of converged pairs and the
-        largest residual norm among the wanted ones.
+        Symmetric positive definite approximation to the inverse of ``c I - A``, with c
+        at or above the largest eigenvalue: for the normalised affinity an
+        `AMGPreconditioner` of the normalised Laplacian.
+    %(n_buffer)s
+    %(X0)s
+        The random ones are smoothed by the preconditioner.
+    %(orthogonal_to)s
+    %(random_state)s
+    %(callback)s
 
     Returns
     -------
     EigenResult
-        `n_iter` counts iterations. Residuals belong to the returned vectors and
-        are measured with `A`.
+        `n_iter` counts iterations.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k`, the preconditioner or another argument does not fit
-        it, the columns of `orthogonal_to` are not orthonormal, or the norm of `A` is
-        not zero and below 1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator or the preconditioner is not finite.
+    %(raises)s
 
     References
     ----------
@@ -137,11 +115,9 @@ def lobpcg(
     >>> result.values.round(6)
     array([199., 198.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
     T = as_preconditioner(preconditioner, n)
-    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
-    avoided = as_avoided(orthogonal_to, n, k)
     n_buffer = buffer_size(n_buffer, k)
     check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * (k + n_buffer):
@@ -157,31 +133,27 @@ def lobpcg(
             n_converged, worst = iteration.progress()
         if callback is not None:
             callback(n_converged, worst)
-        if n_converged == k:
-            message = f"Converged in {n_iter} iterations."
-            break
         stalled = 0 if worst < 0.99 * best else stalled + 1
         best = min(best, worst)
-        if n_iter >= max_iter:
-            message = (
-                f"Residual {worst:.1e} after max_iter = {max_iter} iterations: raise "
-                "max_iter or tol, or use a better preconditioner."
-            )
-            break
-        if stalled >= _PATIENCE:
-            message = (
-                f"The residual stays at {best:.1e}: raise tol, or check that operator "
-                "and preconditioner are symmetric."
-            )
+        if n_converged == k or n_iter >= max_iter or stalled >= _PATIENCE:
             break
         if stalled and stalled % _RESTART == 0:
             iteration.restart()
         iteration.step()
         n_iter += 1
+    message = ending(
+        n_iter,
+        max_iter,
+        worst,
+        n_converged == k,
+        steps="iterations",
+        beside_more=", or use a better preconditioner",
+        if_stuck=", or check that operator and preconditioner are symmetric",
+    )
     return iteration.result(n_iter, n_converged == k, message)
 
 
-class _Iteration:
+class _Iteration(Iteration):
     """The basis [X, P] with its image under A, and what belongs to it.
 
     X are Ritz vectors, P the directions of the last step; together orthonormal.
@@ -194,15 +166,14 @@ class _Iteration:
         k: int,
         m: int,
         tol: float,
-        avoided: NDArray[np.float64],
+        avoided: Array,
         rng: np.random.RandomState,
     ) -> None:
-        self.operator, self.T = operator, T
+        super().__init__(operator)
+        self.T = T
         self.n = operator.shape[0]
         self.k, self.m, self.tol, self.rng = k, m, tol, rng
         self.avoided = avoided
-        self.scale = 0.0  # spectral norm, from below
-        self.n_products = self.n_columns = 0
         # Set with every basis: its image, Ritz values, residuals of X, the matrix
         # of A in the basis, and whether image and residuals are direct products.
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
@@ -210,7 +181,7 @@ class _Iteration:
         self.projected = np.empty((0, 0))
         self.measured = False
 
-    def start(self, X0: NDArray[np.float64]) -> None:
+    def start(self, X0: Array) -> None:
         """Take the given vectors and random ones, smoothed."""
         given = min(X0.shape[1], self.m)
         X = random_generator(self.rng).standard_normal((self.n, self.m))
@@ -250,18 +221,11 @@ class _Iteration:
         if not self.measured:
             self.restart()
         k = self.k
-        return EigenResult(
-            values=self.values[:k].copy(),
-            vectors=orient(np.ascontiguousarray(self.basis[:, :k])),
-            residual_norms=self.residual_norms[:k].copy(),
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        vectors = np.ascontiguousarray(self.basis[:, :k])
+        values, residuals = self.values[:k].copy(), self.residual_norms[:k].copy()
+        return self.result_of(values, vectors, residuals, n_iter, converged, message)
 
-    def _set_basis(self, X: NDArray[np.float64]) -> None:
+    def _set_basis(self, X: Array) -> None:
         """Make X the basis, as Ritz vectors, with residuals that are measured."""
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
@@ -279,18 +243,15 @@ class _Iteration:
         self.residuals = AX - X * self.values
         self.residual_norms = column_norms(self.residuals)
 
-    def _projected(
-        self, W: NDArray[np.float64], AW: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _projected(self, W: Array, AW: Array) -> Array:
         """Return the matrix of A in the basis [X, P, W]."""
         across, corner = block_gram(self.basis, AW), block_gram(W, AW)
         return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
 
-    def _product(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _product(self, X: Array) -> Array:
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
-        self.n_products += 1
-        self.n_columns += X.shape[1]
+        self.count(X.shape[1])
         norm = float(column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)
@@ -298,7 +259,7 @@ class _Iteration:
         check_scale(self.scale)
         return Y
 
-    def _precondition(self, R: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _precondition(self, R: Array) -> Array:
         if self.T is None:
             return R
         # Columns of unit length: float32 has no room for small residuals.
@@ -309,13 +270,10 @@ class _Iteration:
         return W
 
 
-def _directions(
-    C: NDArray[np.float64], active: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Coefficients of the next search directions.
+def _directions(C: Array, active: NDArray[np.intp]) -> Array:
+    """Coefficients of the next directions: of the new vectors, what the old lack.
 
-    The part of the new vectors outside the old ones, made orthonormal to the new
-    ones in coefficients, where it costs nothing on long vectors.
+    Made orthonormal to the new ones here, where it costs nothing on long vectors.
     """
     D = C[:, active].copy()
     D[: C.shape[1]] = 0.0
@@ -325,13 +283,11 @@ def _directions(
     lengths = np.abs(np.diag(R))
     D = D[:, lengths > _DEPENDENT * max(lengths.max(initial=0.0), _DEPENDENT)]
     D -= C @ (C.T @ D)
-    basis: NDArray[np.float64] = np.linalg.qr(D)[0]
+    basis: Array = np.linalg.qr(D)[0]
     return basis
 
 
-def _combine(
-    V: NDArray[np.float64], W: NDArray[np.float64], C: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _combine(V: Array, W: Array, C: Array) -> Array:
     """Return ``[V, W] @ C``."""
     out = np.zeros((V.shape[0], C.shape[1]))
     block_subtract(out, V, -C[: V.shape[1]])

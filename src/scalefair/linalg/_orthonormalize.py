@@ -11,34 +11,27 @@ from scalefair.kernels import (
     single_blas_thread,
 )
 
-__all__ = ["orthonormalize"]
-
 _MAX_PASSES = 8
 
 
 def orthonormalize(
-    X: np.ndarray,
-    *,
-    against: np.ndarray | None = None,
-    rng: np.random.RandomState,
+    X: np.ndarray, *, against: np.ndarray | None = None, rng: np.random.RandomState
 ) -> np.ndarray:
     """Overwrite `X` with an orthonormal basis that contains its span.
 
-    Each pass diagonalises the Gram matrix of the scaled columns and divides by
-    the square roots of its eigenvalues. Eigenvalues at rounding level are raised
-    to it, which bounds the growth of rounding errors: the weak directions come
-    out short and the next pass separates them. A pass otherwise squares the
-    departure from orthonormality, and two or three do. Directions that vanish or
-    are nothing but rounding errors of the rest are replaced by random ones.
+    Each pass diagonalises the Gram matrix of the scaled columns and divides by the
+    square roots of its eigenvalues, those at rounding level raised to it: weak
+    directions come out short and the next pass separates them. Two or three do.
+    Directions that vanish or are rounding errors of the rest become random ones.
 
     Parameters
     ----------
     X : ndarray of shape (n, m)
-        C-contiguous block, float32 or float64, ``m <= n``, columns of any length.
+        C-contiguous, float32 or float64, ``m <= n``, columns of any length.
         Overwritten.
     against : ndarray of shape (n, p) or None, default=None
-        Orthonormal columns that the result is to be orthogonal to, ``m + p <= n``;
-        of the type of `X`.
+        Orthonormal columns, of the type of `X`, that the result is to be orthogonal
+        to, ``m + p <= n``.
     rng : RandomState
         For the replacement of dependent columns.
 

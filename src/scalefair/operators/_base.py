@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,22 +13,39 @@ from scipy.sparse.linalg import LinearOperator
 from scalefair._entries import all_finite, check_product, judged_later
 from scalefair.kernels import combine
 
-__all__ = [
-    "ProductOperator",
-    "SymmetricBlockOperator",
-    "apply_block",
-    "check_weights",
-    "put_product",
-]
+Array = NDArray[np.float64]
+
+# Words that the docstrings of the operators share.
+TEXTS = {
+    "A": """\
+A : LinearOperator, sparse matrix or ndarray of shape (n, n)
+    Symmetric.""",
+    "dtype": """\
+dtype : {np.float64, np.float32}, default=np.float64
+    Type of the blocks and of the products.""",
+    "type_error": """\
+TypeError
+    If the input is complex, or `dtype` is neither float32 nor float64.""",
+    "weights": """\
+weights : array-like of shape (G,)
+    :math:`w_g`, of any sign.""",
+    "group_attributes": """\
+weights : ndarray of shape (G,), float64
+    The weights.
+counts : ndarray of shape (G,), int64
+    Rows of each group.
+means : ndarray of shape (G, n), float64
+    Mean of each group.""",
+}
 
 
 class SymmetricBlockOperator(LinearOperator):
     """Real symmetric operator that works on blocks of vectors in place.
 
-    It is a :class:`scipy.sparse.linalg.LinearOperator` with one more method,
-    `apply`, shaped like a BLAS call: iterations with short recurrences run
-    through it without temporary blocks. Solvers accept any LinearOperator and
-    use `apply` where there is one.
+    It is a :class:`scipy.sparse.linalg.LinearOperator` with one more method, `apply`,
+    shaped like a BLAS call: short recurrences run through it without temporary blocks.
+    Solvers accept any LinearOperator and use `apply` where there is one. A subclass
+    implements ``_apply(X, out, alpha, shift, beta)``; all products follow from it.
 
     Parameters
     ----------
@@ -39,10 +57,9 @@ class SymmetricBlockOperator(LinearOperator):
     Attributes
     ----------
     gathers_rows : bool
-        Whether a product gathers rows of its block at random, as that with a
-        sparse matrix does. Blocks too large for the cache are then better
-        multiplied in parts. False for all others: a part would repeat the work
-        that columns share.
+        Whether a product gathers rows of its block at random, as that with a sparse
+        matrix does: blocks too large for the cache are then better multiplied in parts.
+        For all others, parts would repeat the work that columns share.
     """
 
     gathers_rows: bool = False
@@ -54,7 +71,6 @@ class SymmetricBlockOperator(LinearOperator):
                 f"{type(self).__name__} works in float32 or float64, got {dtype!r}."
             )
 
-    @abstractmethod
     def apply(
         self,
         X: np.ndarray,
@@ -81,6 +97,15 @@ class SymmetricBlockOperator(LinearOperator):
         ndarray
             `out`.
         """
+        if out.size:
+            self._apply(X, out, alpha, shift, beta)
+        return out
+
+    @abstractmethod
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        """Overwrite `out`, which is not empty, as `apply` says."""
 
     def _as_block(self, V: ArrayLike) -> np.ndarray:
         """Return `V` as `apply` takes it, after checking its shape."""
@@ -132,47 +157,69 @@ class SymmetricBlockOperator(LinearOperator):
 class ProductOperator(SymmetricBlockOperator):
     """Operator whose products come as new blocks; `apply` follows from them."""
 
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        if out.size == 0:
-            return out
-        return put_product(
-            self._product(X), X, out, alpha=alpha, shift=shift, beta=beta
-        )
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        put_product(self._product(X), X, out, alpha, shift, beta)
 
     @abstractmethod
     def _product(self, X: np.ndarray) -> np.ndarray:
         """Return the operator times a block, in an array that may be overwritten."""
 
 
+class TypedOperator(SymmetricBlockOperator):
+    """Operator that is there in both types, with `_set_type` for what differs."""
+
+    def astype(self, dtype: Any) -> Self:
+        """Return the operator with products in another type; it shares what it can.
+
+        Parameters
+        ----------
+        dtype : {np.float64, np.float32}
+            Type of the products.
+
+        Returns
+        -------
+        SymmetricBlockOperator
+            `self` if the type is its own, else a new operator of the same class.
+        """
+        if np.dtype(dtype) == self.dtype:
+            return self
+        other = copy(self)
+        SymmetricBlockOperator.__init__(other, dtype, self.shape[0])
+        other._set_type()
+        return other
+
+    @abstractmethod
+    def _set_type(self) -> None:
+        """Convert to `dtype` what products read."""
+
+
 def put_product(
     product: np.ndarray,
     X: np.ndarray,
     out: np.ndarray,
-    *,
     alpha: float,
     shift: float,
     beta: float,
-) -> np.ndarray:
+) -> None:
     """Overwrite `out` with ``alpha * (product - shift * X) + beta * out``.
 
     All are C-contiguous blocks of one type; `product` is overwritten as well.
     """
-    real = out.dtype.type
     if shift != 0:
-        product -= real(shift) * X
+        product -= out.dtype.type(shift) * X
+    put_sum(product, out, alpha, beta)
+
+
+def put_sum(X: np.ndarray, out: np.ndarray, alpha: float, beta: float) -> None:
+    """Overwrite `out` with ``alpha * X + beta * out``; it is not read for beta 0."""
     if beta != 0:
-        combine(out, beta, out, alpha, product)
+        combine(out, beta, out, alpha, X)
+    elif alpha != 0:
+        np.multiply(X, out.dtype.type(alpha), out=out)
     else:
-        np.multiply(product, real(alpha), out=out)
-    return out
+        out[...] = 0
 
 
 def apply_block(
@@ -199,19 +246,3 @@ def apply_block(
             product += beta * out
         out[...] = product
     return out
-
-
-def check_weights(weights: ArrayLike, n_codes: int) -> NDArray[np.float64]:
-    """Return a copy of the weights of the groups, one finite number for each."""
-    checked = np.array(weights, dtype=np.float64)
-    if checked.shape != (n_codes,) or n_codes < 1:
-        raise ValueError(
-            f"weights must be one number for each of the {n_codes} groups, at least "
-            f"one, got shape {checked.shape}."
-        )
-    if not np.isfinite(checked).all():
-        bad = int(np.flatnonzero(~np.isfinite(checked))[0])
-        raise ValueError(
-            f"weights must be finite, got {checked[bad]} for group {bad}: replace it."
-        )
-    return checked

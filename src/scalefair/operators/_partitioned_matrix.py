@@ -8,35 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._docs import documented
 from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import csr_matmat
-from scalefair.operators._base import ProductOperator
+from scalefair.operators._base import TEXTS, ProductOperator
 from scalefair.streaming import PartitionedRows
 
-__all__ = ["PartitionedMatrix"]
 
-
+@documented(**TEXTS)
 class PartitionedMatrix(ProductOperator):
     """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
 
-    A product with a block X sends X to the parts and puts their rows together: only
-    numbers of the size of X travel, never the matrix. Symmetry is not checked:
-    `NormalizedOperator` does that, by products with random vectors.
+    A product with a block X sends X to the parts and puts their rows together. Symmetry
+    is not checked: `NormalizedOperator` does that.
 
     Parameters
     ----------
     W : Dask collection, reader or PartitionedRows of shape (n, n)
         Blocks of consecutive rows with all n columns, as CSR matrices: a list of
-        delayed blocks, a Dask array of sparse chunks, a reader of a file. Blocks may
-        have any number of entries together; one with fewer than 2^31 is stored with
-        int32 indices, also where the whole would need int64.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the products, and of the stored entries.
+        delayed blocks, a Dask array of sparse chunks, a reader of a file. A block with
+        fewer than 2^31 entries is stored with int32 indices.
+    %(dtype)s
+        The stored entries have it, too.
     exchange : {"all", "needed"}, default="all"
-        Whether each part is sent all rows of X or those that its entries need. All
-        go out once and pass from worker to worker, which was the faster way
-        (docs/scaling.md); with ``"needed"`` no worker holds all of X, which makes
-        sense if neighbours have near numbers, as after
+        Whether each part is sent all rows of X, as a rule the faster way
+        (docs/scaling.md), or those that its entries need: no worker then holds all of
+        X, which makes sense if neighbours have near numbers, as after
         :func:`scipy.sparse.csgraph.reverse_cuthill_mckee`.
 
     Attributes

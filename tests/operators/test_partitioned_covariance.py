@@ -1,14 +1,13 @@
 """Covariances of rows in parts are those of rows in memory."""
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from scalefair.operators import GroupCovariance
-from scalefair.operators._distributed import _code_part
+from scalefair.operators._coded_rows import _code_part
 from scalefair.streaming import PartitionedRows, RowReader
 
 dask = pytest.importorskip("dask")
@@ -91,12 +90,6 @@ def test_single_precision(X, codes, rows):
     assert product.dtype == np.float32
     size = here.group_traces.max()
     np.testing.assert_allclose(product, here @ np.eye(N), atol=1e-5 * size)
-
-
-def test_pickling(X, codes, rows):
-    there = GroupCovariance(rows, codes, np.ones(G))
-    copy = pickle.loads(pickle.dumps(there))
-    assert np.array_equal(copy @ np.eye(N), there @ np.eye(N))
 
 
 def test_kept_parts_tell_their_size(X, codes):

@@ -1,21 +1,92 @@
-"""NystroemKernel: against the exact kernel and the formula C U^+ C^T."""
+"""RBFKernel and NystroemKernel: against definition, scikit-learn and each other."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
-from scalefair.operators import NormalizedOperator, NystroemKernel
+from scalefair.operators import NormalizedOperator, NystroemKernel, RBFKernel
 
 TYPES = [np.float64, np.float32]
 
 
-def features(n=700, d=3, seed=0):
+def points(n=300, d=5, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
-def matrix(A):
-    return A @ np.eye(A.shape[0])
+def features(n=700, d=3):
+    return points(n, d)
+
+
+def dense(X, gamma):
+    differences = X[:, None, :] - X[None, :, :]
+    return np.exp(-gamma * (differences**2).sum(axis=-1))
+
+
+def matrix(kernel):
+    return kernel @ np.eye(kernel.shape[0])
+
+
+@pytest.mark.parametrize("gamma", [None, 1e-3, 0.7, 30.0])
+@pytest.mark.parametrize("d", [1, 5, 120])
+def test_equals_scikit_learn(d, gamma):
+    X = points(d=d)
+    K = RBFKernel(X, gamma=gamma)
+    np.testing.assert_allclose(matrix(K), rbf_kernel(X, gamma=gamma), atol=1e-12)
+    assert K.gamma == (1 / d if gamma is None else gamma)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("gamma", [1e-3, 0.2, 10.0, 1e3])
+def test_accuracy(gamma, dtype):
+    X = points(600)
+    K = matrix(RBFKernel(X, gamma=gamma, dtype=dtype))
+    tolerance = 10 * np.finfo(dtype).eps * max(1, np.sqrt(gamma))
+    np.testing.assert_allclose(K, dense(X, gamma), rtol=0, atol=tolerance)
+
+
+def test_an_offset_of_the_data_costs_no_digits_in_float32():
+    X = points()
+    moved = X + np.array([1e6, -1e5, 0, 1e4, 3e5])
+    K = matrix(RBFKernel(moved, dtype=np.float32))
+    np.testing.assert_allclose(K, dense(X, 0.2), rtol=0, atol=1e-6)
+
+
+def test_duplicates_have_affinity_one():
+    X = np.repeat(points(40), 10, axis=0) + 1e3
+    for dtype in TYPES:
+        K = matrix(RBFKernel(X, gamma=50.0, dtype=dtype))
+        blocks = K.reshape(40, 10, 40, 10)[np.arange(40), :, np.arange(40), :]
+        assert np.array_equal(blocks, np.ones((40, 10, 10)))
+
+
+def test_invariances():
+    X, V = points(), points(d=2, seed=1)
+    order = np.random.default_rng(2).permutation(300)
+    turn = np.linalg.qr(points(5, 5))[0]
+    expected = RBFKernel(X, gamma=0.3) @ V
+    for X2, gamma in [(X @ turn, 0.3), (X + 7, 0.3), (10 * X, 0.003)]:
+        np.testing.assert_allclose(RBFKernel(X2, gamma=gamma) @ V, expected, rtol=1e-10)
+    permuted = RBFKernel(X[order], gamma=0.3) @ V[order]
+    np.testing.assert_allclose(permuted, expected[order], rtol=1e-12)
+
+
+def test_input_of_any_kind():
+    X = np.arange(12).reshape(6, 2) % 5
+    expected = dense(X.astype(float), 0.5)
+    for given in (X, X.tolist(), X.astype(np.float32), np.asfortranarray(X)):
+        np.testing.assert_allclose(matrix(RBFKernel(given)), expected, rtol=1e-14)
+    before = X.astype(float)
+    RBFKernel(before)
+    assert np.array_equal(before, X)
+
+
+def test_refuses_what_overflows():
+    X = 1e30 * points()
+    with pytest.raises(ValueError, match="overflow float32"):
+        RBFKernel(X, gamma=1e20, dtype=np.float32)
+    with pytest.raises(ValueError, match="overflow float32"):
+        RBFKernel(X, gamma=1e20).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +103,6 @@ def test_is_the_nystroem_approximation_of_its_landmarks(rough):
     np.testing.assert_allclose(matrix(W), C @ np.linalg.solve(U, C.T), atol=1e-8)
     # It is exact in the rows of the landmarks.
     np.testing.assert_allclose(matrix(W)[W.landmarks], K[W.landmarks], atol=1e-8)
-
-
-def test_factor(rough):
-    X, _, W = rough
-    assert W.factor.shape == (len(X), len(W.landmarks))
-    assert W.factor.flags.c_contiguous
-    np.testing.assert_allclose(matrix(W), W.factor @ W.factor.T, atol=1e-12)
-    assert W.gamma == 1 / 3
 
 
 def test_what_is_left_is_positive_semidefinite(rough):
@@ -72,25 +135,6 @@ def test_frobenius_error_of_all_rows_is_exact():
     true = np.linalg.norm(K - matrix(W)) / np.linalg.norm(K)
     assert W.frobenius_error == pytest.approx(true, rel=1e-8)
     assert W.frobenius_error_std == 0
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_all_points_as_landmarks_give_the_kernel(dtype):
-    X = features(150)
-    W = NystroemKernel(X, gamma=2.0, n_landmarks=1000, dtype=dtype, random_state=0)
-    K = rbf_kernel(X, gamma=2.0)
-    np.testing.assert_allclose(matrix(W), K, atol=1e-5 if dtype == np.float32 else 1e-9)
-    assert W.trace_error < 1e-9
-    assert W.frobenius_error < 1e-9
-
-
-def test_more_landmarks_are_better():
-    X = features()
-    errors = [
-        NystroemKernel(X, n_landmarks=r, random_state=0).trace_error
-        for r in (10, 40, 160)
-    ]
-    assert errors[0] > 2 * errors[1] > 4 * errors[2]
 
 
 def test_rank_is_cut_for_duplicates_and_smooth_kernels():
@@ -150,31 +194,37 @@ def test_more_rows_than_are_worked_on_at_a_time():
     )
 
 
-def test_astype():
-    W = NystroemKernel(features(), n_landmarks=60, random_state=0)
-    low = W.astype(np.float32)
-    assert low.dtype == low.factor.dtype == np.float32
-    assert W.factor.dtype == np.float64
-    assert low.trace_error == W.trace_error
-    V = features(d=4, seed=1)
-    np.testing.assert_allclose(low @ V, W @ V, atol=1e-3)
-    assert NormalizedOperator(W, dtype=np.float32).W.dtype == np.float32
-
-
 @pytest.mark.parametrize("bad", [0, -3, 2.5])
 def test_refuses_a_number_of_landmarks(bad):
     with pytest.raises(ValueError, match="n_landmarks must be a positive integer"):
         NystroemKernel(features(), n_landmarks=bad)
 
 
-def test_refuses_what_the_exact_kernel_refuses():
-    X = features()
-    with pytest.raises(TypeError, match="nearest-neighbour graph"):
-        NystroemKernel(sparse.csr_array(X))
-    with pytest.raises(ValueError, match="gamma"):
-        NystroemKernel(X, gamma=-1)
-    with pytest.raises(ValueError, match="overflow"):
-        NystroemKernel(1e200 * X, gamma=1e300)
-    X[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        NystroemKernel(X)
+@pytest.mark.parametrize("kernel", [RBFKernel, NystroemKernel])
+class TestBadInput:
+    def test_sparse_features(self, kernel):
+        with pytest.raises(TypeError, match="nearest-neighbour graph"):
+            kernel(sparse.csr_array(points()))
+
+    @pytest.mark.parametrize("gamma", [0, -1.0, np.nan, np.inf])
+    def test_gamma(self, kernel, gamma):
+        with pytest.raises(ValueError, match="gamma must be positive and finite"):
+            kernel(points(), gamma=gamma)
+
+    @pytest.mark.parametrize(
+        ("X", "message"),
+        [
+            (np.ones(5), "array"),
+            (np.ones((2, 2, 2)), "array"),
+            (np.ones((0, 3)), "array"),
+            (1j * points(), "Complex"),
+            (np.full((3, 2), np.nan), "NaN"),
+        ],
+    )
+    def test_other_tables(self, kernel, X, message):
+        with pytest.raises(ValueError, match=message):
+            kernel(X)
+
+    def test_overflow(self, kernel):
+        with pytest.raises(ValueError, match="overflow"):
+            kernel(1e200 * points(), gamma=1e300)

@@ -156,19 +156,6 @@ def test_rows_of_other_types_and_layouts():
         np.testing.assert_allclose(C @ np.eye(N), dense[1] - dense[0], atol=1e-10)
 
 
-def test_empty_batches_and_one_column():
-    A, codes = rows(n=1), random_codes(n_groups=2)
-
-    def batches():
-        yield A[:0], codes[:0]
-        yield np.empty((0, 0)), codes[:0]
-        yield A, codes
-
-    C = StreamedCovariance(batches, 2, [-1, 1])
-    dense = covariances(A, codes)
-    np.testing.assert_allclose(C @ np.ones(1), (dense[1] - dense[0])[0])
-
-
 @pytest.mark.parametrize(
     ("A", "codes", "message"),
     [
@@ -176,15 +163,11 @@ def test_empty_batches_and_one_column():
         (rows(0), [], "There is no row"),
         (rows(6), [0, 1, 0, 1, 2, 0], "between 0 and 1"),
         (rows(6), [0, 1, 0, 1, -1, 0], "between 0 and 1"),
-        (rows(6), [0, 1, 0, 1, 0.0, 0], "integer codes"),
-        (rows(6), [0, 1], "6 rows"),
+        (rows(6), [0, 1, 0, 1, 0.0, 0], "6 integers"),
+        (rows(6), [0, 1], "6 integers, one for each row"),
         (rows(6)[0], [0, 1], "must be a table"),
-        (
-            np.diag([1.0, np.nan]),
-            [0, 1],
-            r"not finite \(nan\), in row 1 of all, column 1",
-        ),
-        (np.diag([1e200, 2e200]), [0, 0], "rows 0 to 1 of the batches are too large"),
+        (np.diag([1.0, np.nan]), [0, 1], r"the first at row 1, column 1 \(nan\)"),
+        (np.diag([1e200, 2e200]), [0, 0], "squares .* overflow: rescale"),
     ],
 )
 def test_refuses_batches(A, codes, message):
@@ -202,16 +185,8 @@ def test_refuses_batches_of_other_widths():
 def test_rows_are_counted_over_the_batches():
     bad = np.diag([1.0, np.inf])
     batches = [(np.ones((5, 2)), np.zeros(5, int)), (bad, np.array([0, 1]))]
-    with pytest.raises(ValueError, match=r"\(inf\), in row 6 of all, column 1"):
+    with pytest.raises(ValueError, match=r"the first at row 6, column 1 \(inf\)"):
         StreamedCovariance(lambda: batches, 2, [-1, 1])
-
-
-def test_weights_are_copied():
-    weights = np.array([-1.0, 1.0])
-    C = StreamedCovariance(in_batches(rows(), random_codes(n_groups=2)), 2, weights)
-    before = C @ np.eye(N)
-    weights[:] = 7
-    np.testing.assert_array_equal(C @ np.eye(N), before)
 
 
 def test_refuses_rows_that_are_gone_in_the_second_pass():
@@ -224,16 +199,3 @@ def test_refuses_rows_that_are_gone_in_the_second_pass():
 def test_refuses_complex_rows():
     with pytest.raises(TypeError, match="real"):
         StreamedCovariance(lambda: [(1j * rows(2), np.array([0, 1]))], 2, [-1, 1])
-
-
-@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [1, np.inf]])
-def test_refuses_weights(weights):
-    with pytest.raises(ValueError, match="weights"):
-        StreamedCovariance(lambda: [(rows(2), np.array([0, 1]))], 2, weights)
-
-
-def test_refuses_blocks_of_another_order():
-    C = StreamedCovariance(lambda: [(rows(2), np.array([0, 1]))], 2, [-1, 1])
-    for method in (C.compress, C.code_products):
-        with pytest.raises(ValueError, match="length 17"):
-            method(np.ones((3, 2)))

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._entries import check_product, judged_later
-from scalefair.kernels import (
-    dense_rows_gram,
-    dense_rows_matmat,
-    dense_rows_moments,
-)
-from scalefair.operators._base import ProductOperator, check_weights
-
-__all__ = [
-    "StreamedCovariance",
-    "StreamedSecondMoment",
-    "StreamedSquaredDifferences",
-]
+from scalefair._docs import documented
+from scalefair._entries import check_product, judged_later, refuse_entries
+from scalefair.kernels import dense_rows_gram, dense_rows_matmat, dense_rows_moments
+from scalefair.operators._base import TEXTS, Array, ProductOperator
+from scalefair.operators._group_covariance import WeightedCovariances, check_codes
 
 Batches = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
+
+_OF_COVARIANCE = {
+    "of_covariance": """\
+Parameters
+----------
+covariance : StreamedCovariance
+    Gives the batches and groups; its weights play no part.
+
+Attributes
+----------
+counts, means, n_passes
+    Those of the covariance."""
+}
 
 
 class _StreamedOperator(ProductOperator):
     """Operator whose product is a sum over batches of rows: one pass for a block."""
 
+    counts: NDArray[np.int64]
+    means: Array
+
     def __init__(self, rows: _Rows, dtype: Any) -> None:
         super().__init__(dtype, rows.means.shape[1])
-        self._rows = rows
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows of each group, shape (G,), int64."""
-        return self._rows.counts
-
-    @property
-    def means(self) -> NDArray[np.float64]:
-        """Mean of each group, shape (G, n), float64."""
-        return self._rows.means
+        self._rows, self.counts, self.means = rows, rows.counts, rows.means
 
     @property
     def n_passes(self) -> int:
@@ -49,7 +46,8 @@ class _StreamedOperator(ProductOperator):
         return self._rows.n_passes
 
 
-class StreamedCovariance(_StreamedOperator):
+@documented(**TEXTS)
+class StreamedCovariance(WeightedCovariances, _StreamedOperator):
     r"""Weighted sum of the covariances of groups whose rows come in batches.
 
     .. math::
@@ -60,7 +58,8 @@ class StreamedCovariance(_StreamedOperator):
     Weights 1 and -1 make it the difference of two covariances. Rows are not kept: a
     pass over the batches, here and for each product with a block of any width, reads
     them anew, as where they are the activations of a network that is run again. The
-    covariance of a group of one row is zero.
+    covariance of a group of one row is zero. Memory: the batch at hand, the block, and
+    up to 64 MiB of partial sums.
 
     Parameters
     ----------
@@ -71,20 +70,13 @@ class StreamedCovariance(_StreamedOperator):
         the same rows.
     n_codes : int
         Number of groups G.
-    weights : array-like of shape (G,)
-        :math:`w_g`, of any sign.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the blocks and of the products. Counts and means are those of float64
-        sums in either case.
+    %(weights)s
+    %(dtype)s
+        Counts and means are those of float64 sums in either case.
 
     Attributes
     ----------
-    weights : ndarray of shape (G,), float64
-        The weights.
-    counts : ndarray of shape (G,), int64
-        Rows of each group.
-    means : ndarray of shape (G, n), float64
-        Mean of each group.
+    %(group_attributes)s
     n_passes : int
         Passes over the batches so far, with those of operators made from this one.
 
@@ -93,12 +85,7 @@ class StreamedCovariance(_StreamedOperator):
     ValueError
         If there is no row, a group has none, rows and codes do not fit, an entry is
         not finite, or a later pass delivers another number of rows.
-    TypeError
-        If rows are complex, or `dtype` is neither float32 nor float64.
-
-    Notes
-    -----
-    Memory: the batch at hand, the block, and up to 64 MiB of partial sums.
+    %(type_error)s
 
     Examples
     --------
@@ -125,25 +112,8 @@ class StreamedCovariance(_StreamedOperator):
         *,
         dtype: Any = np.float64,
     ) -> None:
-        self.weights = check_weights(weights, n_codes)
-        super().__init__(_Rows(batches, n_codes), dtype)
-
-    def with_weights(self, weights: ArrayLike) -> Self:
-        """Return the operator with other weights; it shares means and passes.
-
-        Parameters
-        ----------
-        weights : array-like of shape (G,)
-            New weights.
-
-        Returns
-        -------
-        StreamedCovariance
-            A new operator.
-        """
-        other = copy(self)
-        other.weights = check_weights(weights, self.counts.size)
-        return other
+        self._set_weights(weights, n_codes)
+        _StreamedOperator.__init__(self, _Rows(batches, n_codes), dtype)
 
     def code_products(self, V: ArrayLike) -> np.ndarray:
         """Return the products ``C_g @ V`` of every group, in one pass.
@@ -166,46 +136,26 @@ class StreamedCovariance(_StreamedOperator):
         check_product(products)
         return products
 
-    def compress(self, V: ArrayLike) -> NDArray[np.float64]:
-        """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
-
-        The weights play no part.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, k)
-            Block of vectors.
-
-        Returns
-        -------
-        ndarray of shape (G, k, k), float64
-            Symmetric.
-        """
-        V = self._as_block(V)
-        if V.size == 0:
-            return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
-        with judged_later():
-            grams = self._rows.compress(V)
-        check_product(grams)
-        return grams
+    def _grams(self, V: np.ndarray) -> Array:
+        return self._rows.compress(V)
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         coefficients = self.weights * self._rows.scales
         return self._rows.product(X, self._rows.means, coefficients)
 
 
-class StreamedSecondMoment(_StreamedOperator):
+class _OfCovariance(_StreamedOperator):
+    """Another operator of the batches of a covariance."""
+
+    def __init__(self, covariance: StreamedCovariance) -> None:
+        super().__init__(covariance._rows, covariance.dtype)
+
+
+@documented(**_OF_COVARIANCE)
+class StreamedSecondMoment(_OfCovariance):
     r"""Second moment about the origin, :math:`\sum_i x_i x_i^T`, of rows in batches.
 
-    Parameters
-    ----------
-    covariance : StreamedCovariance
-        Gives the batches; its groups and weights play no part.
-
-    Attributes
-    ----------
-    counts, means, n_passes
-        Those of the covariance.
+    %(of_covariance)s
 
     Examples
     --------
@@ -218,34 +168,24 @@ class StreamedSecondMoment(_StreamedOperator):
            [ 2.,  4.]])
     """
 
-    def __init__(self, covariance: StreamedCovariance) -> None:
-        super().__init__(covariance._rows, covariance.dtype)
-
     def _product(self, X: np.ndarray) -> np.ndarray:
         origin = np.zeros_like(self._rows.means)
         return self._rows.product(X, origin, np.ones(self.counts.size))
 
 
-class StreamedSquaredDifferences(_StreamedOperator):
+@documented(**_OF_COVARIANCE)
+class StreamedSquaredDifferences(_OfCovariance):
     r"""Sum of the squared differences of the covariances of all pairs of groups.
 
     .. math::
 
         \sum_{a < b} (C_b - C_a)^2 = \sum_g C_g (G C_g - \sum_h C_h)
 
-    The right-hand side takes two passes for any number G of groups. Its eigenvectors
-    for large eigenvalues are the directions in which covariances differ most over all
-    pairs; for two groups the eigenvalues are the squares of those of the difference.
+    The right-hand side takes two passes for any number G of groups. Eigenvectors for
+    large eigenvalues are the directions in which covariances differ most over all
+    pairs.
 
-    Parameters
-    ----------
-    covariance : StreamedCovariance
-        Gives the batches and groups; its weights play no part.
-
-    Attributes
-    ----------
-    counts, means, n_passes
-        Those of the covariance.
+    %(of_covariance)s
 
     Examples
     --------
@@ -259,9 +199,6 @@ class StreamedSquaredDifferences(_StreamedOperator):
     array([[40.,  8.],
            [ 8.,  8.]])
     """
-
-    def __init__(self, covariance: StreamedCovariance) -> None:
-        super().__init__(covariance._rows, covariance.dtype)
 
     def _product(self, X: np.ndarray) -> np.ndarray:
         n_codes = self.counts.size
@@ -311,30 +248,24 @@ class _Rows:
                 out[g] += dense_rows_matmat(A, codes, centres, only, blocks[g])
         return out
 
-    def compress(self, V: np.ndarray) -> NDArray[np.float64]:
+    def compress(self, V: np.ndarray) -> Array:
         """Return the small matrices ``V.T @ C_g @ V``, one pass."""
         centres = self.means.astype(V.dtype, copy=False)
         grams = np.zeros((self.n_codes, V.shape[1], V.shape[1]))
         for A, codes in self._pass():
             grams += dense_rows_gram(A, codes, centres, V)
-        grams *= self.scales[:, None, None]
-        return (grams + grams.transpose(0, 2, 1)) / 2
+        return grams * self.scales[:, None, None]
 
-    def _first_pass(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _first_pass(self) -> tuple[NDArray[np.int64], Array]:
         """Return counts and means, batch after batch (Chan, Golub & LeVeque 1983)."""
         counts = np.zeros(self.n_codes, np.int64)
         means = np.zeros((0, 0))
         for A, codes in self._pass():
             if not means.size:
                 means = np.zeros((self.n_codes, A.shape[1]))
-            if A.shape[1] != means.shape[1]:
-                raise ValueError(
-                    f"A batch has rows of {A.shape[1]} entries, those before it "
-                    f"{means.shape[1]}."
-                )
             more, their_means, scatter = dense_rows_moments(A, codes, self.n_codes)
             if not (np.isfinite(scatter).all() and np.isfinite(their_means).all()):
-                _refuse_entries(A, int(counts.sum()))
+                refuse_entries(A, int(counts.sum()))
             counts += more.astype(np.int64)
             share = more / np.maximum(counts, 1)
             means += share[:, None] * (their_means - means)
@@ -347,16 +278,16 @@ class _Rows:
     def _pass(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Batches that were checked; at the end, whether they were all there."""
         self.n_passes += 1
-        n_rows = 0
+        n_rows, width = 0, None if self.n_rows is None else self.means.shape[1]
         for rows, labels in self.batches():
             A, codes = _check_batch(rows, labels, self.n_codes)
             if not A.size:
                 continue
-            if self.n_rows is not None and A.shape[1] != self.means.shape[1]:
+            if width not in (None, A.shape[1]):
                 raise ValueError(
-                    f"A batch has rows of {A.shape[1]} entries, the first pass had "
-                    f"rows of {self.means.shape[1]}."
+                    f"A batch has rows of {A.shape[1]} entries, others {width}."
                 )
+            width = A.shape[1]
             n_rows += A.shape[0]
             yield A, codes
         if self.n_rows is not None and n_rows != self.n_rows:
@@ -367,21 +298,6 @@ class _Rows:
             )
 
 
-def _refuse_entries(A: np.ndarray, first: int) -> NoReturn:
-    """Raise for a batch whose sums of squares are not finite."""
-    bad = np.argwhere(~np.isfinite(A))
-    if bad.size:
-        i, j = bad[0]
-        raise ValueError(
-            f"The batches have an entry that is not finite ({A[i, j]}), in row "
-            f"{first + i} of all, column {j}: replace it or leave the row out."
-        )
-    raise ValueError(
-        f"The squares of rows {first} to {first + len(A) - 1} of the batches are too "
-        "large: rescale them."
-    )
-
-
 def _check_batch(
     rows: Any, labels: Any, n_codes: int
 ) -> tuple[np.ndarray, NDArray[np.int64]]:
@@ -390,16 +306,7 @@ def _check_batch(
         raise ValueError(f"The rows of a batch must be a table, got shape {A.shape}.")
     if np.iscomplexobj(A):
         raise TypeError("The rows of a batch must be real, got complex numbers.")
-    if codes.shape != (A.shape[0],) or codes.dtype.kind not in "iu":
-        raise ValueError(
-            f"A batch of {A.shape[0]} rows needs as many integer codes, got shape "
-            f"{codes.shape} of {codes.dtype}."
-        )
-    if codes.size and (codes.min() < 0 or codes.max() >= n_codes):
-        raise ValueError(
-            f"The codes of a batch must lie between 0 and {n_codes - 1}, got "
-            f"{codes.min()} to {codes.max()}."
-        )
+    codes = check_codes(codes, A.shape[0], n_codes)
     if A.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
         A = A.astype(np.float64)
-    return A, codes.astype(np.int64, copy=False)
+    return A, codes
