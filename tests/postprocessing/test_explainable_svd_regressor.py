@@ -31,14 +31,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
+from scalefair import _memory
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
     _explainable_svd_regressor,
-    _last_layer,
-    _layer_change,
+    _passes,
 )
-from scalefair.postprocessing._changed_layer import ChangedLayer
-from scalefair.postprocessing._wide import wide_layer
+from scalefair.postprocessing._fair_layer import fair_layer
+from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
 
 ACTIVATIONS = {
@@ -544,7 +544,7 @@ def test_batch_size_does_not_matter(options, monkeypatch):
         np.testing.assert_allclose(model.weight_, expected.weight_, atol=1e-8)
         np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-8)
     # Nor does it whether the inputs of the layer are kept between the passes.
-    monkeypatch.setattr(_layer_change, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(_passes, "_KEPT_BYTES", 0)
     model = fair(network(), batch_size=16, **options)
     np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-8)
 
@@ -697,7 +697,7 @@ def test_estimators_that_are_refused():
         fair("network")
 
 
-@pytest.mark.parametrize("options", [{}, {"layer": 0}, {"layer": -1}, {"rank": 2}])
+@pytest.mark.parametrize("options", [{}, {"layer": 0}, {"layer": -1}])
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_failed_training_is_told(layer, options):
     net = mlp()
@@ -711,15 +711,23 @@ def test_failed_training_is_told(layer, options):
         fair(net, **options)
 
 
-def test_last_layers_too_wide_to_refit(monkeypatch):
-    monkeypatch.setattr(_last_layer, "_WIDEST", 5)
-    monkeypatch.setattr(_explainable_svd_regressor, "change_layer", None)  # before it
-    with pytest.raises(ValueError, match=r"'coefs_\[2\]', has 6 inputs.*refit_last="):
+def test_layers_whose_matrices_do_not_fit(monkeypatch):
+    """They are refused before the pass, with the size; so is the last one's refit."""
+    reader = {}
+    monkeypatch.setattr(_memory, "available_memory", lambda: 8 * 7 * 7**2 - 1)
+    monkeypatch.setattr(ModelRows, "layer_moments", reader.get)
+    message = r"layer 'coefs_\[1\]', 8 x 8 numbers .* GB .* choose a layer of fewer"
+    with pytest.raises(MemoryError, match=message):
         fair(network())
+    message = r"layer 'coefs_\[2\]', 6 x 6 numbers .* use refit_last=None"
+    monkeypatch.setattr(_memory, "available_memory", lambda: 8 * 7 * 6**2 - 1)
+    with pytest.raises(MemoryError, match=message):
+        fair(network(), layer=0)
     monkeypatch.undo()
-    monkeypatch.setattr(_last_layer, "_WIDEST", 5)
+    monkeypatch.setattr(_memory, "available_memory", lambda: 8 * 7 * 6**2)
     assert fair(network(), layer=-1).layer_ == 2  # only its bias is fitted
-    assert fair(network(), refit_last=None).layer_ == 1
+    monkeypatch.setattr(_memory, "available_memory", lambda: 8 * 7 * 4**2)
+    assert fair(network(), layer=0, refit_last=None).layer_ == 0
 
 
 def test_regressors_that_are_not_of_scikit_learn():
@@ -743,7 +751,7 @@ def test_a_layer_that_no_row_reaches():
     net = mlp()
     net.coefs_[0][:] = 0.0
     net.intercepts_[0][:] = -1.0
-    for options in ({}, {"method": "explainable_svd"}, {"rank": 2}, {"layer": "auto"}):
+    for options in ({}, {"method": "explainable_svd"}, {"layer": "auto"}):
         for refit_last in ("least_squares", "gradient"):
             model = fair(net, refit_last=refit_last, **options)
             assert model.converged_
@@ -772,7 +780,6 @@ def test_parameters_are_checked():
         {"epsilon": 0.0},
         {"first_moment": "none"},
         {"refit_last": "ridge"},
-        {"rank": 0},
         {"prefit": "no"},
         {"batch_size": 0},
         {"layer": 1.5},
@@ -783,10 +790,10 @@ def test_parameters_are_checked():
 
 
 def test_bounds_that_were_not_reached_are_told(monkeypatch):
-    def unchanged(weight, layer, **_):
-        return ChangedLayer(weight, 0.0, 0.0, False)
+    def unfinished(*arguments, **options):
+        return replace(fair_layer(*arguments, **options), converged=False)
 
-    monkeypatch.setattr(_layer_change, "directly_changed", unchanged)
+    monkeypatch.setattr(_explainable_svd_regressor, "fair_layer", unfinished)
     with pytest.warns(ConvergenceWarning, match="reduce mean_reduction or covariance_"):
         model = fair(network())
     assert model.converged_ is False
@@ -832,52 +839,6 @@ def test_torch_modules(refit_last, dtype):
         fair(inner, layer="1")
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), predicted)
-
-
-def test_a_rank():
-    """All eigenpairs at once: what the dense matrices give, in batches."""
-    net = network()
-    dense = fair(net, method="explainable_svd")
-    wide = fair(net, method="explainable_svd", rank=8, batch_size=64, random_state=0)
-    np.testing.assert_allclose(wide.weight_, dense.weight_, rtol=1e-3, atol=1e-4)
-    for name in ("mean_gap", "covariance_gap"):
-        for when in ("before_", "after_"):
-            found = getattr(wide, f"{name}_{when}")
-            assert found == pytest.approx(getattr(dense, f"{name}_{when}"), rel=1e-3)
-    assert wide.output_change_ == pytest.approx(dense.output_change_, rel=1e-3)
-    assert wide.moments_ is None
-    direct = fair(net, rank=8, random_state=0)
-    A = layer_inputs(net, 1)
-    np.testing.assert_allclose(
-        (direct.mean_gap_after_, direct.covariance_gap_after_),
-        gaps_of(A @ direct.weight_.T),
-        rtol=1e-6,
-    )
-    assert direct.output_change_ < wide.output_change_
-
-
-def test_rough_eigenpairs_are_told(monkeypatch):
-    def rough(*arguments, **options):
-        return replace(wide_layer(*arguments, **options), converged=False)
-
-    monkeypatch.setattr(_layer_change, "wide_layer", rough)
-    with pytest.warns(ConvergenceWarning, match=r"eigenpairs .* Use rank=None"):
-        fair(network(), rank=8, random_state=0)
-
-
-def test_a_rank_beyond_the_inputs():
-    with pytest.raises(ValueError, match="rank=9 must be at most 8"):
-        fair(network(), rank=9)
-
-
-@pytest.mark.parametrize("method", ["direct", "explainable_svd"])
-def test_a_rank_where_groups_do_not_differ(method):
-    twice = np.concatenate([X, X[np.random.default_rng(0).permutation(len(X))]])
-    codes = np.repeat([0, 1], len(X))
-    options = {"method": method, "rank": 4, "random_state": 0}
-    model = fair(network(), twice, None, codes, refit_last=None, **options)
-    assert model.output_change_ == 0
-    np.testing.assert_array_equal(model.weight_, network().coefs_[1].T)
 
 
 def test_modules_with_methods_of_an_estimator():

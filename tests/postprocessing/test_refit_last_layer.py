@@ -1,4 +1,4 @@
-"""scalefair.postprocessing._refit: the last layer, from moments."""
+"""The last layer fitted again, from moments."""
 
 from itertools import combinations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._refit import refit_last_layer
+from scalefair.postprocessing._refit_last_layer import fit_to_targets
 from scalefair.streaming import GroupMoments
 
 
@@ -36,13 +36,7 @@ def gaps_of(Z, codes):
 
 
 def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
-    return refit_last_layer(
-        moments,
-        weight,
-        kind=kind,
-        mean_reduction=reductions[0],
-        covariance_reduction=reductions[1],
-    )
+    return fit_to_targets(moments, weight, kind, *reductions)
 
 
 def ridge_of(A):

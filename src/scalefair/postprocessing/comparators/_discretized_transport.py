@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair.postprocessing._base import BaseGroupTransportRegressor
-from scalefair.postprocessing._parity_program import (
-    monotone_coupling,
-    solve_parity_program,
+from scalefair._docs import documented
+from scalefair.postprocessing.comparators._base import (
+    TEXTS,
+    BaseGroupTransportRegressor,
 )
 
-__all__ = ["DiscretizedTransportRegressor"]
 
-
+@documented(**TEXTS)
 class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
     r"""Move the binned scores of each group to distributions that nearly agree.
 
@@ -56,35 +57,14 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         Lower and upper end of the range that is divided into bins; scores outside
         count to the bin at the end. None stands for the range of the values of
         `fit`.
-    prefit : bool or "auto", default="auto"
-        ``"auto"`` uses a fitted estimator as it is and fits a clone of another;
-        True uses it as it is, False fits a clone. To cross-validate with a fitted
-        one, wrap it in :class:`sklearn.frozen.FrozenEstimator`: scikit-learn's
-        clones are not fitted otherwise.
-    group_predictor : classifier, None or False, default=None
-        Predicts the groups from `X` when they are withheld from `predict`; fitted
-        to the rows of `fit` unless it is fitted already. None stands for logistic
-        regression on scaled features. With False none is fitted, and `predict`
-        always needs the groups.
-    fit_on : {"scores", "targets"}, default="scores"
-        What the distributions are estimated from. The maps are applied to scores, so
-        scores they should be; ``"targets"``, the true `y`, is there because
-        published tables were made in that way.
-    random_state : int, RandomState instance or None, default=None
-        For ``assignment="random"``. With an int every call of `predict` draws the
-        same numbers; rows that are predicted one at a time need a RandomState
-        instance or None, or all would draw the same.
+    %(transport_parameters)s
+    %(random_state)s
+        For ``assignment="random"``; rows that are predicted one at a time need a
+        RandomState instance or None, or all would draw the same.
 
     Attributes
     ----------
-    estimator_ : regressor
-        The fitted estimator whose scores are moved.
-    group_predictor_ : classifier or None
-        The fitted classifier of groups.
-    groups_ : ndarray of shape (n_groups,)
-        The groups, sorted.
-    group_shares_ : ndarray of shape (n_groups,)
-        Share of the rows of `fit` in each group.
+    %(transport_attributes)s
     bin_edges_ : ndarray of shape (n_bins + 1,)
         Ends of the bins, in the units of the scores.
     bin_centers_ : ndarray of shape (n_bins,)
@@ -97,10 +77,8 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         The distribution in the middle of the moved ones.
     transport_cost_ : float
         Mean squared distance between centres that the rows of `fit` are moved.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if `X` had any.
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     See Also
     --------
@@ -282,3 +260,91 @@ def _mean_map(
     full = mass > 0
     means[full] = (coupling @ centers)[full] / mass[full]
     return means
+
+
+# Mass that the solver leaves where there should be none.
+_NO_MASS = 1e-9
+
+
+class ParityPlan(NamedTuple):
+    """A solution of the program."""
+
+    moved: NDArray[np.float64]
+    barycenter: NDArray[np.float64]
+    cost: float
+
+
+def solve_parity_program(
+    distributions: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    tolerance: float = 0.0,
+) -> ParityPlan:
+    """Move distributions r_g (G, k) on bins so that they differ little, at low cost.
+
+    The largest Kolmogorov-Smirnov distance of two moved ones is `tolerance`, alpha.
+    """
+    # min sum_g p_g sum_ij gamma_gij (i - j)^2 over couplings gamma_g >= 0 and the
+    # barycentre q, with gamma_g 1 = r_g and |cum(gamma_g^T 1 - q)| <= alpha / 2.
+    n_groups, n_bins = distributions.shape
+    n_couplings = n_groups * n_bins**2
+    # In bins: the least is one, far above the solver's absolute tolerance.
+    steps = np.arange(n_bins, dtype=np.float64)
+    costs = (steps[:, None] - steps) ** 2
+    rows, right = _constraints(distributions)
+    objective = np.zeros(rows.shape[1])
+    objective[:n_couplings] = np.kron(shares, costs.ravel())
+    bounds = np.tile([0.0, np.inf], (len(objective), 1))
+    # The deviations from the barycentre; none is left in the last bin.
+    deviations = bounds[n_couplings + n_bins :].reshape(n_groups, n_bins, 2)
+    deviations[:, :-1] = [-tolerance / 2, tolerance / 2]
+    deviations[:, -1] = 0.0
+    found = linprog(objective, A_eq=rows, b_eq=right, bounds=bounds, method="highs")
+    if found.status != 0:
+        raise RuntimeError(
+            f"HiGHS did not solve the transport program with {n_bins} bins: "
+            f"{found.message} Try fewer bins."
+        )
+    barycenter = found.x[n_couplings : n_couplings + n_bins]
+    deviation = found.x[n_couplings + n_bins :].reshape(n_groups, n_bins)
+    moved = barycenter + np.diff(deviation, prepend=0.0, axis=1)
+    return ParityPlan(_clean(moved), _clean(barycenter), float(found.fun))
+
+
+def monotone_coupling(
+    source: NDArray[np.float64], target: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the coupling of two distributions that keeps the order."""
+    upper = np.minimum(source[:, None], target)
+    below = np.concatenate([[0.0], source[:-1]])[:, None]
+    lower = np.maximum(below, np.concatenate([[0.0], target[:-1]]))
+    mass: NDArray[np.float64] = np.maximum(upper - lower, 0.0)
+    return mass
+
+
+def _constraints(
+    distributions: NDArray[np.float64],
+) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+    """Equalities in the couplings, the barycentre and the cumulated deviations."""
+    n_groups, n_bins = distributions.shape
+    ones = np.ones((1, n_bins))
+    unit = sparse.eye_array(n_bins)
+    groups = sparse.eye_array(n_groups)
+    difference = sparse.diags_array(
+        [np.ones(n_bins), -np.ones(n_bins - 1)], offsets=[0, -1]
+    )
+    # gamma_g 1 = r_g
+    sources = sparse.kron(groups, sparse.kron(unit, ones))
+    # gamma_g^T 1 = q + the differences of the cumulated deviations
+    targets = sparse.kron(groups, sparse.kron(ones, unit))
+    barycenter = sparse.kron(np.ones((n_groups, 1)), -unit)
+    deviations = sparse.kron(groups, -difference)
+    rows = sparse.block_array(
+        [[sources, None, None], [targets, barycenter, deviations]], format="csr"
+    )
+    return rows, np.concatenate([distributions.ravel(), np.zeros(n_groups * n_bins)])
+
+
+def _clean(distributions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Without the traces of the solver's tolerance; rows add up to one."""
+    kept = np.where(distributions > _NO_MASS, distributions, 0.0)
+    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))

@@ -12,7 +12,7 @@ from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     WassersteinBarycenterRegressor,
 )
-from scalefair.postprocessing._parity_program import (
+from scalefair.postprocessing.comparators._discretized_transport import (
     monotone_coupling,
     solve_parity_program,
 )
