@@ -19,17 +19,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     Lasso,
     LinearRegression,
-    LogisticRegression,
     PoissonRegressor,
     Ridge,
     SGDRegressor,
 )
-from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
 
 from scalefair import _memory
 from scalefair.postprocessing import (
@@ -167,72 +164,6 @@ def test_bounds_hold_and_bind(n_groups):
         assert np.isnan(model.output_change_bound_)
 
 
-def test_the_published_method_meets_its_own_bounds():
-    net = network()
-    model = fair(net, method="explainable_svd")
-    assert model.mean_gap_after_ == pytest.approx(model.mean_gap_before_ / 15**0.5)
-    assert np.isnan(model.output_change_bound_)
-    # The sum of fourth powers of the singular values of W S_v is above d_v^2.
-    A = layer_inputs(net, 1)
-    M = np.cov(A[CODES == 1].T) - np.cov(A[CODES == 0].T)
-    values, vectors = np.linalg.eigh(M)
-    root = vectors * np.sqrt(np.abs(values))
-    second_only = fair(net, method="explainable_svd", mean_reduction=1.0).weight_
-    before, after = (
-        (np.linalg.svd(W @ root, compute_uv=False) ** 4).sum()
-        for W in (net.coefs_[1].T, second_only)
-    )
-    assert after == pytest.approx(before / 150)
-
-
-def test_direct_changes_less_at_the_same_gaps():
-    published = fair(network(), method="explainable_svd", refit_last=None)
-    reductions = {
-        f"{what}_reduction": (
-            getattr(published, f"{what}_gap_before_")
-            / getattr(published, f"{what}_gap_after_")
-        )
-        ** 2
-        for what in ("mean", "covariance")
-    }
-    direct = fair(network(), refit_last=None, **reductions)
-    assert direct.mean_gap_after_ <= published.mean_gap_after_ * (1 + 1e-9)
-    assert direct.covariance_gap_after_ <= published.covariance_gap_after_ * (1 + 1e-9)
-    assert direct.output_change_ < published.output_change_ / 1.5
-
-
-def test_a_reduction_of_one_leaves_a_moment_alone():
-    net = network()
-    for method in ("direct", "explainable_svd"):
-        model = fair(
-            net,
-            method=method,
-            mean_reduction=1.0,
-            covariance_reduction=1.0,
-            refit_last=None,
-        )
-        np.testing.assert_array_equal(model.weight_, net.coefs_[1].T)
-        assert model.output_change_ == 0
-        np.testing.assert_array_equal(model.predict(X), net.predict(X))
-    only_mean = {"covariance_reduction": 1.0, "refit_last": None}
-    published = fair(net, method="explainable_svd", **only_mean)
-    A = layer_inputs(net, 1)
-    d = A[CODES == 1].mean(axis=0) - A[CODES == 0].mean(axis=0)
-    W = net.coefs_[1].T
-    row = np.linalg.solve(A.T @ A, d)  # the closed form of the smallest change
-    step = (1 - 15**-0.5) * np.outer(W @ d, row) / (d @ row)
-    np.testing.assert_allclose(published.weight_, W - step)
-    direct = fair(net, **only_mean)
-    assert direct.mean_gap_after_ == pytest.approx(published.mean_gap_after_)
-    assert direct.output_change_ == pytest.approx(published.output_change_, rel=0.05)
-    only_covariance, both = fair(net, mean_reduction=1.0), fair(net)
-    bound = both.covariance_gap_before_ / 150**0.5
-    for model in (only_covariance, both):
-        assert 0.98 * bound < model.covariance_gap_after_ <= bound * (1 + 1e-9)
-    assert only_covariance.mean_gap_after_ > both.mean_gap_after_
-    assert only_covariance.output_change_ <= both.output_change_ * (1 + 1e-3)
-
-
 @pytest.mark.parametrize("method", ["direct", "explainable_svd"])
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_an_infinite_reduction_equalises_means(n_groups, method):
@@ -296,20 +227,6 @@ def test_the_last_layer_itself():
     assert model.refit_gaps_before_ == model.refit_gaps_after_ == expected
     unfitted = fair(net, layer=-1, refit_last=None).estimator_
     np.testing.assert_array_equal(unfitted.intercepts_[2], net.intercepts_[2])
-
-
-def test_layers_by_number_and_name():
-    net = network()
-    by_default = fair(net)
-    assert by_default.layer_ == 1
-    for layer in (1, -2, "coefs_[1]", np.int64(1)):
-        model = fair(net, layer=layer)
-        assert model.layer_ == 1
-        np.testing.assert_array_equal(model.weight_, by_default.weight_)
-    with pytest.raises(ValueError, match=r"layer=3 is out of range for 3 .*coefs_\[2"):
-        fair(net, layer=3)
-    with pytest.raises(ValueError, match=r"There is no layer 'hidden'\. The layers"):
-        fair(net, layer="hidden")
 
 
 def test_auto_takes_the_layer_that_carries_the_difference():
@@ -406,7 +323,7 @@ def test_several_targets():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"method": "explainable_svd"}, {"layer": 0}, {"layer": -1}, {"layer": "auto"}],
+    [{}, {"method": "explainable_svd"}, {"layer": "coefs_[0]"}, {"layer": "auto"}],
     ids=str,
 )
 def test_the_original_is_not_modified(options):
@@ -415,7 +332,7 @@ def test_the_original_is_not_modified(options):
         Ridge().fit(X, Y),
         make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y),
     ):
-        if options.get("layer") == 0 and not isinstance(inner, MLPRegressor):
+        if options.get("layer", "auto") != "auto" and not hasattr(inner, "coefs_"):
             continue
         before = pickle.dumps(inner)
         rows, targets, codes = X.copy(), Y.copy(), CODES.copy()
@@ -525,14 +442,6 @@ def test_names_and_order_of_groups_and_rows_do_not_matter():
             model.mean_gap_before_, expected.mean_gap_before_, rtol=1e-10
         )
         assert model.output_change_ == pytest.approx(expected.output_change_, rel=1e-3)
-    # The published method has no search that stops early.
-    published = fair(network(), method="explainable_svd")
-    for model in (
-        fair(network(), codes=1 - CODES, method="explainable_svd"),
-        fair(network(), X[order], Y[order], CODES[order], method="explainable_svd"),
-    ):
-        np.testing.assert_allclose(model.weight_, published.weight_, atol=1e-7)
-        np.testing.assert_allclose(model.predict(X), published.predict(X), atol=1e-7)
 
 
 @pytest.mark.parametrize("options", [{}, {"layer": 0}, {"layer": "auto"}], ids=str)
@@ -567,47 +476,6 @@ def test_random_state_draws_the_sample_only(monkeypatch):
     monkeypatch.setattr(_explainable_svd_regressor, "_SAMPLED_ROWS", 100)
     chosen = fair(network(), layer="auto", random_state=0).unfairness_by_layer_
     assert [u.mean_gap for u in chosen] == pytest.approx([u.mean_gap for u in whole])
-
-
-def test_groups_are_not_needed_to_predict():
-    model = fair(network())
-    np.testing.assert_allclose(model.predict(X[:5]), model.predict(X)[:5])
-    assert model.score(X, Y) == pytest.approx(r2_score(Y, model.predict(X)))
-    with pytest.raises(TypeError, match="sensitive_features"):
-        model.predict(X, sensitive_features=CODES)
-    with pytest.raises(TypeError, match="sensitive_features"):
-        ExplainableSVDRegressor(network()).fit(X, Y)
-
-
-def test_groups_that_do_not_differ_change_nothing():
-    """Gaps that are rounding are not worth a change of the outputs."""
-    order = np.random.default_rng(0).permutation(len(X))
-    twice = np.concatenate([X, X[order]])
-    targets = np.concatenate([Y, Y[order]])
-    codes = np.repeat([0, 1], len(X))
-    net = network()
-    for method in ("direct", "explainable_svd"):
-        for last in ("least_squares", None):
-            model = fair(net, twice, targets, codes, method=method, refit_last=last)
-            np.testing.assert_array_equal(model.weight_, net.coefs_[1].T)
-            assert model.output_change_ == 0
-            if last is None:
-                np.testing.assert_array_equal(model.predict(X), net.predict(X))
-            else:
-                free = fair(net, twice, targets, codes, method="explainable_svd")
-                np.testing.assert_allclose(model.predict(X), free.predict(X), rtol=1e-9)
-
-
-def test_a_group_of_one_row():
-    codes = np.zeros(len(X), dtype=int)
-    codes[7] = 1
-    model = fair(network(), codes=codes)
-    assert np.isfinite(model.predict(X)).all()
-    A = layer_inputs(network(), 1)
-    gap = np.linalg.norm((A[7] - A[codes == 0].mean(axis=0)) @ network().coefs_[1])
-    assert model.mean_gap_before_ == pytest.approx(gap)
-    Z = A[codes == 0] @ network().coefs_[1]
-    assert model.covariance_gap_before_ == pytest.approx(np.linalg.norm(np.cov(Z.T)))
 
 
 def test_clone_parameters_pickle_joblib():
@@ -680,23 +548,6 @@ def test_errors_in_the_data():
             fair(net, narrow, codes=CODES[: len(narrow)], targets=Y[: len(narrow)])
 
 
-def test_estimators_that_are_refused():
-    labels = np.where(np.median(Y) < Y, "above", "below")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        classifiers = [
-            LogisticRegression().fit(X, labels),
-            MLPClassifier((3,), max_iter=2).fit(X, labels),
-        ]
-    for inner in classifiers:
-        with pytest.raises(TypeError, match="is a classifier, not a regressor"):
-            fair(inner)
-    with pytest.raises(TypeError, match="no linear layer that could be changed"):
-        fair(DecisionTreeRegressor(max_depth=2))
-    with pytest.raises(TypeError, match="Supported are"):
-        fair("network")
-
-
 @pytest.mark.parametrize("options", [{}, {"layer": 0}, {"layer": -1}])
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_failed_training_is_told(layer, options):
@@ -744,19 +595,6 @@ def test_regressors_that_are_not_of_scikit_learn():
     np.testing.assert_allclose(model.predict(X), fair(expected).predict(X), rtol=1e-6)
     with pytest.raises(NotFittedError, match="prefit=True, but this LeastSquares"):
         fair(LeastSquares(), prefit=True)
-
-
-def test_a_layer_that_no_row_reaches():
-    """Hidden units that are off everywhere leave nothing to change."""
-    net = mlp()
-    net.coefs_[0][:] = 0.0
-    net.intercepts_[0][:] = -1.0
-    for options in ({}, {"method": "explainable_svd"}, {"layer": "auto"}):
-        for refit_last in ("least_squares", "gradient"):
-            model = fair(net, refit_last=refit_last, **options)
-            assert model.converged_
-            assert model.output_change_ == 0
-            np.testing.assert_allclose(model.predict(X), Y.mean())
 
 
 def test_a_link_function_cannot_be_refitted():

@@ -290,13 +290,6 @@ def test_hosts(estimator):
         close(np.asarray(model.predict(rows)), expected.predict(X), atol=1e-8)
 
 
-def test_one_column_of_predictions():
-    model = fair(LinearRegression().fit(X, Y[:, None]), array_of(X), Y[:, None])
-    predicted = model.predict(array_of(X))
-    assert predicted.shape == (M, 1)
-    close(predicted.compute(), model.predict(X))
-
-
 def test_names_of_columns_reach_the_model():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=NAMES)
@@ -371,23 +364,6 @@ def test_modules_that_predict_nothing():
             fitted.predict(Blocks(X))
 
 
-def test_float32():
-    rows = X.astype(np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        net = MLPRegressor(hidden_layer_sizes=(4, 3), max_iter=5, random_state=0)
-        net.fit(rows, Y.astype(np.float32))
-    expected = fair(net, rows)
-    for parts in (array_of(rows), Blocks(rows)):
-        model = fair(net, parts)
-        np.testing.assert_allclose(model.weight_, expected.weight_, rtol=1e-3)
-        predicted = model.predict(parts)
-        assert predicted.dtype == np.float32
-        np.testing.assert_allclose(
-            np.asarray(predicted), expected.predict(rows), rtol=1e-3, atol=1e-4
-        )
-
-
 def test_the_sample_does_not_depend_on_the_parts():
     _, _, codes = table(3)
     host, found = find_host(network()), []
@@ -414,13 +390,6 @@ def test_how_often_a_file_is_read():
         reader.n_read = 0
         model.predict(reader)
         assert reader.n_read == len(reader)
-
-
-def test_hosts_and_fits_can_travel():
-    host = pickle.loads(pickle.dumps(find_host(network())))
-    np.testing.assert_array_equal(host.inputs(X, 1), find_host(network()).inputs(X, 1))
-    model = pickle.loads(pickle.dumps(fair(network(), Blocks(X))))
-    np.testing.assert_array_equal(model.predict(Blocks(X)), model.predict(Blocks(X)))
 
 
 def test_scores_of_rows_in_parts():

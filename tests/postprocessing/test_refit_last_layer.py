@@ -160,17 +160,6 @@ def test_inputs_that_are_all_constant():
         assert found.gaps_after == (0.0, 0.0)
 
 
-def test_groups_without_a_difference_do_not_bend_the_fit():
-    A, y, _, _, old = table(m=50)
-    order = np.random.default_rng(0).permutation(50)
-    rows = np.hstack([A, y])
-    moments = GroupMoments.from_data(
-        np.vstack([rows, rows[order]]), np.repeat([0, 1], 50)
-    )
-    free, found = refit(moments, old), refit(moments, old, reductions=(np.inf, 150.0))
-    np.testing.assert_array_equal(found.weight, free.weight)
-
-
 @pytest.mark.parametrize("kind", ["least_squares", "gradient"])
 def test_units_of_the_targets(kind):
     """Targets in other units give the same fit in these units."""
