@@ -29,8 +29,7 @@ def change(method, weight, moments, mean=15.0, covariance=150.0, **options):
         weight,
         moments,
         method=method,
-        mean_reduction=mean,
-        covariance_reduction=covariance,
+        reductions=(mean, covariance),
         **options,
     )
 
@@ -124,13 +123,13 @@ def test_exact_parity_keeps_what_it_can(seed):
 def test_gaps_that_are_rounding_are_left():
     X, _, moments, W = layer()
     reductions = 15.0, 150.0
-    assert worthwhile(W, LayerMoments(moments), *reductions) == reductions
+    assert worthwhile(W, LayerMoments(moments), reductions) == reductions
     twice = np.vstack([X, X[np.random.default_rng(0).permutation(len(X))]])
     halves = np.repeat([0, 1], len(X))
 
     def kept(rows):
         layer = LayerMoments(GroupMoments.from_data(rows, halves))
-        return worthwhile(W, layer, *reductions)
+        return worthwhile(W, layer, reductions)
 
     for offset in (0.0, 1e5):
         assert kept(twice + offset) == (1.0, 1.0)
@@ -147,13 +146,13 @@ def test_gaps_that_are_rounding_are_left():
     turned[200:, 0] *= 2
     assert kept(turned) == (1.0, 150.0)
     # A weight of zeros has no gap to reduce.
-    assert worthwhile(0 * W, LayerMoments(moments), *reductions) == (1.0, 1.0)
+    assert worthwhile(0 * W, LayerMoments(moments), reductions) == (1.0, 1.0)
     # Equal rows have covariances of rounding.
     rows = np.tile([0.1, 0.2, 0.3], (30, 1))
     alike = GroupMoments.from_data(rows, np.arange(30) % 2)
     alike.scatters[:] = 1e-45 * np.eye(3)
     alike.scatters[1] *= -1
-    assert worthwhile(np.ones((1, 3)), LayerMoments(alike), *reductions)[1] == 1.0
+    assert worthwhile(np.ones((1, 3)), LayerMoments(alike), reductions)[1] == 1.0
 
 
 @both_methods

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._refit_last_layer import fit_to_targets
+from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
@@ -36,7 +36,7 @@ def gaps_of(Z, codes):
 
 
 def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
-    return fit_to_targets(moments, weight, kind, *reductions)
+    return refit_last_layer(moments, weight, kind, reductions)
 
 
 def ridge_of(A):

@@ -22,7 +22,6 @@ from scalefair._random import check_random_state
 from scalefair.postprocessing._fair_layer import check_room, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerUnfairness
 from scalefair.postprocessing._passes import ModelRows, batches, predictions
 from scalefair.postprocessing._refit_last_layer import (
     LastLayer,
@@ -35,7 +34,7 @@ from scalefair.postprocessing._training_rows import (
     is_module,
     training_rows,
 )
-from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
+from scalefair.streaming import PartitionedRows, is_partitioned
 
 # Rows from which the unfairness of layers is estimated when the layer is given.
 _SAMPLED_ROWS = 1000
@@ -178,16 +177,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
-
-    estimator_: Any
-    layer_: int
-    groups_: NDArray[Any]
-    weight_: NDArray[np.float64]
-    moments_: GroupMoments
-    refit_gaps_before_: tuple[float, float] | None
-    refit_gaps_after_: tuple[float, float] | None
-    unfairness_by_layer_: list[LayerUnfairness | None]
-    converged_: bool
 
     def __init__(
         self,
@@ -372,8 +361,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             rows.host.weight(self.layer_),
             self.moments_,
             method=self.method,
-            mean_reduction=float(self.mean_reduction),
-            covariance_reduction=float(self.covariance_reduction),
+            reductions=self._reductions(),
             epsilon=float(self.epsilon),
             first_moment=self.first_moment,
         )
@@ -385,18 +373,15 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.converged_ = found.converged
         return kept
 
+    def _reductions(self) -> tuple[float, float]:
+        return float(self.mean_reduction), float(self.covariance_reduction)
+
     def _refit(self, rows: ModelRows, targets: Any, kept: Any) -> LastLayer:
         """Fit the last layer; the published method does without bounds."""
-        bound = self.method == "direct"
-        refit = refit_last_layer(
-            rows,
-            targets,
-            self.layer_,
-            kept,
-            kind=str(self.refit_last),
-            mean_reduction=float(self.mean_reduction) if bound else 1.0,
-            covariance_reduction=float(self.covariance_reduction) if bound else 1.0,
-        )
+        weight = rows.host.weight(rows.host.n_layers - 1)
+        joint = rows.last_layer_moments(targets, self.layer_, kept)
+        bounds = self._reductions() if self.method == "direct" else (1.0, 1.0)
+        refit = refit_last_layer(joint, weight, str(self.refit_last), bounds)
         self.refit_gaps_before_ = refit.gaps_before
         self.refit_gaps_after_ = refit.gaps_after
         self.converged_ = self.converged_ and refit.converged

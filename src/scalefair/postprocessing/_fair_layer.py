@@ -63,18 +63,17 @@ def fair_layer(
     moments: GroupMoments,
     *,
     method: str,
-    mean_reduction: float,
-    covariance_reduction: float,
+    reductions: tuple[float, float],
     epsilon: float,
     first_moment: str,
 ) -> FairLayer:
     """Change a layer, given its weight (m, n) and the moments of its inputs."""
     inputs = LayerMoments(moments)
-    reductions = worthwhile(weight, inputs, mean_reduction, covariance_reduction)
+    reductions = worthwhile(weight, inputs, reductions)
     if method == "direct":
-        changed, least, converged = _direct(weight, inputs, *reductions)
+        changed, least, converged = _direct(weight, inputs, reductions)
     else:
-        changed = _published(weight, inputs, *reductions, epsilon, first_moment)
+        changed = _published(weight, inputs, reductions, epsilon, first_moment)
         least, converged = float("nan"), True
     square = inputs.output_change(weight, np.zeros_like(weight)) or 1.0
     return FairLayer(
@@ -88,10 +87,7 @@ def fair_layer(
 
 
 def _direct(
-    weight: Array,
-    layer: LayerMoments,
-    mean_reduction: float,
-    covariance_reduction: float,
+    weight: Array, layer: LayerMoments, reductions: tuple[float, float]
 ) -> tuple[Array, float, bool]:
     """Meet both bounds at the smallest change of the outputs.
 
@@ -100,11 +96,10 @@ def _direct(
     """
     if len(weight) > weight.shape[1]:  # outputs that follow from fewer
         basis, triangle = np.linalg.qr(weight)
-        reductions = mean_reduction, covariance_reduction
-        fewer, least, converged = _direct(triangle, layer, *reductions)
+        fewer, least, converged = _direct(triangle, layer, reductions)
         return basis @ fewer, least, converged
     mean_gap, covariance_gap = layer.gaps(weight)
-    mean_bound = reduced(mean_gap, mean_reduction)
+    mean_bound = reduced(mean_gap, reductions[0])
     M = layer.covariance_differences
     found = direct_weights(
         weight,
@@ -112,7 +107,7 @@ def _direct(
         layer.differences,
         M,
         mean_bound=mean_bound,
-        covariance_bound=reduced(covariance_gap, covariance_reduction),
+        covariance_bound=reduced(covariance_gap, reductions[1]),
     )
     if len(M) > 1:
         return found.weight, float("nan"), found.converged
@@ -132,33 +127,26 @@ def _direct(
 def _published(
     weight: Array,
     layer: LayerMoments,
-    mean_reduction: float,
-    covariance_reduction: float,
+    reductions: tuple[float, float],
     epsilon: float,
     first_moment: str,
 ) -> Array:
     """Algorithm 1 of the paper: second moment first, then the first moment."""
     eigenvalues, eigenvectors = layer.covariance_eigenpairs()
     gram = eigenvectors.T @ layer.second_moment @ eigenvectors
-    changed = explainable_svd(
-        weight, eigenvalues, eigenvectors, gram, covariance_reduction
-    )
+    changed = explainable_svd(weight, eigenvalues, eigenvectors, gram, reductions[1])
     D = layer.differences
     if first_moment == "svd":
-        return svd_first_moment(
-            changed, D, layer.second_moment, epsilon, mean_reduction
-        )
-    if mean_reduction > 1:
-        bound = reduced(layer.gaps(weight)[0], mean_reduction)
+        S = layer.second_moment
+        return svd_first_moment(changed, D, S, epsilon, reductions[0])
+    if reductions[0] > 1:
+        bound = reduced(layer.gaps(weight)[0], reductions[0])
         return exact_first_moment(changed, D, layer.solve, bound)
     return changed
 
 
 def worthwhile(
-    weight: Array,
-    layer: LayerMoments,
-    mean_reduction: float,
-    covariance_reduction: float,
+    weight: Array, layer: LayerMoments, reductions: tuple[float, float]
 ) -> tuple[float, float]:
     """Reductions in mean and covariance, 1 for a gap that is rounding.
 
@@ -170,11 +158,12 @@ def worthwhile(
     spread = float(((weight @ within) * weight).sum())
     spread = max(spread, _EPS**2 * square)  # that of equal outputs, by their rounding
     mean_gap, covariance_gap = layer.gaps(weight)
-    if mean_gap <= _ROUNDING * np.sqrt(square):
-        mean_reduction = 1.0
-    if covariance_gap <= _ROUNDING * np.sqrt(square * spread):
-        covariance_reduction = 1.0
-    return mean_reduction, covariance_reduction
+    no_means = mean_gap <= _ROUNDING * np.sqrt(square)
+    no_covariances = covariance_gap <= _ROUNDING * np.sqrt(square * spread)
+    return (
+        1.0 if no_means else reductions[0],
+        1.0 if no_covariances else reductions[1],
+    )
 
 
 def reduced(gap: float, reduction: float) -> float:

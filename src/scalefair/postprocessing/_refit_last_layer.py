@@ -13,7 +13,6 @@ from scalefair.postprocessing._direct import direct_weights
 from scalefair.postprocessing._fair_layer import reduced, worthwhile
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments
-from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments, is_partitioned
 
 Array = NDArray[np.float64]
@@ -83,29 +82,7 @@ class LastLayer:
 
 
 def refit_last_layer(
-    rows: ModelRows,
-    targets: Array,
-    layer: int,
-    kept: NDArray[Any] | None,
-    kind: str,
-    mean_reduction: float,
-    covariance_reduction: float,
-) -> LastLayer:
-    """Fit the last layer of a model, an earlier layer of which was changed; one pass.
-
-    `kept` are the inputs of that layer, shape (N, n), if there was room for them.
-    """
-    weight = rows.host.weight(rows.host.n_layers - 1)
-    joint = rows.last_layer_moments(targets, layer, kept)
-    return fit_to_targets(joint, weight, kind, mean_reduction, covariance_reduction)
-
-
-def fit_to_targets(
-    joint: GroupMoments,
-    weight: Array,
-    kind: str,
-    mean_reduction: float,
-    covariance_reduction: float,
+    joint: GroupMoments, weight: Array, kind: str, reductions: tuple[float, float]
 ) -> LastLayer:
     """Fit the last layer from the moments of rows ``[a, y]``, its inputs and targets.
 
@@ -134,11 +111,9 @@ def fit_to_targets(
         shares = _walked(values, max(float(values.max()), least) or 1.0, steps)
     fitted = weight + (rest * shares) @ vectors.T
     before = inputs.gaps(fitted)
-    mean_reduction, covariance_reduction = worthwhile(
-        fitted, inputs, mean_reduction, covariance_reduction
-    )
+    reductions = worthwhile(fitted, inputs, reductions)
     converged = True
-    if mean_reduction > 1 or covariance_reduction > 1:
+    if max(reductions) > 1:
         sizes = np.sqrt(values + ridge)
         found = direct_weights(
             fitted,
@@ -146,8 +121,8 @@ def fit_to_targets(
             vectors / sizes,
             inputs.differences,
             inputs.covariance_differences,
-            mean_bound=reduced(before[0], mean_reduction),
-            covariance_bound=reduced(before[1], covariance_reduction),
+            mean_bound=reduced(before[0], reductions[0]),
+            covariance_bound=reduced(before[1], reductions[1]),
             tol=_TOL,
         )
         fitted, converged = found.weight, found.converged

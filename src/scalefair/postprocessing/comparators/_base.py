@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -35,6 +36,9 @@ from scalefair.postprocessing._training_rows import (
     training_rows,
 )
 from scalefair.streaming import is_partitioned
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
 # Targets and predictions whose squares can be added up.
 _LARGEST = 1e150
@@ -108,21 +112,11 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     @abstractmethod
-    def _fit_maps(
-        self,
-        values: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> None:
+    def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         """Fit the map of each group to the values of its rows."""
 
     @abstractmethod
-    def _moved(
-        self,
-        scores: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> NDArray[np.float64]:
+    def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         """Return the scores, moved by the maps of their groups."""
 
     # The estimators inside are checked by their own fits.
@@ -181,9 +175,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         self._fit_maps(values, codes, check_random_state(self.random_state))
         return self
 
-    def predict(
-        self, X: Any, *, sensitive_features: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def predict(self, X: Any, *, sensitive_features: ArrayLike | None = None) -> Array:
         """Return the moved scores.
 
         Parameters
@@ -263,7 +255,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         return np.asarray(self.group_predictor_.predict(X))
 
 
-def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
+def _predicted_scores(estimator: Any, X: Any) -> Array:
     """Return one finite number a row, or say what is wrong with the predictions."""
     scores = np.asarray(estimator.predict(X))
     n_samples = _num_samples(X)
@@ -285,7 +277,7 @@ def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
     return scores
 
 
-def _checked_targets(y: ArrayLike | None) -> NDArray[np.float64]:
+def _checked_targets(y: ArrayLike | None) -> Array:
     if y is None:
         raise ValueError(
             'fit_on="targets" requires y to be passed, but the target y is None.'

@@ -6,13 +6,15 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import RandomState
 from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
 from scalefair.postprocessing.comparators._base import (
     TEXTS,
+    Array,
     BaseGroupTransportRegressor,
+    Codes,
 )
 
 
@@ -123,12 +125,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         tags.non_deterministic = self.jitter > 0
         return tags
 
-    def _fit_maps(
-        self,
-        values: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> None:
+    def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         self.jitter_ = self.jitter * float(values.std())
         values = _jittered(values, self.jitter_, random_state)
         self.group_scores_ = [
@@ -139,12 +136,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
             self.group_scores_, self.group_shares_
         )
 
-    def _moved(
-        self,
-        scores: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> NDArray[np.float64]:
+    def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         scores = _jittered(scores, self.jitter_, random_state)
         levels = np.empty(len(scores))
         for code in np.unique(codes):
@@ -153,31 +145,25 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         return np.interp(levels, self.barycenter_levels_, self.barycenter_)
 
 
-def _jittered(
-    values: NDArray[np.float64], width: float, random_state: np.random.RandomState
-) -> NDArray[np.float64]:
+def _jittered(values: Array, width: float, random_state: RandomState) -> Array:
     if width == 0:
         return values
     return values + random_state.uniform(-width, width, len(values))
 
 
-def middle_levels(n: int) -> NDArray[np.float64]:
+def middle_levels(n: int) -> Array:
     """Return the levels (i - 1/2) / n of n sorted values."""
     return (np.arange(n) + 0.5) / n
 
 
-def distribution_knots(
-    values: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def distribution_knots(values: Array) -> tuple[Array, Array]:
     """Return the distinct values and the level of each; tied ones share the middle."""
     first = np.flatnonzero(np.r_[True, values[1:] > values[:-1]])
     ends = np.r_[first[1:], len(values)]
     return values[first], (first + ends) / (2 * len(values))
 
 
-def quantile_average(
-    samples: list[NDArray[np.float64]], shares: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def quantile_average(samples: list[Array], shares: Array) -> tuple[Array, Array]:
     """Return the weighted mean of the quantile functions of several samples."""
     levels = np.unique(np.concatenate([middle_levels(len(s)) for s in samples]))
     quantiles = np.zeros(len(levels))
