@@ -149,21 +149,6 @@ def test_attributes_against_the_activations(n_groups, options, layer):
     np.testing.assert_array_equal(model.predict(rows), changed.predict(rows))
 
 
-@pytest.mark.parametrize("n_groups", [2, 3, 5])
-def test_bounds_hold_and_bind(n_groups):
-    rows, targets, codes = table(n_groups=n_groups)
-    model = fair(network(), rows, targets, codes, mean_reduction=4.0)
-    assert model.converged_ is True
-    assert model.mean_gap_after_ <= model.mean_gap_before_ / 2 * (1 + 1e-9)
-    bound = model.covariance_gap_before_ / np.sqrt(150)
-    assert 0.98 * bound < model.covariance_gap_after_ <= bound * (1 + 1e-9)
-    assert 0 < model.output_change_ < 1
-    if n_groups == 2:
-        assert model.output_change_bound_ <= model.output_change_ * (1 + 1e-9)
-    else:
-        assert np.isnan(model.output_change_bound_)
-
-
 @pytest.mark.parametrize("method", ["direct", "explainable_svd"])
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_an_infinite_reduction_equalises_means(n_groups, method):
