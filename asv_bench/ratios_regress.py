@@ -1,8 +1,7 @@
-"""Fair regression: cost beside a forward pass, wide layers, memory, output changes.
+"""Fair regression: cost beside a forward pass, memory, output changes.
 
     python asv_bench/ratios_regress.py layer                     # 256 wide, 20,000 rows
     python asv_bench/ratios_regress.py million                   # 10^6 x 1024
-    python asv_bench/ratios_regress.py wide                      # 20,000 wide, rank 50
     SCALEFAIR_DATA=... python asv_bench/ratios_regress.py change # law school, COMPAS
 
 The paper's tables: benchmarks/paper_tables/fair_regression.py.
@@ -113,34 +112,6 @@ def million():
         )
 
 
-def wide():
-    """A layer of 20,000 inputs and 100 outputs, 5,000 rows, rank 50."""
-    X, y, groups = made_up(5000, 100)
-    net = MLPRegressor(hidden_layer_sizes=(20_000, 100), max_iter=1, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        net.fit(X[:200], y[:200])
-    net._optimizer = None  # Adam's moments are as large as the weights
-    start = time.perf_counter()
-    net.predict(X)
-    forward = time.perf_counter() - start
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    for method in ("direct", "explainable_svd"):
-        start = time.perf_counter()
-        model = ExplainableSVDRegressor(
-            net, method=method, layer=1, rank=50, random_state=0
-        )
-        model.fit(X, y, sensitive_features=groups)
-        seconds = time.perf_counter() - start
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(
-            f"20,000 inputs, rank 50, {method}: {seconds:.1f} s (forward "
-            f"{forward:.1f}), peak {peak:.2f} GiB ({before:.2f} before), "
-            f"{gaps(model)}, change {model.output_change_:.4f}",
-            flush=True,
-        )
-
-
 def change():
     """What both methods change at equal gaps of the second-last layer."""
     law, compas = fetch_bar_passage(), fetch_compas()
@@ -179,7 +150,7 @@ def change():
 
 
 if __name__ == "__main__":
-    commands = {"layer": layer, "million": million, "wide": wide, "change": change}
+    commands = {"layer": layer, "million": million, "change": change}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

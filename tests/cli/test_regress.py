@@ -227,7 +227,7 @@ def parameters(monkeypatch):
 
 def test_every_option_of_the_estimator_arrives(older_wages, parameters):
     options = "--layer hidden_1 --method explainable_svd --mean-reduction inf"
-    options += " --covariance-reduction 2 --first-moment svd --epsilon 0.01 --rank 3"
+    options += " --covariance-reduction 2 --first-moment svd --epsilon 0.01"
     options += " --refit none --random-state 7"
     result = older_wages.regress(older_wages.named, None, *options.split())
     line = older_wages.fails(result, older_wages.named, "--layer 7 is none")
@@ -236,7 +236,7 @@ def test_every_option_of_the_estimator_arrives(older_wages, parameters):
     found.pop("estimator")
     words = {"layer": "hidden_1", "method": "explainable_svd", "first_moment": "svd"}
     reductions = {"mean_reduction": np.inf, "covariance_reduction": 2.0}
-    others = {"epsilon": 0.01, "rank": 3, "refit_last": None, "random_state": 7}
+    others = {"epsilon": 0.01, "refit_last": None, "random_state": 7}
     left_out = {"prefit": "auto", "batch_size": None}
     assert found == words | reductions | others | left_out
 
@@ -380,7 +380,6 @@ def test_roles(older_wages):
         ("--mean-reduction", "0.5"),
         ("--mean-reduction", "nan"),
         ("--epsilon", "0"),
-        ("--rank", "0"),
         ("--refit", "sometimes"),
         ("--random-state", "-1"),
         ("--first-moment", "svd"),

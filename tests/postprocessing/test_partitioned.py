@@ -1,6 +1,5 @@
 """Rows in parts: Dask collections and readers of files."""
 
-import inspect
 import pickle
 import time
 import warnings
@@ -21,12 +20,11 @@ from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     ExplainableSVDRegressor,
     WassersteinBarycenterRegressor,
-    _partitioned_passes,
-    _passes,
 )
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes_over import passes_over
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.postprocessing._passes import ModelRows
+from scalefair.postprocessing._training_rows import training_rows
+from scalefair.streaming import RowReader
 
 M = 240
 NAMES = ["age", "pay", "years", "rank"]
@@ -292,13 +290,6 @@ def test_hosts(estimator):
         close(np.asarray(model.predict(rows)), expected.predict(X), atol=1e-8)
 
 
-def test_one_column_of_predictions():
-    model = fair(LinearRegression().fit(X, Y[:, None]), array_of(X), Y[:, None])
-    predicted = model.predict(array_of(X))
-    assert predicted.shape == (M, 1)
-    close(predicted.compute(), model.predict(X))
-
-
 def test_names_of_columns_reach_the_model():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=NAMES)
@@ -373,38 +364,17 @@ def test_modules_that_predict_nothing():
             fitted.predict(Blocks(X))
 
 
-def test_float32():
-    rows = X.astype(np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        net = MLPRegressor(hidden_layer_sizes=(4, 3), max_iter=5, random_state=0)
-        net.fit(rows, Y.astype(np.float32))
-    expected = fair(net, rows)
-    for parts in (array_of(rows), Blocks(rows)):
-        model = fair(net, parts)
-        np.testing.assert_allclose(model.weight_, expected.weight_, rtol=1e-3)
-        predicted = model.predict(parts)
-        assert predicted.dtype == np.float32
-        np.testing.assert_allclose(
-            np.asarray(predicted), expected.predict(rows), rtol=1e-3, atol=1e-4
-        )
-
-
 def test_the_sample_does_not_depend_on_the_parts():
     _, _, codes = table(3)
-    host = find_host(network())
-    expected, kept = _passes.sample_rows(
-        host, X, codes, 3, 30, np.random.RandomState(1)
-    )
-    for size in (1, 37, M):
-        rows = PartitionedRows.of(Blocks(X, size))
-        _, parts = rows.encode(codes, name="codes", what="code")
-        some, sampled = _partitioned_passes.sample_rows(
-            host, rows, parts, 3, 30, np.random.RandomState(1)
-        )
-        np.testing.assert_array_equal(some, expected)
-        np.testing.assert_array_equal(sampled, kept)
-    assert np.bincount(kept).tolist() == [10, 10, 10]
+    host, found = find_host(network()), []
+    for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
+        rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
+        some = ModelRows.of(host, rows, None).sample(30, np.random.RandomState(1))
+        found.append((some.X.X, some.codes.gather()[0]))
+    for sample, sampled in found:
+        np.testing.assert_array_equal(sample, found[0][0])
+        np.testing.assert_array_equal(sampled, found[0][1])
+    assert np.bincount(found[0][1]).tolist() == [10, 10, 10]
 
 
 def test_how_often_a_file_is_read():
@@ -420,26 +390,6 @@ def test_how_often_a_file_is_read():
         reader.n_read = 0
         model.predict(reader)
         assert reader.n_read == len(reader)
-
-
-def test_passes_have_the_same_functions():
-    in_parts = PartitionedRows.of(Blocks(X))
-    assert passes_over(in_parts) is _partitioned_passes
-    assert passes_over(X) is _passes
-    for name in set(_partitioned_passes.__all__) - {"predictions"}:
-        mine, other = (
-            inspect.signature(getattr(module, name)).parameters
-            for module in (_partitioned_passes, _passes)
-        )
-        assert list(mine) == list(other)
-        assert [p.default for p in mine.values()] == [p.default for p in other.values()]
-
-
-def test_hosts_and_fits_can_travel():
-    host = pickle.loads(pickle.dumps(find_host(network())))
-    np.testing.assert_array_equal(host.inputs(X, 1), find_host(network()).inputs(X, 1))
-    model = pickle.loads(pickle.dumps(fair(network(), Blocks(X))))
-    np.testing.assert_array_equal(model.predict(Blocks(X)), model.predict(Blocks(X)))
 
 
 def test_scores_of_rows_in_parts():
@@ -529,13 +479,6 @@ def test_the_estimator_must_come_fitted():
             fair(network(), rows, prefit=False)
         with pytest.raises(NotFittedError, match="prefit=True"):
             fair(MLPRegressor(), rows, prefit=True)
-
-
-def test_a_rank_needs_rows_in_memory():
-    reader = Blocks(X)
-    with pytest.raises(ValueError, match="rank=None"):
-        fair(network(), reader, layer=1, rank=3)
-    assert reader.n_read == 0
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import (
-    last_layer_moments,
-    layer_moments,
-    unit_moments,
-)
+from scalefair.postprocessing._passes import ModelRows
+from scalefair.postprocessing._training_rows import TrainingRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -205,10 +202,9 @@ def test_a_layer_used_twice_or_never_is_refused():
     assert first is None
     assert idle is None
     np.testing.assert_array_equal(last, host.inputs(X, 1))
-    moments = unit_moments(host, X, CODES, GROUPS, batch_size=16)
-    assert moments[0] is None
-    assert moments[2] is None
-    assert moments[1].counts.sum() == 40
+    training = TrainingRows(X, CODES, GROUPS, len(X))
+    found = ModelRows.of(host, training, 16).unfairness_by_layer()
+    assert [layer is None for layer in found] == [True, False, True]
 
 
 class Sequences(nn.Module):
@@ -355,16 +351,16 @@ def test_a_wrapped_module_in_a_pipeline():
 def test_moments_of_a_module():
     module = trained(network())
     host = find_host(module)
-    moments, kept = layer_moments(host, 1, X, CODES, GROUPS, batch_size=16, keep=10**6)
+    training = TrainingRows(X, CODES, GROUPS, len(X))
+    moments, kept = ModelRows.of(host, training, 16).layer_moments(1)
     A = by_hand(module, 4)
     np.testing.assert_allclose(kept, A, rtol=1e-12)
     for code in (0, 1):
         np.testing.assert_allclose(moments.means[code], A[code == CODES].mean(axis=0))
     changed = host.replaced({1: (np.ones((4, 6)), None)})
-    joint = last_layer_moments(
-        changed, X, X[:, 0], CODES, GROUPS, batch_size=16, layer=1, kept=kept
-    )
+    joint = ModelRows.of(changed, training, 16).last_layer_moments(X[:, 0], 1, kept)
     B = np.column_stack([changed.inputs(X, 2), X[:, 0]])
     np.testing.assert_allclose(joint.means[1], B[CODES == 1].mean(axis=0))
-    every = unit_moments(host, X, CODES, GROUPS, batch_size=16)
-    np.testing.assert_allclose(every[1].scatters, moments.scatters, atol=1e-12)
+    every = ModelRows.of(host, training, 16).unfairness_by_layer()
+    gap = np.linalg.norm(host.weight(1) @ (moments.means[1] - moments.means[0]))
+    assert every[1].mean_gap == pytest.approx(gap)

@@ -1,10 +1,10 @@
-"""Transport of binned scores: the program, and the regressor."""
+"""The maps of the comparators: barycentre, and transport of binned scores."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment, linprog, minimize
 from scipy.stats import ks_2samp
 from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -12,7 +12,7 @@ from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     WassersteinBarycenterRegressor,
 )
-from scalefair.postprocessing._parity_program import (
+from scalefair.postprocessing.comparators._discretized_transport import (
     monotone_coupling,
     solve_parity_program,
 )
@@ -31,22 +31,187 @@ class _First(RegressorMixin, BaseEstimator):
         return np.asarray(X)[:, 0]
 
 
-def _map(scores, groups, **kwargs):
-    kwargs = {"random_state": 0, "group_predictor": False, **kwargs}
-    model = DiscretizedTransportRegressor(_First(), **kwargs)
+def _fitted(comparator, scores, groups, **options):
+    options = {"random_state": 0, "group_predictor": False, **options}
+    model = comparator(_First(), **options)
     return model.fit(scores[:, None], sensitive_features=groups)
 
 
-def _moved(scores, groups, **kwargs):
-    model = _map(scores, groups, **kwargs)
+def _map(scores, groups, **options):
+    return _fitted(DiscretizedTransportRegressor, scores, groups, **options)
+
+
+def _moved(scores, groups, **options):
+    model = _map(scores, groups, **options)
     return model.predict(scores[:, None], sensitive_features=groups)
 
 
-def _rows(m=300, n_groups=2, seed=0):
+def _barycenter(scores, groups, **options):
+    options = {"jitter": 0, **options}
+    return _fitted(WassersteinBarycenterRegressor, scores, groups, **options)
+
+
+def _to_barycenter(scores, groups, **options):
+    model = _barycenter(scores, groups, **options)
+    return model.predict(scores[:, None], sensitive_features=groups)
+
+
+def _rows(m=300, n_groups=3, seed=0):
     rng = np.random.default_rng(seed)
     groups = rng.integers(n_groups, size=m)
     groups[:n_groups] = np.arange(n_groups)
     return rng.standard_normal(m) * (1 + groups) + 2 * groups, groups
+
+
+def _ks(a, b):
+    return ks_2samp(a, b, method="asymp").statistic
+
+
+def _distance(outputs, groups):
+    parts = [outputs[groups == g] for g in np.unique(groups)]
+    return max(_ks(a, b) for a in parts for b in parts)
+
+
+# The barycentre
+
+
+@pytest.mark.parametrize("jitter", [0, 1e-5])
+def test_groups_agree_after_the_barycenter(jitter):
+    scores, groups = _rows(600, n_groups=4)
+    assert _distance(scores, groups) > 0.5
+    moved = _to_barycenter(scores, groups, jitter=jitter)
+    smallest = np.bincount(groups).min()
+    assert _distance(np.round(moved, 9), groups) <= 1.01 / smallest
+
+
+def test_equal_sizes_get_the_average_of_the_sorted_values():
+    rng = np.random.default_rng(0)
+    scores, groups = rng.standard_normal(30), np.tile([0, 1, 2], 10)
+    columns = scores.reshape(10, 3)
+    expected = np.empty((10, 3))
+    for g in range(3):
+        expected[columns[:, g].argsort(), g] = np.sort(columns, axis=0).mean(axis=1)
+    np.testing.assert_allclose(
+        _to_barycenter(scores, groups), expected.ravel(), rtol=0, atol=1e-12
+    )
+
+
+def test_no_equal_distributions_are_nearer():
+    # Brute force: any n output values, each group matched to them at least cost.
+    scores = np.array([0.0, 3.0, 1.0, 7.0, 2.5, -4.0, 6.0, 0.5])
+    groups = np.repeat([0, 1], 4)
+
+    def change(values):
+        total = 0.0
+        for g in (0, 1):
+            costs = (scores[groups == g][:, None] - values) ** 2
+            total += costs[linear_sum_assignment(costs)].sum()
+        return total
+
+    best = min(
+        minimize(change, start, method="Nelder-Mead", options={"maxiter": 4000}).fun
+        for start in np.random.default_rng(0).normal(1, 3, (5, 4))
+    )
+    moved = _to_barycenter(scores, groups)
+    assert ((moved - scores) ** 2).sum() == pytest.approx(best, rel=1e-5)
+
+
+def test_weights_are_the_shares_of_the_groups():
+    # Two point masses: the barycentre is the mean of all.
+    scores = np.array([0.0] * 6 + [4.0] * 2)
+    groups = np.array(["a"] * 6 + ["b"] * 2)
+    np.testing.assert_allclose(_to_barycenter(scores, groups), 1.0)
+
+
+def test_nondecreasing_and_constant_beyond_the_ends():
+    scores, groups = _rows()
+    model = _barycenter(scores, groups)
+    grid = np.linspace(scores.min() - 5, scores.max() + 5, 2001)
+    for g in range(3):
+        moved = model.predict(grid[:, None], sensitive_features=np.full(2001, g))
+        assert (np.diff(moved) >= -1e-12).all()
+        # Up to the level of an end, not beyond.
+        own = np.sort(scores[groups == g])
+        ends = model.predict(own[[0, -1], None], sensitive_features=[g, g])
+        np.testing.assert_allclose(moved[[0, -1]], ends)
+
+
+def test_between_two_scores_the_map_is_linear():
+    scores, groups = np.array([0.0, 2.0, 10.0, 30.0]), np.array([0, 0, 1, 1])
+    model = _barycenter(scores, groups)
+    moved = model.predict(np.array([[0.5], [15.0]]), sensitive_features=[0, 1])
+    # Barycentre 5 to 16; a quarter of the way in both.
+    np.testing.assert_allclose(moved, [7.75, 7.75])
+
+
+def test_ties_without_jitter_share_the_middle_rank():
+    scores = np.array([1.0, 1.0, 1.0, 5.0, 6.0, 7.0])
+    groups = np.array([0, 0, 0, 1, 1, 1])
+    np.testing.assert_allclose(
+        _to_barycenter(scores, groups), [3.5, 3.5, 3.5, 3.0, 3.5, 4.0], rtol=1e-12
+    )
+
+
+def test_jitter_spreads_ties_over_their_ranks():
+    scores = np.array([1.0] * 400 + list(np.linspace(5, 7, 400)))
+    groups = np.repeat([0, 1], 400)
+    assert _distance(_to_barycenter(scores, groups), groups) > 0.4
+    moved = _to_barycenter(scores, groups, jitter=1e-5)
+    assert _distance(np.round(moved, 9), groups) <= 0.01
+    # New rows with the same score too.
+    model = _barycenter(scores, groups, jitter=1e-5, random_state=3)
+    fresh = model.predict(np.ones((400, 1)), sensitive_features=np.zeros(400))
+    assert _ks(fresh, moved[400:]) < 0.1
+
+
+def test_same_seed_same_outputs():
+    scores, groups = _rows()
+    first = _to_barycenter(scores, groups, jitter=0.1, random_state=7)
+    np.testing.assert_array_equal(
+        first, _to_barycenter(scores, groups, jitter=0.1, random_state=7)
+    )
+    assert (first != _to_barycenter(scores, groups, jitter=0.1, random_state=8)).any()
+    model = _barycenter(
+        scores, groups, jitter=0.1, random_state=np.random.RandomState(0)
+    )
+    X, known = np.ones((1, 1)), [1]
+    draws = {float(model.predict(X, sensitive_features=known)[0]) for _ in range(5)}
+    assert len(draws) == 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4), ties=st.booleans())
+def test_invariances_exactly(seed, n_groups, ties):
+    scores, groups = _rows(25, n_groups, seed)
+    if ties:
+        scores = np.round(scores)
+    moved = _to_barycenter(scores, groups)
+    close = {"rtol": 0, "atol": 1e-11 * (1 + np.abs(scores).max())}
+    order = np.random.default_rng(seed).permutation(25)
+    np.testing.assert_allclose(
+        _to_barycenter(scores[order], groups[order]), moved[order]
+    )
+    names = np.array(["q", "c", "x", "a"])[groups]
+    np.testing.assert_allclose(_to_barycenter(scores, names), moved, **close)
+    for slope in (3.0, -0.5):
+        np.testing.assert_allclose(
+            _to_barycenter(slope * scores + 2, groups), slope * moved + 2, **close
+        )
+    for g in range(n_groups):
+        ranks = scores[groups == g].argsort(kind="stable")
+        assert (np.diff(moved[groups == g][ranks]) >= -close["atol"]).all()
+
+
+def test_groups_of_one_row_and_constant_scores():
+    np.testing.assert_allclose(
+        _to_barycenter(np.array([1.0, 3.0]), np.array([0, 1])), 2.0
+    )
+    np.testing.assert_allclose(
+        _to_barycenter(np.full(5, 2.0), np.arange(5) % 2, jitter=1e-5), 2.0
+    )
+
+
+# Binned scores
 
 
 def _histograms(n_groups, n_bins, seed):
@@ -55,10 +220,6 @@ def _histograms(n_groups, n_bins, seed):
     counts[:, rng.integers(n_bins)] += 1
     shares = rng.dirichlet(np.full(n_groups, 3.0))
     return counts / counts.sum(axis=1, keepdims=True), shares
-
-
-def _ks(a, b):
-    return ks_2samp(a, b, method="asymp").statistic
 
 
 def _largest_ks(moved):
@@ -121,19 +282,6 @@ def test_program_against_another_method_and_wording(n_groups, tolerance):
     assert plan.cost > 1e-3
 
 
-def test_barycenter_against_the_multimarginal_program():
-    # One joint distribution of all bins; each tuple goes to its best common bin.
-    k = 6
-    distributions, shares = _histograms(3, k, seed=1)
-    tuples = np.stack(np.meshgrid(*[np.arange(k)] * 3, indexing="ij")).reshape(3, -1)
-    spread = (tuples[:, :, None] - np.arange(k)) ** 2
-    costs = np.tensordot(shares, spread, axes=1).min(axis=1)
-    marginals = np.vstack([tuples[g] == np.arange(k)[:, None] for g in range(3)])
-    found = linprog(costs, A_eq=marginals.astype(float), b_eq=distributions.ravel())
-    plan = solve_parity_program(distributions, shares)
-    assert plan.cost == pytest.approx(found.fun, abs=1e-7)
-
-
 def test_known_answers():
     # All of one group in the first bin, all of the other in the last.
     apart = np.array([[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 1.0]])
@@ -149,26 +297,6 @@ def test_known_answers():
     # Bins of no width.
     plan = solve_parity_program(np.ones((3, 1)), np.full(3, 1 / 3))
     assert plan.cost == 0.0
-
-
-def test_cost_falls_with_the_tolerance():
-    distributions, shares = _histograms(3, 12, seed=2)
-    costs = [
-        solve_parity_program(distributions, shares, tolerance).cost
-        for tolerance in (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
-    ]
-    assert (np.diff(costs) <= 1e-9).all()
-    assert costs[0] > 2 * costs[3] > 0
-    assert costs[-1] == pytest.approx(0.0, abs=1e-9)
-
-
-def test_coupling_has_both_margins_and_keeps_the_order():
-    (source, target), _ = _histograms(2, 8, seed=3)
-    coupling = monotone_coupling(np.cumsum(source), np.cumsum(target))
-    np.testing.assert_allclose(coupling.sum(axis=1), source, atol=1e-15)
-    np.testing.assert_allclose(coupling.sum(axis=0), target, atol=1e-15)
-    rows, columns = np.nonzero(coupling > 1e-12)
-    assert (np.diff(columns[np.lexsort((columns, rows))]) >= 0).all()
 
 
 def test_fine_bins_approach_the_barycenter_without_bins():
@@ -205,7 +333,7 @@ def test_groups_agree_after_the_map(n_groups, assignment, bound):
 
 
 def test_tolerance_is_met_and_used():
-    scores, groups = _rows(4000)
+    scores, groups = _rows(4000, 2)
     moved = _moved(scores, groups, tolerance=0.2)
     distance = _ks(moved[groups == 0], moved[groups == 1])
     assert distance == pytest.approx(0.2, abs=0.02)
@@ -213,7 +341,7 @@ def test_tolerance_is_met_and_used():
 
 def test_means_break_parity_and_lots_change_more():
     # What is said of the three assignments.
-    scores, groups = _rows(4000)
+    scores, groups = _rows(4000, 2)
     changes, distances = {}, {}
     for assignment in ("ordered", "random", "mean"):
         moved = _moved(scores, groups, n_bins=12, assignment=assignment)
@@ -225,7 +353,7 @@ def test_means_break_parity_and_lots_change_more():
 
 
 def test_mean_of_the_lots_is_the_mean():
-    scores, groups = _rows(200)
+    scores, groups = _rows(200, 2)
     model = _map(scores, groups, n_bins=6, assignment="random")
     model.set_params(random_state=np.random.RandomState(0))
     X = scores[:, None]
@@ -250,17 +378,8 @@ def test_nondecreasing_everywhere_even_in_empty_bins(assignment):
         assert moved.max() <= model.bin_centers_[-1]
 
 
-def test_outputs_are_centers_of_bins_with_mass():
-    scores, groups = _rows()
-    model = _map(scores, groups, assignment="random")
-    moved = model.predict(scores[:, None], sensitive_features=groups)
-    used = model.bin_centers_[model.barycenter_ > 0]
-    assert np.isin(moved, used).all()
-    np.testing.assert_allclose(np.diff(model.bin_edges_), np.ptp(scores) / 36)
-
-
 def test_same_seed_same_lots():
-    scores, groups = _rows()
+    scores, groups = _rows(n_groups=2)
     first = _moved(scores, groups, assignment="random", random_state=7)
     again = _moved(scores, groups, assignment="random", random_state=7)
     np.testing.assert_array_equal(first, again)
@@ -287,20 +406,13 @@ def test_invariances(assignment):
 
 
 def test_given_bounds():
-    scores, groups = _rows()
+    scores, groups = _rows(n_groups=2)
     model = _map(scores, groups, bounds=(-1, 3), n_bins=4)
     np.testing.assert_allclose(model.bin_edges_, [-1, 0, 1, 2, 3])
     assert model.distributions_[0, 0] == (scores[groups == 0] < 0).mean()
     for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
         with pytest.raises(ValueError, match="bounds must be two finite numbers"):
             _map(scores, groups, bounds=bounds)
-
-
-def test_constant_scores_and_groups_of_one_row():
-    np.testing.assert_array_equal(_moved(np.full(6, 2.0), np.arange(6) % 2), 2.0)
-    moved = _moved(np.array([0.0, 1.0]), np.array([0, 1]), n_bins=3)
-    np.testing.assert_allclose(moved, 0.5)
-    assert np.ptp(_moved(np.array([0.0, 1.0]), np.array([0, 1]), n_bins=1)) == 0
 
 
 @pytest.mark.parametrize("assignment", ["ordered", "random", "mean"])
@@ -313,7 +425,7 @@ def test_scores_far_from_constant_values_of_the_fit(assignment):
 
 
 def test_bad_parameters():
-    scores, groups = _rows()
+    scores, groups = _rows(n_groups=2)
     for name, value in [("n_bins", 0), ("tolerance", 1.5), ("assignment", "lot")]:
         with pytest.raises(ValueError, match=f"'{name}' parameter"):
             _map(scores, groups, **{name: value})

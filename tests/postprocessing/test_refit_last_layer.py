@@ -1,4 +1,4 @@
-"""scalefair.postprocessing._refit: the last layer, from moments."""
+"""The last layer fitted again, from moments."""
 
 from itertools import combinations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._refit import refit_last_layer
+from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
@@ -36,13 +36,7 @@ def gaps_of(Z, codes):
 
 
 def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
-    return refit_last_layer(
-        moments,
-        weight,
-        kind=kind,
-        mean_reduction=reductions[0],
-        covariance_reduction=reductions[1],
-    )
+    return refit_last_layer(moments, weight, kind, reductions)
 
 
 def ridge_of(A):
@@ -164,17 +158,6 @@ def test_inputs_that_are_all_constant():
         np.testing.assert_allclose(found.weight, old)
         assert (A @ found.weight.T + found.bias)[0] == pytest.approx(y.mean())
         assert found.gaps_after == (0.0, 0.0)
-
-
-def test_groups_without_a_difference_do_not_bend_the_fit():
-    A, y, _, _, old = table(m=50)
-    order = np.random.default_rng(0).permutation(50)
-    rows = np.hstack([A, y])
-    moments = GroupMoments.from_data(
-        np.vstack([rows, rows[order]]), np.repeat([0, 1], 50)
-    )
-    free, found = refit(moments, old), refit(moments, old, reductions=(np.inf, 150.0))
-    np.testing.assert_array_equal(found.weight, free.weight)
 
 
 @pytest.mark.parametrize("kind", ["least_squares", "gradient"])

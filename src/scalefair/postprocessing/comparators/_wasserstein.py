@@ -6,18 +6,19 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import RandomState
 from sklearn.utils._param_validation import Interval
 
-from scalefair.postprocessing._base import BaseGroupTransportRegressor
-from scalefair.postprocessing._score_quantiles import (
-    distribution_knots,
-    quantile_average,
+from scalefair._docs import documented
+from scalefair.postprocessing.comparators._base import (
+    TEXTS,
+    Array,
+    BaseGroupTransportRegressor,
+    Codes,
 )
 
-__all__ = ["WassersteinBarycenterRegressor"]
 
-
+@documented(**TEXTS)
 class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
     r"""Move the scores of each group to the barycentre of all groups' scores.
 
@@ -35,40 +36,19 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
     ----------
     estimator : regressor
         Whose scores, ``estimator.predict(X)``, are moved.
-    prefit : bool or "auto", default="auto"
-        ``"auto"`` uses a fitted estimator as it is and fits a clone of another;
-        True uses it as it is, False fits a clone. To cross-validate with a fitted
-        one, wrap it in :class:`sklearn.frozen.FrozenEstimator`: scikit-learn's
-        clones are not fitted otherwise.
-    group_predictor : classifier, None or False, default=None
-        Predicts the groups from `X` when they are withheld from `predict`; fitted
-        to the rows of `fit` unless it is fitted already. None stands for logistic
-        regression on scaled features. With False none is fitted, and `predict`
-        always needs the groups.
-    fit_on : {"scores", "targets"}, default="scores"
-        What F and Q are estimated from. The maps are applied to scores, so scores
-        they should be; ``"targets"``, the true `y`, is there because published
-        tables were made in that way.
+    %(transport_parameters)s
     jitter : float, default=1e-5
         Half the width of the uniform noise that breaks ties, relative to the
         standard deviation of the values of `fit`. Without it (0) tied scores stay
         tied, at their middle rank, and the groups differ by as much as the ties.
         With many ties noise spreads them over the ranks they share.
-    random_state : int, RandomState instance or None, default=None
-        For the jitter. With an int every call of `fit` and `predict` draws the same
-        numbers, so that equal input gives equal output; rows that are predicted one
-        at a time need a RandomState instance or None, or all would draw the same.
+    %(random_state)s
+        Drawn is the jitter, in `fit` and `predict`; rows that are predicted one at a
+        time need a RandomState instance or None, or all would draw the same.
 
     Attributes
     ----------
-    estimator_ : regressor
-        The fitted estimator whose scores are moved.
-    group_predictor_ : classifier or None
-        The fitted classifier of groups.
-    groups_ : ndarray of shape (n_groups,)
-        The groups, sorted.
-    group_shares_ : ndarray of shape (n_groups,)
-        Share of the rows of `fit` in each group, Pr(a).
+    %(transport_attributes)s
     group_scores_ : list of ndarray
         Sorted values of each group, jitter included.
     barycenter_levels_ : ndarray of shape (n_knots,)
@@ -78,10 +58,8 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         Its quantiles there.
     jitter_ : float
         Half the width of the noise, in the units of the scores.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if `X` had any.
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     See Also
     --------
@@ -147,12 +125,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         tags.non_deterministic = self.jitter > 0
         return tags
 
-    def _fit_maps(
-        self,
-        values: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> None:
+    def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         self.jitter_ = self.jitter * float(values.std())
         values = _jittered(values, self.jitter_, random_state)
         self.group_scores_ = [
@@ -163,12 +136,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
             self.group_scores_, self.group_shares_
         )
 
-    def _moved(
-        self,
-        scores: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> NDArray[np.float64]:
+    def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         scores = _jittered(scores, self.jitter_, random_state)
         levels = np.empty(len(scores))
         for code in np.unique(codes):
@@ -177,9 +145,29 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         return np.interp(levels, self.barycenter_levels_, self.barycenter_)
 
 
-def _jittered(
-    values: NDArray[np.float64], width: float, random_state: np.random.RandomState
-) -> NDArray[np.float64]:
+def _jittered(values: Array, width: float, random_state: RandomState) -> Array:
     if width == 0:
         return values
     return values + random_state.uniform(-width, width, len(values))
+
+
+def middle_levels(n: int) -> Array:
+    """Return the levels (i - 1/2) / n of n sorted values."""
+    return (np.arange(n) + 0.5) / n
+
+
+def distribution_knots(values: Array) -> tuple[Array, Array]:
+    """Return the distinct values and the level of each; tied ones share the middle."""
+    first = np.flatnonzero(np.r_[True, values[1:] > values[:-1]])
+    ends = np.r_[first[1:], len(values)]
+    return values[first], (first + ends) / (2 * len(values))
+
+
+def quantile_average(samples: list[Array], shares: Array) -> tuple[Array, Array]:
+    """Return the weighted mean of the quantile functions of several samples."""
+    levels = np.unique(np.concatenate([middle_levels(len(s)) for s in samples]))
+    quantiles = np.zeros(len(levels))
+    for sample, share in zip(samples, shares, strict=True):
+        quantiles += share * np.interp(levels, middle_levels(len(sample)), sample)
+    # Rounding may put a mean below the one before.
+    return levels, np.maximum.accumulate(quantiles)

@@ -6,9 +6,14 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils.validation import (
@@ -20,20 +25,58 @@ from sklearn.utils.validation import (
 )
 
 from scalefair._decorators import fit_context
+from scalefair._docs import documented
 from scalefair._entries import check_array
 from scalefair._groups import encode_groups, known_codes
 from scalefair._random import check_random_state
-from scalefair.postprocessing._group_predictor import fit_group_predictor
-from scalefair.postprocessing._prefit import fitted_estimator, is_fitted
-from scalefair.postprocessing._training_rows import training_rows
+from scalefair.kernels import long_blas_call
+from scalefair.postprocessing._training_rows import (
+    fitted_estimator,
+    is_fitted,
+    training_rows,
+)
 from scalefair.streaming import is_partitioned
 
-__all__ = ["BaseGroupTransportRegressor"]
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
 # Targets and predictions whose squares can be added up.
 _LARGEST = 1e150
 
 
+# Of the parameters and attributes that all of them have.
+TEXTS = {
+    "transport_parameters": """\
+prefit : bool or "auto", default="auto"
+    ``"auto"`` uses a fitted estimator as it is and fits a clone of another;
+    True uses it as it is, False fits a clone. To cross-validate with a fitted
+    one, wrap it in :class:`sklearn.frozen.FrozenEstimator`: scikit-learn's
+    clones are not fitted otherwise.
+group_predictor : classifier, None or False, default=None
+    Predicts the groups from `X` when they are withheld from `predict`; fitted
+    to the rows of `fit` unless it is fitted already. None stands for logistic
+    regression on scaled features. With False none is fitted, and `predict`
+    always needs the groups.
+fit_on : {"scores", "targets"}, default="scores"
+    What the distributions are estimated from. The maps are applied to scores, so
+    scores they should be; ``"targets"``, the true `y`, is there because published
+    tables were made in that way.""",
+    "transport_attributes": """\
+estimator_ : regressor
+    The fitted estimator whose scores are moved.
+group_predictor_ : classifier or None
+    The fitted classifier of groups.
+groups_ : ndarray of shape (n_groups,)
+    The groups, sorted.
+group_shares_ : ndarray of shape (n_groups,)
+    Share of the rows of `fit` in each group.""",
+    "moved_rows": """\
+X : {array-like, sparse matrix} of shape (m, n_features)
+    Rows of features, handed to `estimator` as they are.""",
+}
+
+
+@documented(**TEXTS)
 class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
     """Regressor that moves the scores of another, by a map for each group.
 
@@ -69,21 +112,11 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     @abstractmethod
-    def _fit_maps(
-        self,
-        values: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> None:
+    def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         """Fit the map of each group to the values of its rows."""
 
     @abstractmethod
-    def _moved(
-        self,
-        scores: NDArray[np.float64],
-        codes: NDArray[np.int64],
-        random_state: np.random.RandomState,
-    ) -> NDArray[np.float64]:
+    def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         """Return the scores, moved by the maps of their groups."""
 
     # The estimators inside are checked by their own fits.
@@ -95,8 +128,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features, handed to `estimator` as they are.
+        %(moved_rows)s
         y : array-like of shape (m,), default=None
             Targets. Only needed by an estimator that has to be fitted, and with
             ``fit_on="targets"``.
@@ -143,15 +175,12 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         self._fit_maps(values, codes, check_random_state(self.random_state))
         return self
 
-    def predict(
-        self, X: Any, *, sensitive_features: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
+    def predict(self, X: Any, *, sensitive_features: ArrayLike | None = None) -> Array:
         """Return the moved scores.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features.
+        %(moved_rows)s
         sensitive_features : array-like of shape (m,), default=None
             Group of each row. If None, the groups are predicted from `X` by
             `group_predictor_`; the groups' outputs then agree only as far as the
@@ -192,8 +221,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features.
+        %(moved_rows)s
         y : array-like of shape (m,)
             True targets.
         sample_weight : array-like of shape (m,), default=None
@@ -227,7 +255,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         return np.asarray(self.group_predictor_.predict(X))
 
 
-def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
+def _predicted_scores(estimator: Any, X: Any) -> Array:
     """Return one finite number a row, or say what is wrong with the predictions."""
     scores = np.asarray(estimator.predict(X))
     n_samples = _num_samples(X)
@@ -249,10 +277,37 @@ def _predicted_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
     return scores
 
 
-def _checked_targets(y: ArrayLike | None) -> NDArray[np.float64]:
+def _checked_targets(y: ArrayLike | None) -> Array:
     if y is None:
         raise ValueError(
             'fit_on="targets" requires y to be passed, but the target y is None.'
         )
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     return np.asarray(y)
+
+
+# Scaled features need some tens of steps; this is where something is wrong.
+_MAX_ITER = 1000
+
+
+def fit_group_predictor(predictor: Any, X: Any, labels: NDArray[Any]) -> Any:
+    """Return a classifier of groups that can predict."""
+    if predictor is not None:
+        if is_fitted(predictor):
+            return predictor
+        with long_blas_call():  # as many threads as its own fit takes
+            return clone(predictor).fit(X, labels)
+    try:
+        return _logistic_regression(X).fit(X, labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Logistic regression of the groups on X failed ({error}). Pass a "
+            "group_predictor that reads such rows, or group_predictor=False if "
+            "predict will be given sensitive_features."
+        ) from error
+
+
+def _logistic_regression(X: Any) -> Any:
+    # Sparse rows are not centred, which would fill them.
+    scaler = StandardScaler(with_mean=not sparse.issparse(X))
+    return make_pipeline(scaler, LogisticRegression(max_iter=_MAX_ITER))
