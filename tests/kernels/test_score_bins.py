@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from scalefair.kernels import _arrays
-from scalefair.kernels._arrays import row_table
-from scalefair.kernels._row_sums import weighted_row_sums
-from scalefair.kernels._score_bins import (
+from scalefair.kernels import (
     HINGE,
     LOGISTIC,
     SQUARED,
+    _arrays,
     bin_pass,
     row_scores,
     score_losses,
     score_pass,
+    weighted_row_sums,
 )
+from scalefair.kernels._arrays import row_table
 
 EDGES = np.array([-1.0, -0.25, 0.0, 0.0, 1.5])
 

@@ -19,7 +19,7 @@ from numba.extending import overload
 
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
-from scalefair.kernels._rows import combine
+from scalefair.kernels._block import combine
 
 # A tile of 256 x 256 doubles is half a MiB: it stays in the second-level cache.
 # Products of larger tiles were not faster, and small problems need enough pairs.

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from scalefair._docs import documented
 from scalefair.kernels import single_blas_thread
-from scalefair.optimize._dc_problem import as_multipliers, check_positive
+from scalefair.optimize._dc_problem import TEXTS, as_multipliers, check_positive
+from scalefair.optimize._simplex import Array
 
 # The penalty grows by this factor unless the violation fell to this share.
 _GROWTH = 4.0
@@ -27,10 +29,8 @@ class ConstrainedValue:
 
     Attributes
     ----------
-    objective : float
-        Value of the objective.
-    gradient : ndarray of shape (n,)
-        Its gradient.
+    objective, gradient : float and ndarray of shape (n,)
+        Of the objective.
     constraints : ndarray of shape (m,)
         Values of the constraints, feasible at or below zero.
     pull_back : callable
@@ -39,11 +39,12 @@ class ConstrainedValue:
     """
 
     objective: float
-    gradient: NDArray[np.float64]
-    constraints: NDArray[np.float64]
-    pull_back: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    gradient: Array
+    constraints: Array
+    pull_back: Callable[[Array], Array]
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class AugmentedLagrangianResult:
     """Point, multipliers, and how they were found.
@@ -54,17 +55,14 @@ class AugmentedLagrangianResult:
         The point.
     objective, infeasibility : float
         Objective there, and the largest violation of a constraint.
-    multipliers : ndarray of shape (m,)
-        Nonnegative.
+    %(multipliers)s
     kkt_residual : float
         The largest of the norm of the Lagrangian's gradient, the infeasibility, and
         the products of multipliers and constraints.
     penalty : float
         The last one.
-    n_iter : int
-        Rounds, each with its own multipliers.
-    n_calls : int
-        Evaluations.
+    n_iter, n_calls : int
+        Rounds, each with its own multipliers, and evaluations.
     converged : bool
         Whether the violation is within the tolerance and the objective settled, or
         the gradient of the Lagrangian is small.
@@ -72,10 +70,10 @@ class AugmentedLagrangianResult:
         For each round the objective, the infeasibility and the calls so far.
     """
 
-    x: NDArray[np.float64]
+    x: Array
     objective: float
     infeasibility: float
-    multipliers: NDArray[np.float64]
+    multipliers: Array
     kkt_residual: float
     penalty: float
     n_iter: int
@@ -86,7 +84,7 @@ class AugmentedLagrangianResult:
 
 @single_blas_thread()
 def augmented_lagrangian(
-    evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
+    evaluate: Callable[[Array], ConstrainedValue],
     x0: ArrayLike,
     *,
     multipliers: ArrayLike | None = None,
@@ -236,7 +234,7 @@ def _finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
     return value
 
 
-def _violation(value: ConstrainedValue, multipliers: NDArray[np.float64]) -> float:
+def _violation(value: ConstrainedValue, multipliers: Array) -> float:
     """Infeasibility or failing complementarity, whichever is larger."""
     products = np.abs(multipliers * value.constraints)
     largest = float(value.constraints.max(initial=0.0))
@@ -248,23 +246,21 @@ class _Lagrangian:
 
     def __init__(
         self,
-        evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
-        multipliers: NDArray[np.float64],
+        evaluate: Callable[[Array], ConstrainedValue],
+        multipliers: Array,
         penalty: float,
     ) -> None:
-        self.evaluate = evaluate
-        self.multipliers = multipliers
-        self.penalty = penalty
-        self.n_calls = 0
-        self._last: tuple[NDArray[np.float64], ConstrainedValue] | None = None
+        self.evaluate, self.multipliers = evaluate, multipliers
+        self.penalty, self.n_calls = penalty, 0
+        self._last: tuple[Array, ConstrainedValue] | None = None
 
-    def value_at(self, x: NDArray[np.float64]) -> ConstrainedValue:
+    def value_at(self, x: Array) -> ConstrainedValue:
         if self._last is None or not np.array_equal(x, self._last[0]):
             self._last = x.copy(), self.evaluate(x)
             self.n_calls += 1
         return self._last[1]
 
-    def __call__(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def __call__(self, x: Array) -> tuple[float, Array]:
         value = self.value_at(x)
         weights = np.maximum(self.multipliers + self.penalty * value.constraints, 0.0)
         penalty = float(weights @ weights) / (2 * self.penalty)

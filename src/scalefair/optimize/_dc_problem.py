@@ -10,13 +10,53 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from scalefair.optimize._simplex import maximize_quadratic_on_simplex
+from scalefair._docs import documented
+from scalefair.optimize._simplex import Array, maximize_quadratic_on_simplex
 
-Part = tuple[NDArray[np.float64], NDArray[np.float64]]
+Part = tuple[Array, Array]
+
+# What the docstrings of problems and of their solvers share.
+TEXTS = {
+    "v": """\
+v : ndarray of shape (n,)
+    Point.""",
+    "part": """\
+values : ndarray of shape (m + 1,)
+    The objective's part first, then those of the constraints.
+jacobian : ndarray of shape (m + 1, n)
+    One subgradient of each.""",
+    "problem": """\
+problem : DCProblem
+    Objective and constraints; for a convex problem the minus parts are zero.""",
+    "metric": """\
+metric : array-like of shape (n,) or (n, n), or None, default=None
+    Positive diagonal or positive definite matrix M of the proximal terms, where
+    :math:`|d|^2 = d^T M d`; None is the identity.""",
+    "objective": """\
+objective, infeasibility : float
+    :math:`f_0` there, and the largest constraint value, 0 if none is positive.""",
+    "multipliers": """\
+multipliers : ndarray of shape (m,)
+    Nonnegative multipliers of the constraints.""",
+    "message": """\
+message : str
+    How the search ended and, if it failed, what to change.""",
+    "subproblem_raises": """\
+ValueError
+    If `center` is not a finite vector of the right length, `mu`, `eps` or
+    `max_calls` is not positive, or `metric` not positive definite.""",
+    "not_finite": """\
+FloatingPointError
+    If the oracle returns numbers that are not finite.""",
+    "paper": """\
+.. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
+   based on difference-of-convex constraints", section 6.""",
+}
 
 
+@documented(**TEXTS)
 class DCProblem(ABC):
     r"""Minimise :math:`f_0(v)` subject to :math:`f_i(v) \le 0`, ``i = 1, ..., m``.
 
@@ -55,46 +95,37 @@ class DCProblem(ABC):
     n_constraints: int
 
     @abstractmethod
-    def plus(self, v: NDArray[np.float64]) -> Part:
+    def plus(self, v: Array) -> Part:
         """Convex parts that are added.
 
         Parameters
         ----------
-        v : ndarray of shape (n,)
-            Point.
+        %(v)s
 
         Returns
         -------
-        values : ndarray of shape (m + 1,)
-            The objective's part first, then those of the constraints.
-        jacobian : ndarray of shape (m + 1, n)
-            One subgradient of each.
+        %(part)s
         """
 
     @abstractmethod
-    def minus(self, v: NDArray[np.float64]) -> Part:
+    def minus(self, v: Array) -> Part:
         """Convex parts that are subtracted.
 
         Parameters
         ----------
-        v : ndarray of shape (n,)
-            Point.
+        %(v)s
 
         Returns
         -------
-        values : ndarray of shape (m + 1,)
-            The objective's part first, then those of the constraints.
-        jacobian : ndarray of shape (m + 1, n)
-            One subgradient of each.
+        %(part)s
         """
 
-    def evaluate(self, v: NDArray[np.float64]) -> tuple[Part, Part]:
+    def evaluate(self, v: Array) -> tuple[Part, Part]:
         """Both parts at one point; override it where one pass gives all.
 
         Parameters
         ----------
-        v : ndarray of shape (n,)
-            Point.
+        %(v)s
 
         Returns
         -------
@@ -104,16 +135,14 @@ class DCProblem(ABC):
         return self.plus(v), self.minus(v)
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class DCRecord:
     """State of a solver after one of its iterations.
 
     Attributes
     ----------
-    objective : float
-        :math:`f_0` at the iterate.
-    infeasibility : float
-        Largest constraint value, 0 if none is positive.
+    %(objective)s
     kkt_residual : float
         Residual of the iterate that was proved; nan where the solver proves none.
     n_calls : int
@@ -126,6 +155,7 @@ class DCRecord:
     n_calls: int
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class DCResult:
     """Solution of a problem with differences of convex functions.
@@ -134,32 +164,25 @@ class DCResult:
     ----------
     x : ndarray of shape (n,)
         Point returned.
-    objective : float
-        :math:`f_0` at `x`.
-    infeasibility : float
-        Largest constraint value at `x`, 0 if none is positive.
+    %(objective)s
     kkt_residual : float
         Nearly-KKT residual of `x` with `multipliers`, an upper bound that is proved
         (see `nearly_kkt_residual`); nan if the method proves none.
-    multipliers : ndarray of shape (m,)
-        Nonnegative multipliers of the constraints.
-    n_iter : int
-        Iterations of the outer loop.
-    n_calls : int
-        Calls of the oracle, one per point where the functions were evaluated.
+    %(multipliers)s
+    n_iter, n_calls : int
+        Iterations of the outer loop, and calls of the oracle: one per point.
     history : list of DCRecord
         One record per iteration.
     converged : bool
         Whether `kkt_residual` met the tolerance.
-    message : str
-        How the search ended and, if it failed, what to change.
+    %(message)s
     """
 
-    x: NDArray[np.float64]
+    x: Array
     objective: float
     infeasibility: float
     kkt_residual: float
-    multipliers: NDArray[np.float64]
+    multipliers: Array
     n_iter: int
     n_calls: int
     history: list[DCRecord] = field(repr=False)
@@ -171,16 +194,16 @@ class DCResult:
 class Point:
     """Everything the oracle says about one point."""
 
-    x: NDArray[np.float64]
-    plus: NDArray[np.float64]
-    plus_jacobian: NDArray[np.float64]
-    minus: NDArray[np.float64]
-    minus_jacobian: NDArray[np.float64]
+    x: Array
+    plus: Array
+    plus_jacobian: Array
+    minus: Array
+    minus_jacobian: Array
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Array:
         """The functions themselves, the objective first."""
-        values: NDArray[np.float64] = self.plus - self.minus
+        values: Array = self.plus - self.minus
         return values
 
     @property
@@ -200,7 +223,7 @@ class Oracle:
         self.n, self.m = int(problem.n_variables), int(problem.n_constraints)
         self.n_calls = 0
 
-    def __call__(self, v: NDArray[np.float64]) -> Point:
+    def __call__(self, v: Array) -> Point:
         self.n_calls += 1
         parts = []
         for name, (values, jacobian) in zip(
@@ -227,7 +250,7 @@ class Oracle:
             parts += [values, jacobian]
         return Point(v, *parts)
 
-    def start(self, x0: ArrayLike, name: str) -> NDArray[np.float64]:
+    def start(self, x0: ArrayLike, name: str) -> Array:
         """Return a copy of a point after checking it."""
         x = np.array(x0, dtype=np.float64)
         what = f"{name} must hold {self.n} finite numbers, one per variable"
@@ -280,14 +303,15 @@ class KKTResidual:
         )
 
 
+@documented(**TEXTS)
 def nearly_kkt_residual(
     problem: DCProblem, x: ArrayLike, multipliers: ArrayLike, x_hat: ArrayLike
 ) -> KKTResidual:
     r"""Nearly-KKT residual of a point for given multipliers.
 
-    `x` is a nearly :math:`\epsilon`-KKT point if some :math:`\hat x` and
-    multipliers :math:`\lambda \ge 0` have, with subgradients :math:`f_i^{+\prime}`
-    at :math:`\hat x` and :math:`f_i^{-\prime}` at `x`,
+    In definition 6.2 of [1]_ `x` is a nearly :math:`\epsilon`-KKT point if some
+    :math:`\hat x` and multipliers :math:`\lambda \ge 0` have, with subgradients
+    :math:`f_i^{+\prime}` at :math:`\hat x` and :math:`f_i^{-\prime}` at `x`,
 
     .. math::
 
@@ -296,14 +320,12 @@ def nearly_kkt_residual(
           + \sum_i \lambda_i (f_i^{+\prime} - f_i^{-\prime})| \le \epsilon, \quad
         f_i(x) \le \epsilon, \quad |\lambda_i f_i(x)| \le \epsilon .
 
-    The subgradients are those that the problem returns: the smallest such
-    :math:`\epsilon` is at most the residual. Points that have several subgradients
-    may deserve a smaller one than this function finds.
+    The subgradients are those that the problem returns: points that have several may
+    deserve a smaller :math:`\epsilon` than the residual.
 
     Parameters
     ----------
-    problem : DCProblem
-        Objective and constraints.
+    %(problem)s
     x : array-like of shape (n,)
         Point judged.
     multipliers : array-like of shape (m,)
@@ -320,13 +342,11 @@ def nearly_kkt_residual(
     ------
     ValueError
         If a shape is wrong or a multiplier is negative or not finite.
-    FloatingPointError
-        If the problem returns numbers that are not finite.
+    %(not_finite)s
 
     References
     ----------
-    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", definition 6.2.
+    %(paper)s
 
     Examples
     --------
@@ -352,7 +372,7 @@ def nearly_kkt_residual(
     return residual_at(at_x, as_multipliers(multipliers, oracle.m), at_hat)
 
 
-def as_multipliers(multipliers: ArrayLike, m: int) -> NDArray[np.float64]:
+def as_multipliers(multipliers: ArrayLike, m: int) -> Array:
     """Return a copy of multipliers after checking their number and signs."""
     checked = np.array(multipliers, dtype=np.float64)
     if checked.shape != (m,) or not (np.isfinite(checked) & (checked >= 0)).all():
@@ -363,22 +383,16 @@ def as_multipliers(multipliers: ArrayLike, m: int) -> NDArray[np.float64]:
     return checked
 
 
-def residual_at(
-    x: Point, multipliers: NDArray[np.float64], x_hat: Point
-) -> KKTResidual:
+def residual_at(x: Point, multipliers: Array, x_hat: Point) -> KKTResidual:
     """Residual of definition 6.2 with one subgradient per function and point."""
     weights = np.append(1.0, multipliers)
     stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
-    return _residual(
-        x,
-        multipliers,
-        float(np.linalg.norm(x_hat.x - x.x)),
-        float(np.linalg.norm(stationarity)),
-    )
+    norm = float(np.linalg.norm(stationarity))
+    return residual_of_aggregate(x, multipliers, x_hat, norm, 0.0)
 
 
 def residual_of_aggregate(
-    x: Point, multipliers: NDArray[np.float64], x_hat: Point, norm: float, error: float
+    x: Point, multipliers: Array, x_hat: Point, norm: float, error: float
 ) -> KKTResidual:
     r"""Residual proved by a combination of cuts rather than by subgradients.
 
@@ -391,12 +405,15 @@ def residual_of_aggregate(
     # with a true subgradient within error/t of it. The larger of distance + t and
     # norm + error / t is least where both are equal.
     larger = (distance + norm + math.hypot(norm - distance, 2 * math.sqrt(error))) / 2
-    if error == 0.0:
-        return _residual(x, multipliers, distance, norm)
-    return _residual(x, multipliers, larger, larger)
+    return KKTResidual(
+        distance if error == 0.0 else larger,
+        norm if error == 0.0 else larger,
+        x.infeasibility,  # (23)
+        float(np.max(np.abs(multipliers * x.values[1:]), initial=0.0)),  # (24)
+    )
 
 
-def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, NDArray[np.float64]]:
+def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, Array]:
     """Residual of a point and a witness with multipliers made for them.
 
     The multipliers minimise the squared stationarity norm plus a price of
@@ -420,15 +437,3 @@ def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, NDArray[np.floa
         if residual.value < best.value:
             best, multipliers = residual, trial
     return best, multipliers
-
-
-def _residual(
-    x: Point, multipliers: NDArray[np.float64], distance: float, stationarity: float
-) -> KKTResidual:
-    values = x.values[1:]
-    return KKTResidual(
-        distance,
-        stationarity,
-        x.infeasibility,  # (23)
-        float(np.max(np.abs(multipliers * values), initial=0.0)),  # (24)
-    )

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
+from scalefair.optimize._simplex import Array
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST = 1e150  # squares are added up
@@ -26,10 +27,9 @@ class FantopeResult:
         Symmetric, eigenvalues in [0, 1], trace `k`.
     weights : ndarray of shape (G,)
         Dual weights, on the simplex.
-    value : float
-        ``max_g b_g - <A_g, W>``.
-    bound : float
-        ``weights @ b - top_k(sum_g weights_g A_g)``: no `W` has a smaller value.
+    value, bound : float
+        ``max_g b_g - <A_g, W>``, and ``weights @ b - top_k(sum_g weights_g A_g)``: no
+        `W` has a smaller value.
     gap : float
         ``value - bound``; below zero by rounding only.
     n_iter : int
@@ -40,8 +40,8 @@ class FantopeResult:
         How the solver ended and, if it failed, what to change.
     """
 
-    W: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    W: Array
+    weights: Array
     value: float
     bound: float
     gap: float
@@ -66,9 +66,8 @@ def minimax_on_fantope(
     - ``W >= 0`` with multiplier `Z`, ``V = I - W >= 0`` with multiplier `Y`,
     - the slacks of the G functions with multipliers `lambda`,
 
-    where ``sum_g lambda_g A_g - tau I = Y - Z``. A dozen iterations are usual,
-    whether eigenvalues tie at the solution or not. The reported gap is that of
-    `W` and `weights` themselves, measured by an eigendecomposition.
+    where ``sum_g lambda_g A_g - tau I = Y - Z``. A dozen iterations are usual. The gap
+    is that of `W` and `weights` themselves, measured by an eigendecomposition.
 
     Parameters
     ----------
@@ -153,9 +152,7 @@ def minimax_on_fantope(
     )
 
 
-def _check_problem(
-    A: ArrayLike, b: ArrayLike, k: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:1] or not b.size:
         raise ValueError(
@@ -176,11 +173,11 @@ def _check_problem(
 
 
 def _certify(
-    A: NDArray[np.float64],
-    b: NDArray[np.float64],
+    A: Array,
+    b: Array,
     k: int,
-    W: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    W: Array,
+    weights: Array,
 ) -> FantopeResult:
     W = _with_trace(W, k)
     weights = np.maximum(weights, 0.0)
@@ -191,14 +188,11 @@ def _certify(
     return FantopeResult(W, weights, value, bound, value - bound, 0, False, "")
 
 
-def _with_trace(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _with_trace(W: Array, k: int) -> Array:
     """Move `W` towards 0 or the identity until rounding in its trace is gone."""
     n, trace = W.shape[0], float(np.trace(W))
-    moved: NDArray[np.float64]
-    if trace > k:
-        moved = W * (k / trace)
-    else:
-        moved = W + (np.eye(n) - W) * ((k - trace) / (n - trace))
+    end, share = np.eye(n), (k - trace) / (n - trace)
+    moved: Array = W * (k / trace) if trace > k else W + (end - W) * share
     return moved
 
 
@@ -223,35 +217,33 @@ class _Pair:
     ``R^-1 P R^-T = R^T D R = diag(lam)``; `matrix` and its multiplier.
     """
 
-    def __init__(self, P: NDArray[np.float64], D: NDArray[np.float64]) -> None:
+    def __init__(self, P: Array, D: Array) -> None:
         left, right = np.linalg.cholesky(P), np.linalg.cholesky(D)
         U, self.lam, Vt = np.linalg.svd(right.T @ left)
         root = np.sqrt(self.lam)
         self.R = (left @ Vt.T) / root
         self.R_inv = (U.T @ right.T) / root[:, None]
 
-    def primal(self, change: NDArray[np.float64]) -> NDArray[np.float64]:
+    def primal(self, change: Array) -> Array:
         return _sym(self.R_inv @ change @ self.R_inv.T)
 
-    def dual_back(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+    def dual_back(self, scaled: Array) -> Array:
         return _sym(self.R_inv.T @ scaled @ self.R_inv)
 
-    def reach(self, scaled: NDArray[np.float64]) -> float:
+    def reach(self, scaled: Array) -> float:
         """Largest step along a scaled direction that stays semidefinite."""
         root = np.sqrt(self.lam)
         least = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
         return -1.0 / least if least < 0 else np.inf
 
-    def target(
-        self, nu: float, dP: NDArray[np.float64], dD: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def target(self, nu: float, dP: Array, dD: Array) -> Array:
         """Right-hand side E of dP + dD = E, scaled: P D = nu I to second order."""
         E = -(dP @ dD + dD @ dP) / 2
         E[np.diag_indices_from(E)] += nu - self.lam**2
-        scaled: NDArray[np.float64] = 2 * E / np.add.outer(self.lam, self.lam)
+        scaled: Array = 2 * E / np.add.outer(self.lam, self.lam)
         return scaled
 
-    def product(self, dP: NDArray[np.float64], dD: NDArray[np.float64]) -> float:
+    def product(self, dP: Array, dD: Array) -> float:
         lam = np.diag(self.lam)
         return float(((lam + dP) * (lam + dD)).sum())
 
@@ -260,15 +252,15 @@ class _Pair:
 class _Step:
     """Search direction; matrices in the scaled coordinates of their pair."""
 
-    weights: NDArray[np.float64]
-    slacks: NDArray[np.float64]
+    weights: Array
+    slacks: Array
     tau: float
     t: float
-    change: NDArray[np.float64]  # of W, unscaled
-    W: NDArray[np.float64]
-    Z: NDArray[np.float64]
-    V: NDArray[np.float64]
-    Y: NDArray[np.float64]
+    change: Array  # of W, unscaled
+    W: Array
+    Z: Array
+    V: Array
+    Y: Array
 
 
 class CentralPath:
@@ -278,7 +270,7 @@ class CentralPath:
     are positive and sum to 1.
     """
 
-    def __init__(self, A: NDArray[np.float64], b: NDArray[np.float64], k: int) -> None:
+    def __init__(self, A: Array, b: Array, k: int) -> None:
         G, n = A.shape[:2]
         self.A, self.b, self.k, self.n = A, b, k, n
         self.weights = np.full(G, 1.0 / G)
@@ -294,9 +286,9 @@ class CentralPath:
         self.t = float(values.max()) + margin * n / G
         self.slacks = self.t - values
 
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Array:
         """Return the G functions at `W`."""
-        values: NDArray[np.float64] = self.b - np.einsum("gij,ij->g", self.A, self.W)
+        values: Array = self.b - np.einsum("gij,ij->g", self.A, self.W)
         return values
 
     def advance(self) -> None:
@@ -380,9 +372,7 @@ class _NewtonSystem:
         self.slack_residual = path.t - path.values() - path.slacks
         self.sum_residual = 1.0 - float(path.weights.sum())
 
-    def solve(
-        self, E_W: NDArray[np.float64], E_V: NDArray[np.float64], e: NDArray[np.float64]
-    ) -> _Step:
+    def solve(self, E_W: Array, E_V: Array, e: Array) -> _Step:
         """Direction for the right-hand sides of the three complementarities."""
         path, first, second = self.path, self.first, self.second
         G = path.slacks.size
@@ -401,11 +391,11 @@ class _NewtonSystem:
         return _Step(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
 
 
-def _reach(x: NDArray[np.float64], dx: NDArray[np.float64]) -> float:
+def _reach(x: Array, dx: Array) -> float:
     falling = dx < 0
     return float((-x[falling] / dx[falling]).min()) if falling.any() else np.inf
 
 
-def _sym(M: NDArray[np.float64]) -> NDArray[np.float64]:
-    symmetric: NDArray[np.float64] = (M + M.T) / 2
+def _sym(M: Array) -> Array:
+    symmetric: Array = (M + M.T) / 2
     return symmetric

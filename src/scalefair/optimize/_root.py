@@ -23,9 +23,9 @@ class _Sample:
 class ConcaveSearch:
     r"""Safeguarded search for the maximum of a concave function of one variable.
 
-    The caller evaluates the function where `x` points to and reports what it found
-    by `update`, until its own test is met: the search decides nothing but the next
-    point. It keeps a bracket of the root of the derivative and takes, in this order,
+    The caller evaluates the function at `x` and reports what it found by `update`,
+    until its own test is met. The search keeps a bracket of the root of the derivative
+    and takes, in this order,
 
     1. the Newton step on the derivative, if it lies in the bracket and the last
        step at least halved the derivative;
@@ -144,9 +144,7 @@ def _newton_step(sample: _Sample) -> float:
 def _crossing(left: _Sample, right: _Sample) -> float:
     """Point between the two where their quadratic models agree, or NaN.
 
-    With d the way from `left` and w = right.x - left.x, the difference of the
-    models is a d^2 + b d + c; it is <= 0 at d = 0 and >= 0 at d = w for exact
-    models of a concave function's two pieces.
+    With d the way from `left`, the difference of the models is a d^2 + b d + c.
     """
     w = right.x - left.x
     a = (left.curvature - right.curvature) / 2

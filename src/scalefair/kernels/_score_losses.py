@@ -1,4 +1,4 @@
-"""Convex parts of sigmoids of scores at many thresholds, and losses of scores.
+"""Losses of scores: convex parts of sigmoids at many thresholds, pairwise hinges.
 
 The sigmoid ``1 / (1 + exp(-x))`` of ``x = (h - theta) / width`` is convex below 0
 and concave above. Its plus part is the sigmoid below 0, continued above by its
@@ -13,6 +13,8 @@ their number alone, in their order: results are the same for all numbers of thre
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numba
 import numpy as np
@@ -59,8 +61,7 @@ def sigmoid_sums(
     n_chunks = 2 ** (most.bit_length() - 1)
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
     partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
-    centre, factors = _products(theta, width)
-    _sums(scores, codes, theta, width, centre, factors, chunks, partial)
+    _sums(n_chunks, scores, *_products(theta, width), codes, chunks, partial)
     total = partial.sum(axis=0)
     return total[:, 0], total[:, 1]
 
@@ -78,20 +79,68 @@ def sigmoid_slopes(
         Of the plus parts, then of the minus parts.
     """
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
-    centre, factors = _products(theta, width)
-    _slopes(scores, theta, width, centre, factors, out)
+    n_chunks = -(-scores.shape[0] // _ROWS)
+    _slopes(n_chunks, scores, *_products(theta, width), out)
     return out
 
 
-def _products(theta: Float64Array, width: float) -> tuple[float, Float64Array]:
-    """Centre and factors of the thresholds; no factors if they lie too far apart."""
-    if theta.size == 0:
-        return 0.0, np.empty(0)
-    centre = (theta.min() + theta.max()) / 2
+def top_pairwise_hinge(
+    scores: Float64Array,
+    positives: IntArray,
+    negatives: IntArray,
+    n_tops: Iterable[int],
+) -> list[tuple[float, Float64Array]]:
+    """Return sums of the hinge loss over pairs with the highest negatives.
+
+    For each r of `n_tops`: the sum of ``max(0, 1 - h_i + h_j)`` over all positives i
+    and the r negatives j of highest score. It is the largest over all choices of r
+    negatives, so that it is convex in the scores. One sort serves all r.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,), float64
+    positives, negatives : ndarray of int
+        Their rows, disjoint.
+    n_tops : iterable of int
+        Numbers of negatives, from 0 to ``len(negatives)``.
+
+    Returns
+    -------
+    list of (float, ndarray of shape (m,))
+        For each number the sum and a subgradient in the scores. Equal negatives at
+        the end of the highest are chosen in any order, and a pair at the kink of
+        the loss counts as without loss.
+    """
+    # The loss does not change with the origin of the scores, its rounding does.
+    origin = scores[negatives].mean()
+    below = origin - scores[negatives]
+    order = np.argsort(below)
+    below = below[order]
+    short = scores[positives] - origin - 1
+    # Negatives within the margin of each positive or above it.
+    n_within = np.searchsorted(below, -short, side="left")
+    totals = np.concatenate([[0.0], np.cumsum(below)])
+    results = []
+    for n_top in n_tops:
+        counts = np.minimum(n_within, n_top)
+        loss = -float(counts @ short + totals[counts].sum())
+        slopes = np.zeros_like(scores)
+        slopes[positives] = -counts
+        # The negative of rank j meets the positives that count more than j.
+        met = np.bincount(counts, minlength=n_top + 1)[::-1].cumsum()[::-1]
+        slopes[negatives[order[:n_top]]] = met[1 : n_top + 1]
+        results.append((loss, slopes))
+    return results
+
+
+def _products(
+    theta: Float64Array, width: float
+) -> tuple[Float64Array, float, float, Float64Array]:
+    """Thresholds, width, centre, and factors unless the thresholds lie far apart."""
+    centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
     shifted = (theta - centre) / width
-    if abs(shifted).max() > _REACH:
-        return centre, np.empty(0)
-    return centre, np.exp(shifted)
+    far = np.abs(shifted).max(initial=0.0) > _REACH
+    return theta, width, centre, np.empty(0) if far else np.exp(shifted)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -124,46 +173,29 @@ def _sigmoids(
 
 
 # Parallel functions hold the loop alone: whatever else they hold is compiled slowly.
-@parallel(lambda scores, codes, theta, *_: 5 * scores.size * (1 + theta.size))
-def _sums(
-    scores: Float64Array,
-    codes: IntArray,
-    theta: Float64Array,
-    width: float,
-    centre: float,
-    factors: Float64Array,
-    chunks: IntArray,
-    partial: Float64Array,
-) -> None:
-    for c in numba.prange(chunks.shape[0] - 1):
-        _chunk_sums(
-            scores,
-            codes,
-            theta,
-            width,
-            centre,
-            factors,
-            chunks[c],
-            chunks[c + 1],
-            partial[c],
-        )
+# Their loop variables are unsigned, and what is called would be compiled for those.
+@parallel(lambda n, scores, theta, *_: 5 * scores.size * (1 + theta.size))
+def _sums(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _chunk_sums(np.int64(c), scores, *arguments)
 
 
 @numba.njit(cache=True, nogil=True)
 def _chunk_sums(
+    c: Any,
     scores: Float64Array,
-    codes: IntArray,
     theta: Float64Array,
     width: float,
     centre: float,
     factors: Float64Array,
-    start: int,
-    stop: int,
-    out: Float64Array,
+    codes: IntArray,
+    chunks: IntArray,
+    partial: Float64Array,
 ) -> None:
+    out = partial[c]
     n = theta.shape[0]
     buffer = np.empty((2, n))
-    for i in range(start, stop):
+    for i in range(chunks[c], chunks[c + 1]):
         _sigmoids(scores[i], theta, width, centre, factors, buffer)
         values = out[codes[i], 0]
         slopes = out[codes[i], 1]
@@ -177,32 +209,23 @@ def _chunk_sums(
             slopes[n + p] += max(0.25 - slope, 0.0) / width if above else 0.0
 
 
-@parallel(lambda scores, theta, *_: 3 * scores.size * (1 + theta.size))
-def _slopes(
-    scores: Float64Array,
-    theta: Float64Array,
-    width: float,
-    centre: float,
-    factors: Float64Array,
-    out: Float64Array,
-) -> None:
-    n_rows = scores.shape[0]
-    for c in numba.prange((n_rows + _ROWS - 1) // _ROWS):
-        stop = min((c + 1) * _ROWS, n_rows)
-        _chunk_slopes(scores, theta, width, centre, factors, c * _ROWS, stop, out)
+@parallel(lambda n, scores, theta, *_: 3 * scores.size * (1 + theta.size))
+def _slopes(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _chunk_slopes(np.int64(c), scores, *arguments)
 
 
 @numba.njit(cache=True, nogil=True)
 def _chunk_slopes(
+    c: Any,
     scores: Float64Array,
     theta: Float64Array,
     width: float,
     centre: float,
     factors: Float64Array,
-    start: int,
-    stop: int,
     out: Float64Array,
 ) -> None:
+    start, stop = c * _ROWS, min((c + 1) * _ROWS, scores.shape[0])
     n = theta.shape[0]
     buffer = np.empty((2, n))
     for i in range(start, stop):
