@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.decomposition import FairPCA
-from scalefair.decomposition._choice import choose_solver
+from scalefair.decomposition._fair_pca import choose_solver
 
 
 def _shape(m, n):

@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalefair.decomposition._face import basis_from_fantope, extreme_point
-from scalefair.decomposition._local_minimax import local_minimax
+from scalefair.decomposition._many_groups import (
+    basis_from_fantope,
+    extreme_point,
+    local_minimax,
+)
 from scalefair.optimize import minimax_on_fantope
 
 
@@ -122,7 +125,7 @@ def test_two_groups_within_their_tied_block():
     W = np.diag([1, 1 / 3, 1 / 3, 1 / 3, 0])  # both losses are 1
     best = np.array([41.0, 41.0])
     basis = basis_from_fantope(
-        C, best, W, np.full(2, 0.5), 2, gap=np.inf, atol=0.0, max_iter=0
+        C, best, W, np.full(2, 0.5), 2, np.inf, atol=0.0, max_iter=0
     )
     np.testing.assert_allclose(losses_of(C, best, basis), 1, atol=1e-5)
 
@@ -135,8 +138,8 @@ def test_more_starts_find_nothing_worse(seed):
     best = np.linalg.eigvalsh(C)[:, 5:].sum(axis=1)
     relaxed = minimax_on_fantope(C, best, 1)
     first, last = (
-        basis_from_fantope(C, best, relaxed.W, relaxed.weights, 1, gap=gap, atol=1e-13)
-        for gap in (np.inf, 0.0)
+        basis_from_fantope(C, best, relaxed.W, relaxed.weights, 1, gap, atol=1e-13)
+        for gap in (np.inf, -np.inf)
     )
     after, before = (losses_of(C, best, U).max() for U in (last, first))
     assert after <= before * (1 + 1e-14)
@@ -147,9 +150,7 @@ def test_basis_of_a_projector_with_nothing_to_gain():
     U = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 2)))[0]
     C = np.stack([U @ np.diag([3.0, 2.0]) @ U.T] * 2)
     best = np.array([5.0, 5.0])
-    basis = basis_from_fantope(
-        C, best, U @ U.T, np.full(2, 0.5), 2, gap=1e-12, atol=1e-14
-    )
+    basis = basis_from_fantope(C, best, U @ U.T, np.full(2, 0.5), 2, 1e-12, atol=1e-14)
     np.testing.assert_allclose(basis @ basis.T, U @ U.T, atol=1e-12)
 
 
@@ -160,7 +161,7 @@ def test_all_zero():
         np.eye(4) / 2,
         np.full(3, 1 / 3),
         2,
-        gap=0.0,
+        0.0,
         atol=1e-14,
     )
     np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)

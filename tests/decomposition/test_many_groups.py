@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
-from scalefair.decomposition._many_groups import solve_groups
+from scalefair.decomposition import _many_groups
+
+
+def solve_groups(C, r, best=None, **options):
+    best = best_sums(C, r) if best is None else best
+    return _many_groups.solve_groups(C, r, best=best, **options)
 
 
 def covariances(seed, G, n, m=None):

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-import scalefair.decomposition._narrow as narrow
-from scalefair.decomposition._narrow import narrow_leading
+import scalefair.decomposition._pencil as narrow
+from scalefair.decomposition._pencil import arpack_leading
 
 
 def _diagonal(values):
@@ -15,7 +15,7 @@ def _diagonal(values):
 
 def test_leading_pairs():
     values = 0.9 ** np.arange(300)
-    found, vectors, n_products = narrow_leading(
+    found, vectors, n_products = arpack_leading(
         _diagonal(values), 5, 1e-10, np.random.RandomState(0)
     )
     np.testing.assert_allclose(found, values[:5], rtol=1e-10)
@@ -34,13 +34,13 @@ def test_missed_copies_are_noticed(monkeypatch):
 
     monkeypatch.setattr(narrow, "eigsh", forgetful)
     rng = np.random.RandomState(0)
-    assert narrow_leading(_diagonal(values), 3, 1e-10, rng) is None
+    assert arpack_leading(_diagonal(values), 3, 1e-10, rng) is None
 
 
 def test_failure_is_no_result():
     # A zero operator: ARPACK's starting vector is mapped to zero.
     assert (
-        narrow_leading(_diagonal(np.zeros(50)), 2, 1e-10, np.random.RandomState(0))
+        arpack_leading(_diagonal(np.zeros(50)), 2, 1e-10, np.random.RandomState(0))
         is None
     )
 
@@ -48,5 +48,5 @@ def test_failure_is_no_result():
 @pytest.mark.parametrize("k", [1, 4])
 def test_same_answer_again(k):
     H = _diagonal(0.95 ** np.arange(200))
-    runs = [narrow_leading(H, k, 1e-10, np.random.RandomState(3)) for _ in range(2)]
+    runs = [arpack_leading(H, k, 1e-10, np.random.RandomState(3)) for _ in range(2)]
     np.testing.assert_array_equal(runs[0][1], runs[1][1])

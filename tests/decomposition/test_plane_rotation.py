@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalefair.decomposition._plane_rotation import subspace_of_trace
+from scalefair.decomposition._two_groups import subspace_of_trace
 
 
 def _symmetric(rng, q, kind):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from scalefair.decomposition._pencil import FormedPencil, top_sums
-from scalefair.decomposition._solvers import _solve_small
-from scalefair.decomposition._subspace import solve_by_subspaces
+from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
 
 
 def _covariances(n, n_groups, decay, seed):
@@ -21,10 +20,10 @@ def _covariances(n, n_groups, decay, seed):
 def _both(C, r, tol=1e-8, max_iter=30):
     rng = np.random.RandomState(0)
     found = solve_by_subspaces(
-        FormedPencil(C), r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
+        FormedPencil(C), r, tol=tol, max_iter=max_iter, random_state=rng
     )
     best = top_sums(C, r)
-    direct = _solve_small(C, r, best=best, tol=1e-10)
+    direct = solve_small(C, r, best=best, tol=1e-10)
     return found, direct
 
 

@@ -324,7 +324,9 @@ class PartitionedRows:
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
-    def encode(self, values: Any, *, name: str, what: str) -> tuple[Any, Parts]:
+    def encode(
+        self, values: Any, *, name: str = "sensitive_features", what: str = "group"
+    ) -> tuple[Any, Parts]:
         """Return the distinct values of a column, and the index of each row's.
 
         Parameters
@@ -333,7 +335,7 @@ class PartitionedRows:
             One for each row, and none missing. A Dask array of known chunks is cut
             anew; other collections must be cut as `X` is.
         name, what : str
-            Name of the column and of one value, for messages.
+            Name of the column and of one value, for messages; groups by default.
 
         Returns
         -------
