@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.decomposition._pencil import FormedPencil, top_sums
+from scalefair.decomposition import _pencil
+from scalefair.decomposition._pencil import FormedPencil, arpack_leading, top_sums
 from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
 
 
@@ -33,7 +36,7 @@ def _losses(C, found):
 
 
 @pytest.mark.parametrize("decay", [5.0, 40.0])
-@pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0)])
+@pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0), (20, 0)])
 def test_two_groups(r, decay, seed):
     C = _covariances(120, 2, decay, seed)
     found, direct = _both(C, r)
@@ -103,11 +106,11 @@ def test_nearly_tied_values():
 
 
 def test_too_few_rounds_are_reported():
-    found, direct = _both(_covariances(150, 2, 40.0, 0), 4, max_iter=1)
+    C = _covariances(150, 2, 40.0, 0)
+    found, direct = _both(C, 4, max_iter=1)
     assert not found.converged
     assert found.dual_value < direct.dual_value * (1 - 1e-8)
-    losses = _losses(_covariances(150, 2, 40.0, 0), found)
-    assert losses.max() >= direct.dual_value
+    assert _losses(C, found).max() >= direct.dual_value
 
 
 def test_groups_without_variance_and_alike():
@@ -116,3 +119,44 @@ def test_groups_without_variance_and_alike():
         found, _ = _both(pair, 3)
         assert found.converged
         np.testing.assert_allclose(_losses(pair, found), 0, atol=1e-12)
+
+
+def _diagonal(values):
+    return aslinearoperator(sparse.diags_array(np.asarray(values, float)).tocsr())
+
+
+def test_leading_pairs():
+    values = 0.9 ** np.arange(300)
+    found, vectors, n_products = arpack_leading(
+        _diagonal(values), 5, 1e-10, np.random.RandomState(0)
+    )
+    np.testing.assert_allclose(found, values[:5], rtol=1e-10)
+    np.testing.assert_allclose(np.abs(vectors[:5, :5]), np.eye(5), atol=1e-6)
+    assert 5 < n_products < 200
+
+
+def test_missed_copies_are_noticed(monkeypatch):
+    # A solver that returns one of two equal leading values, as ARPACK can.
+    values = np.concatenate([[2.0, 2.0], 0.9 ** np.arange(300)])
+    original = _pencil.eigsh
+
+    def forgetful(A, k, **options):
+        w, U = original(A, k + 1, **options)
+        return np.delete(w, -2), np.delete(U, -2, axis=1)
+
+    monkeypatch.setattr(_pencil, "eigsh", forgetful)
+    rng = np.random.RandomState(0)
+    assert arpack_leading(_diagonal(values), 3, 1e-10, rng) is None
+
+
+def test_failure_is_no_result():
+    # A zero operator: ARPACK's starting vector is mapped to zero.
+    rng = np.random.RandomState(0)
+    assert arpack_leading(_diagonal(np.zeros(50)), 2, 1e-10, rng) is None
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_same_answer_again(k):
+    H = _diagonal(0.95 ** np.arange(200))
+    runs = [arpack_leading(H, k, 1e-10, np.random.RandomState(3)) for _ in range(2)]
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
