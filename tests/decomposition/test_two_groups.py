@@ -103,16 +103,9 @@ def test_dual_maximum_by_another_method(r):
     assert found.dual_value == pytest.approx(-peer.fun, rel=1e-12)
     assert found.weights[0] == pytest.approx(peer.x, abs=1e-5)
     assert found.n_iter <= 12
-
-
-def test_known_answer_in_the_plane():
-    # Variances (2, 0) and (0, 2): by symmetry the line at 45 degrees, loss 1 each;
-    # the weighted sum is the identity there: a tie of the whole plane.
-    C = np.stack([np.diag([2.0, 0.0]), np.diag([0.0, 2.0])])
-    found = _solve(C, 1)
-    np.testing.assert_allclose(found.losses, [1.0, 1.0], atol=1e-14)
-    np.testing.assert_allclose(found.weights, [0.5, 0.5], atol=1e-14)
-    np.testing.assert_allclose(np.abs(found.basis[:, 0]), np.sqrt([0.5, 0.5]))
+    short = _solve(C, r, max_iter=1)
+    assert not short.converged
+    assert short.gap > 0
 
 
 def test_known_answer_with_a_kink():
@@ -131,13 +124,6 @@ def test_squares_of_covariances_may_leave_the_range(scale):
     assert scaled.converged
     assert scaled.n_iter == found.n_iter
     np.testing.assert_allclose(scaled.weights, found.weights, rtol=1e-9)
-
-
-def test_out_of_steps_is_said():
-    C = _pair("generic", np.random.default_rng(3), 6)
-    found = _solve(C, 2, max_iter=1)
-    assert not found.converged
-    assert found.gap > 0
 
 
 def test_upper_bounds_of_a_larger_problem():

@@ -52,8 +52,8 @@ class GroupMoments:
     -----
     Sums are taken in float64 after a shift by a rough mean of the group, and combined
     by equations (2.1) of Chan, Golub & LeVeque, The American Statistician 37 (1983):
-    neither float32 nor a large mean costs digits. The number of threads changes no
-    bit of sums over up to 192 columns; beyond, it changes what BLAS lets it change.
+    neither float32 nor a large mean costs digits. Up to 192 columns the number of
+    threads changes no bit.
 
     Examples
     --------
@@ -151,8 +151,7 @@ class GroupMoments:
         GroupMoments
             Itself.
         """
-        merged = self.merge(GroupMoments.from_data(X, groups))
-        vars(self).update(vars(merged))
+        vars(self).update(vars(self.merge(GroupMoments.from_data(X, groups))))
         return self
 
     def merge(self, other: GroupMoments) -> GroupMoments:
@@ -166,7 +165,7 @@ class GroupMoments:
         Returns
         -------
         GroupMoments
-            Moments as if all rows had been read together, but for rounding.
+            As if all rows had been read together, but for rounding.
         """
         n = self.n_features
         if other.n_features != n:
