@@ -1,8 +1,7 @@
 """One pass over rows: counts, means and scatter matrices of each label.
 
-Rows are shifted before they are multiplied, those of a label by a rough mean of
-it, so that a mean far from zero does not cancel (Chan, Golub & LeVeque 1983). The
-shift is taken out again at the end.
+Rows are shifted by a rough mean of their label before they are multiplied, so that a
+mean far from zero does not cancel (Chan, Golub & LeVeque 1983).
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from scalefair.kernels import (
 )
 from scalefair.streaming._blocks import row_blocks
 
-# Up to this width register tiles take 0.55 to 0.85 of the time of BLAS, which shares
-# small matrices among its threads where tiles share rows. For more columns, those
-# of 256 rows no longer fit the second-level cache.
+# Up to this width register tiles take 0.55 to 0.85 of the time of BLAS; for more
+# columns, those of 256 rows no longer fit the second-level cache.
 _THIN = 192
 # Many labels of many columns: partial sums would not fit a cache or a thread.
 _THIN_BYTES = 2**23
@@ -112,10 +110,9 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
     """Yield first rows and blocks in types that the kernels know: float32, float64."""
     is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
     for rows, block in row_blocks(X, _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)):
-        step = block.shape[0]
-        if sparse.issparse(block):  # made dense
-            step = max(1, _BLOCK_BYTES // (8 * block.shape[1]))
-        for start in range(0, block.shape[0], step):
+        m, n = block.shape
+        step = max(1, _BLOCK_BYTES // (8 * n)) if sparse.issparse(block) else m
+        for start in range(0, m, step):
             part = block[start : start + step]
             part = part.toarray() if sparse.issparse(part) else part
             single = part.dtype == np.float32 and part.dtype.isnative
@@ -185,8 +182,7 @@ def _full_column_means(X: Any) -> NDArray[np.float64]:
     """Means of the columns that are nearly full, zero for the others."""
     m, n = X.shape
     full = np.bincount(X.indices, minlength=n) >= _FULL * m
-    totals = np.bincount(X.indices, weights=X.data, minlength=n)
-    return np.where(full, totals / m, 0.0)
+    return np.where(full, np.bincount(X.indices, X.data, minlength=n) / m, 0.0)
 
 
 def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:

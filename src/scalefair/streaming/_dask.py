@@ -37,9 +37,8 @@ def require_dask() -> Any:
 class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current.
 
-    The graph is written down here: each part of a product would cost as much again
-    if delayed objects were made and merged. A value that went with a lost worker is
-    computed again from it.
+    The graph is written down here: delayed objects, made and merged, would cost as
+    much again as a product. A value that went with a lost worker comes again from it.
     """
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
@@ -70,8 +69,7 @@ class DaskParts(Parts):
         columns = zip(self._keys, *(column._keys for column in each), strict=True)
         keys = [(name, i) for i in range(len(self))]
         for key, (own, *others) in zip(keys, columns, strict=True):
-            arguments = [ref(own), ref(shared), *map(ref, others)]
-            graph[key] = task_type(key, run, *arguments)
+            graph[key] = task_type(key, run, ref(own), ref(shared), *map(ref, others))
         return DaskParts(graph, keys)
 
     def like(self, values: Iterable[Any]) -> DaskParts:

@@ -24,8 +24,7 @@ class GroupMoments:
     """Counts, means and scatter matrices of the rows of each group.
 
     `from_data` reads rows once, in blocks; moments of different rows are combined
-    exactly by `update` and `merge`. The memory taken is that of the scatter matrices,
-    G n^2 numbers in float64, and of one block of rows.
+    exactly by `update` and `merge`. Takes G n^2 numbers in float64, and one block.
 
     Parameters
     ----------
@@ -47,15 +46,14 @@ class GroupMoments:
     ------
     ValueError
         If the arrays do not fit each other, counts are no whole positive numbers, or
-        a mean or scatter is NaN or infinite; from all methods, if rows or moments do
-        not fit, or squares overflow.
+        entries not finite; from all methods, if rows do not fit, or squares overflow.
 
     Notes
     -----
     Sums are taken in float64 after a shift by a rough mean of the group, and combined
     by equations (2.1) of Chan, Golub & LeVeque, The American Statistician 37 (1983):
-    neither float32 nor a large mean costs digits. The number of threads changes no
-    bit of sums over up to 192 columns; beyond, it changes what BLAS lets it change.
+    neither float32 nor a large mean costs digits. Up to 192 columns the number of
+    threads changes no bit.
 
     Examples
     --------
@@ -114,9 +112,8 @@ class GroupMoments:
         Parameters
         ----------
         X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n)
-            Rows of any real type, CSR or CSC if sparse. Memory-mapped rows and those
-            of a reader are read block by block; moments of Dask's partitions are taken
-            where these are.
+            Rows of any real type, CSR or CSC if sparse, read block by block; moments
+            of Dask's partitions are taken where these are.
         groups : array-like or Dask collection of shape (m,)
             Group of each row: strings, integers, booleans.
 
@@ -127,8 +124,7 @@ class GroupMoments:
         """
         if is_partitioned(X):
             rows = PartitionedRows.of(X)
-            encoded = rows.encode(groups, name="sensitive_features", what="group")
-            return cls._from_codes(rows, *encoded)
+            return cls._from_codes(rows, *rows.encode(groups))
         X = check_rows(X)
         return cls._from_codes(X, *encode_groups(groups, X.shape[0]))
 
@@ -143,10 +139,7 @@ class GroupMoments:
         return cls._keep(groups, *sums.to_moments())
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
-        """Add rows, in place; if they are refused nothing has changed.
-
-        Scatter matrices are formed apart: give many rows at a time if there are many
-        features.
+        """Add rows, many at a time, in place; if they are refused nothing has changed.
 
         Parameters
         ----------
@@ -158,8 +151,7 @@ class GroupMoments:
         GroupMoments
             Itself.
         """
-        merged = self.merge(GroupMoments.from_data(X, groups))
-        vars(self).update(vars(merged))
+        vars(self).update(vars(self.merge(GroupMoments.from_data(X, groups))))
         return self
 
     def merge(self, other: GroupMoments) -> GroupMoments:
@@ -173,7 +165,7 @@ class GroupMoments:
         Returns
         -------
         GroupMoments
-            Moments as if all rows had been read together, but for rounding.
+            As if all rows had been read together, but for rounding.
         """
         n = self.n_features
         if other.n_features != n:
@@ -249,8 +241,8 @@ class GroupMoments:
         Parameters
         ----------
         path : str or path-like
-            Name of the file, in NumPy's npz format without pickled objects. No
-            suffix is added; an existing file is replaced and keeps its rights.
+            Name of the npz file, without pickled objects. No suffix is added; an
+            existing file is replaced and keeps its rights.
         """
         content = {name: getattr(self, name) for name in _ARRAYS}
         if _kind(self.groups) == "U":

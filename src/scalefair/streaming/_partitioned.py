@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -226,23 +226,21 @@ class PartitionedRows:
         found = None if persist else _known(X)
         if found is None:
             found = parts.map(_describe).gather()
-        numbers = [part[0] for part in found]
-        kept = np.flatnonzero(numbers).tolist()
+        given = [part.n_rows for part in found]
+        kept = np.flatnonzero(given).tolist()
         if not kept:
             raise ValueError("X has no rows in any partition.")
         _check_alike(found, kept)
-        lengths, widths, stored, dtypes, sparsity = zip(
-            *(found[i] for i in kept), strict=True
-        )
+        first = found[kept[0]]
         return cls(
             parts.select(kept),
-            np.array(lengths, np.int64),
-            widths[0],
-            np.result_type(*set(dtypes)),
-            sparsity[0],
-            sum(stored),
+            np.array([found[i].n_rows for i in kept], np.int64),
+            first.n_columns,
+            np.result_type(*{found[i].dtype for i in kept}),
+            first.is_sparse,
+            sum(found[i].nnz for i in kept),
             column_names(X),
-            numbers,
+            given,
         )
 
     @property
@@ -324,7 +322,9 @@ class PartitionedRows:
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
-    def encode(self, values: Any, *, name: str, what: str) -> tuple[Any, Parts]:
+    def encode(
+        self, values: Any, *, name: str = "sensitive_features", what: str = "group"
+    ) -> tuple[Any, Parts]:
         """Return the distinct values of a column, and the index of each row's.
 
         Parameters
@@ -333,7 +333,7 @@ class PartitionedRows:
             One for each row, and none missing. A Dask array of known chunks is cut
             anew; other collections must be cut as `X` is.
         name, what : str
-            Name of the column and of one value, for messages.
+            Name of the column and of one value, for messages; groups by default.
 
         Returns
         -------
@@ -362,9 +362,14 @@ class PartitionedRows:
         return distinct, self.split(codes.astype(_small_type(distinct)))
 
 
-# What is to be known of a part without having it: numbers of rows, columns and stored
-# entries, type, whether it is sparse.
-_Description = tuple[int, int, int, np.dtype, bool]
+class _Description(NamedTuple):
+    """What is to be known of a part without having it."""
+
+    n_rows: int
+    n_columns: int
+    nnz: int
+    dtype: np.dtype
+    is_sparse: bool
 
 
 def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
@@ -396,8 +401,9 @@ def _checked_part(block: Any, number: int) -> Any:
 
 
 def _describe(block: Any) -> _Description:
-    stored = block.nnz if sparse.issparse(block) else block.size
-    return block.shape[0], block.shape[-1], stored, block.dtype, sparse.issparse(block)
+    is_sparse = sparse.issparse(block)
+    nnz = block.nnz if is_sparse else block.size
+    return _Description(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
 
 
 def _known(X: Any) -> list[_Description] | None:
@@ -405,13 +411,13 @@ def _known(X: Any) -> list[_Description] | None:
     if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
         return None
     n, is_sparse = X.shape[1], sparse.issparse(X._meta)
-    return [(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
+    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
     kinds = [
-        f"{n_columns} columns ({'sparse' if is_sparse else 'dense'})"
-        for _, n_columns, _, _, is_sparse in found
+        f"{part.n_columns} columns ({'sparse' if part.is_sparse else 'dense'})"
+        for part in found
     ]
     first = kept[0]
     for i in kept:

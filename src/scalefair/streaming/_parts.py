@@ -17,7 +17,7 @@ Progress = Callable[[int, int], object]
 class Parts(ABC):
     """Parts in an order, each of which fits in memory; functions go to them.
 
-    They are read from a file one after the other, or kept by the workers of a cluster.
+    Read from a file one after the other, or kept by the workers of a cluster.
 
     Examples
     --------

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval
 
-from scalefair.decomposition._base import BaseGroupPCA
-from scalefair.decomposition._pencil import captured, top_sums, weighted_sum
-from scalefair.kernels import leading_eigh
+from scalefair._docs import documented
+from scalefair.decomposition._base import TEXTS, BaseGroupPCA
+from scalefair.decomposition._pencil import (
+    captured,
+    leading_basis,
+    top_sums,
+    weighted_sum,
+)
 from scalefair.streaming import GroupMoments
-
-__all__ = [
-    "SemidefiniteFairPCA",
-    "leading_basis",
-    "multiplicative_weights",
-    "square_root_spectrum",
-]
 
 Array = NDArray[np.float64]
 
@@ -30,6 +27,7 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-12
 
 
+@documented(**TEXTS)
 class SemidefiniteFairPCA(BaseGroupPCA):
     r"""Fair PCA by semidefinite relaxation, for comparison with `FairPCA`.
 
@@ -41,20 +39,16 @@ class SemidefiniteFairPCA(BaseGroupPCA):
     the average of these projections or the last one, whichever has the smaller
     largest loss, and rows are mapped by :math:`P^* = I - \sqrt{I - P}`.
 
-    P* is a projector only if P is: its eigenvalues lie between 0 and 1 and its rank
-    is in general larger than `n_components`. `transform` therefore returns `rank_`
-    coordinates, scaled such that `inverse_transform` of `transform` multiplies the
-    centred rows by P*. The answer is approximate; `duality_gap_` bounds its error.
-    `FairPCA` returns an orthonormal basis of `n_components` vectors, exact, in less
-    time.
+    P* is a projector only if P is; its rank is in general larger than
+    `n_components`. `transform` therefore returns `rank_` coordinates, scaled such
+    that `inverse_transform` of `transform` multiplies the centred rows by P*. The
+    answer is approximate; `duality_gap_` bounds its error.
 
     Parameters
     ----------
     n_components : int, default=2
         r, the dimension that the relaxation allows in all.
-    centering : {"global", "group"}, default="global"
-        Whether covariances are around the overall mean, as in PCA, or each around
-        its group's own mean, as in the experiments of [2]_.
+    %(centering)s
     max_iter : int, default=10
         Iterations T, one eigendecomposition each: the authors' number. All of them
         are made: there is no other stopping test.
@@ -74,28 +68,22 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         P*, formed from `components_` when it is asked for.
     explained_variance_ : ndarray of shape (rank_,)
         Variance of each coordinate over all rows.
-    group_losses_ : ndarray of shape (n_groups,)
-        Mean of :math:`|x - P^* x|^2` over each group less the least mean error of
-        an `n_components`-dimensional basis, in the order of `groups_`.
-    group_reconstruction_errors_ : ndarray of shape (n_groups,)
-        Mean of :math:`|x - P^* x|^2` over each group.
+    %(group_losses_)s
+    %(group_reconstruction_errors_)s
     relaxed_losses_ : ndarray of shape (n_groups,)
-        Losses of P in the relaxation.
+        Losses of P in the relaxation, equal to `group_losses_` up to rounding since
+        :math:`(I - P^*)^2 = I - P`.
     dual_weights_ : ndarray of shape (n_groups,)
         The weights visited that give the largest lower bound.
     duality_gap_ : float
         Largest relaxed loss less that lower bound: no basis of `n_components`
         vectors, and no P, has a largest loss smaller by more than this.
-    mean_ : ndarray of shape (n_features,)
-        Overall mean of the rows.
-    groups_ : ndarray
-        Sorted groups.
+    %(mean_)s
+    %(groups_)s
     n_iter_ : int
         Iterations made.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, when the input has names that are strings.
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     See Also
     --------
@@ -104,13 +92,9 @@ class SemidefiniteFairPCA(BaseGroupPCA):
 
     Notes
     -----
-    Since :math:`(I - P^*)^2 = I - P`, the loss of a group under P*, measured by the
-    reconstruction error, is its loss in the relaxation: `group_losses_` and
-    `relaxed_losses_` are equal up to rounding. This does not hold for the captured
-    variance :math:`\mathrm{Tr}(C_g P^*)`, nor does P* keep the dimension r: with at
-    most r dimensions no map is better than the solution of fair PCA. An extreme
-    point of the relaxation has rank r for two groups ([1]_ had r + 1); averages are
-    not extreme, and no linear program is solved to make them so.
+    An extreme point of the relaxation has rank r for two groups ([1]_ had r + 1);
+    averages are not extreme, and no linear program is solved to make them so. With
+    at most r dimensions no map is better than the solution of fair PCA.
 
     If all losses stay below W, the largest loss of the averaged projection exceeds
     the least one by at most :math:`\ln(G)/(\eta T) + \eta W^2/8`. The choice
@@ -158,98 +142,56 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         self.max_iter = max_iter
         self.step = step
 
-    def _fit_moments(self, moments: GroupMoments) -> None:
+    def _find_basis(self, moments: GroupMoments) -> None:
         C = moments.covariances(self.centering)
         best = top_sums(C, self.n_components)
         found = multiplicative_weights(
             C, self.n_components, best, self.max_iter, self.step
         )
-        self.mean_ = moments.mean
-        self.groups_ = moments.groups
-        shares = moments.counts / moments.counts.sum()
-        self._store_map(found, C, weighted_sum(shares, C), best)
         self.relaxed_losses_ = np.maximum(found.losses, 0.0)
         self.dual_weights_ = found.weights
         self.duality_gap_ = max(float(found.losses.max()) - found.dual_value, 0.0)
         self.n_iter_ = self.max_iter
+        p, V = found.p, found.vectors
+        overall = weighted_sum(moments.counts / moments.counts.sum(), C)
+        # Any basis of this eigenspace is one of eigenvectors: take PCA's axes in it.
+        shared = V[:, p == 1]
+        axes = np.linalg.eigh(shared.T @ overall @ shared)[1]
+        V[:, p == 1] = (shared @ axes)[:, ::-1]
+        V *= np.sign(V[np.abs(V).argmax(axis=0), np.arange(p.size)])
+        s = p / (1 + np.sqrt(1 - p))  # 1 - sqrt(1 - p) without cancellation
+        self.rank_ = p.size
+        self.components_ = np.ascontiguousarray((V * np.sqrt(s)).T)
+        self.explained_variance_ = np.maximum(s * _diagonal_of(V, overall), 0.0)
+        # |x - P* x|^2 = x^T (I - P*)^2 x, and (1 - s)^2 = 1 - p.
+        kept = np.array([p @ _diagonal_of(V, C_g) for C_g in C])
+        traces = np.trace(C, axis1=1, axis2=2)
+        self.group_losses_ = np.maximum(best - kept, 0.0)
+        self.group_reconstruction_errors_ = np.maximum(traces - kept, 0.0)
 
     @property
     def projection_(self) -> Array:
         """P*, an array of shape (n_features, n_features)."""
         return self.components_.T @ self.components_
 
-    def _store_map(
-        self,
-        found: Relaxed,
-        C: Array,
-        overall: Array,
-        best: Array,
-    ) -> None:
-        p, V = found.p, found.vectors
-        shared = int((p == 1).sum())
-        # Any basis of this eigenspace is one of eigenvectors: take PCA's axes in it.
-        inside = V[:, :shared]
-        axes = np.linalg.eigh(inside.T @ overall @ inside)[1]
-        V[:, :shared] = (inside @ axes)[:, ::-1]
-        peaks = V[np.abs(V).argmax(axis=0), np.arange(p.size)]
-        V *= np.sign(peaks)
-        s = square_root_spectrum(p)
-        self.rank_ = p.size
-        self.components_ = np.ascontiguousarray((V * np.sqrt(s)).T)
-        self.explained_variance_ = np.maximum(s * diagonal_of(V, overall), 0.0)
-        # |x - P* x|^2 = x^T (I - P*)^2 x, and (1 - s)^2 = 1 - p.
-        kept = np.array([p @ diagonal_of(V, C_g) for C_g in C])
-        traces = np.trace(C, axis1=1, axis2=2)
-        self.group_losses_ = np.maximum(best - kept, 0.0)
-        self.group_reconstruction_errors_ = np.maximum(traces - kept, 0.0)
 
+class Relaxed(NamedTuple):
+    """Approximate solution of the relaxation."""
 
-@dataclass(frozen=True)
-class Relaxed:
-    """Approximate solution of the relaxation.
-
-    Attributes
-    ----------
-    p : ndarray of shape (q,)
-        Positive eigenvalues of P, largest first.
-    vectors : ndarray of shape (n, q)
-        Their eigenvectors.
-    losses : ndarray of shape (G,)
-        Losses of the groups under P.
-    weights : ndarray of shape (G,)
-        The weights visited with the largest dual value.
-    dual_value : float
-        That value, a lower bound of the largest loss under any P.
-    """
-
-    p: Array
-    vectors: Array
-    losses: Array
-    weights: Array
-    dual_value: float
+    p: Array  # positive eigenvalues of P, largest first
+    vectors: Array  # their eigenvectors, shape (n, q)
+    losses: Array  # of the groups under P
+    weights: Array  # those visited with the largest dual value
+    dual_value: float  # that value, a lower bound of the largest loss under any P
 
 
 def multiplicative_weights(
     C: Array, r: int, best: Array, n_iter: int, step: float
 ) -> Relaxed:
-    """Make the largest loss of the relaxation small by multiplicative weights.
+    """Make the largest loss under a P of trace `r` small in `n_iter` PCAs.
 
-    Parameters
-    ----------
-    C : ndarray of shape (G, n, n)
-        Covariances of the groups.
-    r : int
-        Trace that P may have.
-    best : ndarray of shape (G,)
-        Sums of their `r` largest eigenvalues.
-    n_iter : int
-        Number of eigendecompositions.
-    step : float
-        Factor of the summed losses in the exponent of the weights.
-
-    Returns
-    -------
-    Relaxed
+    `C` are the covariances, shape (G, n, n), `best` the sums of their `r` largest
+    eigenvalues, `step` the factor of the summed losses in the weights' exponent.
     """
     n_groups, n, _ = C.shape
     average = np.zeros((n, n))
@@ -266,31 +208,14 @@ def multiplicative_weights(
         total += losses
     if losses.max() <= (total / n_iter).max():
         return Relaxed(np.ones(r), U, losses, bound_weights, bound)
-    p, V = _spectrum(average / n_iter)
-    return Relaxed(p, V, total / n_iter, bound_weights, bound)
-
-
-def square_root_spectrum(p: Array) -> Array:
-    """Eigenvalues 1 - sqrt(1 - p) of P*, without cancellation."""
-    roots: Array = p / (1 + np.sqrt(1 - p))
-    return roots
-
-
-def leading_basis(weights: Array, C: Array, r: int) -> Array:
-    """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
-    return leading_eigh(weighted_sum(weights, C), r, overwrite=True)[1]
-
-
-def diagonal_of(U: Array, S: Array) -> Array:
-    """Diagonal of ``U.T @ S @ U``."""
-    diagonal: Array = np.einsum("ij,ij->j", U, S @ U)
-    return diagonal
-
-
-def _spectrum(P: Array) -> tuple[Array, Array]:
-    """Positive eigenvalues of P, those of rounding set to 0 or 1, and vectors."""
-    p, V = np.linalg.eigh(P)
+    p, V = np.linalg.eigh(average / n_iter)
     p, V = p[::-1], V[:, ::-1]
     p = np.where(p > 1 - _ROUNDING, 1.0, p)
     kept = p > _ROUNDING
-    return p[kept], np.ascontiguousarray(V[:, kept])
+    V = np.ascontiguousarray(V[:, kept])
+    return Relaxed(p[kept], V, total / n_iter, bound_weights, bound)
+
+
+def _diagonal_of(U: Array, S: Array) -> Array:
+    """Diagonal of ``U.T @ S @ U``."""
+    return np.asarray(np.einsum("ij,ij->j", U, S @ U))
