@@ -152,6 +152,7 @@ def entries(n=2**26, degree=34, n_parts=128):
     value = 2 * np.cos(wave * offsets).sum()
     A = PartitionedMatrix(rows)
     product = once(lambda: np.abs(A @ x - value * x).max(), lambda e: {"error": e})
+    print(file=sys.stderr)
     if not product["error"] <= 1e-9:
         raise RuntimeError(f"the product is wrong by {product['error']:.1e}")
     show(f"{A.nnz:,} entries (2^31 = {2**31:,}), {n:,} nodes", product)
