@@ -89,11 +89,7 @@ class BlockLBFGS:
             return self.problem.scipy()
         return self.problem.ours(cache[n_nodes][0])
 
-    def time_minimize(self, cache, n_nodes, solver):
-        self.run(cache, n_nodes, solver)
-
-    def peakmem_minimize(self, cache, n_nodes, solver):
-        self.run(cache, n_nodes, solver)
+    time_minimize = peakmem_minimize = run
 
     def track_value(self, cache, n_nodes, solver):
         return self.run(cache, n_nodes, solver)[0]

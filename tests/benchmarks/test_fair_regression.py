@@ -1,25 +1,11 @@
 """The tables of fair regression are made, and judged as they say."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
-MODULES = (
-    "_methods",
-    "_layout",
-    "_fair_regression_data",
-    "_fair_regression_fine_tuning",
-    "_fair_regression_methods",
-    "_fair_regression_tables",
-    "fair_regression",
-)
 DATES = (
     "c_jail_in",
     "c_jail_out",
@@ -31,19 +17,12 @@ DATES = (
 
 
 @pytest.fixture
-def modules(monkeypatch):
-    """The script and its modules, imported for one test."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    loaded = {name: importlib.import_module(name) for name in MODULES}
-    yield SimpleNamespace(
-        script=loaded["fair_regression"],
-        data=loaded["_fair_regression_data"],
-        methods=loaded["_fair_regression_methods"],
-        tables=loaded["_fair_regression_tables"],
-        tuning=loaded["_fair_regression_fine_tuning"],
+def modules(load_tables):
+    return load_tables(
+        script="fair_regression",
+        methods="_fair_regression",
+        tables="_fair_regression_tables",
     )
-    for name in MODULES:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -91,7 +70,6 @@ def reduction_rows(text):
 
 
 def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
     util = modules.script.importlib.util
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     output = tmp_path / "tables.md"
@@ -173,28 +151,6 @@ def test_figures(modules, outcome, tmp_path, monkeypatch):
         np.testing.assert_allclose(lines[method].get_ydata(), errors)
 
 
-def test_missing_data_are_skipped(modules, capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-    assert modules.script.main(["--data", "law,compas-plain"]) == 0
-    text = capsys.readouterr().out
-    assert "Skipped: law school: lsac-bar-pass/" in text
-    assert "Skipped: COMPAS, honest features: compas-propublica/" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "bank"], "not among"),
-        (["--repeats", "0"], "not a number of at least 1"),
-        (["--output", "nowhere/tables.md"], "no folder nowhere"),
-    ],
-)
-def test_wrong_options(modules, capsys, arguments, message):
-    with pytest.raises(SystemExit):
-        modules.script.main(arguments)
-    assert message in capsys.readouterr().err
-
-
 def test_law_school_is_split_and_scaled_honestly(modules, write):
     columns = {
         "dnn_bar_pass_prediction": lambda i: i / 40,
@@ -205,7 +161,7 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
         "ugpa": lambda i: 2 + i / 40,
     }
     write("lsac-bar-pass", "bar_pass_prediction.csv", 40, columns)
-    split = modules.data.load("law", 0, modules.data.QUICK, quick=False)
+    split = modules.methods.load("law", 0, modules.methods.QUICK, quick=False)
     parts = (split.train, split.validation, split.test)
     assert [part.y.size for part in parts] == [28, 6, 6]
     assert len(np.unique(np.concatenate([part.y for part in parts]))) == 40
@@ -213,7 +169,7 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
     mlp = split.network[-1]
     assert [w.shape for w in mlp.coefs_] == [(5, 6), (6, 6), (6, 6), (6, 6), (6, 1)]
     assert mlp._optimizer.learning_rate_init == pytest.approx(1e-3 * 0.8**3)
-    other = modules.data.load("law", 1, modules.data.QUICK, quick=False)
+    other = modules.methods.load("law", 1, modules.methods.QUICK, quick=False)
     assert not np.array_equal(other.train.y, split.train.y)
 
 
@@ -232,18 +188,18 @@ def test_the_papers_scaling_of_compas(modules, write):
     }
     name = "compas-scores-two-years.csv"
     write("compas-propublica", name, 40, columns)
-    split = modules.data.load("compas", 0, modules.data.QUICK, quick=False)
+    split = modules.methods.load("compas", 0, modules.methods.QUICK, quick=False)
     scaled = split.network[0].transform(split.train.X)  # dates first
     np.testing.assert_allclose(scaled[:, :6].min(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(scaled[:, :6].max(axis=0), 1)
     np.testing.assert_array_equal(scaled[:, 6:], split.train.X[:, :8])
     for other in ("compas-scaled", "compas-plain"):
-        split = modules.data.load(other, 0, modules.data.QUICK, quick=False)
+        split = modules.methods.load(other, 0, modules.methods.QUICK, quick=False)
         np.testing.assert_allclose(split.network[0].mean_, split.train.X.mean(axis=0))
 
 
 def test_measures(modules):
-    part = modules.data.Part(
+    part = modules.methods.Part(
         np.zeros((5, 1)), np.array([0.0, 1, 2, 3, 4]), np.array(list("aabbb"))
     )
     mse, ks = part.measure(np.array([0.0, 0.0, 2.0, 0.0, 2.0]))
@@ -258,7 +214,7 @@ def test_adam(modules, monkeypatch):
     rng = np.random.default_rng(0)
     rows, weight = rng.standard_normal((60, 3)), np.zeros(3)
     y = rows @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(60)
-    tuning = modules.tuning
+    tuning = modules.methods
     monkeypatch.setattr(tuning, "_EPOCHS", 1)
     step = tuning.adam(rows, y, weight, 1.0, np.random.default_rng(0))
     np.testing.assert_allclose(step, [1e-3, -1e-3, 1e-3], rtol=1e-6)
@@ -272,14 +228,14 @@ def test_adam(modules, monkeypatch):
 
 
 def test_fine_tuning_trains_the_last_layer_only(modules):
-    split = modules.data.load("law", 0, modules.data.QUICK, quick=True)
+    split = modules.methods.load("law", 0, modules.methods.QUICK, quick=True)
     network, part = split.network, split.train
     mlp = network[-1]
-    rows = modules.tuning.last_inputs(network, part.X)
+    rows = modules.methods.last_inputs(network, part.X)
     outputs = (rows @ mlp.coefs_[-1] + mlp.intercepts_[-1]).ravel()
     np.testing.assert_allclose(outputs, network.predict(part.X))
     before = [weight.copy() for weight in mlp.coefs_]
-    modules.tuning.fine_tune(network, part, 1.0, 0)
+    modules.methods.fine_tune(network, part, 1.0, 0)
     assert part.measure(network.predict(part.X))[0] < part.measure(outputs)[0]
     same = [np.array_equal(*pair) for pair in zip(before, mlp.coefs_, strict=True)]
     assert same == [True, True, True, True, False]
@@ -332,11 +288,11 @@ def test_verdicts_are_about_the_means(modules, outcome):
         for setting, both in pairs.items()
         for split, pair in enumerate(both)
     ]
-    rows = modules.tables.target_table(1, outcomes).rows
+    rows = modules.tables.target_table(outcomes).rows
     assert [row[2] for row in rows] == ["a", "b"]
     assert rows[0][3] == "0.075 ± 0.0071"
     assert [row[-2].split(":")[0] for row in rows] == ["met", "met"]
     assert [row[-1].split(":")[0] for row in rows] == ["met", "not met"]
     outcomes.append(outcome("a", 0.07, 0.3, split=2))
-    rows = modules.tables.target_table(1, outcomes).rows
+    rows = modules.tables.target_table(outcomes).rows
     assert rows[0][-2].startswith("not met")

@@ -1,11 +1,9 @@
 """The page of benchmark results is made from a folder of made-up results."""
 
-import importlib
 import json
 import math
 import platform
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +49,8 @@ BENCHMARKS = [
 
 
 @pytest.fixture
-def script(monkeypatch):
-    """The script, imported for one test."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module("results_page")
-    for name in ("results_page", "_results"):
-        sys.modules.pop(name, None)
+def script(load):
+    return load("asv_bench", page="results_page").page
 
 
 def write_run(folder, name, commit=COMMIT, started=DAY, repeat=1, benchmarks=None):

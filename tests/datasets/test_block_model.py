@@ -1,11 +1,16 @@
+"""Block model: densities, sizes and memory; its pairs; and graphs of edge lists."""
+
 import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 
 from scalefair.datasets import make_fair_sbm
-from scalefair.datasets._block_model import _sparse_weights
+from scalefair.datasets._block_model import _PairKind, _sparse_weights
+from scalefair.datasets._common import symmetric_graph
 from scalefair.metrics import balance_score
 
 
@@ -154,33 +159,6 @@ def test_node_order_is_random():
         assert abs(np.corrcoef(position, labels)[0, 1]) < 0.1
 
 
-@pytest.mark.parametrize("average_degree", [None, 12])
-def test_random_state(average_degree):
-    def make(random_state):
-        return make_fair_sbm(
-            300,
-            n_clusters=3,
-            n_groups=2,
-            average_degree=average_degree,
-            random_state=random_state,
-        )
-
-    first, again, other = make(7), make(7), make(8)
-    assert abs(first.graph - again.graph).nnz == 0
-    np.testing.assert_array_equal(first.target, again.target)
-    np.testing.assert_array_equal(first.sensitive_features, again.sensitive_features)
-    assert abs(first.graph - other.graph).nnz > 0
-    shared = np.random.RandomState(7)
-    assert abs(make(shared).graph - first.graph).nnz == 0
-    assert abs(make(shared).graph - first.graph).nnz > 0  # the state moved on
-
-
-def test_global_random_state_is_untouched():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
-    make_fair_sbm(100, n_clusters=2, n_groups=2, average_degree=5, random_state=0)
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
-
-
 def test_200k_nodes_in_memory_of_the_edges():
     tracemalloc.start()
     data = make_fair_sbm(
@@ -191,51 +169,6 @@ def test_200k_nodes_in_memory_of_the_edges():
     # A list of the 2e10 pairs would take 20 GB, at one byte each.
     assert most < 100 * data.graph.nnz
     assert data.graph.nnz == pytest.approx(4_000_000, rel=0.01)
-
-
-def test_description_names_the_probabilities():
-    data = make_fair_sbm(
-        100, n_clusters=2, n_groups=3, average_degree=5, random_state=0
-    )
-    assert f"a = {data.probabilities[0]:.6g}" in data.DESCR
-    assert "100 nodes in 2 planted clusters and 3 groups" in data.DESCR
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_clusters": 1}, "n_clusters must be an integer >= 2"),
-        ({"n_groups": 1}, "n_groups must be an integer >= 2"),
-        ({"n_groups": 2.5}, "n_groups must be an integer >= 2"),
-        (
-            {"n_nodes": 5},
-            r"n_nodes must be an integer >= 6 \(n_clusters \* n_groups: every",
-        ),
-        ({"n_nodes": 60.0}, "n_nodes must be an integer"),
-        ({"average_degree": 0}, "positive number"),
-        ({"average_degree": -3}, "positive number"),
-        ({"average_degree": np.nan}, "positive number"),
-        ({"average_degree": 59}, "too large.*at most"),
-        ({"average_degree": 1e9}, "too large.*at most"),
-        ({"probabilities": (0.5, 0.4, 0.3)}, "four numbers"),
-        ({"probabilities": (0.5, 0.5, 0.4, 0.1)}, "a the largest and d the smallest"),
-        ({"probabilities": (0.1, 0.2, 0.3, 0.4)}, "a the largest and d the smallest"),
-        ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, "a the largest and d the smallest"),
-        (
-            {"probabilities": (np.nan, 0.3, 0.2, 0.1)},
-            "a the largest and d the smallest",
-        ),
-        (
-            {"probabilities": (0.4, 0.3, np.nan, 0.1)},
-            "a the largest and d the smallest",
-        ),
-        ({"probabilities": (1.1, 0.3, 0.2, 0.1)}, "at most 1"),
-    ],
-)
-def test_bad_input(arguments, message):
-    arguments = {"n_nodes": 60, "n_clusters": 3, "n_groups": 2, **arguments}
-    with pytest.raises(ValueError, match=message):
-        make_fair_sbm(**arguments, random_state=0)
 
 
 def test_largest_degree_of_the_message_works():
@@ -267,7 +200,96 @@ def test_cohesion_loosens_chosen_clusters():
     assert abs(data.graph.nnz / 4000 - 40) < 0.6
 
 
-@pytest.mark.parametrize("cohesion", [[1.0, 0.5], [1.0, 0.5, 1.5], [1, 1, np.nan]])
-def test_bad_cohesion(cohesion):
-    with pytest.raises(ValueError, match="3 numbers between 0 and 1"):
-        make_fair_sbm(60, n_clusters=3, n_groups=2, cohesion=cohesion)
+# -- Pairs ---------------------------------------------------------------------------
+
+
+def test_numbers_cover_each_ordered_pair_once():
+    class_of = np.array([2, 0, 1, 0, 2, 2])
+    pairs = _PairKind(class_of)
+    i, j = pairs.decode(np.arange(pairs.n_ordered))
+    expected = {
+        (a, b) for a in range(6) for b in range(6) if class_of[a] == class_of[b]
+    }
+    assert len(i) == len(expected)
+    assert set(zip(i.tolist(), j.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("probability", [0.05, 0.2, 0.3, 0.9, 1.0])
+def test_each_pair_occurs_with_the_probability(probability):
+    # Both sides of the threshold between drawing and walking.
+    class_of = np.repeat([0, 1], [5, 4])
+    pairs = _PairKind(class_of)
+    n_pairs, n_draws = 10 + 6, 1500
+    rng = np.random.default_rng(0)
+    counts = np.zeros((9, 9))
+    totals = []
+    for _ in range(n_draws):
+        keys = pairs.sample(n_pairs, probability, rng)
+        i, j = np.divmod(keys, 9)
+        assert len(set(keys.tolist())) == len(keys)
+        assert (i < j).all()
+        counts[i, j] += 1
+        totals.append(len(keys))
+    allowed = np.triu(class_of[:, None] == class_of, k=1)
+    assert (counts[~allowed] == 0).all()
+    deviation = np.sqrt(probability * (1 - probability) / n_draws)
+    np.testing.assert_allclose(
+        counts[allowed] / n_draws, probability, atol=4.5 * deviation + 1e-12
+    )
+    # The number of edges must vary like independent coins, not be fixed.
+    variance = n_pairs * probability * (1 - probability)
+    assert np.var(totals) == pytest.approx(variance, rel=0.2, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 27, 28])
+def test_drawn_count_is_exact(count):
+    pairs = _PairKind(np.zeros(8, dtype=np.int64))
+    keys = pairs._draw_distinct(28, count, np.random.default_rng(1))
+    assert len(set(keys.tolist())) == len(keys) == count
+
+
+def test_excluded_pairs_never_occur():
+    class_of, colour = np.zeros(40, dtype=np.int64), np.arange(40) % 3
+    for probability in (0.1, 0.6):
+        n_pairs = 40 * 39 // 2 - 78 * 2 - 91
+        kind = _PairKind(class_of, colour)
+        keys = kind.sample(n_pairs, probability, np.random.default_rng(2))
+        i, j = np.divmod(keys, 40)
+        assert len(keys) > 0
+        assert (colour[i] != colour[j]).all()
+
+
+# -- Graphs of edge lists ------------------------------------------------------------
+
+
+@st.composite
+def edge_lists(draw):
+    n = draw(st.integers(1, 8))
+    node = st.integers(0, n - 1)
+    edges = draw(st.lists(st.tuples(node, node), max_size=20))
+    return n, np.array(edges, dtype=np.int32).reshape(-1, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(edge_lists())
+def test_equals_dense_construction(case):
+    n, edges = case
+    dense = np.zeros((n, n))
+    for i, j in edges:
+        if i != j:
+            dense[i, j] = dense[j, i] = 1
+    graph = symmetric_graph(edges[:, 0], edges[:, 1], n)
+    np.testing.assert_array_equal(graph.toarray(), dense)
+    assert graph.nnz == np.count_nonzero(dense)  # nothing stored twice
+    assert graph.dtype == np.float64
+    assert graph.indices.dtype == graph.indptr.dtype == np.int32
+    rebuilt = graph.copy()
+    rebuilt.has_canonical_format = False
+    rebuilt.sum_duplicates()
+    np.testing.assert_array_equal(rebuilt.indices, graph.indices)
+
+
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_unknown_node(bad):
+    with pytest.raises(ValueError, match=rf"names node {bad}.*0 to 2"):
+        symmetric_graph(np.array([0]), np.array([bad]), 3)

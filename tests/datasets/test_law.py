@@ -11,16 +11,8 @@ PATHS = {
     fetch_compas: "compas-propublica/compas-scores-two-years.csv",
 }
 GRADES = [
-    "decile1b",
-    "decile3",
-    "lsat",
-    "ugpa",
-    "zfygpa",
-    "zgpa",
-    "fulltime",
-    "fam_inc",
-    "male",
-    "tier",
+    *("decile1b", "decile3", "lsat", "ugpa", "zfygpa"),
+    *("zgpa", "fulltime", "fam_inc", "male", "tier"),
 ]
 DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
 # A row of each file, in which tests change some entries.
@@ -39,19 +31,10 @@ PLAIN = {
         "dnn_bar_pass_prediction": 0.25,
     },
     fetch_compas: {
-        "sex": "Male",
-        "race": "Caucasian",
-        "age": 30,
-        "juv_fel_count": 0,
-        "decile_score": 5,
-        "juv_misd_count": 0,
-        "juv_other_count": 0,
-        "priors_count": 0,
-        "v_decile_score": 4,
-        "days_b_screening_arrest": -1,
-        "c_charge_degree": "F",
-        "is_recid": 0,
-        "score_text": "Low",
+        **{"sex": "Male", "race": "Caucasian", "age": 30, "c_charge_degree": "F"},
+        **dict.fromkeys(["juv_fel_count", "juv_misd_count", "juv_other_count"], 0),
+        **{"decile_score": 5, "priors_count": 0, "v_decile_score": 4, "is_recid": 0},
+        **{"days_b_screening_arrest": -1, "score_text": "Low"},
         **dict.fromkeys(DATES.split(), "2014-01-01"),
         "two_year_recid": 0,
     },
@@ -106,13 +89,8 @@ STUDENTS = [
 
 def test_bar_passage(load):
     data = load(fetch_bar_passage, STUDENTS)
-    assert data.feature_names == [
-        "dnn_bar_pass_prediction",
-        "lsat",
-        "pass_bar",
-        "gender=female",
-        "gender=male",
-    ]
+    names = "dnn_bar_pass_prediction lsat pass_bar gender=female gender=male"
+    assert data.feature_names == names.split()
     np.testing.assert_array_equal(
         data.data, [[0.25, 44, 1, 1, 0], [0.25, 29, 0, 0, 1], [0.25, 37, 1, 0, 0]]
     )
@@ -140,25 +118,12 @@ DEFENDANTS = [
 
 def test_compas(load):
     data = load(fetch_compas, DEFENDANTS)
-    assert data.feature_names == [
-        "age",
-        "juv_fel_count",
-        "juv_misd_count",
-        "juv_other_count",
-        "priors_count",
-        "sex=Female",
-        "sex=Male",
-        "c_charge_degree=F",
-        "c_charge_degree=M",
-    ]
-    np.testing.assert_array_equal(
-        data.data,
-        [
-            [20, 0, 0, 0, 0, 0, 1, 1, 0],
-            [30, 0, 0, 0, 7, 1, 0, 0, 1],
-            [45, 2, 0, 0, 0, 0, 1, 1, 0],
-        ],
-    )
+    names = "age juv_fel_count juv_misd_count juv_other_count priors_count"
+    names += " sex=Female sex=Male c_charge_degree=F c_charge_degree=M"
+    assert data.feature_names == names.split()
+    first, second = [20, 0, 0, 0, 0, 0, 1, 1, 0], [30, 0, 0, 0, 7, 1, 0, 0, 1]
+    third = [45, 2, 0, 0, 0, 0, 1, 1, 0]
+    np.testing.assert_array_equal(data.data, [first, second, third])
     assert data.sensitive_features.tolist() == ["African-American", "other", "other"]
     assert data.target.tolist() == [1, 0, 0]
     assert data.target.dtype == np.int64

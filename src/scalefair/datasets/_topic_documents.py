@@ -78,11 +78,8 @@ def make_topic_documents(
 
     Notes
     -----
-    With the default arguments, 4.9 million entries, the covariance has a few dozen
-    directions of topics above a slowly decaying tail, as term-document matrices do:
-    relative to the largest, its eigenvalues 2, 5, 10, 20, 30, 40 and 60 are about
-    0.81, 0.69, 0.55, 0.44, 0.37, 0.35 and 0.29, and the twenty leading ones hold
-    2.3 % of the variance. Nothing is known of them exactly.
+    As in term-document matrices, a few dozen directions of topics stand above a slowly
+    decaying tail of the covariance; nothing is known of them exactly.
 
     Examples
     --------

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _command import data_file
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
@@ -25,10 +25,6 @@ from scalefair.operators import RBFKernel
 
 # A stored kernel of this many rows takes 10 GiB.
 _STORED_ROWS = 36_000
-
-
-class MissingDataError(Exception):
-    """A data set is not on this machine."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ def thyroid(n_rows: int | None) -> Problem:
     All entries of this kernel are close to 1: the eigenvalues of M after the first
     are below 3e-4 and the 25th is about 1e-8, hence the tolerance.
     """
-    paths = [_file("thyroid", f"ann-{part}.data") for part in ("train", "test")]
+    paths = [data_file("thyroid", f"ann-{part}.data") for part in ("train", "test")]
     lines = [line for path in paths for line in path.read_text().splitlines()]
     table = np.loadtxt([line.strip().rstrip(",") for line in lines], delimiter=",")
     points, groups = _sample(table[:, :-1], table[:, -1], n_rows)
@@ -110,7 +106,7 @@ def census(n_rows: int | None) -> Problem:
     groups: numbers as they are, categories numbered in alphabetical order, all
     standardised.
     """
-    rows = _read_csv(_file("census-adult", "adult.csv.gz"))
+    rows = _read_csv(data_file("census-adult", "adult.csv.gz"))
     header, body = rows[0], np.array(rows[1:])
     column = dict(zip(header, body.T, strict=True))
     groups = column.pop("marital-status")
@@ -124,7 +120,7 @@ def census(n_rows: int | None) -> Problem:
 
 def four_area(n_rows: int | None) -> Problem:
     """Researchers in eight dimensions, four fields as groups; gamma = 1 / d."""
-    rows = _read_csv(_file("4area", "4area.csv.gz"))
+    rows = _read_csv(data_file("4area", "4area.csv.gz"))
     table = np.array(rows[1:], dtype=np.float64)
     points, groups = _sample(table[:, 1:], table[:, 0], n_rows)
     return _kernel("4area", points, groups, 1 / points.shape[1])
@@ -157,13 +153,7 @@ def random_affinity(n: int, h: int, seed: int = 0) -> Problem:
 
 
 def _graph(name: str, fetch: Any) -> Problem:
-    try:
-        data = fetch(download_if_missing=False)
-    except (OSError, ImportError) as error:
-        raise MissingDataError(
-            f"{name}: data not found. Name the folder that holds it in SCALEFAIR_DATA, "
-            f"or fetch it once with scalefair.datasets.{fetch.__name__}()."
-        ) from error
+    data = fetch(download_if_missing=False)
     W = sparse.csr_array(data.graph)
     component = connected_components(W, directed=False)[1]
     kept = component == np.bincount(component).argmax()
@@ -176,17 +166,6 @@ def _kernel(
 ) -> Problem:
     codes = np.unique(groups, return_inverse=True)[1]
     return Problem(name, codes, points=points, gamma=gamma, tol=tol)
-
-
-def _file(folder: str, name: str) -> Path:
-    root = os.environ.get("SCALEFAIR_DATA")
-    path = Path(root or ".") / folder / name
-    if not root or not path.is_file():
-        raise MissingDataError(
-            f"{folder}/{name} not found: name the folder that holds {folder} in the "
-            "environment variable SCALEFAIR_DATA."
-        )
-    return path
 
 
 def _read_csv(path: Path) -> list[list[str]]:

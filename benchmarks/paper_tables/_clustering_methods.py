@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from _problems import Problem
+from _clustering_problems import Problem
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster import (
+    CoordinateDescentFairClustering,
+    FairSpectralClustering,
+    UnifiedFairSpectralClustering,
+)
 
 # All methods are rounded by the same k-means.
 from scalefair.cluster._kmeans import embedding_kmeans
@@ -36,36 +41,19 @@ _SLOW = 5.0
 
 @dataclass
 class Run:
-    """What one run of a method gave.
+    """What one run of a method gave; n_iter and product are those of ADMM."""
 
-    Attributes
-    ----------
-    seconds : float
-        Embedding and k-means.
-    cost, trace : float
-        Normalised cut of the clusters; Tr(H^T M H) of the embedding.
-    balance, minimum_balance : float
-        Over the clusters.
-    fairness, orthogonality : float
-        |F^T H|_F^2 and |H^T H - I|_F^2 of the embedding.
-    converged : bool
-        Whether the solver reached its tolerance.
-    labels : ndarray of shape (n,)
-        The clusters.
-    extra : dict
-        What only some methods have.
-    """
-
-    seconds: float
-    cost: float
-    trace: float
+    seconds: float  # embedding and k-means
+    cost: float  # normalised cut
+    trace: float  # Tr(H^T M H)
     balance: float
     minimum_balance: float
-    fairness: float
-    orthogonality: float
+    fairness: float  # |F^T H|_F^2
+    orthogonality: float  # |H^T H - I|_F^2
     converged: bool
     labels: np.ndarray
-    extra: dict[str, float] = field(default_factory=dict)
+    n_iter: float = math.nan
+    product: float = math.nan  # |F^T M H|_F^2
 
 
 def repeat(problem: Problem, method: str, k: int, n_runs: int) -> list[Run]:
@@ -103,9 +91,10 @@ def run_admm(problem: Problem, k: int, seed: int, alpha: float, n_steps: int) ->
     )
     labels = _round(found.vectors, M.inv_sqrt_degrees, k, seed)
     seconds = time.perf_counter() - start
-    last = float(found.history["constraint_product"][-1])
-    extra = {"n_iter": float(found.n_iter), "product": last**2}
-    return _measure(problem, seconds, labels, found.vectors, found.converged, extra)
+    run = _measure(problem, seconds, labels, found.vectors, found.converged)
+    run.n_iter = float(found.n_iter)
+    run.product = float(found.history["constraint_product"][-1]) ** 2
+    return run
 
 
 def constraints(groups: np.ndarray, inv_sqrt_degrees: np.ndarray) -> np.ndarray:
@@ -122,12 +111,7 @@ def _estimator(problem: Problem, method: str, k: int, seed: int) -> Run:
     start = time.perf_counter()
     model.fit(fit_input, sensitive_features=problem.groups)
     seconds = time.perf_counter() - start
-    extra = {"n_iter": float(model.n_iter_)}
-    if model.history_ is not None:
-        extra["product"] = float(model.history_["constraint_product"][-1]) ** 2
-    return _measure(
-        problem, seconds, model.labels_, model.embedding_, model.converged_, extra
-    )
+    return _measure(problem, seconds, model.labels_, model.embedding_, model.converged_)
 
 
 def _scalable(problem: Problem, k: int, seed: int) -> Run:
@@ -169,29 +153,24 @@ def _scalable(problem: Problem, k: int, seed: int) -> Run:
         H = np.linalg.qr(np.column_stack([found, v0[:, None]]))[0][:, :k]
     labels = _round(H, scale, k, seed)
     seconds = time.perf_counter() - start
-    return _measure(problem, seconds, labels, H, converged, {})
+    return _measure(problem, seconds, labels, H, converged)
 
 
 def _comparator(problem: Problem, method: str, k: int, seed: int) -> Run:
     """FFSC or UFSC on a stored affinity."""
-    if method == "FFSC":
-        from scalefair.cluster import CoordinateDescentFairClustering
-
-        # Sweeps over a full kernel are slow: one start there.
-        n_init = 1 if problem.is_kernel else 10
-        model: Any = CoordinateDescentFairClustering(
-            k, n_init=n_init, random_state=seed
-        )
-    else:
-        from scalefair.cluster import UnifiedFairSpectralClustering
-
-        model = UnifiedFairSpectralClustering(k, random_state=seed)
+    # Sweeps over a full kernel are slow: one start there.
+    n_init = 1 if problem.is_kernel else 10
+    model: Any = (
+        CoordinateDescentFairClustering(k, n_init=n_init, random_state=seed)
+        if method == "FFSC"
+        else UnifiedFairSpectralClustering(k, random_state=seed)
+    )
     W = sparse.csr_array(problem.stored())
     start = time.perf_counter()
     model.fit(W, sensitive_features=problem.groups)
     seconds = time.perf_counter() - start
     measured = _measure(
-        problem, seconds, model.labels_, model.embedding_, model.converged_, {}
+        problem, seconds, model.labels_, model.embedding_, model.converged_
     )
     # UFSC leaves self-loops out of the degrees, kernels have them: its own F.
     measured.fairness = model.fairness_violation_**2
@@ -209,7 +188,6 @@ def _measure(
     labels: np.ndarray,
     H: np.ndarray,
     converged: bool,
-    extra: dict[str, float],
 ) -> Run:
     degrees = problem.operator @ np.ones(problem.n)
     scale = 1 / np.sqrt(degrees)
@@ -226,5 +204,4 @@ def _measure(
         orthogonality=float(np.linalg.norm(H.T @ H - np.eye(H.shape[1]))) ** 2,
         converged=converged,
         labels=labels,
-        extra=extra,
     )
