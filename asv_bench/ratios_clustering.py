@@ -23,7 +23,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._fairness import FairProblem as Problem
+from scalefair.cluster._solvers import FairProblem as Problem
 from scalefair.cluster._solvers import SolverOptions, solve
 from scalefair.metrics import balance_score, minimum_balance_score
 from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
@@ -107,7 +107,7 @@ def grid(n):
 
 
 def meshes():
-    from scalefair.cluster._graph import nearest_neighbors_affinity
+    from scalefair.cluster._base import nearest_neighbors_affinity
     from scalefair.datasets import fetch_diabetes
 
     rng = np.random.default_rng(0)
