@@ -224,12 +224,6 @@ def test_embedding_is_the_scaled_indicator(planted):
     M = W.toarray() / np.sqrt(np.outer(degrees, degrees))
     cut = 4 - np.trace(H.T @ M @ H)
     assert cut == pytest.approx(normalized_cut_score(W, labels))
-    np.testing.assert_allclose(H.T @ H, np.eye(4), atol=1e-12)
-    assert model.orthogonality_violation_ < 1e-12
-    F = ((groups[:, None] == np.unique(groups)) - np.bincount(groups) / groups.size) / (
-        np.sqrt(degrees)[:, None]
-    )
-    assert model.fairness_violation_ == pytest.approx(np.linalg.norm(F.T @ H))
     assert ((H != 0).sum(axis=1) == 1).all()
 
 

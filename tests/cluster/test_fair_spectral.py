@@ -134,15 +134,13 @@ def planted():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, "float32"])
 def test_planted_clusters_are_found(planted, solver, dtype):
     model = FairSpectralClustering(5, solver=solver, dtype=dtype, random_state=0)
-    labels = model.fit_predict(
-        planted.graph, sensitive_features=planted.sensitive_features
-    )
+    groups = planted.sensitive_features
+    labels = model.fit_predict(planted.graph, sensitive_features=groups)
     assert adjusted_rand_score(planted.target, labels) > 0.99
-    assert balance_score(labels, sensitive_features=planted.sensitive_features) > 0.97
+    assert balance_score(labels, sensitive_features=groups) > 0.97
     assert model.fairness_violation_ < 1e-12
     assert model.embedding_.dtype == np.float64
     assert labels is model.labels_
-    assert list(model.groups_) == [0, 1, 2]
 
 
 def test_float32_agrees_with_float64(planted):

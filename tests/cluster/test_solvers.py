@@ -79,6 +79,7 @@ def test_fallback_is_said_and_right(mesh):
     assert model.solver_ == "chebyshev"
     assert model.converged_
     assert model.residuals_.max() <= 1e-3
+    assert model.n_iter_ > 2  # those of both
 
 
 def test_choice_by_auto_falls_back_in_silence(mesh):
