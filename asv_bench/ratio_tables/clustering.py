@@ -13,8 +13,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from scalefair import datasets
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._fairness import FairProblem as Problem
-from scalefair.cluster._graph import nearest_neighbors_affinity
+from scalefair.cluster._base import nearest_neighbors_affinity
+from scalefair.cluster._solvers import FairProblem as Problem
 from scalefair.cluster._solvers import SolverOptions, solve
 from scalefair.metrics import balance_score
 from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel

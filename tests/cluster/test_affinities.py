@@ -1,4 +1,6 @@
-"""Affinities that are not stored, through the estimator."""
+"""Affinities that are not stored: kernels, operators and graphs in blocks of rows."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -9,12 +11,13 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from scalefair.cluster import (
-    CoordinateDescentFairClustering,
     FairSpectralClustering,
-    UnifiedFairSpectralClustering,
 )
 from scalefair.datasets import make_fair_sbm
-from scalefair.operators import NystroemKernel, RBFKernel
+from scalefair.operators import NystroemKernel, PartitionedMatrix, RBFKernel
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
 
 
 @pytest.fixture(scope="module")
@@ -161,22 +164,6 @@ def test_lobpcg_needs_a_stored_graph(blobs):
         fit(X, groups, affinity="rbf", solver="lobpcg")
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        FairSpectralClustering,
-        CoordinateDescentFairClustering,
-        UnifiedFairSpectralClustering,
-    ],
-)
-def test_disconnected_nearest_neighbors_name_the_remedy(estimator):
-    X = np.r_[np.zeros((20, 2)), np.full((20, 2), 100.0)]
-    X += np.random.default_rng(0).standard_normal(X.shape)
-    model = estimator(2, affinity="nearest_neighbors", n_neighbors=5)
-    with pytest.raises(ValueError, match=r"2 connected components.*raise n_neighbors"):
-        model.fit(X, sensitive_features=np.arange(40) % 2)
-
-
 def test_nystroem_too_coarse_names_the_remedy(blobs):
     # One landmark and a narrow kernel: most nodes see nobody.
     X, _, groups = blobs
@@ -194,3 +181,83 @@ def test_neighbours_do_not_depend_on_the_unit(blobs, unit):
         for points in (X, unit * X)
     )
     assert (expected != found).nnz == 0
+
+
+# --- Graphs in blocks of rows ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_fair_sbm(
+        600, n_clusters=3, n_groups=2, average_degree=40, random_state=0
+    )
+
+
+def blocks(W, cuts=(0, 250, 251, 600)):
+    W = sparse.csr_array(W)
+    return [dask.delayed(W[i:j]) for i, j in itertools.pairwise(cuts)]
+
+
+@pytest.mark.parametrize("solver", ["auto", "lanczos", "dual"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_same_as_in_memory(solver, dtype, data):
+    model = FairSpectralClustering(3, solver=solver, dtype=dtype, random_state=0)
+    groups = data.sensitive_features
+    here = model.fit(data.graph, sensitive_features=groups)
+    labels, values, H = here.labels_, here.eigenvalues_, here.embedding_
+    there = model.fit(
+        blocks(data.graph), sensitive_features=da.from_array(groups, chunks=50)
+    )
+    assert there.converged_
+    assert isinstance(there.affinity_matrix_, PartitionedMatrix)
+    assert adjusted_rand_score(there.labels_, labels) == 1
+    np.testing.assert_allclose(there.eigenvalues_, values, atol=1e-6)
+    outside = there.embedding_ - H @ (H.T @ there.embedding_)
+    assert np.linalg.norm(outside) < 1e-2
+    assert there.fairness_violation_ < 1e-10
+
+
+def with_weight(W, i, j, value):
+    W = sparse.lil_array(W)
+    W[i, j] = value
+    return W.tocsr()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda W: blocks(with_weight(W, 300, 20, -1.0)),
+            r"Partition 2 of X, rows 251 to 599.*smallest weight is -1, at row 49",
+        ),
+        (lambda W: blocks(with_weight(W, 300, 20, 9.0)), "not symmetric"),
+        (lambda W: blocks(with_weight(W, 300, 20, np.inf)), "not finite, at row 49"),
+        (lambda W: blocks(W[:, :500]), r"square matrix, got shape \(600, 500\)"),
+        (lambda W: [dask.delayed(W.toarray())], "must be CSR matrices"),
+    ],
+)
+def test_bad_graphs(make, message, data):
+    graph = make(sparse.csr_array(data.graph))
+    with pytest.raises(ValueError, match=message):
+        FairSpectralClustering(3).fit(graph, sensitive_features=data.sensitive_features)
+
+
+def test_isolated_nodes_in_parts_are_an_error(data):
+    W = sparse.lil_array(data.graph)
+    W[5, :] = W[:, 5] = 0
+    with pytest.raises(ValueError, match=r"1 node\(s\) have no positive degree"):
+        FairSpectralClustering(3).fit(
+            blocks(W), sensitive_features=data.sensitive_features
+        )
+
+
+def test_rows_of_features_are_not_in_parts(data):
+    model = FairSpectralClustering(3, affinity="nearest_neighbors")
+    with pytest.raises(ValueError, match='got a graph in parts: use affinity="precomp'):
+        model.fit(blocks(data.graph), sensitive_features=data.sensitive_features)
+
+
+def test_multigrid_needs_a_stored_graph(data):
+    model = FairSpectralClustering(3, solver="lobpcg")
+    with pytest.raises(ValueError, match='use solver="chebyshev"'):
+        model.fit(blocks(data.graph), sensitive_features=data.sensitive_features)

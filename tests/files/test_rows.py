@@ -14,8 +14,7 @@ from scalefair.files import (
     read_table,
     reading,
 )
-from scalefair.files._matrices import rows_format
-from scalefair.files._npy import read_array
+from scalefair.files._matrices import read_array, rows_format
 
 
 def rows(dtype="f8"):

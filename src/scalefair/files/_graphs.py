@@ -11,7 +11,6 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.files._errors import FileError
 from scalefair.files._matrices import (
     as_matrix,
     file_format,
@@ -19,6 +18,7 @@ from scalefair.files._matrices import (
     read_matrix_market,
     read_sparse,
 )
+from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import quote
 

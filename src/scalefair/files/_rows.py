@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.files._errors import FileError
-from scalefair.files._npy import checked_header, read_rows
+from scalefair.files._matrices import checked_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
     AnyPath,
+    FileError,
     SourceFile,
     block_type,
     check_max_bytes,

@@ -15,8 +15,8 @@ import numpy as np
 import pandas
 from pandas.api.types import is_numeric_dtype
 
-from scalefair.files._errors import FileError, reading
 from scalefair.files._matrices import file_format
+from scalefair.files._source import FileError, reading
 from scalefair.files._text import (
     MISSING,
     find_layout,
@@ -34,13 +34,10 @@ _SAMPLE, _PIECE = 20_000, 2**21
 
 
 class TableFile:
-    """A table in a file: its columns are known, its rows are read when asked for.
+    """A table in a file, as `read_table` takes it; rows are read when asked for.
 
-    Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or ``-``
-    for the standard input. Options of text are ``header`` (bool), ``delimiter``,
-    ``decimal``, found out by default, and ``skip_lines`` before the table. `names` are
-    those of the columns, their numbers from 1 if there is no header; `layout` is how
-    text is understood; `notes` say what was assumed.
+    `names` are those of the columns, their numbers from 1 if there is no header;
+    `layout` is how text is understood; `notes` say what was assumed.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
@@ -92,11 +89,7 @@ class TableFile:
     def read(
         self, columns: Sequence[str] | None = None, words: Collection[str] = ()
     ) -> pandas.DataFrame:
-        """Return columns of all rows: numbers as numbers, words as stripped strings.
-
-        None are all columns; those in `words` are words whatever they look like. A
-        word in a column of numbers is an error.
-        """
+        """Return columns (None: all) of all rows, typed; those in `words` are words."""
         columns = self.names if columns is None else columns
         frame = self._typed(self.frame(columns, words), words)
         if frame.empty:
@@ -106,10 +99,9 @@ class TableFile:
     def store(
         self, columns: Sequence[str], words: Collection[str], folder: Path
     ) -> pandas.DataFrame:
-        """Do as `read`, with the numbers in a nameless file in `folder`.
+        """Do as `read`, with the numbers in a nameless file, gone with the process.
 
-        The file vanishes with the process, however it ends. Which columns hold words
-        is judged by the first rows.
+        Which columns hold words is judged by the first rows.
         """
         sample = self._typed(self.frame(columns, words, _SAMPLE), words)
         words = [column for column in columns if not is_numeric_dtype(sample[column])]

@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
-from scalefair.files._errors import FileError, reading
+from scalefair.files._source import FileError, reading
 
 # Spellings of a value that is not there.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
@@ -68,19 +68,15 @@ def quote(text: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the cells of a text are told apart.
-
-    `delimiter` is None for white space, `skipped` counts the lines before the first
-    record, `names` are those of a header, `notes` say what was assumed.
-    """
+    """How the cells of a text are told apart."""
 
     path: Path
-    delimiter: str | None
+    delimiter: str | None  # None for white space
     decimal: str
-    skipped: int
-    names: list[str] | None
+    skipped: int  # lines before the first record
+    names: list[str] | None  # of a header
     n_columns: int
-    notes: list[str]
+    notes: list[str]  # what was assumed
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of each record below the header."""

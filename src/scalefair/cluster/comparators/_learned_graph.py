@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
-__all__ = ["CandidatePairs", "candidate_pairs", "learn_weights", "sparsity_weight"]
+Array = NDArray[np.float64]
 
 # The learned graph chooses among this many neighbours per neighbour it shall have.
 _CANDIDATES_PER_NEIGHBOR = 5
@@ -23,24 +23,14 @@ _LEAST_GAIN = 1e-14
 
 @dataclass(frozen=True)
 class CandidatePairs:
-    """Pairs of nodes that the learned graph may join.
-
-    Attributes
-    ----------
-    rows, columns : ndarray of int
-        The two nodes of each pair, ``rows < columns``.
-    distances : ndarray of float
-        Distance of the nodes in the given graph, between 0 and 1.
-    n : int
-        Number of nodes.
-    """
+    """Pairs of nodes that the learned graph may join."""
 
     rows: NDArray[np.intp]
-    columns: NDArray[np.intp]
-    distances: NDArray[np.float64]
-    n: int
+    columns: NDArray[np.intp]  # rows < columns
+    distances: Array  # in the given graph, between 0 and 1
+    n: int  # nodes
 
-    def matrix(self, values: NDArray[np.float64]) -> sparse.csr_array:
+    def matrix(self, values: Array) -> sparse.csr_array:
         """Symmetric matrix with the values at the pairs, without stored zeros."""
         stored = values != 0
         i, j, v = self.rows[stored], self.columns[stored], values[stored]
@@ -49,7 +39,7 @@ class CandidatePairs:
             shape=(self.n, self.n),
         )
 
-    def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sums(self, values: Array) -> Array:
         """Row sums of ``matrix(values)``."""
         first = np.bincount(self.rows, values, self.n)
         second = np.bincount(self.columns, values, self.n)
@@ -57,25 +47,16 @@ class CandidatePairs:
 
 
 def candidate_pairs(W: sparse.csr_array, n_neighbors: int) -> CandidatePairs:
-    """Pairs of similar nodes, and their distances.
+    """Pairs of similar nodes of a graph without loops or isolated nodes.
 
-    The similarity of two nodes is the cosine of their rows of the affinity, scaled
-    to a largest weight of 1 and with loops of weight 1: nodes that are linked, or
-    linked to the same nodes, are similar. Each node proposes its most similar
-    ones, ``5 * n_neighbors`` of them; the distance is 1 less the similarity.
-
-    Parameters
-    ----------
-    W : csr_array of shape (n, n)
-        Symmetric affinity without loops; every node has an edge. Of the rows with
-        more than ``5 * n_neighbors`` entries only the largest ones count, and
-        those that count for the other end of the edge.
-    n_neighbors : int
-        Neighbours that the nodes of the learned graph shall have.
+    Similarity is the cosine of two rows of W, scaled to a largest weight of 1, with
+    loops of 1; of each row only the ``5 * n_neighbors`` largest entries count. So many
+    nodes does each node propose; the distance is 1 less the similarity.
     """
     n = W.shape[0]
     most = _CANDIDATES_PER_NEIGHBOR * n_neighbors
-    X = _largest_entries(W, most)
+    X = _top_entries(W, most)
+    X = sparse.csr_array(X.maximum(X.T))
     X.data /= W.data.max()
     X = sparse.csr_array(X + sparse.eye_array(n))
     norms = np.sqrt((X * X) @ np.ones(n))
@@ -98,13 +79,11 @@ def candidate_pairs(W: sparse.csr_array, n_neighbors: int) -> CandidatePairs:
 
 
 def sparsity_weight(pairs: CandidatePairs, n_neighbors: int) -> float:
-    r"""Weight :math:`\theta` of the distances that leaves about `n_neighbors` edges.
+    """Weight of the distances that leaves about q = `n_neighbors` edges per node.
 
-    For one node with sorted distances :math:`z_1 \le z_2 \le \dots`, the weights
-    that minimise :math:`\theta w^T z - \log(w^T 1) + |w|^2 / 2` have at most q
-    entries from :math:`\theta = (q z_{q+1}^2 - z_{q+1} \sum_{j \le q} z_j)^{-1/2}`
-    on (Kalofolias, Perraudin 2019). The median over the nodes is taken; nodes with
-    no more than q candidates, or none farther than the nearest, have no say.
+    One node with sorted distances z has at most q from the weight
+    ``(q z[q+1]^2 - z[q+1] sum(z[:q]))^(-1/2)`` on (Kalofolias, Perraudin 2019). The
+    median of the nodes that have more than q candidates, not all alike.
     """
     i = np.append(pairs.rows, pairs.columns)
     z = np.append(pairs.distances, pairs.distances)
@@ -126,35 +105,17 @@ def sparsity_weight(pairs: CandidatePairs, n_neighbors: int) -> float:
 
 
 def learn_weights(
-    pairs: CandidatePairs,
-    costs: NDArray[np.float64],
-    multipliers: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Weights that minimise cost less the logarithms of the degrees.
+    pairs: CandidatePairs, costs: Array, multipliers: Array
+) -> tuple[Array, Array]:
+    """Weights that minimise cost less the logarithms of the degrees, and multipliers.
 
-    Minimises :math:`\sum_p (2 c_p s_p + s_p^2) - \sum_i \log d_i` over weights
-    :math:`s_p \ge 0` of the pairs p, :math:`d_i` the degree of node i, by Newton's
-    method on the dual: with one multiplier per node,
-    :math:`s_{ij} = (\lambda_i + \lambda_j - 2 c_{ij})_+ / 2` and
-    :math:`\lambda_i = 1 / d_i` at the optimum.
-
-    Parameters
-    ----------
-    pairs : CandidatePairs
-        The pairs; every node is in one.
-    costs : ndarray of shape (n_pairs,)
-        Cost of a unit of weight, >= 0.
-    multipliers : ndarray of shape (n,)
-        Start, > 0.
-
-    Returns
-    -------
-    weights : ndarray of shape (n_pairs,)
-    multipliers : ndarray of shape (n,)
+    Minimises ``sum(2 c s + s^2) - sum(log d)`` over weights s >= 0 of the pairs, d the
+    degrees, by Newton's method on the dual from the given multipliers > 0, one per
+    node: ``s_ij = max(x_i + x_j - 2 c_ij, 0) / 2`` and ``x_i = 1 / d_i`` in the end.
     """
     i, j = pairs.rows, pairs.columns
 
-    def evaluate(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def evaluate(x: Array) -> tuple[float, Array]:
         excess = np.maximum(x[i] + x[j] - 2.0 * costs, 0.0)
         return float(excess @ excess) / 4.0 - float(np.log(x).sum()), excess
 
@@ -179,9 +140,7 @@ def learn_weights(
     return evaluate(x)[1] / 2.0, x
 
 
-def _newton_step(
-    active: sparse.csr_array, x: NDArray[np.float64], gradient: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _newton_step(active: sparse.csr_array, x: Array, gradient: Array) -> Array:
     """Solve with the Hessian ``diag(1/x^2) + (A + diag(A 1)) / 2``."""
     n = x.size
     diagonal = 1.0 / x**2 + 0.5 * (active @ np.ones(n))
@@ -189,16 +148,10 @@ def _newton_step(
         (n, n), matvec=lambda v: diagonal * v + 0.5 * (active @ v), dtype=np.float64
     )
     jacobi = sparse.diags_array(1.0 / diagonal)
-    step: NDArray[np.float64]
+    step: Array
     # Any iterate is a direction of descent.
     step, _ = cg(hessian, -gradient, rtol=1e-6, maxiter=200, M=jacobi)
     return step
-
-
-def _largest_entries(W: sparse.csr_array, most: int) -> sparse.csr_array:
-    """Copy of the `most` largest entries of each row and their mirror images."""
-    top = _top_entries(W, most)
-    return sparse.csr_array(top.maximum(top.T))
 
 
 def _top_entries(A: sparse.csr_array, most: int) -> sparse.csr_array:

@@ -8,27 +8,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
+from scalefair._docs import documented
 from scalefair._random import check_random_state
-from scalefair.cluster._comparators import (
-    ClusteredGraph,
-    GraphInputMixin,
-    orthogonality_violation,
-)
-from scalefair.cluster._fairness import FairProblem
+from scalefair.cluster.comparators._base import TEXTS, ClusteredGraph, GraphComparator
 from scalefair.kernels import indicator_sweep, weight_within
 
-__all__ = ["CoordinateDescentFairClustering"]
+Array = NDArray[np.float64]
 
 # The starts compete until a sweep gains less than this; the best one goes on.
 _COARSE_GAIN = 0.01
 
 
-class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimator):
+@documented(**TEXTS)
+class CoordinateDescentFairClustering(GraphComparator):
     r"""Normalised cut with a fairness penalty, minimised node by node (FFSC).
 
     The clusters :math:`C_1, \dots, C_k` minimise
@@ -39,11 +35,8 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
 
     where :math:`c_l` counts the members of cluster :math:`l` by group and :math:`z`
     holds the shares of the groups in the population. One node after the other is
-    given the cluster where J is least, until no node moves. There is no relaxation,
-    no eigenvector and no constraint: fairness is traded against the cut.
-
-    It is here for comparison. :class:`FairSpectralClustering` solves the constrained
-    problem, and its cuts were much smaller on graphs with many clusters.
+    given the cluster where J is least, until no node moves. For comparison: the cuts
+    of :class:`FairSpectralClustering` were much smaller on graphs with many clusters.
 
     Parameters
     ----------
@@ -52,10 +45,7 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
     fairness_weight : float, default=1.0
         :math:`\lambda`. Both sums have one term per cluster, of order 1, so 1 gives
         cut and fairness the same importance; 0 minimises the normalised cut alone.
-    affinity : {"precomputed", "nearest_neighbors"}, default="precomputed"
-        ``"precomputed"``: `fit` takes the affinity matrix itself.
-        ``"nearest_neighbors"``: `fit` takes rows of features and builds their
-        symmetric k-NN graph.
+    %(affinity)s
     n_neighbors : int, default=10
         Neighbours of each row, itself not counted.
     init : "random" or array-like of shape (n,), default="random"
@@ -67,97 +57,66 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
         labels there is one start.
     max_iter : int, default=100
         Most sweeps over the nodes for each start.
-    connected_components : {"raise", "largest", "all"}, default="raise"
-        What to do when the graph has several components: an error; cluster the
-        largest one (all other nodes get the label -1); or cluster every node that
-        has an edge. Isolated nodes always get the label -1, unless they are an
-        error. The shares of the groups are those among the clustered nodes.
-    random_state : int, RandomState instance or None, default=None
-        For the starts and the order of the nodes, which is drawn anew for every
-        sweep. With the same value the result is the same.
+    %(connected_components)s
+    %(random_state)s
+        The order of the nodes is drawn anew for every sweep.
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n,), int
-        Cluster of each node, -1 for nodes left out.
+    %(labels_)s
     embedding_ : ndarray of shape (n, n_clusters)
-        Scaled indicator :math:`D^{1/2} Y (Y^T D Y)^{-1/2}` of the clusters, to be
-        compared with the embedding of :class:`FairSpectralClustering`; zero rows
-        for nodes left out.
+        Scaled indicator :math:`D^{1/2} Y (Y^T D Y)^{-1/2}` of the clusters; zero
+        rows for nodes left out.
     history_ : ndarray of shape (n_iter_ + 1,)
         J at the start and after each sweep of the best start; it never increases.
     n_iter_ : int
         Sweeps of the best start.
     converged_ : bool
         Whether its last sweep moved no node.
-    fairness_violation_ : float
-        :math:`|F^T H|_F` of `embedding_`, F as in
-        :class:`FairSpectralClustering`.
-    orthogonality_violation_ : float
-        :math:`|H^T H - I|_F`, zero up to rounding.
-    groups_ : ndarray
-        Sorted groups among the clustered nodes.
-    affinity_matrix_ : csr_array of shape (n, n)
-        The affinity used; for ``"nearest_neighbors"``, the graph built.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, when the input has names that are strings.
+    %(measures)s
+    %(groups_)s
+    %(affinity_matrix_)s
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     See Also
     --------
-    scalefair.metrics.balance_score : How balanced the clusters are.
-    scalefair.metrics.normalized_cut_score : What the clustering costs.
+    %(scores)s
 
     Notes
     -----
-    An implementation from the published description of FFSC [1]_: coordinate descent
-    on the indicator itself, its discreteness not relaxed, redundant calculations
-    avoided, and a parameter that trades the cut against fairness. The authors' code
-    was not available, nor was the text of the formulas. Chosen here: the normalised
-    cut as clustering term, the squared distance between the shares in a cluster and
-    in the population as fairness term, random starts and a random order of the
-    nodes, no empty clusters. [2]_ reports that the matrix H of FFSC is not
-    orthonormal; what it measured is not stated. Here `embedding_` is the indicator
-    scaled to unit columns, so it is orthonormal.
+    Written from the published description of FFSC [1]_, without its formulas or code.
+    Chosen here: the two terms of J, random starts and orders, no empty clusters. [2]_
+    reports that the matrix H of FFSC is not orthonormal; here `embedding_` is the
+    indicator scaled to unit columns.
 
-    A sweep takes O(m + n k) operations for m stored entries, and nothing of the
-    size of n x n is formed: memory is that of the affinity in CSR format. The end
-    is a local minimum: no single node can lower J by moving, but two together may.
+    A sweep takes O(m + n k) operations for m stored entries; memory is that of the
+    affinity in CSR format. The end is a local minimum for moves of single nodes.
 
     References
     ----------
     .. [1] Feng, Zhong, Pan (2024), "Fair Spectral Clustering Based on Coordinate
        Descent", Symmetry 17(1), 12.
-    .. [2] Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering
-       under Fairness Constraints", ICML.
+    %(tonin)s
 
     Examples
     --------
     >>> from scalefair.cluster import CoordinateDescentFairClustering
     >>> from scalefair.datasets import make_fair_sbm
     >>> from scalefair.metrics import balance_score
-    >>> data = make_fair_sbm(
-    ...     1000, n_clusters=3, n_groups=2, average_degree=40, random_state=0
-    ... )
+    >>> data = make_fair_sbm(1000, n_clusters=3, n_groups=2, random_state=0)
+    >>> groups = data.sensitive_features
     >>> model = CoordinateDescentFairClustering(n_clusters=3, random_state=0)
-    >>> model = model.fit(data.graph, sensitive_features=data.sensitive_features)
-    >>> balance_score(
-    ...     model.labels_, sensitive_features=data.sensitive_features
-    ... ) > 0.95
+    >>> model = model.fit(data.graph, sensitive_features=groups)
+    >>> balance_score(model.labels_, sensitive_features=groups) > 0.95
     True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        **GraphComparator._parameter_constraints,
         "fairness_weight": [Interval(Real, 0, None, closed="left")],
-        "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions({"random"}), "array-like"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "connected_components": [StrOptions({"raise", "largest", "all"})],
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -189,30 +148,8 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
     ) -> CoordinateDescentFairClustering:
         """Cluster the nodes of a graph, or rows of features.
 
-        Parameters
-        ----------
-        W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
-            Symmetric affinity with entries >= 0, in any SciPy sparse format or
-            dense; with ``affinity="nearest_neighbors"`` rows of features.
-        y : None
-            Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like of shape (n,)
-            Group of each node: numbers, strings or booleans, none missing, at
-            least two different ones.
-
-        Returns
-        -------
-        CoordinateDescentFairClustering
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If `W` is not square, not symmetric, or has negative or non-finite
-            entries; if there are fewer than two groups among the clustered nodes
-            or fewer nodes than ``n_clusters``; if the graph has several components
-            and ``connected_components="raise"``; if `init` is not a label of a
-            cluster for every node, or leaves a cluster empty.
+        %(fit)s
+            If `init` is no label of a cluster for each node, or leaves one empty.
 
         Warns
         -----
@@ -238,17 +175,9 @@ class CoordinateDescentFairClustering(GraphInputMixin, ClusterMixin, BaseEstimat
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        H = problem.scaled_indicator(labels)
-        self.affinity_matrix_ = graph.given
-        self.groups_ = graph.groups
-        self.labels_ = graph.spread(labels.astype(np.int32), -1)
-        self.embedding_ = graph.spread(H, 0.0)
-        self.history_ = np.array(history)
         self.n_iter_ = len(history) - 1
-        self.converged_ = converged
-        constraints = FairProblem(graph, graph.codes, self.n_clusters)
-        self.fairness_violation_ = constraints.violation(H)
-        self.orthogonality_violation_ = orthogonality_violation(H)
+        H = problem.scaled_indicator(labels)
+        self._set_results(graph, labels, H, history, converged)
         return self
 
     def _starts(
@@ -290,9 +219,7 @@ class _Problem:
         self.degrees = graph.degrees
         self.shares = np.bincount(graph.codes) / self.n
 
-    def totals(
-        self, labels: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def totals(self, labels: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         """Weight inside, volume and group counts of each cluster."""
         k, h = self.k, self.shares.size
         W = self.W
@@ -301,12 +228,7 @@ class _Problem:
         counts = np.bincount(labels * h + self.codes, minlength=k * h)
         return inside, volumes, counts.reshape(k, h).astype(np.float64)
 
-    def objective(
-        self,
-        inside: NDArray[np.float64],
-        volumes: NDArray[np.float64],
-        counts: NDArray[np.float64],
-    ) -> float:
+    def objective(self, inside: Array, volumes: Array, counts: Array) -> float:
         unfair = counts / counts.sum(axis=1, keepdims=True) - self.shares
         return float(
             (1.0 - inside / volumes).sum() + self.fairness_weight * (unfair**2).sum()
@@ -319,11 +241,10 @@ class _Problem:
         least_gain: float,
         rng: np.random.RandomState,
     ) -> tuple[NDArray[np.int64], list[float], bool]:
-        """Sweep until no node moves, or the gain of a sweep is small.
+        """Sweep until no node moves, or one gains less than `least_gain`, relatively.
 
         Returns the labels, the objective at the start and after each sweep, and
-        whether the last sweep moved no node. A sweep is the last one if it lowers
-        the objective by less than `least_gain` times its value.
+        whether the last sweep moved no node.
         """
         labels = start.copy()
         totals = self.totals(labels)
@@ -349,7 +270,7 @@ class _Problem:
                 break
         return labels, history, False
 
-    def scaled_indicator(self, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    def scaled_indicator(self, labels: NDArray[np.int64]) -> Array:
         volumes = np.bincount(labels, self.degrees, minlength=self.k)
         H = np.zeros((self.n, self.k))
         H[np.arange(self.n), labels] = np.sqrt(self.degrees / volumes[labels])

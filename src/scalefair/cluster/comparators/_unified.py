@@ -9,30 +9,33 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from scalefair._decorators import fit_context
+from scalefair._docs import documented
 from scalefair._random import check_random_state
-from scalefair.cluster._comparators import (
-    ClusteredGraph,
-    GraphInputMixin,
-    orthogonality_violation,
-)
 from scalefair.cluster._fair_spectral import FairSpectralClustering
-from scalefair.cluster._fairness import FairProblem
-from scalefair.cluster._learned_graph import (
+from scalefair.cluster._solvers import FairProblem
+from scalefair.cluster.comparators._base import TEXTS, ClusteredGraph, GraphComparator
+from scalefair.cluster.comparators._learned_graph import (
     candidate_pairs,
     learn_weights,
     sparsity_weight,
 )
-from scalefair.cluster._unified_embedding import descend_embedding, nearest_rotation
 
-__all__ = ["UnifiedFairSpectralClustering"]
+Array = NDArray[np.float64]
+
+_MAX_STEPS = 50
+# Norm of the projected gradient, relative to that of its two terms.
+_GRADIENT_TOL = 1e-6
+# Frobenius norm of a step: the Gram matrix before the return to the orthonormal
+# blocks then has a condition number of at most 101.
+_LONGEST_STEP = 10.0
 
 
-class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator):
+@documented(**TEXTS)
+class UnifiedFairSpectralClustering(GraphComparator):
     r"""Graph, fair embedding and clusters learned together (UFSC).
 
     From a given affinity with degrees D the method learns a graph S, a fair
@@ -47,11 +50,11 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
     :math:`p_{ij}` is a distance in the given graph and :math:`v_i` is row i of
     :math:`\sqrt{\mathrm{vol} / k}\, D^{-1/2} H`, which for perfect clusters is a
     rotated indicator. Edges between nodes far apart in the fair embedding fade, and
-    the embedding follows the learned graph. S, H, R and Y are updated in turn, and
-    none of the updates raises J.
+    the embedding follows the learned graph. S, H, R and Y are updated in turn; none
+    of the updates raises J.
 
-    It is here for comparison. :class:`FairSpectralClustering`, which gives the
-    start, works on the graph as it is.
+    For comparison: :class:`FairSpectralClustering`, which gives the start, works on
+    the graph as it is.
 
     Parameters
     ----------
@@ -62,17 +65,13 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
         :math:`\theta` follows from it. With ``affinity="nearest_neighbors"`` also
         those of the graph that is given.
     embedding_weight : float, default=0.5
-        :math:`\mu`, how much distances in the fair embedding count for the graph.
-        Nodes of two clusters are about :math:`\mu` farther from each other than
-        :math:`p_{ij}`, which lies between 0 and 1.
+        :math:`\mu`: nodes of two clusters are about that much farther from each
+        other than :math:`p_{ij}`, which lies between 0 and 1.
     label_weight : float, default=0.1
         :math:`\gamma`, how much the clusters count for the embedding; results were
         alike from 0.01 to 1. With 0 they do not count, and a learned graph of more
         pieces than clusters leaves the embedding undetermined.
-    affinity : {"precomputed", "nearest_neighbors"}, default="precomputed"
-        ``"precomputed"``: `fit` takes the affinity matrix itself.
-        ``"nearest_neighbors"``: `fit` takes rows of features and builds their
-        symmetric k-NN graph.
+    %(affinity)s
     tol : float, default=1e-3
         The iteration stops when the weights of the learned graph change by less
         than this, in the Frobenius norm relative to their own.
@@ -80,22 +79,13 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
         Most rounds of the four updates.
     n_init : int, default=10
         Starts of k-means for the clusters to begin with.
-    connected_components : {"raise", "largest", "all"}, default="raise"
-        What to do when the given graph has several components: an error; cluster
-        the largest one (all other nodes get the label -1); or cluster every node
-        that has an edge to another. Isolated nodes always get the label -1, unless
-        they are an error. The shares of the groups are those among the clustered
-        nodes.
-    random_state : int, RandomState instance or None, default=None
-        For the start. With the same value the result is the same.
+    %(connected_components)s
+    %(random_state)s
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n,), int
-        Cluster of each node, -1 for nodes left out.
-    embedding_ : ndarray of shape (n, n_clusters)
-        H: orthonormal columns with :math:`F^T H = 0`; zero rows for nodes left
-        out.
+    %(labels_)s
+    %(embedding_)s
     learned_affinity_ : csr_array of shape (n, n)
         S.
     history_ : ndarray of shape (n_iter_,)
@@ -104,90 +94,59 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
         Rounds.
     converged_ : bool
         Whether the learned graph settled to `tol`.
-    fairness_violation_ : float
-        :math:`|F^T H|_F`, zero up to rounding.
-    orthogonality_violation_ : float
-        :math:`|H^T H - I|_F`, zero up to rounding.
-    groups_ : ndarray
-        Sorted groups among the clustered nodes.
-    affinity_matrix_ : csr_array of shape (n, n)
-        The affinity given; for ``"nearest_neighbors"``, the graph built.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, when the input has names that are strings.
+    %(measures)s
+    %(groups_)s
+    %(affinity_matrix_)s
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     See Also
     --------
-    scalefair.metrics.balance_score : How balanced the clusters are.
-    scalefair.metrics.normalized_cut_score : What the clustering costs.
+    %(scores)s
 
     Notes
     -----
-    An implementation in own words of the model of UFSC [1]_, as its preprint's
-    abstract and the authors' published MATLAB code (github.com/kalman36912/UFSC)
-    show it; the text of the article was not available, and what the second
-    Laplacian of its title adds to that model is not known here. What differs:
-
-    - The code learns the graph from signals X with :math:`\mathrm{Tr}(X L X^T)`,
-      and smooths X by the learned graph. Here an affinity is given, so
-      :math:`p_{ij}` is 1 less the cosine of two of its rows (scaled to a largest
-      weight of 1, with loops of 1), and there is no smoothing step.
-    - The code weighs all pairs; here each node may be joined to the
-      ``5 * n_neighbors`` most similar ones, so that nothing of the size of n x n
-      is formed.
-    - The code takes the unnormalised Laplacian and :math:`H^T H = I`; here the
-      Laplacian of S is scaled by the degrees of the given graph,
-      :math:`D^{-1/2} L_S D^{-1/2}`, so that F and the start are those of
-      :class:`FairSpectralClustering` and costs can be compared. Self-loops of the
-      given affinity are ignored.
-    - :math:`\theta` follows from `n_neighbors` [2]_ in place of two parameters; the
-      weights are found by Newton's method on the dual, the embedding by gradient
-      steps on the orthonormal blocks.
+    Written from the abstract of the preprint of UFSC [1]_ and the authors' published
+    MATLAB code (github.com/kalman36912/UFSC), without the article's text. The code
+    learns the graph of all pairs from signals, which it smooths. Here an affinity is
+    given: :math:`p_{ij}` is 1 less the cosine of two of its rows (scaled to a largest
+    weight of 1, loops of 1), for the ``5 * n_neighbors`` most similar nodes of each,
+    which bounds time and memory. The Laplacian of S is scaled by the degrees of the
+    given graph, so that F, start and costs are those of
+    :class:`FairSpectralClustering`; :math:`\theta` follows from `n_neighbors` [3]_ in
+    place of two parameters. Self-loops are ignored.
 
     The learned graph often falls into pieces, such as the members of one group in
     one cluster; start and label term hold them together. A cluster can end empty: Y
     takes for each node the largest entry of :math:`v_i R`.
 
-    A fit takes time and memory for ``5 * n * n_neighbors`` pairs at most, beyond
-    what the affinity itself needs.
-
     References
     ----------
     .. [1] Zhang, Wang (2024), "A Dual Laplacian Framework with Effective Graph
        Learning for Unified Fair Spectral Clustering", Neurocomputing 601, 128210.
-    .. [2] Kalofolias, Perraudin (2019), "Large Scale Graph Learning from Smooth
+    %(tonin)s
+    .. [3] Kalofolias, Perraudin (2019), "Large Scale Graph Learning from Smooth
        Signals", ICLR.
-    .. [3] Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering
-       under Fairness Constraints", ICML.
 
     Examples
     --------
     >>> from scalefair.cluster import UnifiedFairSpectralClustering
     >>> from scalefair.datasets import make_fair_sbm
     >>> from scalefair.metrics import balance_score
-    >>> data = make_fair_sbm(
-    ...     1000, n_clusters=3, n_groups=2, average_degree=40, random_state=0
-    ... )
+    >>> data = make_fair_sbm(1000, n_clusters=3, n_groups=2, random_state=0)
+    >>> groups = data.sensitive_features
     >>> model = UnifiedFairSpectralClustering(n_clusters=3, random_state=0)
-    >>> model = model.fit(data.graph, sensitive_features=data.sensitive_features)
-    >>> balance_score(
-    ...     model.labels_, sensitive_features=data.sensitive_features
-    ... ) > 0.95
+    >>> model = model.fit(data.graph, sensitive_features=groups)
+    >>> balance_score(model.labels_, sensitive_features=groups) > 0.95
     True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        **GraphComparator._parameter_constraints,
         "embedding_weight": [Interval(Real, 0, None, closed="neither")],
         "label_weight": [Interval(Real, 0, None, closed="left")],
-        "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
-        "connected_components": [StrOptions({"raise", "largest", "all"})],
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -221,29 +180,7 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
     ) -> UnifiedFairSpectralClustering:
         """Cluster the nodes of a graph, or rows of features.
 
-        Parameters
-        ----------
-        W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
-            Symmetric affinity with entries >= 0, in any SciPy sparse format or
-            dense; with ``affinity="nearest_neighbors"`` rows of features.
-        y : None
-            Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like of shape (n,)
-            Group of each node: numbers, strings or booleans, none missing, at
-            least two different ones.
-
-        Returns
-        -------
-        UnifiedFairSpectralClustering
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If `W` is not square, not symmetric, or has negative or non-finite
-            entries; if there are fewer than two groups among the clustered nodes
-            or too few nodes for ``n_clusters``; if the graph has several components
-            and ``connected_components="raise"``.
+        %(fit)s
 
         Warns
         -----
@@ -275,9 +212,6 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
             history.append(state.objective())
             change = np.linalg.norm(state.weights - before)
             converged = bool(change <= self.tol * np.linalg.norm(state.weights))
-        H = state.H
-        self.fairness_violation_ = state.problem.violation(H)
-        self.orthogonality_violation_ = orthogonality_violation(H)
         if not converged:
             warnings.warn(
                 f"The learned graph still changes by more than tol={self.tol:g} after "
@@ -285,14 +219,9 @@ class UnifiedFairSpectralClustering(GraphInputMixin, ClusterMixin, BaseEstimator
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.affinity_matrix_ = graph.given
         self.learned_affinity_ = state.learned_graph(graph.kept)
-        self.groups_ = graph.groups
-        self.labels_ = graph.spread(state.labels.astype(np.int32), -1)
-        self.embedding_ = graph.spread(H, 0.0)
-        self.history_ = np.array(history)
         self.n_iter_ = len(history)
-        self.converged_ = converged
+        self._set_results(graph, state.labels, state.H, history, converged)
         return self
 
 
@@ -305,7 +234,7 @@ class _Alternation:
         n_neighbors: int,
         embedding_weight: float,
         label_weight: float,
-        H: NDArray[np.float64],
+        H: Array,
         labels: NDArray[np.integer],
     ) -> None:
         n, k = H.shape
@@ -316,7 +245,7 @@ class _Alternation:
         self.theta = sparsity_weight(self.pairs, n_neighbors)
         self.mu = embedding_weight
         self.node_weights = label_weight * self.degrees / self.degrees.mean()
-        # v_i = scale * row i of D^{-1/2} H
+        # v_i is this times row i of D^{-1/2} H.
         self.scale = float(np.sqrt(self.degrees.sum() / k))
         self.H = H
         self.labels: NDArray[np.integer] = labels
@@ -331,9 +260,9 @@ class _Alternation:
         )
         self.H = descend_embedding(self.H, *self.embedding_terms(), self.problem.Q)
         self._rotate()
-        self.labels = (self._rows() @ self.R).argmax(axis=1)
+        self.labels = (self._scaled_embedding() @ self.R).argmax(axis=1)
 
-    def embedding_terms(self) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+    def embedding_terms(self) -> tuple[sparse.csr_array, Array]:
         """Return A and B of J = Tr(H' A H) - 2 Tr(B' H) + a constant."""
         S = self.pairs.matrix(self.weights)
         laplacian = sparse.diags_array(self.pairs.sums(self.weights)) - S
@@ -352,7 +281,7 @@ class _Alternation:
                 "All learned weights of a node have vanished: the weights of the "
                 "affinity are too far apart. Remove or lower the largest."
             )
-        misfit = -self._rows() @ self.R
+        misfit = -self._scaled_embedding() @ self.R
         misfit[np.arange(misfit.shape[0]), self.labels] += 1.0
         return float(
             2.0 * (s @ self._costs())
@@ -370,19 +299,92 @@ class _Alternation:
             shape=(kept.size, kept.size),
         )
 
-    def _rows(self) -> NDArray[np.float64]:
+    def _scaled_embedding(self) -> Array:
+        """Return V, whose rows are v_i of the class's description."""
         return self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
 
     def _rotate(self) -> None:
-        V = self._rows() * self.degrees[:, None]
+        V = self._scaled_embedding() * self.degrees[:, None]
         k = V.shape[1]
         by_cluster = [V[self.labels == c].sum(axis=0) for c in range(k)]
         self.R = nearest_rotation(np.stack(by_cluster, axis=1))
 
-    def _costs(self) -> NDArray[np.float64]:
+    def _costs(self) -> Array:
         """Cost of each pair: theta times its distances in graph and embedding."""
-        V = self._rows()
+        V = self._scaled_embedding()
         between = V[self.pairs.rows] - V[self.pairs.columns]
         squares = np.einsum("pc,pc->p", between, between)
-        costs: NDArray[np.float64] = self.pairs.distances + 0.5 * self.mu * squares
+        costs: Array = self.pairs.distances + 0.5 * self.mu * squares
         return self.theta * costs
+
+
+def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Array:
+    """Lower Tr(H' A H) - 2 Tr(B' H) within H'H = I, Q'H = 0; Q orthonormal.
+
+    Gradient steps of the lengths of Barzilai and Borwein, halved until the value
+    falls, each followed by a return to the orthonormal blocks by the polar factor
+    (Wen, Yin 2013, "A feasible method for optimization with orthogonality
+    constraints", Mathematical Programming 142, 397-434).
+    """
+    B = B - Q @ (Q.T @ B)
+    AH = A @ H
+    value = _value(H, AH, B)
+    gradient = _gradient(H, AH, B, Q)
+    # Along the gradient a quadratic is least here.
+    curvature = float(np.vdot(gradient, A @ gradient))
+    size = float(np.vdot(gradient, gradient))
+    length = size / (2.0 * curvature) if curvature > 0 else 1.0
+    for step in range(_MAX_STEPS):
+        scale = np.linalg.norm(AH) + np.linalg.norm(B)
+        if np.sqrt(size) <= _GRADIENT_TOL * scale:
+            break
+        length = min(length, _LONGEST_STEP / float(np.sqrt(size)))
+        for _ in range(40):
+            X = H - length * gradient
+            trial = _polar(X - Q @ (Q.T @ X))  # fair, whatever was rounded
+            A_trial = A @ trial
+            trial_value = _value(trial, A_trial, B)
+            if trial_value <= value - 1e-4 * length * size:
+                break
+            length /= 2.0
+        else:  # no progress beyond rounding
+            break
+        trial_gradient = _gradient(trial, A_trial, B, Q)
+        moved, turned = trial - H, trial_gradient - gradient
+        product = abs(float(np.vdot(moved, turned)))
+        if product == 0.0:
+            return trial
+        length = (
+            product / float(np.vdot(turned, turned))
+            if step % 2
+            else float(np.vdot(moved, moved)) / product
+        )
+        H, AH, value, gradient = trial, A_trial, trial_value, trial_gradient
+        size = float(np.vdot(gradient, gradient))
+    return H
+
+
+def nearest_rotation(C: Array) -> Array:
+    """Orthogonal matrix R for which ``Tr(R.T @ C)`` is largest."""
+    U, _, Vt = np.linalg.svd(C)
+    R: Array = U @ Vt
+    return R
+
+
+def _value(H: Array, AH: Array, B: Array) -> float:
+    return float(np.vdot(H, AH)) - 2.0 * float(np.vdot(B, H))
+
+
+def _gradient(H: Array, AH: Array, B: Array, Q: Array) -> Array:
+    """Gradient within the tangent space of the fair orthonormal blocks."""
+    G = 2.0 * (AH - B)
+    G -= Q @ (Q.T @ G)
+    inner = H.T @ G
+    return G - H @ ((inner + inner.T) / 2.0)
+
+
+def _polar(X: Array) -> Array:
+    """Closest block with orthonormal columns; the span stays."""
+    values, V = np.linalg.eigh(X.T @ X)
+    H: Array = X @ ((V / np.sqrt(values)) @ V.T)
+    return H
