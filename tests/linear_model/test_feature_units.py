@@ -1,7 +1,5 @@
 """Classifiers do not depend on the units of the features."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -16,11 +14,7 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import (
-    ColumnSpread,
-    FeatureUnits,
-    column_spread,
-)
+from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
 
 INTERVAL = (0.1, 0.5)
 # Codes of a survey in their own units: year, income, level, indicator, share.
@@ -46,14 +40,6 @@ def as_parts(X, tmp_path):
     return NpyReader(tmp_path / "rows.npy", max_bytes=10_000)
 
 
-def in_blocks(model, X, y, group):
-    cuts = [0, 7, 400, 1500]
-    return model.fit_blocks(
-        lambda: ((X[a:b], y[a:b], group[a:b]) for a, b in pairwise(cuts)),
-        sample_size=1500,
-    )
-
-
 def fair(**options):
     options = {"start": "zero", "n_thresholds": 5, **options}
     return PartiallyFairClassifier(INTERVAL, 0.1, **options)
@@ -77,7 +63,6 @@ FITS = {
         *rows[:2], sensitive_features=rows[2]
     ),
     "penalty": lambda *rows: fair(alpha=0.1).fit(*rows[:2], sensitive_features=rows[2]),
-    "blocks": lambda *rows: in_blocks(fair(random_state=0), *rows),
     "path": lambda X, y, group: partial_fairness_path(
         X,
         y,

@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.linear_model._partially_fair import (
-    _averaged,
     best_constant,
     most_accurate_shift,
 )
@@ -344,12 +343,6 @@ class TestMostAccurateShift:
         signs[40:60] = 1.0
         signs[960:985] = -1.0
         assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
-
-    def test_averages(self):
-        values = np.random.RandomState(0).randn(30)
-        padded = np.pad(values, 4, mode="edge")
-        expected = np.convolve(padded, np.ones(9) / 9, "valid")
-        assert_allclose(_averaged(values, 4), expected, atol=1e-12)
 
     def test_constant_scores(self):
         shift = most_accurate_shift(np.zeros(3), np.array([1.0, 1.0, -1.0]))

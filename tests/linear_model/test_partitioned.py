@@ -17,15 +17,11 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._partitioned import partitioned_training
-from scalefair.linear_model._training_rows import (
-    FeatureUnits,
-    GroupLimits,
-    column_spread,
-)
+from scalefair.linear_model._training_rows import PartitionedTraining
+from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.streaming import PartitionedRows, RowReader
 
-LIMITS = GroupLimits(100, 2)
+LIMITS = 100, 2
 CUTS = [0, 300, 310, 900, 1500]
 
 
@@ -102,7 +98,10 @@ def oracles(rows, X, **options):
         "surrogate": "ramp",
         **options,
     }
-    known, many = partitioned_training(PartitionedRows.of(X), y, group, LIMITS, options)
+    training = PartitionedTraining.of(
+        PartitionedRows.of(X), y, group, LIMITS, **options
+    )
+    known, many = training.known, training.oracle
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
@@ -127,7 +126,7 @@ def test_oracle_of_the_parts_is_that_of_the_rows(rows, loss, surrogate, interact
     assert many.group_sizes.tolist() == one.group_sizes.tolist()
     rng = np.random.RandomState(0)
     w, theta = rng.randn(one.n_weights), rng.randn(5)
-    shape = {"width": 0.7, "corner": 0.05 if surrogate == "ramp" else 0.0}
+    shape = {"corner": 0.05 if surrogate == "ramp" else 0.0}
     a, b = many.evaluate(w, theta, **shape), one.evaluate(w, theta, **shape)
     for name in (
         "loss",

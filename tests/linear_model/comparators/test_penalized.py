@@ -6,10 +6,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import _num_samples
 
-from scalefair.linear_model._penalized import (
+from scalefair.linear_model.comparators._penalized import (
     PenalizedPartialParityClassifier,
     strong_penalty,
     weak_penalty,
@@ -17,28 +15,6 @@ from scalefair.linear_model._penalized import (
 
 # Most groups here have few rows: what is tested does not depend on their number.
 pytestmark = pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
-
-
-class _Penalized(PenalizedPartialParityClassifier):
-    """The checks do not know sensitive_features: two groups by turns."""
-
-    def fit(self, X, y, *, sensitive_features=None):
-        if sensitive_features is None:
-            sensitive_features = np.arange(_num_samples(X)) % 2
-        return super().fit(X, y, sensitive_features=sensitive_features)
-
-
-# At prediction the checks give no groups either: no interactions.
-@parametrize_with_checks(
-    [
-        _Penalized(
-            (0.05, 0.5), 0.01, interactions=False, learning_rate=0.02, max_iter=200
-        ),
-    ]
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def _data(m=90, n_groups=3, seed=0):
