@@ -135,14 +135,6 @@ def test_few_rows_are_warned_of(name):
         assert found.filename == __file__
 
 
-def test_single_rows_if_they_are_meant():
-    X, y = rows(400)
-    groups = np.arange(400) % 2
-    groups[7] = 2
-    model = quietly(WAYS["fit"], X, y, groups, min_group_size=1, max_iter=3)
-    assert len(model.groups_) == 3
-
-
 def test_memory_is_asked_for_before_it_is_needed(monkeypatch):
     X, y = rows()
     groups = np.arange(3000) % 50

@@ -42,7 +42,8 @@ def in_a_file(X, tmp_path):
 
 
 def fit(X, rows, **params):
-    model = PartiallyFairClassifier((0.1, 0.5), random_state=0, **params)
+    how = {"n_thresholds": 4, "random_state": 0, **params}
+    model = PartiallyFairClassifier((0.1, 0.5), **how)
     return model.fit(X, rows[1], sensitive_features=rows[2])
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import available_if, fit_context
@@ -131,8 +131,15 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "interval": [tuple, list],
+        "criterion": [StrOptions({"strong", "weak"})],
+        "threshold": [Interval(Real, None, None, closed="neither")],
+        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
+        "surrogate": [StrOptions({"ramp", "sigmoid"})],
         "interactions": ["boolean"],
+        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_groups": [Interval(Integral, 2, None, closed="left")],
         "min_group_size": [Interval(Integral, 1, None, closed="left")],
     }

@@ -61,8 +61,8 @@ class OracleValue:
     # group above the threshold.
     parts: Array
     form_slopes: Callable[[], Array]
-    concave_loss: float = 0.0
-    concave_gradient: Array | None = None  # None if it is zero
+    concave_loss: float
+    concave_gradient: Array
     form_combination: _Combine | None = None
 
     @property
@@ -74,6 +74,11 @@ class OracleValue:
     def minus(self) -> Array:
         """Convex parts that are subtracted, (G, P)."""
         return np.hsplit(self.parts, 2)[1]
+
+    def convex_objective(self, w: Array, ridge: Array) -> tuple[float, Array]:
+        """Return the loss with a penalty of the weights, and its gradient in them."""
+        penalty = 0.5 * float(ridge @ (w * w))
+        return self.loss + penalty, self.loss_gradient + ridge * w
 
     @cached_property
     def slopes(self) -> Array:
@@ -250,7 +255,7 @@ class ScoreOracle(RowOracle):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
-        concave_gradient = None
+        concave_gradient = np.zeros_like(lifted)
         if concave_slopes is not None:
             sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
             concave_gradient = self._pulled(sums)
@@ -446,6 +451,7 @@ class PartitionedOracle(RowOracle):
             self.layout.units.pull_back(gradient).ravel() / n_rows,
             sums.parts / self.group_sizes[:, None],
             lambda: slopes,
+            *(0.0, np.zeros(self.n_weights)),
         )
 
 

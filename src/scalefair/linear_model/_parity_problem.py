@@ -107,10 +107,11 @@ class ParityProblem(DCProblem):
         """Values and gradients of both parts, from one pass over the rows."""
         value = self.oracle.evaluate(self.weights(v), self.thresholds(v))
         plus, plus_gradient, minus, minus_gradient = self._constraint_parts(value)
-        objective, gradient = self._convex_objective(v, value)
-        concave = np.zeros(self.n_variables)
-        if value.concave_gradient is not None:
-            concave[: self.oracle.n_weights] = value.concave_gradient
+        objective, gradient = value.convex_objective(self.weights(v), self.ridge)
+        free = np.zeros(self.n_variables - gradient.size)  # in the thresholds
+        gradient, concave = (
+            np.append(slope, free) for slope in (gradient, value.concave_gradient)
+        )
         return (
             (np.append(objective, plus), np.vstack([gradient, *plus_gradient])),
             (
@@ -122,10 +123,10 @@ class ParityProblem(DCProblem):
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
         """Objective and constraints with the corners of the surrogate rounded."""
         value = self.oracle.evaluate(self.weights(v), self.thresholds(v), corner=corner)
-        objective, gradient = self._convex_objective(v, value)
-        if value.concave_gradient is not None:
-            objective -= value.concave_loss
-            gradient[: self.oracle.n_weights] -= value.concave_gradient
+        objective, gradient = value.convex_objective(self.weights(v), self.ridge)
+        objective -= value.concave_loss
+        gradient -= value.concave_gradient
+        gradient = np.append(gradient, np.zeros(self.n_variables - gradient.size))
         rates = value.plus - value.minus
         constraints, slopes = self._constraints(rates)
 
@@ -135,20 +136,11 @@ class ParityProblem(DCProblem):
 
         return ConstrainedValue(objective, gradient, constraints, pull_back)
 
-    def _convex_objective(self, v: Array, value: OracleValue) -> tuple[float, Array]:
-        w = self.weights(v)
-        gradient = np.zeros(self.n_variables)
-        gradient[: w.size] = value.loss_gradient + self.ridge * w
-        return value.loss + 0.5 * float(self.ridge @ (w * w)), gradient
-
     @abstractmethod
     def _constraint_parts(
         self, value: OracleValue
     ) -> tuple[Array, list[Array], Array, list[Array]]:
-        """Convex parts of the constraints with gradients, then the subtracted.
-
-        Gradients in pieces: there are many of them, and they are copied once.
-        """
+        """Convex parts of the constraints with gradients, then the subtracted."""
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
@@ -304,18 +296,13 @@ class WeakParity(ParityProblem):
 # The corners of the ramp are rounded over this much to both sides while it is
 # treated as smooth.
 _CORNER = 0.05
-# Subgradient steps per subproblem, of the paper.
-_STEPS = 150
-# Accuracy of the subproblems under the switching subgradient method, of the paper.
-_EPSILON = 2e-3
-# Ratio of tolerances: the smoothed problem is solved this much more exactly, as the
-# corners add to the violation.
-_MARGIN = 0.1
-# Gradient of its Lagrangian, beside the residual that is to be certified.
-_STATIONARY = 0.5
+# Of the paper: subgradient steps per subproblem, and accuracy of the subproblems.
+_STEPS, _EPSILON = 150, 2e-3
+# Parts of the tolerance to which the smoothed problem is solved, as its corners add to
+# the violation, and to which the gradient of its Lagrangian is to fall.
+_MARGIN, _STATIONARY = 0.1, 0.5
 # Change of the objective, as a share, after which rounds end, and steps of a round.
-_SETTLED = 1e-4
-_INNER = 80
+_SETTLED, _INNER = 1e-4, 80
 
 
 @single_blas_thread()  # Matrices are small here: threads would wait for each other.

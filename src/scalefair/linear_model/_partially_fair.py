@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -160,18 +160,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupClassifier._parameter_constraints,
-        "interval": [tuple, list],
         "kappa": [Interval(Real, 0, 1, closed="right")],
-        "criterion": [StrOptions({"strong", "weak"})],
-        "threshold": [Interval(Real, None, None, closed="neither")],
-        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
-        "surrogate": [StrOptions({"ramp", "sigmoid"})],
-        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
         "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
         "start": [StrOptions({"auto", "zero"}), "array-like"],
         "tune_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
     }

@@ -58,11 +58,6 @@ class ColumnSpread(NamedTuple):
             np.maximum(self.high, other.high),
         )
 
-    @property
-    def largest(self) -> Array:
-        """Largest absolute value of each column."""
-        return np.maximum(self.high, -self.low)
-
     def scale(self) -> Array:
         """Return the unit of each column: 0 for constant ones.
 
@@ -76,7 +71,8 @@ class ColumnSpread(NamedTuple):
                 "X has features whose values lie too far apart to be subtracted from "
                 "each other: rescale its features."
             )
-        varies = self.deviation > np.maximum(_CONSTANT * self.largest, _TINIEST)
+        largest = np.maximum(self.high, -self.low)
+        varies = self.deviation > np.maximum(_CONSTANT * largest, _TINIEST)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             part = (self.mean - self.low) / distance
             variance = (self.deviation / distance) ** 2
