@@ -131,12 +131,16 @@ def test_starts_agree_on_fairness(rows, fitted):
     assert fitted.n_iter_ < zero.n_iter_ / 3
 
 
-def test_start_may_be_given(rows, fitted):
+@pytest.mark.parametrize("criterion", ["strong", "weak"])
+def test_start_may_be_given(rows, criterion):
     X, y, group = rows
-    weights = np.column_stack([fitted.coef_, fitted.intercept_])
-    again = classifier(start=weights, tol=2e-3).fit(X, y, sensitive_features=group)
-    assert again.n_oracle_calls_ < fitted.n_oracle_calls_
-    assert again.infeasibility_ <= 3e-3
+    model = classifier(criterion=criterion, n_thresholds=8, tol=2e-3)
+    model.fit(X, y, sensitive_features=group)
+    first = model.n_oracle_calls_
+    model.set_params(start=np.column_stack([model.coef_, model.intercept_]))
+    model.fit(X, y, sensitive_features=group)
+    assert model.n_oracle_calls_ < first
+    assert model.infeasibility_ <= 3e-3
 
 
 def test_given_start_must_fit_and_be_fair(rows):

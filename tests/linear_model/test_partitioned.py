@@ -95,9 +95,7 @@ def oracles(rows, X, **options):
         "surrogate": "ramp",
         **options,
     }
-    training = PartitionedTraining.of(
-        PartitionedRows.of(X), y, group, LIMITS, **options
-    )
+    training = PartitionedTraining(PartitionedRows.of(X), y, group, LIMITS, options)
     known, many = training.known, training.oracle
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
@@ -283,6 +281,16 @@ def test_prediction_errors(rows, fitted):
     bad[1000, 1] = np.nan
     with pytest.raises(ValueError, match="Partition 3 of X, rows 900"):
         fitted.predict(as_reader(bad), sensitive_features=group)
+
+
+def test_prediction_without_groups_in_float32(rows):
+    X, y, group = rows
+    model = classifier(criterion="weak", interactions=False)
+    model.fit(X, y, sensitive_features=group)
+    X = X.astype(np.float32)
+    found = model.decision_function(as_reader(X))
+    assert found.dtype == np.float32
+    assert_allclose(found, model.decision_function(X), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", PARTITIONED)

@@ -422,15 +422,8 @@ class PartitionedOracle(RowOracle):
     """
 
     def __init__(
-        self,
-        oracles: Parts,
-        group_sizes: NDArray[np.int64],
-        units: FeatureUnits,
-        *,
-        interactions: bool,
+        self, oracles: Parts, layout: WeightLayout, group_sizes: NDArray[np.int64]
     ) -> None:
-        n_features, n_groups = len(units.centre), len(group_sizes)
-        layout = WeightLayout(n_features, n_groups, interactions, units)
         super().__init__(layout, group_sizes)
         self._oracles = oracles
 

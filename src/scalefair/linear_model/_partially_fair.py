@@ -252,12 +252,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         samples: Iterator[TrainingRows] = iter(())
         oracle: RowOracle
         if is_partitioned(X):
-            training = PartitionedTraining.of(
+            training = PartitionedTraining(
                 self._check_rows(X, reset=True),
                 y,
                 sensitive_features,
                 (self.max_groups, self.min_group_size),
-                **self._oracle_options(),
+                self._oracle_options(),
             )
             rows, oracle = training.known, training.oracle
             samples = training.growing_samples(check_random_state(self.random_state))

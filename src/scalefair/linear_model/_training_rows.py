@@ -19,7 +19,12 @@ from sklearn.utils.random import sample_without_replacement
 from scalefair._entries import canonical, check_array
 from scalefair._groups import check_two_groups, check_values, encode_values, listed
 from scalefair.linear_model._oracle import PartitionedOracle, ScoreOracle
-from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
+from scalefair.linear_model._weights import (
+    ColumnSpread,
+    FeatureUnits,
+    WeightLayout,
+    column_spread,
+)
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 # The share of the rows above a threshold has, in a group of fewer, a standard error
@@ -148,35 +153,25 @@ _LEAST = 500
 _GROWING = (1 / 16, 1 / 4, 1.0)
 
 
-@dataclass(frozen=True)
 class PartitionedTraining:
-    """Rows to learn from in parts, checked and encoded.
+    """Rows to learn from in parts, checked and encoded; options are of `ScoreOracle`.
 
     `known` has signs and groups in small integers; parts of the oracle are kept where
     they were made, if there is room.
     """
 
-    rows: PartitionedRows
-    known: TrainingRows
-    oracle: PartitionedOracle
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         rows: PartitionedRows,
         y: ArrayLike,
         sensitive_features: ArrayLike,
         limits: tuple[int, int],
-        *,
-        interactions: bool,
-        loss: str,
-        **options: Any,
-    ) -> PartitionedTraining:
-        """Look at all rows; the options are those of `ScoreOracle`."""
-        if loss in {"auc", "partial_auc"}:
+        options: dict[str, Any],
+    ) -> None:
+        if options["loss"] in {"auc", "partial_auc"}:
             raise ValueError(
-                f"loss={loss!r} compares pairs of rows and cannot be added up over "
-                'blocks or partitions: use "logistic", "hinge" or "squared".'
+                f"loss={options['loss']!r} compares pairs of rows and cannot be added "
+                'up over partitions: use "logistic", "hinge" or "squared".'
             )
         classes, labels = rows.encode(y, name="y", what="label")
         if len(classes) > 2:
@@ -190,19 +185,18 @@ class PartitionedTraining:
         )
         signs = _signs(np.concatenate(labels.gather()))
         all_codes = np.concatenate(codes.gather())
-        known = TrainingRows(None, signs, all_codes, classes, groups)
-        sizes = known.group_sizes
+        self.rows = rows
+        self.known = TrainingRows(None, signs, all_codes, classes, groups)
+        sizes = self.known.group_sizes
         check_groups(groups, sizes, *limits)
         dtype = real_type(rows)
-        options |= {"interactions": interactions, "loss": loss}
-        oracles = rows.map(
-            _make_oracle, dtype, len(groups), options, each=[labels, codes]
-        )
+        given = dtype, len(groups), options
+        oracles = rows.map(_make_oracle, *given, each=[labels, codes]).persist()
         units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
-        oracle = PartitionedOracle(
-            oracles.persist(), sizes, units, interactions=interactions
+        layout = WeightLayout(
+            rows.shape[1], len(groups), options["interactions"], units
         )
-        return cls(rows, known, oracle)
+        self.oracle = PartitionedOracle(oracles, layout, sizes)
 
     def growing_samples(self, rng: np.random.RandomState) -> Iterator[TrainingRows]:
         """Yield random samples, each with the rows of the one before; none of few rows.
