@@ -1,8 +1,4 @@
-"""What linear classifiers of rows that belong to groups have in common.
-
-Their documentation, the checks of what users give, and scores by the weights of each
-row's group.
-"""
+"""What linear classifiers share: words, checks, scores by each row's group."""
 
 from __future__ import annotations
 
@@ -309,10 +305,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return rows
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store rows of coefficients, intercept last: one, or one for each group.
-
-        The first is shared by all groups, the others are what each further one adds.
-        """
+        """Store rows of coefficients, intercept last, as `coef_` has them."""
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
@@ -380,10 +373,9 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept`` with the weights of each row's group.
+    """Return ``X @ coef + intercept`` in the type of `X`, rows of weights as `coef_`.
 
-    In the type of `X`, dense or CSR; a ValueError if a score is too large for it. The
-    first row of weights is shared by the groups, which add the others to it.
+    A ValueError if a score is too large for that type.
     """
     own, shift = (np.concatenate([a[:1], a[:1] + a[1:]]) for a in (coef, intercept))
     own, shift = own.astype(X.dtype), shift.astype(X.dtype)
@@ -413,10 +405,7 @@ def output_of_part(
     intercept: NDArray[np.float64],
     codes: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return what `output` makes of the scores of one part.
-
-    Of its groups, given by codes, `known` are the indices among those trained on.
-    """
+    """Return what `output` makes of scores; `known` are indices of those trained on."""
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
     if known is not None:
         codes = known[codes]

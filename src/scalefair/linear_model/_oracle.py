@@ -1,8 +1,7 @@
 """Loss of a linear model and smoothed shares of scores above thresholds.
 
-One call knows the loss of all rows, the convex parts of the smoothed shares of
-every group above every threshold, and all their gradients. For losses of single
-rows and the ramp it reads the rows once.
+One call knows both, with all gradients; it reads the rows once for losses of single
+rows and the ramp.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ _PAIRWISE = ("auc", "partial_auc")
 class OracleValue:
     """Loss, smoothed shares and gradients at one point, of G groups, P thresholds.
 
-    Gradients in both the parameters and the thresholds have the thresholds last. A
-    convex `concave_loss` is subtracted from `loss`; zero but for "partial_auc".
+    Thresholds come last. `concave_loss` is subtracted: zero but for "partial_auc".
     """
 
     layout: WeightLayout
@@ -111,10 +109,9 @@ class OracleValue:
 
 
 class RowOracle(ABC):
-    """Loss of a linear model, and smoothed shares of scores above thresholds.
+    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`.
 
-    Of He, Huang, Yao, Lin, "Enforcing fairness where it matters", examples B.1 to B.4.
-    The parameters are those of `layout`; `n_calls` counts the calls of `evaluate`.
+    `n_calls` counts the calls of `evaluate`.
     """
 
     def __init__(self, layout: WeightLayout, group_sizes: NDArray[np.int64]) -> None:
@@ -391,10 +388,9 @@ class SigmoidShares:
         return np.ascontiguousarray(total.transpose(0, 2, 1))
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Return sums of gradients with weights (G, 2 P), cheaper than the gradients.
+        """Return weighted sums of gradients, over parts (G, n + 1), cheaper than them.
 
-        Of all parts for each group, (G, n + 1), and of all groups for the last
-        column of each part, (2 P,).
+        And their last column over groups, (2 P,); weights are of shape (G, 2 P).
         """
         scaled = weights * self._rows.shares[:, None]
         total = np.zeros(self._rows.shape)
@@ -417,8 +413,7 @@ class SigmoidShares:
 class PartitionedOracle(RowOracle):
     """The oracle of rows in parts, for losses of single rows.
 
-    To each part, which may lack groups, go parameters and thresholds; back come sums
-    of the size of their gradients, added up on the way. Parts know nothing of units.
+    Sums come from each part, which may lack groups and knows nothing of units.
     """
 
     def __init__(

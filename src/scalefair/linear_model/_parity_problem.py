@@ -53,9 +53,7 @@ def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
 class ParityProblem(DCProblem):
     """Objective and constraints as differences of convex functions of v.
 
-    The variables are the weights, then the thresholds if they are free. Function 0
-    is the objective, with the factor `ridge` of half the squared norm of the
-    coefficients; the others are constraints, feasible at or below zero.
+    Variables are the weights, then free thresholds; constraints are to be at most 0.
     """
 
     def __init__(
@@ -319,10 +317,10 @@ def solve(
 ) -> DCResult:
     """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls.
 
-    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
-    algorithm keeps what is feasible, as weights of zero are: it starts there if what
-    it would start from violates the constraints by more than `tol`.
+    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible.
     """
+    # The DC algorithm keeps what is feasible, as weights of zero are: it starts there
+    # if what it would start from violates the constraints by more than `tol`.
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
     if v0 is not None:

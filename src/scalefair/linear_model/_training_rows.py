@@ -1,7 +1,4 @@
-"""Rows to learn from, in memory or in parts: what labels and groups must be.
-
-Of rows in parts the client knows signs and groups, and may ask for a random sample.
-"""
+"""Rows to learn from, in memory or in parts: what labels and groups must be."""
 
 from __future__ import annotations
 
@@ -36,13 +33,9 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows to learn from, checked and encoded.
+    """Rows to learn from, checked and encoded."""
 
-    Features are C-contiguous or canonical CSR, float64 or float32; None where they
-    are elsewhere.
-    """
-
-    X: Any  # (m, d)
+    X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
     codes: NDArray[Any]  # (m,), group of each row, an index into `groups`
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
@@ -54,10 +47,7 @@ class TrainingRows:
         return np.bincount(self.codes, minlength=len(self.groups))
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
-        """Return the oracle of rows in memory, by default in units of their own.
-
-        These are such that all features have mean 0 and variance 1.
-        """
+        """Return the oracle of rows in memory, by default in units of their own."""
         units = units or FeatureUnits.of(column_spread(self.X))
         given = self.X, self.signs, self.codes, len(self.groups)
         return ScoreOracle(*given, units=units, **options)
@@ -154,10 +144,9 @@ _GROWING = (1 / 16, 1 / 4, 1.0)
 
 
 class PartitionedTraining:
-    """Rows to learn from in parts, checked and encoded; options are of `ScoreOracle`.
+    """Rows to learn from in parts; `options` are those of `ScoreOracle`.
 
-    `known` has signs and groups in small integers; parts of the oracle are kept where
-    they were made, if there is room.
+    `known` has signs and groups in small integers, but no features.
     """
 
     def __init__(

@@ -61,8 +61,7 @@ class ColumnSpread(NamedTuple):
     def scale(self) -> Array:
         """Return the unit of each column: 0 for constant ones.
 
-        The distance of its values if it has two, else the standard deviation: so
-        indicators of rare categories do not become large [Gelman 2008].
+        The distance of two values, else the standard deviation [Gelman 2008].
         """
         with judged_later():
             distance = self.high - self.low
@@ -120,9 +119,8 @@ def _spread_of_block(X: Any) -> ColumnSpread:
 
 
 class FeatureUnits(NamedTuple):
-    """How weights of standardized features become weights of the features given.
+    """How weights of standardized features, never formed, become those of the given.
 
-    Standardized features are never formed: sparse rows stay sparse, no row is copied.
     Scores take ``coefficient / scale`` and an intercept less ``centre`` times that.
     """
 
@@ -167,8 +165,7 @@ class FeatureUnits(NamedTuple):
 class WeightLayout(NamedTuple):
     """Rows of n coefficients, each with its intercept last, as one vector in `units`.
 
-    Without interactions one row; with them one for each group: the first is shared
-    by all groups, the others are what their groups add.
+    One row, or with interactions one shared by all groups, and what each other adds.
     """
 
     n_features: int

@@ -1,8 +1,4 @@
-"""Linear classifier under pairwise fairness constraints.
-
-The estimator; its problem, whose constraints are convex quadratics of the weights; the
-means and variances of scores that they are made of. Pairs of rows are never formed.
-"""
+"""Linear classifier under pairwise fairness constraints; pairs are never formed."""
 
 from __future__ import annotations
 
@@ -193,10 +189,9 @@ _RIDGE = 1e-3
 
 
 class CellPairs(NamedTuple):
-    """Which cells each constraint compares, the first to be ranked above the second.
+    """Constraint i sums, over t, the means of ``(1 + h - h')**2 / 2``.
 
-    Constraint i is about the sum over t of the means of ``(1 + h - h')**2 / 2``, h of
-    cell ``first[i, t]`` and h' of cell ``second[i, t]``.
+    With scores h of the cell ``first[i, t]``, h' of ``second[i, t]``.
     """
 
     cells: NDArray[np.int64]  # of each row, every one of them occupied
@@ -254,11 +249,7 @@ class PairwiseProblem:
         self._whitening = [_inverse_root(S, 4.0 * self.ridge[0]) for S in moments]
 
     def evaluate(self, u: Array) -> ConstrainedValue:
-        """Objective and constraints as functions of the whitened variables.
-
-        Constraints are relative to their `limit`, so that their curvature does not
-        grow with kappa.
-        """
+        """Objective, and constraints relative to their `limit`, at whitened variables."""
         W, layout = self.weights(u), self.oracle.layout
         value = self.oracle.evaluate(W.ravel(), np.empty(0))
         means, variances, gradient = self.cells.evaluate(layout.of_groups(W))
