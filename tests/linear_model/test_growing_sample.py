@@ -108,10 +108,13 @@ def test_no_sample_of_few_or_wide_rows(rows, monkeypatch):
     assert not samples(in_parts(X), y, group)
     monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 900)  # below 500 a group
     assert not samples(in_parts(X), y, group)
+    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 4000)  # as many as there are
+    assert not samples(in_parts(X), y, group)
     monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 3999)
     monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 1100 * X[0].nbytes)
     assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
     assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201
+    assert len(samples(in_sparse_parts(X), y, group)) == 0  # with 4 bytes an index
     monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 900 * X[0].nbytes)
     assert not samples(in_parts(X), y, group)
 

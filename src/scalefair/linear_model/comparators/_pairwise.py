@@ -249,7 +249,7 @@ class PairwiseProblem:
         self._whitening = [_inverse_root(S, 4.0 * self.ridge[0]) for S in moments]
 
     def evaluate(self, u: Array) -> ConstrainedValue:
-        """Objective, and constraints relative to their `limit`, at whitened variables."""
+        """Objective, and constraints relative to their `limit`; u is whitened."""
         W, layout = self.weights(u), self.oracle.layout
         value = self.oracle.evaluate(W.ravel(), np.empty(0))
         means, variances, gradient = self.cells.evaluate(layout.of_groups(W))
