@@ -1,13 +1,24 @@
 """What linear classifiers of groups share: input, scores, classes."""
 
+from functools import partial
+
+import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn import config_context
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from scalefair.linear_model._base import BaseGroupClassifier, group_scores
+from scalefair.linear_model import (
+    PairwiseFairClassifier,
+    PartiallyFairClassifier,
+    PartiallyFairClassifierCV,
+    PenalizedPartialParityClassifier,
+    partial_fairness_path,
+)
+from scalefair.linear_model._base import BaseGroupClassifier
+from scalefair.streaming import PartitionedRows
 
 
 class _Given(BaseGroupClassifier):
@@ -79,31 +90,6 @@ def test_sparse_rows_become_canonical_and_input_is_left_alone():
     assert kept.has_canonical_format
     assert X.nnz == 5
     np.testing.assert_array_equal(kept.toarray()[0], [2, 0, 1])
-
-
-@pytest.mark.parametrize("y", [np.zeros(40), np.full(40, "a")])
-def test_one_class(y):
-    X, _, groups = _rows()
-    with pytest.raises(ValueError, match="two classes, found 1 class"):
-        _Given().fit(X, y, sensitive_features=groups)
-
-
-def test_three_classes():
-    X, _, groups = _rows()
-    with pytest.raises(ValueError, match=r"Only binary .* multiclass, with 3 classes"):
-        _Given().fit(X, np.arange(40) % 3, sensitive_features=groups)
-
-
-def test_one_group():
-    X, y, _groups = _rows()
-    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
-        _Given().fit(X, y, sensitive_features=["a"] * 40)
-
-
-def test_wrong_number_of_groups():
-    X, y, groups = _rows()
-    with pytest.raises(ValueError, match="one group per sample"):
-        _Given().fit(X, y, sensitive_features=groups[:-1])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -207,15 +193,103 @@ def test_metadata_routing():
     assert scores.shape == (2,)
 
 
-def test_feature_names_and_number():
-    model, X, _, groups = _fitted()
-    assert model.n_features_in_ == 3
-    with pytest.raises(ValueError, match="3 features"):
-        model.predict(X[:, :2], sensitive_features=groups)
+BAD_ROWS = {
+    "two classes, found 1 class": {"y": np.full(40, "a")},
+    "Only binary .* multiclass, with 3 classes": {"y": np.arange(40) % 3},
+    r"only one group \('a'\)": {"sensitive_features": ["a"] * 40},
+    "one group per sample": {"sensitive_features": np.arange(39) % 3},
+}
 
 
-def test_one_row_of_weights_is_a_plain_linear_model():
-    X, y, _ = _rows()
-    plain = LogisticRegression().fit(X, y)
-    scores = group_scores(X, None, plain.coef_, plain.intercept_)
-    np.testing.assert_allclose(scores, plain.decision_function(X), rtol=1e-12)
+@pytest.mark.parametrize("message", BAD_ROWS)
+def test_bad_rows(message):
+    X, y, groups = _rows()
+    rows = {"y": y, "sensitive_features": groups, **BAD_ROWS[message]}
+    with pytest.raises(ValueError, match=message):
+        _Given().fit(X, **rows)
+
+
+BAD_PARAMETERS = [
+    (PairwiseFairClassifier, {"constraint": "auc"}),
+    (PairwiseFairClassifier, {"kappa": 0.0}),
+    (PairwiseFairClassifier, {"loss": "hinge"}),
+    (PairwiseFairClassifier, {"alpha": -1.0}),
+    (PairwiseFairClassifier, {"tol": 0.0}),
+    (PairwiseFairClassifier, {"max_iter": 0}),
+    (PenalizedPartialParityClassifier, {"penalty": -1.0}),
+    (PenalizedPartialParityClassifier, {"criterion": "both"}),
+    (PenalizedPartialParityClassifier, {"surrogate": "step"}),
+    (PenalizedPartialParityClassifier, {"learning_rate": 0.0}),
+    (PenalizedPartialParityClassifier, {"n_thresholds": 0}),
+    (PenalizedPartialParityClassifier, {"loss": "absolute"}),
+    (PartiallyFairClassifier, {"kappa": 1.5}),
+    (PartiallyFairClassifier, {"inner_solver": "lbfgs"}),
+]
+
+
+@pytest.mark.parametrize(("Estimator", "params"), BAD_PARAMETERS)
+def test_parameters_out_of_range(Estimator, params):
+    X, y, groups = _rows()
+    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter"):
+        Estimator(**params).fit(X, y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    "Estimator", [PartiallyFairClassifier, PenalizedPartialParityClassifier]
+)
+@pytest.mark.parametrize(
+    "interval", [(0.5, 0.5), (0.6, 0.1), (-0.1, 1.2), (0.5,), "ab"]
+)
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+def test_intervals_that_are_none(Estimator, interval):
+    X, y, groups = _rows()
+    with pytest.raises(ValueError, match="interval"):
+        Estimator(interval).fit(X, y, sensitive_features=groups)
+
+
+ITERATIVE = {
+    "partially fair": PartiallyFairClassifier((0.1, 0.6), 0.1, tol=1e-4),
+    "pairwise": PairwiseFairClassifier("inter_group", 0.3, alpha=0.01, tol=1e-7),
+    "penalized": PenalizedPartialParityClassifier(
+        (0.1, 0.6), 0.2, learning_rate=0.02, max_iter=150
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+def test_equivalent_input_gives_the_same_model(name):
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.arange(150) % 3)
+    X = rng.standard_normal((150, 3)) + 0.5 * groups[:, None]
+    y = (X.sum(axis=1) + rng.standard_normal(150) > 1.5).astype(int)
+    order = rng.permutation(150)
+    forms = [
+        (X, y, groups),
+        (sparse.csr_array(X), y, groups),
+        (X, np.array(["no", "yes"])[y], np.array(["a", "b", "c"])[groups]),
+        (X[order], y[order], groups[order]),
+    ]
+    models = [
+        clone(ITERATIVE[name]).fit(X, y, sensitive_features=groups)
+        for X, y, groups in forms
+    ]
+    for model in models[1:]:
+        # Cuts and multipliers follow rounding, up to the tolerance of 1e-4.
+        assert model.objective_ == pytest.approx(models[0].objective_, abs=2e-4)
+        np.testing.assert_allclose(model.coef_, models[0].coef_, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        PairwiseFairClassifier().fit,
+        PartiallyFairClassifierCV().fit,
+        PenalizedPartialParityClassifier().fit,
+        partial(partial_fairness_path, kappas=[0.1]),
+    ],
+)
+def test_some_take_rows_in_memory_alone(fit):
+    X, y, groups = _rows()
+    with pytest.raises(TypeError, match=r" takes .* PartiallyFairClassifier"):
+        fit(PartitionedRows.of(da.from_array(X)), y, sensitive_features=groups)

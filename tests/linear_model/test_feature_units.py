@@ -1,10 +1,9 @@
 """Classifiers do not depend on the units of the features."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.preprocessing import scale
 
 from scalefair.files import NpyReader
@@ -13,14 +12,9 @@ from scalefair.linear_model import (
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
     PenalizedPartialParityClassifier,
-    partial_fairness_path,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import (
-    ColumnSpread,
-    FeatureUnits,
-    column_spread,
-)
+from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
 
 INTERVAL = (0.1, 0.5)
 # Codes of a survey in their own units: year, income, level, indicator, share.
@@ -46,60 +40,30 @@ def as_parts(X, tmp_path):
     return NpyReader(tmp_path / "rows.npy", max_bytes=10_000)
 
 
-def in_blocks(model, X, y, group):
-    cuts = [0, 7, 400, 1500]
-    return model.fit_blocks(
-        lambda: ((X[a:b], y[a:b], group[a:b]) for a, b in pairwise(cuts)),
-        sample_size=1500,
-    )
-
-
 def fair(**options):
     options = {"start": "zero", "n_thresholds": 5, **options}
     return PartiallyFairClassifier(INTERVAL, 0.1, **options)
 
 
-FITS = {
-    "fit": lambda *rows: fair().fit(*rows[:2], sensitive_features=rows[2]),
-    "augmented Lagrangian": lambda *rows: fair(start="auto").fit(
-        *rows[:2], sensitive_features=rows[2]
+MODELS = {
+    "fit": fair(),
+    "augmented Lagrangian": fair(start="auto"),
+    "blind": fair(interactions=False),
+    "sigmoid": fair(surrogate="sigmoid"),
+    "ranking": fair(loss="partial_auc"),
+    "weak": fair(criterion="weak"),
+    "penalty": fair(alpha=0.1),
+    "choice": PartiallyFairClassifierCV(
+        [0.1, 0.3], 0.5, estimator=fair(tol=5e-3), cv=2
     ),
-    "blind": lambda *rows: fair(interactions=False).fit(
-        *rows[:2], sensitive_features=rows[2]
-    ),
-    "sigmoid": lambda *rows: fair(surrogate="sigmoid").fit(
-        *rows[:2], sensitive_features=rows[2]
-    ),
-    "ranking": lambda *rows: fair(loss="partial_auc").fit(
-        *rows[:2], sensitive_features=rows[2]
-    ),
-    "weak": lambda *rows: fair(criterion="weak").fit(
-        *rows[:2], sensitive_features=rows[2]
-    ),
-    "penalty": lambda *rows: fair(alpha=0.1).fit(*rows[:2], sensitive_features=rows[2]),
-    "blocks": lambda *rows: in_blocks(fair(random_state=0), *rows),
-    "path": lambda X, y, group: partial_fairness_path(
-        X,
-        y,
-        sensitive_features=group,
-        kappas=[0.1, 0.3],
-        interval=INTERVAL,
-        start="zero",
-    )[1],
-    "choice": lambda *rows: (
-        (
-            PartiallyFairClassifierCV(
-                [0.1, 0.3], 0.5, estimator=fair(tol=5e-3), cv=2
-            ).fit(*rows[:2], sensitive_features=rows[2])
-        ).best_estimator_
-    ),
-    "pairwise": lambda *rows: PairwiseFairClassifier(
-        "inter_group", 0.3, tol=1e-6, alpha=0.1
-    ).fit(*rows[:2], sensitive_features=rows[2]),
-    "comparator": lambda *rows: PenalizedPartialParityClassifier(
-        INTERVAL, 0.1, max_iter=200
-    ).fit(*rows[:2], sensitive_features=rows[2]),
+    "pairwise": PairwiseFairClassifier("inter_group", 0.3, tol=1e-6, alpha=0.1),
+    "comparator": PenalizedPartialParityClassifier(INTERVAL, 0.1, max_iter=200),
 }
+
+
+def fit(way, X, y, group):
+    model = clone(MODELS[way]).fit(X, y, sensitive_features=group)
+    return getattr(model, "best_estimator_", model)
 
 
 # Both are one problem up to rounding, which decides which of many cuts are active:
@@ -109,10 +73,10 @@ SAME = {"rel": 5e-4}
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("way", FITS)
+@pytest.mark.parametrize("way", MODELS)
 def test_codes_as_they_are_and_standardized(survey, way, container):
     X, Z, y, group = survey
-    raw, standard = FITS[way](container(X), y, group), FITS[way](Z, y, group)
+    raw, standard = fit(way, container(X), y, group), fit(way, Z, y, group)
     assert raw.objective_ == pytest.approx(standard.objective_, **SAME)
     expected = standard.decision_function(Z, sensitive_features=group)
     scores = raw.decision_function(container(X), sensitive_features=group)
@@ -239,3 +203,43 @@ def test_units_and_back():
     )
     adjoint = (units.pull_back(gradient) * rows).sum()
     assert adjoint == pytest.approx((gradient * given).sum())
+
+
+# Rows whose scores overflow: the error is ours; warnings are errors here.
+rng = np.random.default_rng(0)
+X = rng.standard_normal((80, 4))
+groups = np.arange(80) % 2
+y = X[:, 0] + 0.5 * groups + rng.standard_normal(80) > 0
+
+
+@pytest.mark.parametrize("interactions", [False, True])
+def test_scores_too_large(interactions):
+    model = PartiallyFairClassifier((0.1, 0.5), interactions=interactions, tol=0.1)
+    model.fit(X, y, sensitive_features=groups)
+    model.coef_ = 3 * np.ones_like(model.coef_)
+    for dtype in (np.float64, np.float32):
+        for wrap in (np.asarray, sparse.csr_array):
+            bad = X.astype(dtype)
+            bad[7] = 0.5 * np.finfo(dtype).max
+            for method in (model.decision_function, model.predict, model.predict_proba):
+                with pytest.raises(ValueError, match=r"too large for .*position 7"):
+                    method(wrap(bad), sensitive_features=groups)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e200, 1e300])
+@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_large_features_are_features(size, everywhere):
+    # Weights are those of standardised features: nothing overflows.
+    bad = size * np.sign(X) if everywhere else np.r_[np.full((1, 4), size), X[1:]]
+    for kind in (PenalizedPartialParityClassifier, PartiallyFairClassifier):
+        model = kind((0.1, 0.5), max_iter=5).fit(bad, y, sensitive_features=groups)
+        scores = model.decision_function(bad, sensitive_features=groups)
+        assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("size", [8e307, 1.7e308])
+def test_features_too_large_to_be_summed(size):
+    for kind in (PenalizedPartialParityClassifier, PartiallyFairClassifier):
+        with pytest.raises(ValueError, match=r"scale (its|the) features"):
+            kind((0.1, 0.5)).fit(size * np.sign(X), y, sensitive_features=groups)

@@ -37,13 +37,6 @@ def fit_reader(X, y, groups, folder=None, **options):
     return PartiallyFairClassifier(**options).fit(reader, y, sensitive_features=groups)
 
 
-def fit_blocks(X, y, groups, **options):
-    # Groups of few rows in a block, or of none, may have enough of them in all.
-    return PartiallyFairClassifier(**options).fit_blocks(
-        lambda: ((X[i::4], y[i::4], groups[i::4]) for i in range(4))
-    )
-
-
 def fit_path(X, y, groups, **options):
     return partial_fairness_path(
         X, y, sensitive_features=groups, kappas=[0.1], **options
@@ -68,7 +61,6 @@ WAYS = {
     "weak": fit_with(PartiallyFairClassifier, criterion="weak"),
     "parts": fit_parts,
     "reader": fit_reader,
-    "blocks": fit_blocks,
     "path": fit_path,
     "choice": fit_choice,
     "pairwise": fit_with(PairwiseFairClassifier),
@@ -139,16 +131,8 @@ def test_few_rows_are_warned_of(name):
     assert found.category is UserWarning
     assert "'few' (18), 'some' (29). A share of 18 row(s)" in str(found.message)
     assert "error of up to 0.12" in str(found.message)
-    if name in {"fit", "weak", "pairwise", "comparator", "path", "parts", "blocks"}:
+    if name in {"fit", "weak", "pairwise", "comparator", "path", "parts"}:
         assert found.filename == __file__
-
-
-def test_single_rows_if_they_are_meant():
-    X, y = rows(400)
-    groups = np.arange(400) % 2
-    groups[7] = 2
-    model = quietly(WAYS["fit"], X, y, groups, min_group_size=1, max_iter=3)
-    assert len(model.groups_) == 3
 
 
 def test_memory_is_asked_for_before_it_is_needed(monkeypatch):

@@ -38,13 +38,15 @@ def scores_of(v, rows, interactions):
     return (X * W[codes, :4]).sum(axis=1) + W[codes, 4]
 
 
-def strong(rows, surrogate="ramp", interactions=True, kappa=0.1, ridge=0.0):
-    oracle = ScoreOracle(*rows, 3, interactions=interactions, surrogate=surrogate)
+def strong(rows, surrogate="ramp", interactions=True, kappa=0.1, ridge=0.0, **options):
+    options |= {"interactions": interactions, "surrogate": surrogate}
+    oracle = ScoreOracle(*rows, 3, **options)
     return StrongParity(oracle, INTERVAL, kappa, ridge, 6, surrogate)
 
 
-def weak(rows, surrogate="ramp", interactions=True, kappa=0.1, ridge=0.0):
-    oracle = ScoreOracle(*rows, 3, interactions=interactions, surrogate=surrogate)
+def weak(rows, surrogate="ramp", interactions=True, kappa=0.1, ridge=0.0, **options):
+    options |= {"interactions": interactions, "surrogate": surrogate}
+    oracle = ScoreOracle(*rows, 3, **options)
     return WeakParity(oracle, INTERVAL, kappa, ridge, 0.2, 0.7)
 
 
@@ -119,11 +121,15 @@ def test_start_is_feasible(rows, make):
 
 @pytest.mark.parametrize("make", [strong, weak])
 @pytest.mark.parametrize(("surrogate", "corner"), [("ramp", 0.05), ("sigmoid", 0.05)])
-def test_gradients_of_the_smoothed_problem(rows, make, surrogate, corner):
-    problem = make(rows, surrogate, ridge=0.3)
+@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
+def test_gradients_of_the_smoothed_problem(rows, make, surrogate, corner, loss):
+    options = {"loss": loss, "auc_interval": INTERVAL}
+    problem = make(rows, surrogate, ridge=0.3, **options)
     rng = np.random.RandomState(4)
     v = 0.3 * rng.randn(problem.n_variables)
     value = problem.smoothed(v, corner)
+    plus, minus = (part[0][0] for part in problem.evaluate(v))
+    assert value.objective == pytest.approx(plus - minus)
     multipliers = rng.uniform(size=problem.n_constraints)
     gradient = value.gradient + value.pull_back(multipliers)
     for _ in range(5):

@@ -10,22 +10,15 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from scalefair.linear_model import (
-    PairwiseFairClassifier,
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
-    PenalizedPartialParityClassifier,
-    partial_fairness_path,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._partitioned import partitioned_training
-from scalefair.linear_model._training_rows import (
-    FeatureUnits,
-    GroupLimits,
-    column_spread,
-)
+from scalefair.linear_model._training_rows import PartitionedTraining
+from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.streaming import PartitionedRows, RowReader
 
-LIMITS = GroupLimits(100, 2)
+LIMITS = 100, 2
 CUTS = [0, 300, 310, 900, 1500]
 
 
@@ -102,7 +95,8 @@ def oracles(rows, X, **options):
         "surrogate": "ramp",
         **options,
     }
-    known, many = partitioned_training(PartitionedRows.of(X), y, group, LIMITS, options)
+    training = PartitionedTraining(PartitionedRows.of(X), y, group, LIMITS, options)
+    known, many = training.known, training.oracle
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
@@ -127,7 +121,7 @@ def test_oracle_of_the_parts_is_that_of_the_rows(rows, loss, surrogate, interact
     assert many.group_sizes.tolist() == one.group_sizes.tolist()
     rng = np.random.RandomState(0)
     w, theta = rng.randn(one.n_weights), rng.randn(5)
-    shape = {"width": 0.7, "corner": 0.05 if surrogate == "ramp" else 0.0}
+    shape = {"corner": 0.05 if surrogate == "ramp" else 0.0}
     a, b = many.evaluate(w, theta, **shape), one.evaluate(w, theta, **shape)
     for name in (
         "loss",
@@ -142,17 +136,6 @@ def test_oracle_of_the_parts_is_that_of_the_rows(rows, loss, surrogate, interact
     assert_allclose(a.combine(*weights), b.combine(*weights), rtol=1e-12, atol=1e-12)
     assert_allclose(many.scores(w), one.scores(w), rtol=1e-14)
     assert many.n_calls == one.n_calls == 1
-
-
-@pytest.mark.parametrize("form", PARTITIONED[1:])
-def test_oracle_of_dask_partitions(rows, form):
-    many, one = oracles(rows, form(rows[0]))
-    rng = np.random.RandomState(0)
-    w, theta = rng.randn(one.n_weights), rng.randn(5)
-    a, b = many.evaluate(w, theta), one.evaluate(w, theta)
-    assert_allclose(a.loss, b.loss, rtol=1e-12)
-    assert_allclose(a.plus_gradient, b.plus_gradient, atol=1e-12)
-    assert_allclose(many.scores(w), one.scores(w), rtol=1e-13)
 
 
 def test_float32_rows_stay_float32(rows):
@@ -225,17 +208,6 @@ def test_every_collection(rows, fitted, form):
     assert model.n_features_in_ == 3
 
 
-def test_labels_and_groups_may_be_dask_arrays(rows, fitted):
-    da = pytest.importorskip("dask.array")
-    X, y, group = rows
-    model = classifier(criterion="weak").fit(
-        as_array(X),
-        da.from_array(y, chunks=700),
-        sensitive_features=da.from_array(group, chunks=400),
-    )
-    assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
-
-
 def test_everything_from_one_data_frame(rows, fitted):
     dd = pytest.importorskip("dask.dataframe")
     pd = pytest.importorskip("pandas")
@@ -293,32 +265,6 @@ def test_prediction_is_lazy(rows, fitted):
         scores.compute()
 
 
-def test_prediction_without_interactions_needs_no_groups(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak", interactions=False)
-    model.fit(X, y, sensitive_features=group)
-    assert_allclose(model.decision_function(as_reader(X)), model.decision_function(X))
-
-
-def test_prediction_in_float32(rows, fitted):
-    X, _y, group = rows
-    X = X.astype(np.float32)
-    found = fitted.decision_function(as_reader(X), sensitive_features=group)
-    assert found.dtype == np.float32
-    expected = fitted.decision_function(X, sensitive_features=group)
-    assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_prediction_of_some_groups(rows, fitted):
-    X, _y, group = rows
-    some = np.flatnonzero(group != "a")[:900]
-    found = fitted.predict(
-        Blocks(X[some], [0, 400, 900]), sensitive_features=group[some]
-    )
-    expected = fitted.predict(X, sensitive_features=group)[some]
-    assert (found == expected).all()
-
-
 def test_prediction_errors(rows, fitted):
     X, _y, group = rows
     with pytest.raises(ValueError, match="interactions=False"):
@@ -335,6 +281,16 @@ def test_prediction_errors(rows, fitted):
     bad[1000, 1] = np.nan
     with pytest.raises(ValueError, match="Partition 3 of X, rows 900"):
         fitted.predict(as_reader(bad), sensitive_features=group)
+
+
+def test_prediction_without_groups_in_float32(rows):
+    X, y, group = rows
+    model = classifier(criterion="weak", interactions=False)
+    model.fit(X, y, sensitive_features=group)
+    X = X.astype(np.float32)
+    found = model.decision_function(as_reader(X))
+    assert found.dtype == np.float32
+    assert_allclose(found, model.decision_function(X), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
@@ -396,50 +352,6 @@ def test_partitions_without_rows(rows, fitted):
     blocks = [dask.delayed(X[i:j]) for i, j in [(0, 0), (0, 700), (700, 1500)]]
     model = classifier(criterion="weak").fit(blocks, y, sensitive_features=group)
     assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
-
-
-def test_given_start_and_warm_start(rows, fitted):
-    X, y, group = rows
-    weights = np.column_stack([fitted.coef_, fitted.intercept_])
-    start = classifier(criterion="weak", start=weights)
-    start.fit(as_reader(X), y, sensitive_features=group)
-    assert start.n_oracle_calls_ < fitted.n_oracle_calls_
-    again = classifier(criterion="weak", warm_start=True)
-    again.fit(as_reader(X), y, sensitive_features=group)
-    first = again.n_oracle_calls_
-    again.fit(as_reader(X), y, sensitive_features=group)
-    assert again.n_oracle_calls_ < first
-
-
-def test_names_of_an_earlier_fit_are_forgotten(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak")
-    model.fit(as_frame(X), y, sensitive_features=group)
-    assert model.feature_names_in_.tolist() == ["x0", "x1", "x2"]
-    model.fit(as_reader(X), y, sensitive_features=group)
-    assert not hasattr(model, "feature_names_in_")
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        PairwiseFairClassifier(),
-        PartiallyFairClassifierCV(),
-        PenalizedPartialParityClassifier(),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_others_take_rows_in_memory(rows, model):
-    X, y, group = rows
-    name = type(model).__name__
-    with pytest.raises(TypeError, match=f"{name} takes .* PartiallyFairClassifier"):
-        model.fit(as_reader(X), y, sensitive_features=group)
-
-
-def test_path_takes_rows_in_memory(rows):
-    X, y, group = rows
-    with pytest.raises(TypeError, match="partial_fairness_path takes"):
-        partial_fairness_path(as_reader(X), y, sensitive_features=group, kappas=[0.1])
 
 
 def test_cross_validated_model_predicts_parts(rows):

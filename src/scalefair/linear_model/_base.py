@@ -1,24 +1,22 @@
-"""What linear classifiers of rows that belong to groups have in common.
-
-The checks of what users give, and scores by the weights of each row's group.
-"""
+"""What linear classifiers share: words, checks, scores by each row's group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import available_if
+from scalefair._decorators import available_if, fit_context
+from scalefair._docs import documented
 from scalefair._entries import (
     all_finite,
     canonical,
@@ -29,32 +27,115 @@ from scalefair._entries import (
 )
 from scalefair._groups import encode_groups, known_codes
 from scalefair.linear_model._training_rows import (
-    GroupLimits,
     TrainingRows,
+    check_groups,
     encode_labels,
+    real_type,
     refuse_parts,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+TEXTS = {
+    "interval": """\
+interval : tuple of float, default=(0.0, 1.0)
+    Ranks ``(alpha, beta)`` within which the groups are to be treated alike,
+    as shares of a group counted from the highest score: ``(0.05, 0.30)`` is
+    the top 5 % to 30 %. The default is ordinary demographic parity of scores.""",
+    "criterion": """\
+criterion : {"strong", "weak"}, default="strong"
+    Whether parity is asked for at all thresholds or at `threshold` alone.
+threshold : float, default=0.0
+    The threshold of the weak criterion. The strong one has no use for it.
+loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
+    What is minimised, a mean over rows. ``"squared"`` is half the squared
+    difference from a label of -1 or 1. The last two are mean pairwise hinge losses
+    of positives against negatives, ``"partial_auc"`` of the negatives whose rank
+    among the negatives is in `interval` (examples B.1 and B.2 of [1]_); they
+    have no use for an intercept.
+surrogate : {"ramp", "sigmoid"}, default="ramp"
+    What stands for the indicator of a score above a threshold.""",
+    "interactions": """\
+interactions : bool, default=True
+    Whether groups have weights of their own. Without, the model does not use
+    the group, and prediction does not need it.""",
+    "alpha": """\
+alpha : float, default=0.0
+    Factor of half the squared norm of the coefficients (not the intercepts) of
+    standardized features (see Notes of `PartiallyFairClassifier`).""",
+    "group_limits": """\
+max_groups : int, default=100
+    Most groups: more look like a number, such as an age, and are refused. Nothing
+    is formed for each of them before.
+min_group_size : int, default=2
+    Fewest rows of a group. Groups of fewer than 30 are warned of in any case.""",
+    "group_weights_": """\
+coef_ : ndarray of shape (n_rows, n_features)
+    Coefficients: the first row shared by all groups, the others what each
+    further group of `groups_` adds. One row without interactions.
+intercept_ : ndarray of shape (n_rows,)
+    Intercepts, likewise.""",
+    "input_": """\
+classes_ : ndarray of shape (2,)
+    The labels.
+groups_ : ndarray of shape (n_groups,)
+    The groups, sorted.
+n_features_in_ : int
+    Number of columns of the input.
+feature_names_in_ : ndarray of shape (n_features_in_,)
+    Names of the columns, when the input has names that are strings.""",
+    "rows_in_memory": """\
+X : {array-like, sparse matrix} of shape (m, n_features)
+    Rows of features, dense or CSR, in any units.
+y : array-like of shape (m,)
+    Labels of two kinds.
+sensitive_features : array-like of shape (m,)
+    Group of each row, at least two different ones.""",
+    "refused_parts": """\
+TypeError
+    If `X` is a Dask collection or a reader: rows have to be in memory.""",
+    "few_rows": """\
+UserWarning
+    If groups have fewer than 30 rows: the message names them.""",
+    "X": """\
+X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
+    Rows of features.""",
+    "sensitive_features": """\
+sensitive_features : array-like or Dask collection of shape (m,), default=None
+    Group of each row. Needed by a model with interactions, ignored by one
+    without.""",
+    "paper": """\
+.. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
+   based on difference-of-convex constraints".""",
+}
 
-def _gives_probabilities(estimator: Any) -> bool:
-    if estimator.loss == "logistic":
+
+def _gives_probabilities(classifier: Any) -> bool:
+    loss = classifier._scoring().loss
+    if loss == "logistic":
         return True
     raise AttributeError(
-        f"predict_proba needs loss='logistic': the scores of loss={estimator.loss!r} "
+        f"predict_proba needs loss='logistic': the scores of loss={loss!r} "
         "are not log-odds. Use decision_function."
     )
 
 
+@documented(**TEXTS)
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     """Linear classifier of two classes whose weights may differ among groups.
 
-    A subclass's `fit` calls `_check_training`, and `_store_weights` in the end.
+    A subclass has `_train`, which calls `_store_weights` in the end.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "interval": [tuple, list],
+        "criterion": [StrOptions({"strong", "weak"})],
+        "threshold": [Interval(Real, None, None, closed="neither")],
+        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
+        "surrogate": [StrOptions({"ramp", "sigmoid"})],
         "interactions": ["boolean"],
+        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_groups": [Interval(Integral, 2, None, closed="left")],
         "min_group_size": [Interval(Integral, 1, None, closed="left")],
     }
@@ -73,6 +154,41 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike) -> Self:
+        """Train the classifier.
+
+        Parameters
+        ----------
+        %(rows_in_memory)s
+
+        Returns
+        -------
+        self : object
+            The trained classifier.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not as described, there are too many groups
+            or rows too few in one, or the problem has no solution.
+        %(refused_parts)s
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solver did not converge; the message says what to do.
+        %(few_rows)s
+        """
+        rows = self._check_training(X, y, sensitive_features)
+        rows.warn_few(stacklevel=4)
+        self._train(rows)
+        return self
+
+    def _train(self, rows: TrainingRows) -> None:
+        """Fit checked rows; a warning of `fit`'s caller has the stacklevel 5."""
+        raise NotImplementedError
+
     def decision_function(
         self, X: Any, *, sensitive_features: ArrayLike | None = None
     ) -> NDArray[Any]:
@@ -80,11 +196,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            Group of each row. Needed by a model with interactions, ignored by one
-            without.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
@@ -108,10 +221,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            As in `decision_function`.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
@@ -130,10 +241,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            As in `decision_function`.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
@@ -154,14 +263,12 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
+        %(X)s
         y : array-like or Dask collection of shape (m,)
             True labels.
         sample_weight : array-like of shape (m,), default=None
             Weight of each row.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            As in `decision_function`.
+        %(sensitive_features)s
 
         Returns
         -------
@@ -178,35 +285,27 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             accuracy_score(y, np.asarray(predicted), sample_weight=sample_weight)
         )
 
-    @property
-    def _limits(self) -> GroupLimits:
-        return GroupLimits(self.max_groups, self.min_group_size)
+    def _scoring(self) -> BaseGroupClassifier:
+        """Return the classifier whose weights give the scores."""
+        return self
 
     def _check_training(
         self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
     ) -> TrainingRows:
         """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
         refuse_parts(X, type(self).__name__)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-        )
+        types = [np.float64, np.float32]
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
-        self._limits.check(groups, np.bincount(codes, minlength=len(groups)))
+        rows = TrainingRows(canonical(X), signs, codes, classes, groups)
+        check_groups(groups, rows.group_sizes, self.max_groups, self.min_group_size)
         self.classes_ = classes
         self.groups_ = groups
-        return TrainingRows(canonical(X), signs, codes, classes, groups)
+        return rows
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store rows of coefficients, intercept last: one, or one for each group.
-
-        The first is shared by all groups, the others are what each further one adds.
-        """
+        """Store rows of coefficients, intercept last, as `coef_` has them."""
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
@@ -215,13 +314,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
             return rows
-        return validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            reset=reset,
-        )
+        types = [np.float64, np.float32]
+        return validate_data(self, X, accept_sparse="csr", dtype=types, reset=reset)
 
     def _outputs(
         self,
@@ -234,42 +328,28 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[Any]:
         """Return what a function makes of scores; entries of some shape and type."""
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
-        if isinstance(X, PartitionedRows):
-            return self._partitioned_outputs(
-                X, sensitive_features, output, shape, dtype
-            )
-        codes = None
-        if len(self.coef_) > 1:
-            given = self._needed(sensitive_features)
-            groups, codes = encode_groups(given, X.shape[0])
-            codes = known_codes(groups, self.groups_)[codes]
-        return output(group_scores(X, codes, self.coef_, self.intercept_))
-
-    def _partitioned_outputs(
-        self,
-        rows: PartitionedRows,
-        sensitive_features: ArrayLike | None,
-        output: Output,
-        shape: tuple[int, ...],
-        dtype: DTypeLike | None,
-    ) -> NDArray[Any]:
-        known, columns = None, []
-        if len(self.coef_) > 1:
-            given = self._needed(sensitive_features)
-            groups, codes = rows.encode(given, name="sensitive_features", what="group")
-            known, columns = known_codes(groups, self.groups_), [codes]
-        real = real_type(rows)
-        outputs: NDArray[Any] = rows.rowwise(
+        model = self._scoring()
+        X = model._check_rows(X, reset=False)
+        in_parts = isinstance(X, PartitionedRows)
+        weights = model.coef_, model.intercept_
+        codes = known = None
+        if len(model.coef_) > 1:
+            given = model._needed(sensitive_features)
+            if in_parts:
+                groups, codes = X.encode(given, name="sensitive_features", what="group")
+            else:
+                groups, codes = encode_groups(given, X.shape[0])
+            known = known_codes(groups, model.groups_)
+        if not in_parts:
+            codes = None if known is None else known[codes]
+            return output(group_scores(X, codes, *weights))
+        real = real_type(X)
+        outputs: NDArray[Any] = X.rowwise(
             output_of_part,
-            output,
-            real,
-            known,
-            self.coef_,
-            self.intercept_,
+            *(output, real, known, *weights),
             shape=shape,
             dtype=real if dtype is None else dtype,
-            each=columns,
+            each=[] if codes is None else [codes],
         )
         return outputs
 
@@ -293,13 +373,20 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept`` with the weights of each row's group.
+    """Return ``X @ coef + intercept`` in the type of `X`, rows of weights as `coef_`.
 
-    In the type of `X`, dense or CSR; a ValueError if a score is too large for it. The
-    first row of weights is shared by the groups, which add the others to it.
+    A ValueError if a score is too large for that type.
     """
+    own, shift = (np.concatenate([a[:1], a[:1] + a[1:]]) for a in (coef, intercept))
+    own, shift = own.astype(X.dtype), shift.astype(X.dtype)
     with judged_later():
-        scores = _products(X, codes, coef, intercept)
+        if codes is None:
+            scores = np.asarray(X @ own[0] + shift[0])
+        else:
+            scores = np.empty(X.shape[0], X.dtype)
+            for code in range(len(own)):
+                rows = np.flatnonzero(codes == code)
+                scores[rows] = X[rows] @ own[code] + shift[code]
     if not all_finite(scores):
         bad = np.flatnonzero(~np.isfinite(scores))
         raise ValueError(
@@ -307,28 +394,6 @@ def group_scores(
             f"at position {bad[0]}: the features of these rows are too large."
         )
     return scores
-
-
-def _products(
-    X: Any,
-    codes: NDArray[np.int64] | None,
-    coef: NDArray[np.float64],
-    intercept: NDArray[np.float64],
-) -> NDArray[Any]:
-    if len(coef) == 1:
-        return np.asarray(X @ coef[0].astype(X.dtype) + intercept.astype(X.dtype)[0])
-    scores = np.empty(X.shape[0], X.dtype)
-    for code in range(len(coef)):
-        rows = np.flatnonzero(codes == code)
-        added = coef[0] + coef[code] if code else coef[0]
-        shift = intercept[0] + intercept[code] if code else intercept[0]
-        scores[rows] = X[rows] @ added.astype(X.dtype) + shift.astype(X.dtype)
-    return scores
-
-
-def real_type(rows: PartitionedRows) -> np.dtype:
-    """Return the type in which rows are multiplied: float32 if they are that."""
-    return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
 
 
 def output_of_part(
@@ -340,10 +405,7 @@ def output_of_part(
     intercept: NDArray[np.float64],
     codes: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return what `output` makes of the scores of one part.
-
-    Of its groups, given by codes, `known` are the indices among those trained on.
-    """
+    """Return what `output` makes of scores; `known` are indices of those trained on."""
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
     if known is not None:
         codes = known[codes]

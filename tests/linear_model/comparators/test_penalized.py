@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import _num_samples
 
-from scalefair.linear_model._penalized import (
+from scalefair.linear_model.comparators._penalized import (
     PenalizedPartialParityClassifier,
     strong_penalty,
     weak_penalty,
@@ -17,28 +14,6 @@ from scalefair.linear_model._penalized import (
 
 # Most groups here have few rows: what is tested does not depend on their number.
 pytestmark = pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
-
-
-class _Penalized(PenalizedPartialParityClassifier):
-    """The checks do not know sensitive_features: two groups by turns."""
-
-    def fit(self, X, y, *, sensitive_features=None):
-        if sensitive_features is None:
-            sensitive_features = np.arange(_num_samples(X)) % 2
-        return super().fit(X, y, sensitive_features=sensitive_features)
-
-
-# At prediction the checks give no groups either: no interactions.
-@parametrize_with_checks(
-    [
-        _Penalized(
-            (0.05, 0.5), 0.01, interactions=False, learning_rate=0.02, max_iter=200
-        ),
-    ]
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def _data(m=90, n_groups=3, seed=0):
@@ -117,15 +92,6 @@ def test_penalty_slopes(criterion):
         assert change / 1e-7 == pytest.approx((slope * step).sum(), abs=1e-6)
 
 
-def test_weak_penalty_outside_of_the_interval():
-    gap, slope = weak_penalty(0.2, 0.4)(np.array([[0.5], [0.1], [0.9]]))
-    assert gap == pytest.approx(1.0)
-    assert not slope.any()
-    gap, slope = weak_penalty(0.2, 0.4)(np.array([[0.3], [0.3]]))
-    assert gap == 0
-    assert not slope.any()
-
-
 def test_one_step_by_hand():
     X, y, groups = _data()
     X = scale(X)  # as the classifier does
@@ -176,29 +142,6 @@ def test_other_losses_fall(loss):
     assert not hasattr(model, "predict_proba")
 
 
-def test_equivalent_input_gives_the_same_scores():
-    X, y, groups = _data()
-
-    def scores(X, y, groups):
-        model = PenalizedPartialParityClassifier(
-            (0.1, 0.6), 0.2, learning_rate=0.02, max_iter=150
-        ).fit(X, y, sensitive_features=groups)
-        return model.decision_function(X, sensitive_features=groups)
-
-    expected = scores(X, y, groups)
-    close = {"rtol": 0, "atol": 1e-8}
-    np.testing.assert_allclose(
-        scores(sparse.csr_array(X), y, groups), expected, **close
-    )
-    renamed = np.array(["a", "b", "c"])[groups]
-    np.testing.assert_allclose(scores(X, y, renamed), expected, **close)
-    labels = np.array(["no", "yes"])[y]
-    np.testing.assert_allclose(scores(X, labels, groups), expected, **close)
-    order = np.random.default_rng(2).permutation(len(y))
-    permuted = scores(X[order], y[order], groups[order])
-    np.testing.assert_allclose(permuted, expected[order], **close)
-
-
 def test_tolerance_stops():
     X, y, groups = _data()
     model = PenalizedPartialParityClassifier(
@@ -228,29 +171,3 @@ def test_overflow_names_the_remedy():
     model = PenalizedPartialParityClassifier(loss="squared", learning_rate=100.0)
     with pytest.raises(ValueError, match="lower learning_rate"):
         model.fit(X, y, sensitive_features=groups)
-
-
-@pytest.mark.parametrize(
-    "interval", [(0.5, 0.5), (0.6, 0.1), (-0.1, 0.5), (0.0, 1.1), (0.5,), ("a", "b")]
-)
-def test_intervals_that_are_none(interval):
-    X, y, groups = _data()
-    with pytest.raises(ValueError, match="interval must"):
-        PenalizedPartialParityClassifier(interval).fit(X, y, sensitive_features=groups)
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"penalty": -1.0},
-        {"criterion": "both"},
-        {"surrogate": "step"},
-        {"learning_rate": 0.0},
-        {"n_thresholds": 0},
-        {"loss": "absolute"},
-    ],
-)
-def test_parameters_out_of_range(params):
-    X, y, groups = _data()
-    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter"):
-        PenalizedPartialParityClassifier(**params).fit(X, y, sensitive_features=groups)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
-from scalefair._decorators import fit_context
+from scalefair._docs import documented
 from scalefair._entries import judged_later
 from scalefair._groups import check_interval
-from scalefair.linear_model._base import BaseGroupClassifier
-from scalefair.linear_model._oracle import OracleValue, ScoreOracle
-from scalefair.linear_model._training_rows import ridge_factors, warn_few_rows
+from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
+from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._parity_problem import thresholds_of_zero
+from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._weights import Array, ridge_factors
 
-Array = NDArray[np.float64]
 # Takes rates of shape (G, P), gives the penalty and a subgradient in the rates.
 Penalty = Callable[[Array], tuple[float, Array]]
 
@@ -34,6 +34,7 @@ _LEFT = (
 )
 
 
+@documented(**TEXTS)
 class PenalizedPartialParityClassifier(BaseGroupClassifier):
     r"""Linear classifier that pays for unequal rates within a range of ranks.
 
@@ -43,8 +44,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     group `k` and the interval :math:`[\alpha, \beta)`, the gap is
 
     - of the strong criterion (78): :math:`\frac{2}{\beta - \alpha} \max_{p, k}
-      |S_k(\theta_p) - p|`, p from equidistant ranks, thresholds
-      :math:`\theta_p` trained with the weights;
+      |S_k(\theta_p) - p|` at equidistant ranks p, :math:`\theta_p` being trained;
     - of the weak criterion (83): :math:`\frac{1}{\beta - \alpha}
       \max_{k, k'} |A_k - A_{k'}|` with :math:`A_k = \min(S_k, \beta) -
       \min(S_k, \alpha)` at `threshold`.
@@ -54,53 +54,28 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
 
     Parameters
     ----------
-    interval : tuple of float, default=(0.0, 1.0)
-        Ranks ``(alpha, beta)`` within which the groups are to be treated alike, as
-        shares of a group counted from the highest score.
+    %(interval)s
     penalty : float, default=1.0
         Price of the gap. The larger, the fairer.
-    criterion : {"strong", "weak"}, default="strong"
-        Whether parity is asked for at all thresholds or at `threshold` alone.
-    threshold : float, default=0.0
-        The threshold of the weak criterion. The strong one has no use for it.
-    loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
-        Objective, as in PartiallyFairClassifier.
-    surrogate : {"ramp", "sigmoid"}, default="ramp"
-        What stands for the indicator of a score above a threshold.
-    interactions : bool, default=True
-        Whether groups have weights of their own. Without, the model does not use
-        the group, and prediction does not need it.
+    %(criterion)s
+    %(interactions)s
     n_thresholds : int, default=10
         Ranks of the strong criterion.
     learning_rate : float, default=5e-3
         Length of a step relative to the subgradient. Constant, as in [1]_, where it
-        is chosen from 5e-4 to 5e-3 on a validation split.
-    alpha : float, default=0.0
-        Factor of half the squared norm of the coefficients (not the intercepts) of
-        standardized features, in which the steps are taken; see
-        `PartiallyFairClassifier`.
+        is chosen from 5e-4 to 5e-3 on a validation split; too long a one is an error.
+    %(alpha)s
     tol : float, default=0.0
         Stops if the best objective fell by less in 500 steps. The default takes all
         steps, as in [1]_.
     max_iter : int, default=10000
         Most steps, a pass over the rows each.
-    max_groups : int, default=100
-        Most groups. More look like a number, such as an age, and not a category, and
-        are refused before anything is formed for each of them.
-    min_group_size : int, default=2
-        Fewest rows of a group. Groups of fewer than 30 are warned of in any case.
+    %(group_limits)s
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_rows, n_features)
-        Coefficients: the first row shared by all groups, the others what each
-        further group of `groups_` adds. One row without interactions.
-    intercept_ : ndarray of shape (n_rows,)
-        Intercepts, likewise.
-    classes_ : ndarray of shape (2,)
-        The labels.
-    groups_ : ndarray of shape (n_groups,)
-        The groups.
+    %(group_weights_)s
+    %(input_)s
     thresholds_ : ndarray of shape (n_thresholds,)
         Scores at the ranks; for the weak criterion `threshold`.
     objective_ : float
@@ -114,10 +89,6 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         Steps.
     n_oracle_calls_ : int
         Passes over the rows.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if `X` has any.
 
     See Also
     --------
@@ -126,8 +97,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
 
     References
     ----------
-    .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", appendix D.4.
+    %(paper)s
+       Appendix D.4.
 
     Examples
     --------
@@ -137,28 +108,19 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     >>> group = rng.randint(2, size=500)
     >>> X = rng.randn(500, 3) + group[:, None]
     >>> y = X.sum(axis=1) + rng.randn(500) > 2
-    >>> gaps = [
-    ...     PenalizedPartialParityClassifier(
-    ...         (0.1, 0.5), penalty, learning_rate=0.05, max_iter=1000
-    ...     ).fit(X, y, sensitive_features=group).surrogate_gap_
-    ...     for penalty in (0.01, 1.0)
-    ... ]
-    >>> gaps[0] > 2 * gaps[1]
+    >>> how = {"learning_rate": 0.05, "max_iter": 1000}
+    >>> free = PenalizedPartialParityClassifier((0.1, 0.5), 0.01, **how)
+    >>> fair = PenalizedPartialParityClassifier((0.1, 0.5), 1.0, **how)
+    >>> models = [m.fit(X, y, sensitive_features=group) for m in (free, fair)]
+    >>> free.surrogate_gap_ > 2 * fair.surrogate_gap_
     True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupClassifier._parameter_constraints,
-        "interval": [tuple, list],
         "penalty": [Interval(Real, 0, None, closed="left")],
-        "criterion": [StrOptions({"strong", "weak"})],
-        "threshold": [Interval(Real, None, None, closed="neither")],
-        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
-        "surrogate": [StrOptions({"ramp", "sigmoid"})],
-        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -194,68 +156,26 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.max_groups = max_groups
         self.min_group_size = min_group_size
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
-    ) -> PenalizedPartialParityClassifier:
-        """Train the classifier.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features, dense or CSR, in any units.
-        y : array-like of shape (m,)
-            Labels of two kinds.
-        sensitive_features : array-like of shape (m,)
-            Group of each row, at least two different ones.
-
-        Returns
-        -------
-        PenalizedPartialParityClassifier
-            The trained classifier.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or an input is not as described, there are too many groups
-            or rows too few in one, or the descent overflows.
-        TypeError
-            If `X` is a Dask collection or a reader: rows have to be in memory.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If no step improved on weights of zero, or `tol` is positive and the
-            objective was still falling.
-        UserWarning
-            If groups have fewer than 30 rows: the message names them.
-        """
+    def _train(self, rows: TrainingRows) -> None:
         low, high = check_interval(self.interval)
-        rows = self._check_training(X, y, sensitive_features)
-        warn_few_rows(rows.groups, rows.group_sizes, stacklevel=4)
-        oracle = ScoreOracle(
-            rows.X,
-            rows.signs,
-            rows.codes,
-            len(rows.groups),
+        oracle = rows.oracle(
             interactions=self.interactions,
             loss=self.loss,
             surrogate=self.surrogate,
             auc_interval=(low, high),
-            units=rows.units(),
         )
         if self.criterion == "strong":
             ranks = np.linspace(low, high, self.n_thresholds, endpoint=False)
-            theta = _first_thresholds(ranks, self.surrogate)
+            # The sigmoid has no rate of zero.
+            least = 0.0 if self.surrogate == "ramp" else 1e-3
+            theta = thresholds_of_zero(np.maximum(ranks, least), self.surrogate)
             penalty = strong_penalty(ranks, high - low)
         else:
             theta = np.array([float(self.threshold)])
             penalty = weak_penalty(low, high)
-        w, thresholds = self._descend(oracle, penalty, theta)
+        w, self.thresholds_ = self._descend(oracle, penalty, theta)
         self._store_weights(oracle.layout.rows(w))
-        self.thresholds_ = thresholds
         self.n_oracle_calls_ = oracle.n_calls
-        return self
 
     def _descend(
         self, oracle: ScoreOracle, penalty: Penalty, theta: Array
@@ -263,18 +183,21 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         """Return the best weights and thresholds; sets what was recorded."""
         n = oracle.n_weights
         free = n + (len(theta) if self.criterion == "strong" else 0)
-        ridge = ridge_factors(n, oracle.n_features, self.alpha).ravel()
+        ridge = ridge_factors(oracle.layout, self.alpha).ravel()
         v = np.concatenate([np.zeros(n), theta])
         best, kept = np.inf, v
         history: list[float] = []
         stopped = False
         for step in range(self.max_iter + 1):
             w = v[:n]
-            value = _evaluate(oracle, w, v[n:], step)
+            try:
+                value = oracle.evaluate(w, v[n:])
+            except ValueError as error:
+                raise ValueError(_LEFT.format(step)) from error
             with judged_later():
                 gap, on_rates = penalty(value.plus - value.minus)
-                objective = value.loss - value.concave_loss + self.penalty * gap
-                objective += 0.5 * float(ridge @ (w * w))
+                loss, gradient = value.convex_objective(w, ridge)
+                objective = loss - value.concave_loss + self.penalty * gap
             if not math.isfinite(objective):
                 raise ValueError(_LEFT.format(step))
             history.append(objective)
@@ -284,27 +207,27 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             if stopped or step == self.max_iter:
                 break
             with judged_later():  # by the next evaluation
-                slope = _slope(value, self.penalty * on_rates)
-                slope[:n] += ridge * w
+                on_rates *= self.penalty
+                slope = value.combine(on_rates, -on_rates)
+                slope[:n] += gradient - value.concave_gradient
                 v[:free] -= self.learning_rate * slope[:free]
         self.objective_ = best
         self.history_ = np.array(history)
         self.n_iter_ = len(history) - 1
+        message = ""
         if len(history) > 1 and best == history[0]:
-            warnings.warn(
+            message = (
                 f"No step of {self.n_iter_} improved on weights of zero, which are "
-                "kept. Lower learning_rate or penalty, or raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=5,  # where `fit` is called
+                "kept. Lower learning_rate or penalty, or raise max_iter."
             )
         elif self.tol > 0 and not stopped:
-            warnings.warn(
+            message = (
                 f"The objective still fell by more than tol={self.tol:g} in the last "
                 f"{_PATIENCE} of {self.n_iter_} steps, or there were not as many. "
-                "Raise max_iter or learning_rate.",
-                ConvergenceWarning,
-                stacklevel=5,  # where `fit` is called
+                "Raise max_iter or learning_rate."
             )
+        if message:
+            warnings.warn(message, ConvergenceWarning, stacklevel=6)  # `fit`'s caller
         return kept[:n], kept[n:]
 
 
@@ -343,32 +266,6 @@ def weak_penalty(low: float, high: float) -> Penalty:
 
 def _first_largest(values: Array) -> int:
     return int(np.argmax(values.ravel() >= values.max() - _TIE))
-
-
-def _first_thresholds(ranks: Array, surrogate: str) -> Array:
-    """Thresholds above which scores of zero have the rates."""
-    if surrogate == "ramp":
-        return 0.5 - ranks
-    rates = np.maximum(ranks, 1e-3)  # the sigmoid has no rate of zero
-    return np.log1p(-rates) - np.log(rates)
-
-
-def _evaluate(oracle: ScoreOracle, w: Array, theta: Array, step: int) -> OracleValue:
-    """Evaluate, or say that the steps were too long."""
-    try:
-        return oracle.evaluate(w, theta)
-    except ValueError as error:
-        raise ValueError(_LEFT.format(step)) from error
-
-
-def _slope(value: OracleValue, on_rates: Array) -> Array:
-    """Subgradient of the loss and a weighted sum of rates, in (w, theta)."""
-    slope = value.combine(on_rates, -on_rates)
-    n = value.loss_gradient.size
-    slope[:n] += value.loss_gradient
-    if value.concave_gradient is not None:
-        slope[:n] -= value.concave_gradient
-    return slope
 
 
 def _stalled(history: list[float], tol: float) -> bool:
