@@ -132,12 +132,10 @@ class ClusterCompositionDisplay:
             Cluster of each sample. Samples labelled -1 are left out.
         sensitive_features : array-like of shape (n_samples,)
             Group of each sample.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
+        %(ax)s
         name : str or None, default=None
             Name of the clustering, for the title.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
+        %(legend)s
         %(bar_options)s
         ValueError
             If the lengths differ, a value is missing, no sample is assigned, or
@@ -181,12 +179,10 @@ class ClusterCompositionDisplay:
             Fitted, with `labels_`.
         sensitive_features : array-like of shape (n_samples,)
             Group of each sample it was fitted to.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
+        %(ax)s
         name : str or None, default=None
             Name of the clustering, for the title; None takes the estimator's class.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
+        %(legend)s
         %(bar_options)s
         %(as_for_predictions)s
         """

@@ -16,10 +16,8 @@ ax : matplotlib Axes or None, default=None
     Where to draw; None makes a figure.
 legend : bool, default=True
     Whether to show a legend, to the right of the axes."""
-_OPTIONS = """\
-**{} : dict
-    Passed to ``Axes.{}``.
-
+_AX, _LEGEND = _WHERE.split("\nlegend")
+_DRAWN = """\
 Returns
 -------
 display : object of this class
@@ -29,6 +27,7 @@ Raises
 ------
 ImportError
     If matplotlib is missing."""
+_OPTIONS = f"**{{}} : dict\n    Passed to ``Axes.{{}}``.\n\n{_DRAWN}"
 TEXTS = {
     # The end of what from_... and `plot` take, and what they return.
     "drawing": f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}",
@@ -36,6 +35,9 @@ TEXTS = {
     "bar_options": _OPTIONS.format("bar_kwargs", "bar"),
     "fill_options": _OPTIONS.format("fill_kwargs", "fill"),
     "where": _WHERE,
+    "ax": _AX,
+    "legend": f"legend{_LEGEND}",
+    "drawn": _DRAWN,
     "sensitive_features": """\
 sensitive_features : array-like of shape (n_samples,)
     Group of each row, without missing values; two groups or more.""",

@@ -208,15 +208,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         y, sensitive_features, ax, legend, **line_kwargs
             As for `from_predictions`.
 
-        Returns
-        -------
-        display : object of this class
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(drawn)s
         %(as_for_predictions)s
         """
         models = _models.by_name(estimators, None, type(estimators).__name__)

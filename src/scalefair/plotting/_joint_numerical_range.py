@@ -24,7 +24,7 @@ _MOST_LEVELS = 6
 # As shares of the window.
 _MARGIN, _TICK_DISTANCE = 0.06, 0.2
 # Width of the numbers and label of the loss axis to the right, in points.
-_LOSS_AXIS = 68
+_LOSS_AXIS = 86
 _TEXTS = {
     **_draw.TEXTS,
     "view": """\
@@ -175,11 +175,9 @@ class JointNumericalRangeDisplay:
             Directions in which the boundary is computed. Twice as many are used in
             the quarter turn that faces both groups' best: about n_angles
             eigendecompositions of order n in all.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
+        %(ax)s
         %(view)s
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
+        %(legend)s
         %(fill_options)s
         ValueError
             If the matrices are not symmetric, finite and of one shape,
@@ -225,15 +223,7 @@ class JointNumericalRangeDisplay:
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
 
-        Returns
-        -------
-        display : object of this class
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(drawn)s
         NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -297,11 +287,9 @@ class JointNumericalRangeDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
+        %(ax)s
         %(view)s
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
+        %(legend)s
         %(fill_options)s
         ValueError
             If `view` is unknown.

@@ -56,15 +56,7 @@ class ModelDisplay:
             `interval` and a `kappa`, None takes those of the models if all that have
             one agree.
 
-        Returns
-        -------
-        display : object of this class
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(drawn)s
         %(as_for_predictions)s
         """
         models = by_name(estimator, name, type(estimator).__name__)
