@@ -1,4 +1,3 @@
-import builtins
 from itertools import pairwise
 
 import numpy as np
@@ -10,28 +9,8 @@ from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score, group_proportions
 from scalefair.plotting import ClusterCompositionDisplay
 
-pytest.importorskip("matplotlib")
-
 LABELS = np.array([3, 3, 3, 3, 5, 5, 5, 5, 5, 5, -1, -1])
 GROUPS = np.array(list("aabb" + "abbbbc" + "dd"))
-
-
-@pytest.fixture
-def ax():
-    from matplotlib.figure import Figure
-
-    return Figure().subplots()
-
-
-@pytest.fixture
-def pyplot():
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    yield plt
-    plt.close("all")
 
 
 def heights(display):
@@ -152,26 +131,6 @@ def test_from_estimator(ax):
         model, sensitive_features=data.sensitive_features, ax=ax, name="x"
     )
     assert ax.get_title().startswith("x: ")
-
-
-def test_makes_a_figure_with_pyplot(pyplot):
-    display = ClusterCompositionDisplay.from_predictions(
-        list(LABELS), sensitive_features=list(GROUPS)
-    )
-    assert display.figure_ is pyplot.gcf()
-
-
-def test_missing_matplotlib_is_named(monkeypatch):
-    real_import = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=r'pip install "scalefair\[plot\]"'):
-        ClusterCompositionDisplay.from_predictions(LABELS, sensitive_features=GROUPS)
 
 
 def test_clusters_may_have_names_of_any_type(ax):

@@ -7,7 +7,17 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._groups import check_values, encode_values
+
+_TEXTS = {
+    "labels_and_groups": """\
+labels : array-like of shape (n_samples,)
+    Cluster of each sample. Samples labelled -1 are unassigned and ignored.
+sensitive_features : array-like of shape (n_samples,)
+    Group of each sample: integers, strings or booleans, without missing values. The
+    groups are those that occur among the assigned samples.""",
+}
 
 
 @overload
@@ -21,6 +31,7 @@ def balance_score(
 def balance_score(
     labels: ArrayLike, *, sensitive_features: ArrayLike, average: None
 ) -> NDArray[np.float64]: ...
+@documented(**_TEXTS)
 def balance_score(
     labels: ArrayLike,
     *,
@@ -39,11 +50,7 @@ def balance_score(
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
-        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values.
-        The groups are those that occur among the assigned samples.
+    %(labels_and_groups)s
     average : {"mean"} or None, default="mean"
         ``"mean"`` gives the mean over clusters, each with the same weight whatever
         its size; None gives the balance of each cluster.
@@ -84,7 +91,7 @@ def balance_score(
     """
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
-    counts, groups = contingency(labels, sensitive_features)
+    counts, groups = _contingency(labels, sensitive_features)
     if groups.shape[0] < 2:
         raise ValueError(
             "balance compares groups, but sensitive_features has only one among the "
@@ -94,16 +101,13 @@ def balance_score(
     return balance if average is None else float(balance.mean())
 
 
+@documented(**_TEXTS)
 def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -> float:
     """Balance of the least balanced cluster.
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
-        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values.
-        The groups are those that occur among the assigned samples.
+    %(labels_and_groups)s
 
     Returns
     -------
@@ -133,6 +137,7 @@ def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -
     return float(per_cluster.min())
 
 
+@documented(**_TEXTS)
 def group_proportions(
     labels: ArrayLike, *, sensitive_features: ArrayLike
 ) -> NDArray[np.float64]:
@@ -143,11 +148,7 @@ def group_proportions(
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
-        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values.
-        The groups are those that occur among the assigned samples.
+    %(labels_and_groups)s
 
     Returns
     -------
@@ -173,41 +174,21 @@ def group_proportions(
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
     """
-    counts, _ = contingency(labels, sensitive_features)
+    counts, _ = _contingency(labels, sensitive_features)
     proportions: NDArray[np.float64] = counts / counts.sum(axis=1, keepdims=True)
     return proportions
 
 
-UNASSIGNED = -1
-
-
-def check_labels(labels: ArrayLike) -> NDArray[Any]:
-    """Return the cluster labels as a one-dimensional array, or say what is wrong."""
-    return check_values(labels, name="labels", what="cluster label")
-
-
-def check_groups(sensitive_features: ArrayLike, n_samples: int) -> NDArray[Any]:
-    """Return the group of each sample as an array of length `n_samples`."""
-    groups = check_values(sensitive_features, name="sensitive_features", what="group")
-    if groups.shape[0] != n_samples:
-        raise ValueError(
-            f"labels and sensitive_features must describe the same samples, got "
-            f"{n_samples} labels and {groups.shape[0]} groups."
-        )
-    return groups
-
-
 def encode_clusters(
-    labels: NDArray[Any],
+    labels: ArrayLike,
 ) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[np.int64]]:
-    """Return which samples are assigned, the sorted labels, and each one's index.
+    """Return which samples are assigned, the clusters, sorted, and each one's index.
 
-    The third array covers the assigned samples only.
+    The last array covers the assigned samples only; -1 is no cluster.
     """
-    if labels.dtype.kind in "ifO":
-        assigned = labels != UNASSIGNED
-    else:
-        assigned = np.ones(labels.shape[0], dtype=bool)
+    labels = check_values(labels, name="labels", what="cluster label")
+    can_be_negative = labels.dtype.kind in "ifO"
+    assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
     if not assigned.any():
         raise ValueError(
             "labels assigns no sample to a cluster: it is empty or all -1."
@@ -216,24 +197,18 @@ def encode_clusters(
     return assigned, clusters, codes
 
 
-def contingency(
+def _contingency(
     labels: ArrayLike, sensitive_features: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Count the assigned samples of each cluster and group.
-
-    Returns
-    -------
-    counts : ndarray of int64, shape (n_clusters, n_groups)
-        Rows follow the sorted labels, without -1 (unassigned).
-    groups : ndarray, shape (n_groups,)
-        Sorted groups that occur among the assigned samples.
-    """
-    labels = check_labels(labels)
-    group_of = check_groups(sensitive_features, labels.shape[0])
+    """Count the assigned samples of each cluster and group; return the groups, too."""
+    members = check_values(sensitive_features, name="sensitive_features", what="group")
     assigned, clusters, cluster_codes = encode_clusters(labels)
-    groups, group_codes = encode_values(group_of[assigned], name="sensitive_features")
-    shape = (clusters.shape[0], groups.shape[0])
-    flat = np.bincount(
-        cluster_codes * shape[1] + group_codes, minlength=shape[0] * shape[1]
-    )
-    return flat.reshape(shape), groups
+    if len(members) != len(assigned):
+        raise ValueError(
+            f"labels and sensitive_features must describe the same samples, got "
+            f"{len(assigned)} labels and {len(members)} groups."
+        )
+    groups, group_codes = encode_values(members[assigned], name="sensitive_features")
+    shape = (len(clusters), len(groups))
+    cells = cluster_codes * shape[1] + group_codes
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape), groups

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._entries import canonical
-from scalefair.metrics._balance import check_labels, encode_clusters
+from scalefair.metrics._balance import encode_clusters
 
 # Numbers in a block of indicator vectors: 256 MB.
 _BLOCK = 2**25
@@ -74,14 +74,13 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     0.2857
     """
     W = _check_operator(W) if isinstance(W, LinearOperator) else _check_affinity(W)
-    labels = check_labels(labels)
-    if labels.shape[0] != W.shape[0]:
+    assigned, clusters, codes = encode_clusters(labels)
+    if len(assigned) != W.shape[0]:
         raise ValueError(
             f"labels must give one cluster per node: W has {W.shape[0]} nodes, "
-            f"labels has length {labels.shape[0]}."
+            f"labels has length {len(assigned)}."
         )
-    assigned, clusters, codes = encode_clusters(labels)
-    cluster_of = np.full(labels.shape[0], -1, dtype=np.int64)
+    cluster_of = np.full(len(assigned), -1, dtype=np.int64)
     cluster_of[assigned] = codes
     measure = _sparse_cut if sparse.issparse(W) else _product_cut
     cut, volume = measure(W, cluster_of, clusters.shape[0])
@@ -189,22 +188,22 @@ def _check_operator(W: LinearOperator) -> LinearOperator:
 
 def _check_volume(volume: NDArray[np.float64], clusters: NDArray[Any]) -> None:
     """Refuse volumes that are no divisors."""
-    wrong = ~np.isfinite(volume)
-    if wrong.any():
-        raise ValueError(
-            f"cluster(s) {clusters[wrong].tolist()} have no finite volume: W has "
-            "weights that are NaN or infinite, or so large that their sum overflows."
-        )
-    wrong = volume < 0  # of an operator, whose weights cannot be seen
-    if wrong.any():
-        raise ValueError(
-            f"cluster(s) {clusters[wrong].tolist()} have a negative volume: W has "
-            "negative weights, and the normalised cut needs W >= 0."
-        )
-    wrong = volume == 0
-    if wrong.any():
-        raise ValueError(
-            f"cluster(s) {clusters[wrong].tolist()} have zero volume: no edge of W "
-            "touches their members, so cut / volume is undefined. Remove the isolated "
-            "nodes, or label them -1."
-        )
+    for wrong, what in (
+        (
+            ~np.isfinite(volume),
+            "no finite volume: W has weights that are NaN or infinite, or so large "
+            "that their sum overflows.",
+        ),
+        (  # of an operator, whose weights cannot be seen
+            volume < 0,
+            "a negative volume: W has negative weights, and the normalised cut needs "
+            "W >= 0.",
+        ),
+        (
+            volume == 0,
+            "zero volume: no edge of W touches their members, so cut / volume is "
+            "undefined. Remove the isolated nodes, or label them -1.",
+        ),
+    ):
+        if wrong.any():
+            raise ValueError(f"cluster(s) {clusters[wrong].tolist()} have {what}")

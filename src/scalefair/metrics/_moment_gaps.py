@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._entries import judged_later
-from scalefair.metrics._score_gaps import encode_compared_groups
+from scalefair.metrics._score_gaps import TEXTS, encode_compared_groups
 from scalefair.streaming import GroupMoments
 
 
+@documented(**TEXTS)
 def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]:
     r"""How far apart the means, and the covariances, of the groups' outputs are.
 
@@ -27,9 +29,7 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
     Z : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_outputs)
         Outputs of a model or of one of its layers, a row per sample. Memory-mapped
         rows are read block by block.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
+    %(sensitive_features)s
 
     Returns
     -------

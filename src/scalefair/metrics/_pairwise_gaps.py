@@ -3,14 +3,42 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair.metrics._score_gaps import (
+    TEXTS,
     check_scores,
     encode_compared_groups,
     encode_labels,
     order_by_group,
 )
 
+_TEXTS = {
+    **TEXTS,
+    "of_labels": """\
+y_true : array-like of shape (n_samples,)
+    Label of each sample, two distinct values; the larger one (of strings, the last in
+    order) is positive.
+y_score : array-like of shape (n_samples,)
+    Score of each sample, high for a positive label, in any unit: only the order
+    counts. Infinite scores are allowed, NaN is not.
+sensitive_features : array-like of shape (n_samples,)
+    Group of each sample: integers, strings or booleans, without missing values; two
+    groups or more, each with positive and negative samples.
 
+Returns
+-------
+gap : float
+    Between 0 (fair) and 1.
+
+Raises
+------
+ValueError
+    If the lengths differ, a value is missing, there are not two labels, fewer than
+    two groups occur, or a group lacks positive or negative samples.""",
+}
+
+
+@documented(**_TEXTS)
 def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float:
     r"""Largest distance from one half of the chance that one group outranks another.
 
@@ -23,12 +51,8 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, in any unit: only the order counts. Infinite scores are
-        allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
+    %(y_score)s
+    %(sensitive_features)s
 
     Returns
     -------
@@ -53,8 +77,7 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     operations per group, never the pairs. The chance is the Mann-Whitney statistic
     divided by the number of pairs.
 
-    For fairlearn's ``MetricFrame``, wrap the function in one that drops the labels, as
-    shown in `partial_demographic_parity_gap`.
+    %(metric_frame)s
 
     References
     ----------
@@ -76,6 +99,7 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     return float(np.abs(chances - 0.5).max())
 
 
+@documented(**_TEXTS)
 def inter_group_pairwise_gap(
     y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: ArrayLike
 ) -> float:
@@ -90,26 +114,7 @@ def inter_group_pairwise_gap(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Label of each sample, two distinct values; the larger one (of strings, the
-        last in order) is positive.
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a positive label, in any unit: only the order
-        counts. Infinite scores are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more, each with positive and negative samples.
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, there are not two labels, fewer
-        than two groups occur, or a group lacks positive or negative samples.
+    %(of_labels)s
 
     See Also
     --------
@@ -121,10 +126,7 @@ def inter_group_pairwise_gap(
     The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never
     the pairs.
 
-    The order of the arguments is that of fairlearn's ``MetricFrame``. It calls a metric
-    with one group of its own at a time, so give the groups that the gap compares as
-    ``sample_params={"sensitive_features": gender}``, and ``MetricFrame`` those in which
-    to compute it, ``sensitive_features=region``.
+    %(metric_frame)s
 
     References
     ----------
@@ -148,6 +150,7 @@ def inter_group_pairwise_gap(
     return float(np.abs(chances - chances.T).max())
 
 
+@documented(**_TEXTS)
 def intra_group_pairwise_gap(
     y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: ArrayLike
 ) -> float:
@@ -162,26 +165,7 @@ def intra_group_pairwise_gap(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Label of each sample, two distinct values; the larger one (of strings, the
-        last in order) is positive.
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a positive label. Only the order within each
-        group counts. Infinite scores are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more, each with positive and negative samples.
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, there are not two labels, fewer
-        than two groups occur, or a group lacks positive or negative samples.
+    %(of_labels)s
 
     See Also
     --------
@@ -192,10 +176,7 @@ def intra_group_pairwise_gap(
     -----
     The value is exact, in :math:`O(n \log n)` operations for any number of groups.
 
-    The area of each group is one number, so fairlearn makes the same gap by
-    ``make_derived_metric(metric=roc_auc_score, transform="difference")``, and its
-    ``MetricFrame`` with ``roc_auc_score`` shows the areas. This function is a metric
-    of ``MetricFrame`` in the way told in `inter_group_pairwise_gap`.
+    %(metric_frame)s
 
     References
     ----------

@@ -13,9 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._groups import check_interval, check_values, encode_groups, encode_values
 
+TEXTS = {
+    "sensitive_features": """\
+sensitive_features : array-like of shape (n_samples,)
+    Group of each sample: integers, strings or booleans, without missing values; two
+    groups or more.""",
+    "y_score": """\
+y_score : array-like of shape (n_samples,)
+    Score of each sample, high for a favourable decision or a positive label, in any
+    unit: only the order counts. Infinite scores are allowed, NaN is not.""",
+    "interval": """\
+interval : tuple of two floats, default=(0.0, 1.0)
+    The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
+    (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group.""",
+    "metric_frame": """\
+fairlearn's ``MetricFrame`` calls a metric with one group of its own at a time: give
+the groups that this gap compares as ``sample_params``. The example on
+``MetricFrame`` in the gallery shows how.""",
+}
 
+
+@documented(**TEXTS)
 def partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -42,16 +63,9 @@ def partial_demographic_parity_gap(
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a favourable decision, in any unit: only the
-        order counts. Infinite scores are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
-    interval : tuple of two floats, default=(0.0, 1.0)
-        The ranks :math:`0 \le \alpha < \beta \le 1` to compare. (0.05, 0.30) compares
-        the members between the upper 5 % and 30 % of their group; the default
-        compares all of them.
+    %(y_score)s
+    %(sensitive_features)s
+    %(interval)s
 
     Returns
     -------
@@ -72,29 +86,9 @@ def partial_demographic_parity_gap(
     -----
     The value is exact. Equal scores fall together, so a group of equal scores has no
     threshold that divides it. Sorting takes :math:`O(n \log n)` operations, the rest
-    :math:`O(n)` for any number of groups: as the threshold falls, every
-    :math:`A_k` grows, so the largest one is a running maximum over the samples passed
-    and the smallest one a running minimum over those to come.
+    :math:`O(n)` for any number of groups.
 
-    fairlearn's ``MetricFrame`` calls a metric with the labels and scores of one group
-    at a time, and this gap needs two groups and no labels. So give the groups that it
-    compares as a sample parameter, and ``MetricFrame`` those in which to compute it::
-
-        def gap(y_true, y_score, sensitive_features):
-            return partial_demographic_parity_gap(
-                y_score, sensitive_features=sensitive_features, interval=(0.05, 0.3)
-            )
-
-        MetricFrame(
-            metrics=gap,
-            y_true=y,
-            y_pred=scores,
-            sensitive_features=region,
-            sample_params={"sensitive_features": gender},
-        ).by_group
-
-    It is no difference between two numbers, one per group, so
-    ``make_derived_metric`` cannot make it.
+    %(metric_frame)s
 
     References
     ----------
@@ -127,6 +121,7 @@ def partial_demographic_parity_gap(
     return largest_step_gap(scores, before, after)
 
 
+@documented(**TEXTS)
 def weak_partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -146,15 +141,9 @@ def weak_partial_demographic_parity_gap(
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a favourable decision. Infinite scores are
-        allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
-    interval : tuple of two floats, default=(0.0, 1.0)
-        The ranks :math:`0 \le \alpha < \beta \le 1` to compare, 0 the top of each
-        group.
+    %(y_score)s
+    %(sensitive_features)s
+    %(interval)s
     threshold : float, default=0.0
         The decision is favourable for scores strictly above it, in the unit of the
         scores: 0 for a decision function, 0.5 for probabilities.
@@ -173,21 +162,6 @@ def weak_partial_demographic_parity_gap(
     See Also
     --------
     partial_demographic_parity_gap : The largest difference over all thresholds.
-
-    Notes
-    -----
-    The shares :math:`A_k` are one number per group, so fairlearn makes the same gap,
-    and shows the shares, from a function of the scores of one group; the labels,
-    which ``MetricFrame`` passes first, are not used::
-
-        def share(y_true, y_score):
-            rate = np.mean(y_score > threshold)
-            return (min(rate, beta) - min(rate, alpha)) / (beta - alpha)
-
-        frame = MetricFrame(
-            metrics=share, y_true=y, y_pred=scores, sensitive_features=groups
-        )
-        frame.by_group, frame.difference()
 
     References
     ----------
@@ -220,6 +194,7 @@ def _share_above(
     return (np.minimum(rate, beta) - np.minimum(rate, alpha)) / (beta - alpha)
 
 
+@documented(**TEXTS)
 def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -> float:
     r"""Largest Kolmogorov-Smirnov distance between the predictions of two groups.
 
@@ -236,9 +211,7 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     y_pred : array-like of shape (n_samples,)
         Prediction for each sample, in any unit: only the order counts. Infinite
         predictions are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
+    %(sensitive_features)s
 
     Returns
     -------
@@ -262,13 +235,8 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     The value is exact, and for two groups bit by bit the statistic of
     :func:`scipy.stats.ks_2samp`; equal predictions fall together. Predictions that
     differ by rounding alone are not equal: round them first if a method should give
-    all rows the same output.
-
-    Sorting takes :math:`O(n \log n)` operations, the rest :math:`O(n)` for any number
-    of groups, never the pairs: the largest distance at :math:`t` is between the
-    largest and the smallest :math:`F_k(t)`. As :math:`t` grows every :math:`F_k`
-    does, so the largest one is a running maximum over the samples passed and the
-    smallest one a running minimum over those to come.
+    all rows the same output. Sorting takes :math:`O(n \log n)` operations, the rest
+    :math:`O(n)` for any number of groups, never the pairs.
 
     References
     ----------

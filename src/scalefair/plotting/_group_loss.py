@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,29 +10,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._docs import documented
 from scalefair.decomposition import FairPCA, GroupPCA
-from scalefair.plotting._labels import (
-    draw_legend,
-    draw_title,
-    label_axes,
-    listed,
-    literal,
-    percent,
-)
-from scalefair.plotting._loss_fits import ROUNDING, as_sizes, fit_losses
-from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._styles import MARKERS, PALETTE
+from scalefair.plotting import _draw
 from scalefair.streaming import GroupMoments
 
-__all__ = ["GroupLossDisplay"]
-
+_TEXTS = {
+    **_draw.TEXTS,
+    "axes": """\
+axes : sequence of two matplotlib Axes or None, default=None
+    Where to draw losses and total error; None makes a figure.
+legend : bool, default=True
+    Whether to show a legend, to the right of the second axes.""",
+}
 # The first method is the one that the others are compared with.
 _METHOD_STYLES = ((0, (4, 2)), "-", ":", "-.")
 _METHOD_GREYS = ("black", "0.6", "0.35", "0.75")
 # Equal losses lie on top of each other: a wide line shows below a narrow one.
 _WIDEST, _NARROWEST = 5.0, 1.6
+# Errors this small beside the variance, or beside the largest, are rounding.
+_ROUNDING = 1e-12
 
 
+@documented(**_TEXTS)
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
@@ -76,10 +77,9 @@ class GroupLossDisplay:
     Notes
     -----
     Losses and errors are in squared units of the features, per sample. A group is
-    known by its colour and marker (the colours are those of Okabe and Ito, which
-    people with colour vision deficiencies can tell apart), a method by its line:
-    the first is dashed with open markers. Where groups have equal losses the lines
-    of the first groups, which are wider, show behind the others.
+    known by its colour and marker, a method by its line: the first is dashed with
+    open markers. Where groups have equal losses the lines of the first groups, which
+    are wider, show behind the others.
 
     References
     ----------
@@ -103,11 +103,6 @@ class GroupLossDisplay:
            [0., 0.]])
     """
 
-    axes_: Any
-    figure_: Any
-    loss_lines_: dict[str, list[Any]]
-    error_lines_: dict[str, Any]
-
     def __init__(
         self,
         n_components: ArrayLike,
@@ -122,9 +117,6 @@ class GroupLossDisplay:
             name: np.asarray(values) for name, values in total_errors.items()
         }
         self.groups = np.asarray(groups)
-        self._check_shapes()
-
-    def _check_shapes(self) -> None:
         k, n_groups = self.n_components.size, self.groups.size
         if not self.losses or list(self.losses) != list(self.total_errors):
             raise ValueError(
@@ -170,10 +162,8 @@ class GroupLossDisplay:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows.
-        sensitive_features : array-like of shape (m,)
-            Group of each row; at least two different ones.
+        %(X)s
+        %(sensitive_features)s
         n_components : iterable of int
             Numbers of components, in any order, each at most `n_features`.
         centering : {"global", "group"}, default="global"
@@ -182,22 +172,8 @@ class GroupLossDisplay:
             What to fit, by name: `FairPCA`, `GroupPCA` and others with
             `from_moments`. Their `n_components` and `centering` are replaced. None
             takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
-        axes : sequence of two matplotlib Axes or None, default=None
-            Where to draw losses and total error; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the second axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(axes)s
+        %(line_options)s
         ValueError
             If there are fewer than two groups, `n_components` is empty, or one of
             them does not fit the rows.
@@ -209,11 +185,9 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        sizes = as_sizes(n_components)
         moments = GroupMoments.from_data(X, sensitive_features)
-        losses, errors = fit_losses(moments, sizes, centering, methods)
-        display = cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
-        return display.plot(axes=axes, legend=legend, **line_kwargs)
+        display = cls._of_fits(moments, n_components, centering, methods)
+        return display.plot(axes, legend=legend, **line_kwargs)
 
     @classmethod
     def from_estimator(
@@ -236,22 +210,8 @@ class GroupLossDisplay:
             Fitted with ``solver="gram"``, which keeps the moments.
         n_components : iterable of int or None, default=None
             Numbers of components; None takes 1 to those of the estimator.
-        axes : sequence of two matplotlib Axes or None, default=None
-            Where to draw losses and total error; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the second axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(axes)s
+        %(line_options)s
         NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -265,12 +225,43 @@ class GroupLossDisplay:
             )
         if n_components is None:
             n_components = range(1, estimator.n_components + 1)
-        sizes = as_sizes(n_components)
         methods = {"PCA": GroupPCA(), "FairPCA": estimator}
         moments, centering = estimator.moments_, estimator.centering
-        losses, errors = fit_losses(moments, sizes, centering, methods)
-        display = cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
-        return display.plot(axes=axes, legend=legend, **line_kwargs)
+        display = cls._of_fits(moments, n_components, centering, methods)
+        return display.plot(axes, legend=legend, **line_kwargs)
+
+    @classmethod
+    def _of_fits(
+        cls,
+        moments: GroupMoments,
+        n_components: Iterable[int],
+        centering: str,
+        methods: Mapping[str, Any],
+    ) -> GroupLossDisplay:
+        """Fit every method for every number of components."""
+        try:
+            sizes = sorted({operator.index(r) for r in n_components})
+        except TypeError:
+            raise ValueError(
+                f"n_components must be whole numbers, such as range(1, 6), got "
+                f"{n_components!r}."
+            ) from None
+        if not sizes:
+            raise ValueError("n_components is empty: give at least one number.")
+        shares = moments.counts / moments.counts.sum()
+        losses: dict[str, Any] = {name: [] for name in methods}
+        errors: dict[str, Any] = {name: [] for name in methods}
+        for name, method in methods.items():
+            for r in sizes:
+                parameters = {"n_components": r, "centering": centering}
+                parameters = {**method.get_params(), **parameters}
+                fit = type(method).from_moments(moments, **parameters)
+                rounding = _ROUNDING * fit.explained_variance_.sum()
+                error = fit.group_reconstruction_errors_ @ shares
+                loss = fit.group_losses_
+                losses[name].append(np.where(loss > rounding, loss, 0.0))
+                errors[name].append(error if error > rounding else 0.0)
+        return cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
 
     def plot(
         self, axes: Any = None, *, legend: bool = True, **line_kwargs: Any
@@ -279,82 +270,49 @@ class GroupLossDisplay:
 
         Parameters
         ----------
-        axes : sequence of two matplotlib Axes or None, default=None
-            Where to draw losses and total error; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the second axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(axes)s
+        %(line_options)s
         ValueError
             If `axes` are not two.
         """
-        if axes is None:
-            _, axes = import_pyplot(self).subplots(
-                1, 2, figsize=(10, 4), layout="constrained"
-            )
+        axes = _draw.make_axes(self, axes, 1, 2, figsize=(10, 4))
         axes = np.asarray(axes, dtype=object).ravel()
         if axes.size != 2:
             raise ValueError(
                 "axes must be two, for the losses and the total error, got "
                 f"{axes.size}."
             )
-        self.loss_lines_ = {
-            name: self._draw_losses(axes[0], i, name, line_kwargs)
-            for i, name in enumerate(self.losses)
-        }
-        self.error_lines_ = {
-            name: self._draw_errors(axes[1], i, name, line_kwargs)
-            for i, name in enumerate(self.losses)
-        }
+        self.loss_lines_, self.error_lines_ = {}, {}
+        for i, name in enumerate(self.losses):
+            losses, errors = self.losses[name], self.total_errors[name]
+            self.loss_lines_[name] = [
+                axes[0].plot(
+                    self.n_components,
+                    losses[:, g],
+                    **{**self._loss_style(i, g), **line_kwargs},
+                )[0]
+                for g in range(self.groups.size)
+            ]
+            style = {**_error_style(i), "label": _draw.literal(name), **line_kwargs}
+            (self.error_lines_[name],) = axes[1].plot(
+                self.n_components, errors, **style
+            )
         if legend:
             self._draw_legend(axes[1])
         self._label(axes)
         self.axes_, self.figure_ = axes, axes[0].figure
         return self
 
-    def _draw_losses(
-        self, ax: Any, i: int, name: str, line_kwargs: dict[str, Any]
-    ) -> list[Any]:
-        widths = np.linspace(_WIDEST, _NARROWEST, len(self.groups))
-        lines = []
-        for g, width in enumerate(widths):
-            style = {
-                **_method_style(i),
-                **_group_style(g),
-                "linewidth": width if i else _NARROWEST,
-                "markersize": 4 + width if i else 6,
-                "markerfacecolor": _group_style(g)["color"] if i else "white",
-                **line_kwargs,
-            }
-            lines += ax.plot(self.n_components, self.losses[name][:, g], **style)
-        return lines
-
-    def _draw_errors(
-        self, ax: Any, i: int, name: str, line_kwargs: dict[str, Any]
-    ) -> Any:
-        style = {
-            **_method_style(i),
-            "color": _grey(i),
-            "linewidth": _WIDEST if i else _NARROWEST,
-            "marker": "o",
-            "markersize": 8 if i else 5,
-            "markerfacecolor": _grey(i) if i else "white",
-            # The line that the others are compared with lies on top of them.
-            "zorder": 2.5 if i == 0 else 2,
-            "label": literal(name),
-            **line_kwargs,
+    def _loss_style(self, i: int, g: int) -> dict[str, Any]:
+        """Return the style of a method's line of a group's losses."""
+        width = np.linspace(_WIDEST, _NARROWEST, self.groups.size)[g]
+        return {
+            **_group_style(g),
+            "linestyle": _METHOD_STYLES[i % len(_METHOD_STYLES)],
+            "linewidth": width if i else _NARROWEST,
+            "markersize": 4 + width if i else 6,
+            "markerfacecolor": _draw.color(g) if i else "white",
         }
-        return ax.plot(self.n_components, self.total_errors[name], **style)[0]
 
     def _label(self, axes: Any) -> None:
         from matplotlib.ticker import MaxNLocator
@@ -365,73 +323,77 @@ class GroupLossDisplay:
                 ax.set_ylim(-0.03 * top, 1.05 * top)  # whole markers at zero
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             measure = f"{name} per sample (squared units of the features)"
-            label_axes(ax, "number of components", measure)
-        draw_title(axes[0], _largest("loss", self.losses))
-        draw_title(axes[1], self._price())
+            _draw.labels(ax, "number of components", measure)
+        _draw.title(axes[0], _largest("loss", self.losses))
+        _draw.title(axes[1], self._price())
 
-    def _price(self) -> list[str]:
+    def _price(self) -> str:
         """Say what the methods add to the error of the first, at the most."""
         first, *others = self.total_errors
         base = self.total_errors[first]
-        counted = base > ROUNDING * base.max(initial=0.0)
-        if not others or not counted.any():
+        if not others or not base.any():
             return _largest("error", self.total_errors)
-        return listed([self._change(name, base, counted) for name in others])
+        return ", ".join(self._change(name, base) for name in others)
 
-    def _change(self, name: str, base: NDArray[Any], counted: NDArray[np.bool_]) -> str:
+    def _change(self, name: str, base: NDArray[Any]) -> str:
         """Say what a method adds to an error, at the most, or takes off."""
-        errors, sizes = self.total_errors[name], self.n_components
-        beside_nothing = ~counted & (errors > ROUNDING * base.max())
+        errors, counted = self.total_errors[name], base > _ROUNDING * base.max()
+        beside_nothing = ~counted & (errors > _ROUNDING * base.max())
         if beside_nothing.any():
-            r, change = sizes[beside_nothing][0], "adds to an error of nothing"
+            r, change = beside_nothing.argmax(), "adds to an error of nothing"
         else:
-            added = errors[counted] / base[counted] - 1
-            most, r = added.max(), sizes[counted][added.argmax()]
-            if abs(most) <= ROUNDING:
-                return f"{literal(name)} adds nothing"
-            does = "adds at most" if most > 0 else "takes off at least"
-            change = f"{does} {percent(abs(most))}"
-        return f"{literal(name)} {change} (with {r} component{'' if r == 1 else 's'})"
+            added = np.full(base.shape, -np.inf)
+            added[counted] = errors[counted] / base[counted] - 1
+            r = added.argmax()
+            if abs(added[r]) <= _ROUNDING:
+                return f"{_draw.literal(name)} adds nothing"
+            does = "adds at most" if added[r] > 0 else "takes off at least"
+            change = f"{does} {_draw.percent(abs(added[r]))}"
+        n = self.n_components[r]
+        many = "" if n == 1 else "s"
+        return f"{_draw.literal(name)} {change} (with {n} component{many})"
 
     def _draw_legend(self, ax: Any) -> None:
         from matplotlib.lines import Line2D
 
         groups = [
-            Line2D([], [], label=literal(group), linewidth=2, **_group_style(g))
+            Line2D([], [], label=_draw.literal(group), linewidth=2, **_group_style(g))
             for g, group in enumerate(self.groups)
         ]
         methods = [
             Line2D(
                 [],
                 [],
-                label=literal(name),
-                color=_grey(i),
-                marker="o",
-                markerfacecolor=_grey(i) if i else "white",
-                linewidth=3 if i else _NARROWEST,
-                **_method_style(i),
+                label=_draw.literal(name),
+                **{**_error_style(i), "markersize": 6},
             )
             for i, name in enumerate(self.losses)
         ]
-        draw_legend(ax, "group", [*groups, "method", *methods])
+        _draw.legend(ax, "group", [*groups, "method", *methods])
 
 
-def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> list[str]:
+def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> str:
     """Say how large a measure is at the most, for each method."""
-    found = [f"{literal(name)} {those.max():.3g}" for name, those in values.items()]
-    return [f"largest {what}:", *listed(found)]
+    found = [
+        f"{_draw.literal(name)} {those.max():.3g}" for name, those in values.items()
+    ]
+    return f"largest {what}: {', '.join(found)}"
 
 
 def _group_style(g: int) -> dict[str, Any]:
+    return {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
+
+
+def _error_style(i: int) -> dict[str, Any]:
+    """Return the style of a method's line of total errors."""
+    grey = _METHOD_GREYS[i % len(_METHOD_GREYS)]
     return {
-        "color": PALETTE[g % len(PALETTE)],
-        "marker": MARKERS[g % len(MARKERS)],
+        "color": grey,
+        "linestyle": _METHOD_STYLES[i % len(_METHOD_STYLES)],
+        "linewidth": _WIDEST if i else _NARROWEST,
+        "marker": "o",
+        "markersize": 8 if i else 5,
+        "markerfacecolor": grey if i else "white",
+        # The line that the others are compared with lies on top of them.
+        "zorder": 2 if i else 2.5,
     }
-
-
-def _method_style(i: int) -> dict[str, Any]:
-    return {"linestyle": _METHOD_STYLES[i % len(_METHOD_STYLES)]}
-
-
-def _grey(i: int) -> str:
-    return _METHOD_GREYS[i % len(_METHOD_GREYS)]

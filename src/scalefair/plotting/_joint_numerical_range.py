@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,38 +10,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair.plotting._captured_variance import (
-    captured,
-    check_orthonormal,
-    check_plane,
-    find_fair_point,
-    moments_of_two,
-    plain_basis,
-    region,
-)
-from scalefair.plotting._labels import (
-    draw_title,
-    label_axes,
-    literal,
-    percent,
-)
-from scalefair.plotting._loss_corners import (
-    choose_levels,
-    draw_corner,
-    draw_legend_beside_losses,
-    draw_loss_axis,
-    losses_at,
-    spread_ticks,
-    window,
-)
-from scalefair.plotting._matplotlib import import_pyplot
-
-__all__ = ["JointNumericalRangeDisplay"]
+from scalefair._docs import documented
+from scalefair.decomposition import FairPCA, joint_numerical_range
+from scalefair.plotting import _draw
+from scalefair.streaming import GroupMoments
 
 # Okabe and Ito's blue, sky blue, vermilion and orange.
 _EDGE, _REGION, _FAIR, _PLAIN = "#0072B2", "#56B4E9", "#D55E00", "#E69F00"
+_ORTHONORMAL = 1e-6
+# What is this small beside the captured variances is rounding.
+_ROUNDING = 1e-12
+_MOST_LEVELS = 6
+# As shares of the window.
+_MARGIN, _TICK_DISTANCE = 0.06, 0.2
+# Width of the numbers and label of the loss axis to the right, in points.
+_LOSS_AXIS = 86
+_TEXTS = {
+    **_draw.TEXTS,
+    "view": """\
+view : {"all", "optimum"}, default="all"
+    Whether to show the whole region or the part between the two groups' own best
+    bases, which is small when the groups are alike.""",
+}
 
 
+@documented(**_TEXTS)
 class JointNumericalRangeDisplay:
     """Region of the variances that one basis can capture from two groups.
 
@@ -73,10 +67,7 @@ class JointNumericalRangeDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        The axes drawn on.
-    figure_ : matplotlib Figure
-        Their figure.
+    %(ax_)s
     region_ : matplotlib Polygon
         The region.
     levels_ : ndarray of shape (n_levels,)
@@ -100,11 +91,6 @@ class JointNumericalRangeDisplay:
     scalefair.decomposition.joint_numerical_range : The boundary.
     GroupLossDisplay : Losses against the number of components.
 
-    Notes
-    -----
-    The colours are those of Okabe and Ito, which people with colour vision
-    deficiencies can tell apart; points and lines differ in shape as well.
-
     References
     ----------
     .. [1] Shen, Davis, Lu, Bai (2026), "Fair principal component analysis via
@@ -123,15 +109,6 @@ class JointNumericalRangeDisplay:
     array([1.5, 1.5])
     """
 
-    ax_: Any
-    figure_: Any
-    region_: Any
-    levels_: NDArray[np.float64]
-    level_lines_: list[Any]
-    fair_level_line_: Any
-    equal_line_: Any
-    markers_: dict[str, Any]
-
     def __init__(
         self,
         boundary: NDArray[np.float64],
@@ -143,15 +120,28 @@ class JointNumericalRangeDisplay:
         filled: bool = True,
         name: str = "fair PCA",
     ) -> None:
-        self.boundary = boundary = np.asarray(boundary)
+        self.boundary = np.asarray(boundary)
         self.best = np.asarray(best)
         self.fair_point = np.asarray(fair_point)
         self.plain_point = None if plain_point is None else np.asarray(plain_point)
         self.groups = groups
-        names = ("best", "fair_point", "plain_point")
-        check_plane(boundary, {name: getattr(self, name) for name in names}, groups)
+        self._names = [_draw.literal(group) for group in groups]
         self.filled = filled
         self.name = name
+        if self.boundary.shape[1:] != (2,) or not len(self.boundary):
+            raise ValueError(
+                f"boundary must have shape (k, 2), got {self.boundary.shape}."
+            )
+        for what in ("boundary", "best", "fair_point", "plain_point"):
+            points = getattr(self, what)
+            if points is None:
+                continue
+            if what != "boundary" and points.shape != (2,):
+                raise ValueError(f"{what} must have shape (2,), got {points.shape}.")
+            if not np.isfinite(points).all():
+                raise ValueError(f"{what} is NaN or infinite somewhere.")
+        if len(groups) != 2:
+            raise ValueError(f"groups must be two names, got {len(groups)}.")
 
     @classmethod
     def from_covariances(
@@ -185,44 +175,22 @@ class JointNumericalRangeDisplay:
             Directions in which the boundary is computed. Twice as many are used in
             the quarter turn that faces both groups' best: about n_angles
             eigendecompositions of order n in all.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        view : {"all", "optimum"}, default="all"
-            Whether to show the whole region or the part between the two groups' own
-            best bases, which is small when the groups are alike.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **fill_kwargs : dict
-            Passed to ``Axes.fill``.
-
-        Returns
-        -------
-        JointNumericalRangeDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(ax)s
+        %(view)s
+        %(legend)s
+        %(fill_options)s
         ValueError
             If the matrices are not symmetric, finite and of one shape,
             `n_components` does not fit them, or `view` is unknown.
         """
-        boundary, arc = region(C_A, C_B, n_components, n_angles)
+        joint_numerical_range(C_A, C_B, n_components, angles=[0.0])  # checks them
         C = np.array([C_A, C_B], dtype=np.float64)
-        display = cls(
-            boundary,
-            best=arc.support[[0, -1]],
-            fair_point=find_fair_point(C, n_components, arc),
-            plain_point=(
-                None
-                if group_sizes is None
-                else captured(C, plain_basis(C, group_sizes, n_components))
-            ),
-            groups=groups,
-            filled=C.shape[1] != 2,
+        moments = GroupMoments([0, 1], [1, 1], np.zeros(C.shape[:2]), C)
+        fair = FairPCA.from_moments(
+            moments, n_components=n_components, centering="group", tol=1e-10
         )
-        return display.plot(ax=ax, view=view, legend=legend, **fill_kwargs)
+        display = cls._around(C, fair.components_, group_sizes, n_angles, groups=groups)
+        return display.plot(ax, view=view, legend=legend, **fill_kwargs)
 
     @classmethod
     def from_estimator(
@@ -245,55 +213,67 @@ class JointNumericalRangeDisplay:
         estimator : estimator
             Fitted `FairPCA`, or another with orthonormal `components_` and the
             parameter `centering`.
-        X : {array-like, sparse matrix} of shape (m, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows. For others than those it was fitted to, the estimator's point may
             lie inside the region.
-        sensitive_features : array-like of shape (m,)
+        sensitive_features : array-like of shape (n_samples,)
             Group of each row, two different ones.
-        n_angles : int, default=180
+        n_angles, ax, view, legend, **fill_kwargs
             As for `from_covariances`.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
-        view : {"all", "optimum"}, default="all"
-            As for `from_covariances`.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **fill_kwargs : dict
-            Passed to ``Axes.fill``.
 
-        Returns
-        -------
-        JointNumericalRangeDisplay
-            The display, drawn.
-
-        Raises
-        ------
+        %(drawn)s
         NotFittedError
             If the estimator is not fitted.
-        ImportError
-            If matplotlib is missing.
         ValueError
             If there are not two groups, the rows do not have the estimator's
             features, its components are not orthonormal, or `view` is unknown.
         """
         check_is_fitted(estimator, "components_")
-        U = np.asarray(estimator.components_, dtype=np.float64).T
-        check_orthonormal(U)
-        moments = moments_of_two(X, sensitive_features, U.shape[0])
-        C, r = moments.covariances(estimator.centering), U.shape[1]
-        boundary, arc = region(C[0], C[1], r, n_angles)
-        display = cls(
-            boundary,
-            best=arc.support[[0, -1]],
-            fair_point=captured(C, U),
-            plain_point=captured(C, plain_basis(C, moments.counts, r)),
+        components = np.asarray(estimator.components_, dtype=np.float64)
+        moments = _moments_of_two(X, sensitive_features, components)
+        display = cls._around(
+            moments.covariances(estimator.centering),
+            components,
+            moments.counts,
+            n_angles,
             groups=moments.groups,
-            filled=C.shape[1] != 2,
             name=type(estimator).__name__ if name is None else name,
         )
-        return display.plot(ax=ax, view=view, legend=legend, **fill_kwargs)
+        return display.plot(ax, view=view, legend=legend, **fill_kwargs)
+
+    @classmethod
+    def _around(
+        cls,
+        C: NDArray[np.float64],
+        components: NDArray[np.float64],
+        sizes: ArrayLike | None,
+        n_angles: int,
+        **names: Any,
+    ) -> JointNumericalRangeDisplay:
+        """Return the display of two covariances, with components as the fair ones."""
+        r, plain = len(components), None
+        around = joint_numerical_range(C[0], C[1], r, n_angles=n_angles)
+        # Closer together where no group can gain without the other's loss.
+        quarter = np.linspace(0.0, np.pi / 2, n_angles // 2 + 1)
+        arc = joint_numerical_range(C[0], C[1], r, angles=quarter)
+        if sizes is not None:
+            n = np.asarray(sizes, dtype=np.float64)
+            if n.shape != (2,) or not (n > 0).all():
+                raise ValueError(
+                    f"group_sizes must be two positive numbers, got {sizes!r}."
+                )
+            together = np.tensordot(n / n.sum(), C, axes=1)
+            plain = _captured(C, np.linalg.eigh(together)[1][:, -r:])
+        return cls(
+            np.vstack([arc.points, around.points[around.angles > np.pi / 2]]),
+            best=arc.support[[0, -1]],
+            fair_point=_captured(C, components.T),
+            plain_point=plain,
+            filled=C.shape[1] != 2,
+            **names,
+        )
 
     def plot(
         self,
@@ -307,53 +287,19 @@ class JointNumericalRangeDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        view : {"all", "optimum"}, default="all"
-            As for `from_covariances`.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **fill_kwargs : dict
-            Passed to ``Axes.fill``.
-
-        Returns
-        -------
-        JointNumericalRangeDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(ax)s
+        %(view)s
+        %(legend)s
+        %(fill_options)s
         ValueError
             If `view` is unknown.
         """
         if view not in ("all", "optimum"):
             raise ValueError(f"view must be 'all' or 'optimum', got {view!r}.")
-        low, high = window(self._shown(view))
-        if ax is None:
-            _, ax = import_pyplot(self).subplots(figsize=(8, 5), layout="constrained")
+        low, high = self._window(view)
+        ax = _draw.make_axes(self, ax, figsize=(8, 5))
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        self._draw_region(ax, fill_kwargs)
-        self._draw_levels(ax, low, high)
-        self._draw_points(ax)
-        if legend:
-            draw_legend_beside_losses(ax)
-        self._label(ax, view)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
-
-    def _shown(self, view: str) -> NDArray[Any]:
-        points = [self.best, self.fair_point]
-        if self.plain_point is not None:
-            points.append(self.plain_point)
-        ends = self.boundary
-        if view == "optimum":  # the groups' own best bases
-            ends = ends[ends.argmax(axis=0)]
-        return np.vstack([*points, ends])
-
-    def _draw_region(self, ax: Any, fill_kwargs: dict[str, Any]) -> None:
-        style: dict[str, Any] = {
+        style = {
             "facecolor": _REGION if self.filled else "none",
             "edgecolor": _EDGE,
             "linewidth": 1.2,
@@ -362,49 +308,83 @@ class JointNumericalRangeDisplay:
             "zorder": 1,
             **fill_kwargs,
         }
-        (self.region_,) = ax.fill(self.boundary[:, 0], self.boundary[:, 1], **style)
+        (self.region_,) = ax.fill(*self.boundary.T, **style)
+        self._draw_levels(ax, low)
+        self._draw_points(ax)
+        if legend:
+            from matplotlib.transforms import offset_copy
 
-    def _draw_levels(self, ax: Any, low: NDArray[Any], high: NDArray[Any]) -> None:
-        self.levels_ = choose_levels(self.best, low)
-        self.level_lines_ = [
-            draw_corner(
-                ax, self.best, level, color="0.35", linestyle=":", linewidth=1.1
-            )
-            for level in self.levels_
-        ]
+            # Beyond the numbers and the label of the loss axis.
+            beyond = offset_copy(ax.transAxes, ax.figure, x=_LOSS_AXIS, units="points")
+            anchor: Any = {"bbox_to_anchor": (1.0, 1.0), "bbox_transform": beyond}
+            _draw.legend(ax, handlelength=2.0, **anchor)
+        x, y = (f"captured variance of group {g}" for g in self._names)
+        units = "(squared units of the features)"
+        _draw.labels(ax, f"{x} {units}", f"{y} {units}")
+        for g, axis in enumerate((ax.xaxis, ax.yaxis)):
+            # A power of ten at the end of an axis would meet other texts.
+            axis.set_major_formatter("{x:.6g}")
+            axis.get_major_locator().set_params(nbins=5)
+            self._draw_loss_axis(ax, g, float(high[g] - low[g]))
+        _draw.title(ax, self._shares() if view == "all" else self._largest_losses())
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _window(self, view: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Lower left and upper right corner of what is shown."""
+        ends = self.boundary
+        if view == "optimum":  # the groups' own best bases
+            ends = ends[ends.argmax(axis=0)]
+        plain = [] if self.plain_point is None else [self.plain_point]
+        points = np.array([self.best, self.fair_point, *plain, *ends])
+        low, high = points.min(axis=0), points.max(axis=0)
+        size = high - low
+        # A single point, or a line along an axis, gets a window of some size.
+        scale = float(np.abs(points).max()) or 1.0
+        least = 0.05 * size.max() if size.max() > _ROUNDING * scale else 0.1 * scale
+        margin = np.maximum(least - size, 0.0) / 2 + _MARGIN * np.maximum(size, least)
+        return low - margin, high + margin
+
+    def _draw_levels(self, ax: Any, low: NDArray[Any]) -> None:
+        """Draw corners of round largest losses, that of fair PCA, and the diagonal."""
+        from matplotlib.ticker import MaxNLocator
+
+        reach = self.best - low
+        middle = float(np.sqrt(reach).prod())  # between the ranges of both groups
+        locator = MaxNLocator(_MOST_LEVELS, steps=[1, 2, 5, 10])
+        levels = np.asarray(locator.tick_values(0.0, middle), dtype=np.float64)
+        self.levels_ = levels[(levels > 0) & (levels < reach.max())]
+        dotted = {"color": "0.35", "linestyle": ":", "linewidth": 1.1}
+        self.level_lines_ = [self._draw_corner(ax, L, **dotted) for L in self.levels_]
         if self.level_lines_:
             self.level_lines_[0].set_label("equal largest loss")
-        self.fair_level_line_ = draw_corner(
+        self.fair_level_line_ = self._draw_corner(
             ax,
-            self.best,
-            self._largest_loss(self.fair_point),
+            self._losses(self.fair_point).max(),
             color=_FAIR,
             linewidth=1.4,
-            label=f"largest loss of {literal(self.name)}",
+            label=f"largest loss of {_draw.literal(self.name)}",
         )
-        start = self.best - (self.best - low).max()
         (self.equal_line_,) = ax.plot(
-            *np.column_stack([start, self.best]),
+            *np.column_stack([self.best - reach.max(), self.best]),
             color="black",
             linewidth=1.2,
             linestyle=(0, (6, 3)),
             label="equal losses",
             zorder=2,
         )
-        for g, place in enumerate(("top", "right")):
-            draw_loss_axis(
-                ax,
-                place,
-                best=float(self.best[g]),
-                ticks=spread_ticks(self.levels_, float(high[g] - low[g])),
-                label=f"loss of group {literal(self.groups[g])} (same units)",
-            )
+
+    def _draw_corner(self, ax: Any, level: float, **style: Any) -> Any:
+        """Draw the captured variances at which the larger loss is `level`."""
+        x, y = self.best - level
+        right, top = ax.get_xlim()[1], ax.get_ylim()[1]
+        return ax.plot([x, x, right], [top, y, y], zorder=2, **style)[0]
 
     def _draw_points(self, ax: Any) -> None:
         looks = {
             "best": (self.best, "P", "white", 10, "each group's own best"),
             "plain": (self.plain_point, "o", _PLAIN, 9, "plain PCA"),
-            "fair": (self.fair_point, "*", _FAIR, 17, literal(self.name)),
+            "fair": (self.fair_point, "*", _FAIR, 17, _draw.literal(self.name)),
         }
         self.markers_ = {}
         for key, (point, marker, color, size, label) in looks.items():
@@ -420,31 +400,68 @@ class JointNumericalRangeDisplay:
                     zorder=3,
                 )
 
-    def _label(self, ax: Any, view: str) -> None:
-        x, y = (
-            f"captured variance of group {literal(group)} "
-            "(squared units of the features)"
-            for group in self.groups
-        )
-        label_axes(ax, x, y)
-        draw_title(ax, self._shares() if view == "all" else self._largest_losses())
+    def _draw_loss_axis(self, ax: Any, g: int, size: float) -> None:
+        """Add an axis, at the top or to the right, that measures a group's loss."""
+        best = float(self.best[g])
 
-    def _shares(self) -> list[str]:
+        def convert(value: Any) -> Any:  # its own inverse
+            return best - value
+
+        draw = (ax.secondary_xaxis, ax.secondary_yaxis)[g]
+        drawn = draw(("top", "right")[g], functions=(convert, convert))
+        axis = (drawn.xaxis, drawn.yaxis)[g]
+        # Zero and those of the levels whose numbers do not overlap.
+        ticks = np.append(0.0, self.levels_)
+        step = ticks[1] if self.levels_.size else size
+        axis.set_ticks(ticks[:: math.ceil(_TICK_DISTANCE * size / step)])
+        axis.set_major_formatter("{x:.6g}")
+        _draw.label(axis, ax, f"loss of group {self._names[g]} (same units)")
+
+    def _losses(self, point: NDArray[Any]) -> NDArray[np.float64]:
+        """Return what is missing to each group's own best, rounding taken off."""
+        losses = self.best - point
+        return np.where(losses > _ROUNDING * np.abs(self.best).max(), losses, 0.0)
+
+    def _shares(self) -> str:
         """Say how much of what its own best basis captures each group loses."""
-        losses = losses_at(self.fair_point, self.best)
-        found = [
-            f"{percent(loss / best if loss else 0.0)} ({literal(group)})"
-            for loss, best, group in zip(losses, self.best, self.groups, strict=True)
-        ]
-        who = f"of each group's best, {literal(self.name)} loses"
-        return [who, found[0], f"and {found[1]}"]
+        losses = self._losses(self.fair_point)
+        best = np.where(losses > 0, self.best, 1.0)
+        first, second = map(_draw.percent, losses / best)
+        who = f"of each group's best, {_draw.literal(self.name)} loses"
+        return f"{who} {first} ({self._names[0]}) and {second} ({self._names[1]})"
 
-    def _largest_losses(self) -> list[str]:
-        fair = f"{literal(self.name)} {self._largest_loss(self.fair_point):.3g}"
+    def _largest_losses(self) -> str:
+        largest = self._losses(self.fair_point).max()
+        found = f"largest loss: {_draw.literal(self.name)} {largest:.3g}"
         if self.plain_point is None:
-            return ["largest loss:", fair]
-        plain = f"plain PCA {self._largest_loss(self.plain_point):.3g}"
-        return ["largest loss:", f"{fair},", plain]
+            return found
+        return f"{found}, plain PCA {self._losses(self.plain_point).max():.3g}"
 
-    def _largest_loss(self, point: NDArray[Any]) -> float:
-        return float(losses_at(point, self.best).max())
+
+def _moments_of_two(
+    X: Any, sensitive_features: ArrayLike, components: NDArray[np.float64]
+) -> GroupMoments:
+    """Return the moments of rows of two groups, which the components must fit."""
+    error = np.abs(components @ components.T - np.eye(len(components))).max()
+    if error > _ORTHONORMAL:
+        raise ValueError(
+            "The estimator's components_ must be orthonormal for what they capture "
+            f"to lie within the region, but they are off by {error:.2g}."
+        )
+    moments = GroupMoments.from_data(X, sensitive_features)
+    if len(moments.groups) != 2:
+        raise ValueError(
+            f"The figure is for two groups, got {len(moments.groups)}: draw a "
+            "GroupLossDisplay instead."
+        )
+    if moments.n_features != components.shape[1]:
+        raise ValueError(
+            f"X has {moments.n_features} features, the estimator was fitted to "
+            f"{components.shape[1]}."
+        )
+    return moments
+
+
+def _captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:
+    """Variance that the columns of U capture from each group."""
+    return np.array([np.vdot(U, C_g @ U) for C_g in C])

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair.metrics import partial_demographic_parity_gap
-from scalefair.plotting._densities import (
-    histograms,
-    kernel_densities,
-    outline,
-    score_range,
-)
-from scalefair.plotting._labels import draw_legend, draw_title, label_axes, literal
-from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._scores import (
-    check_scores,
-    groups_of,
-    score_rows,
-)
-from scalefair.plotting._styles import LINES, PALETTE
+from scalefair.plotting import _draw, _models
 
-__all__ = ["ScoreDensityDisplay"]
-
+_TEXTS = {
+    **_draw.TEXTS,
+    "bins": """\
+bins : int or array-like of edges, default=50
+    Bins of the histogram, the same for all groups.""",
+    "threshold": """\
+threshold : float or None, default=None
+    Score above which rows are selected, drawn as a vertical line.""",
+}
 _HATCHES = ("///", "\\\\\\", "...", "xxx", "ooo")
-_KINDS = ("histogram", "kde")
+# Ranks are products of floats: this much of a row is rounding.
+_ROUNDING = 1e-9
 
 
-class ScoreDensityDisplay:
+@documented(**_TEXTS)
+class ScoreDensityDisplay(_models.ModelDisplay):
     r"""Density of the scores of each group, with the interval of ranks marked.
 
     The hatched part of a density, and the bar below it, is the range of the scores
@@ -50,9 +47,10 @@ class ScoreDensityDisplay:
         Lowest and highest score of the rows of each group that are ranked in the
         interval.
     interval : tuple of float, default=(0.0, 1.0)
-        Ranks, from the top of each group, that are marked.
-    threshold : float or None, default=None
-        Score above which rows are selected, drawn as a vertical line.
+        Ranks that are marked, from the top of each group: rank 0 is its highest score.
+        Of n rows those with ranks in :math:`[\alpha n, \beta n)`, rounded to whole
+        rows, are in the interval.
+    %(threshold)s
     name : str or None, default=None
         Name of the model, for the title.
     gap : float or None, default=None
@@ -61,10 +59,7 @@ class ScoreDensityDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        The axes drawn on.
-    figure_ : matplotlib Figure
-        Their figure.
+    %(ax_)s
     lines_ : list of matplotlib Line2D
         The density of each group.
     bars_ : list of matplotlib Line2D
@@ -82,12 +77,7 @@ class ScoreDensityDisplay:
     See Also
     --------
     GroupRateDisplay : The rates of two groups above all thresholds.
-
-    Notes
-    -----
-    Rank 0 is the highest score of a group. Of n rows those with ranks in
-    :math:`[\alpha n, \beta n)`, rounded to whole rows, are in the interval. Groups
-    differ in colour (the palette of Okabe and Ito), line and hatching.
+    OutputDensityDisplay : The outputs of regressors.
 
     References
     ----------
@@ -109,12 +99,8 @@ class ScoreDensityDisplay:
            [6., 8.]])
     """
 
-    ax_: Any
-    figure_: Any
-    lines_: list[Any]
-    bars_: list[Any]
-    marks_: list[Any]
-    threshold_line_: Any
+    _method = "decision_function"
+    _settings = ("interval",)
 
     def __init__(
         self,
@@ -129,29 +115,19 @@ class ScoreDensityDisplay:
         gap: float | None = None,
     ) -> None:
         self.grid = np.asarray(grid, dtype=np.float64)
-        self.densities = np.asarray(densities, dtype=np.float64)
         self.groups = np.asarray(groups)
+        n_groups = self.groups.size
+        self.densities = _models.check_densities(densities, self.grid, n_groups)
         self.score_ranges = np.asarray(score_ranges, dtype=np.float64)
-        self.interval = check_interval(interval)
-        self.threshold = threshold
-        self.name = name
-        self.gap = gap
-        self._check()
-
-    def _check(self) -> None:
-        n_groups, n = self.groups.size, self.grid.size
-        shape = self.densities.shape
-        if shape not in {(n_groups, n), (n_groups, n - 1)}:
-            raise ValueError(
-                f"With {n_groups} groups and {n} points of the grid, densities must "
-                f"have shape ({n_groups}, {n}) or, for histograms, ({n_groups}, "
-                f"{n - 1}), got {shape}."
-            )
         if self.score_ranges.shape != (n_groups, 2):
             raise ValueError(
                 f"score_ranges must have shape ({n_groups}, 2), got "
                 f"{self.score_ranges.shape}."
             )
+        self.interval = check_interval(interval)
+        self.threshold = threshold
+        self.name = name
+        self.gap = gap
 
     @classmethod
     def from_predictions(
@@ -174,167 +150,56 @@ class ScoreDensityDisplay:
         ----------
         scores : array-like of shape (n_samples,)
             Score of each row.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each row.
+        %(sensitive_features)s
         interval : tuple of float, default=(0.0, 1.0)
             Ranks, from the top of each group, that are marked.
         kind : {"histogram", "kde"}, default="histogram"
             A histogram, or a Gaussian kernel density with Scott's bandwidth, whose
             time grows with 400 points times the number of rows.
-        bins : int or array-like of edges, default=50
-            Bins of the histogram, the same for all groups.
-        threshold : float or None, default=None
-            Score above which rows are selected, drawn as a vertical line.
+        %(bins)s
+        %(threshold)s
         name : str or None, default=None
             Name of the model, for the title.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot`` for the densities.
-
-        Returns
-        -------
-        ScoreDensityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
-        ValueError
-            If lengths differ, a value is missing or not finite, there is one group
-            only, `kind` is unknown, or a group has no kernel density because its
-            scores are all the same.
+        %(drawing)s
+        %(bad_rows)s
         """
-        if kind not in _KINDS:
-            raise ValueError(f"kind must be one of {_KINDS}, got {kind!r}.")
-        alpha, beta = check_interval(interval)
-        values = check_scores(scores, "scores")
-        groups, codes = groups_of(sensitive_features, len(values))
-        parts = [values[codes == k] for k in range(groups.size)]
-        if kind == "histogram":
-            grid, densities = histograms(parts, values, bins)
-        else:
-            grid, densities = kernel_densities(parts, groups, "scores")
+        interval = check_interval(interval)
+        given = _models.by_name(scores, name, "")
+        found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
+        if len(found) > 1:
+            raise ValueError(f"The figure is for one model, got {list(given)}.")
+        [values], [name] = found, given
+        grid, densities = _models.densities([values], groups, codes, kind, bins)
         display = cls(
             grid,
-            densities=densities,
+            densities=densities[0],
             groups=groups,
-            score_ranges=[score_range(part, alpha, beta) for part in parts],
-            interval=(alpha, beta),
+            score_ranges=[
+                _score_range(values[codes == k], *interval) for k in range(groups.size)
+            ],
+            interval=interval,
             threshold=threshold,
-            name=name,
+            name=name or None,
             gap=partial_demographic_parity_gap(
-                values, sensitive_features=codes, interval=(alpha, beta)
+                values, sensitive_features=codes, interval=interval
             ),
         )
-        return display.plot(ax=ax, legend=legend, **line_kwargs)
+        return display.plot(ax, legend=legend, **line_kwargs)
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        sensitive_features: ArrayLike,
-        interval: tuple[float, float] | None = None,
-        kind: str = "histogram",
-        bins: int | ArrayLike = 50,
-        threshold: float | None = None,
-        name: str | None = None,
-        ax: Any = None,
-        legend: bool = True,
-        **line_kwargs: Any,
-    ) -> ScoreDensityDisplay:
-        """Draw the density of the scores that a fitted classifier gives to rows.
-
-        Parameters
-        ----------
-        estimator : classifier
-            Fitted, with `decision_function`; it is given the groups if it takes
-            them.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each row.
-        interval : tuple of float or None, default=None
-            As for `from_predictions`; None takes that of the classifier, or all ranks.
-        kind : {"histogram", "kde"}, default="histogram"
-            As for `from_predictions`.
-        bins : int or array-like of edges, default=50
-            As for `from_predictions`.
-        threshold : float or None, default=None
-            As for `from_predictions`.
-        name : str or None, default=None
-            Name of the classifier; None takes its class.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot`` for the densities.
-
-        Returns
-        -------
-        ScoreDensityDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        NotFittedError
-            If the classifier is not fitted.
-        ImportError
-            If matplotlib is missing.
-        ValueError
-            As for `from_predictions`.
-        """
-        if interval is None:
-            interval = getattr(estimator, "interval", (0.0, 1.0))
-        return cls.from_predictions(
-            score_rows(estimator, X, sensitive_features),
-            sensitive_features=sensitive_features,
-            interval=interval,
-            kind=kind,
-            bins=bins,
-            threshold=threshold,
-            name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            legend=legend,
-            **line_kwargs,
-        )
-
-    def plot(
-        self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any
-    ) -> ScoreDensityDisplay:
+    def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the densities, and the interval of each group.
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot`` for the densities.
-
-        Returns
-        -------
-        ScoreDensityDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(drawing)s
         """
-        if ax is None:
-            _, ax = import_pyplot(self).subplots(figsize=(8, 4.5), layout="constrained")
+        ax = _draw.make_axes(self, ax, figsize=(8, 4.5))
         top = float(self.densities.max(initial=0.0)) or 1.0
-        self.lines_, self.bars_, self.marks_ = [], [], []
+        self.lines_: list[Any] = []
+        self.bars_: list[Any] = []
+        self.marks_: list[Any] = []
         for g in range(self.groups.size):
-            self._draw_group(ax, g, top, line_kwargs)
+            self._draw_group(ax, g, -0.05 * top * (g + 1), line_kwargs)
         self.threshold_line_ = None
         if self.threshold is not None:
             self.threshold_line_ = ax.axvline(
@@ -344,46 +209,38 @@ class ScoreDensityDisplay:
         ax.set_ylim(-0.05 * top * (self.groups.size + 0.5), 1.05 * top)
         ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 1.05 * top])
         if legend:
-            draw_legend(ax, "group")
-        label_axes(ax, "score", "density")
-        draw_title(ax, self._findings())
+            _draw.legend(ax, "group")
+        _draw.labels(ax, "score", "density")
+        _draw.title(ax, self._findings())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_group(
-        self, ax: Any, g: int, top: float, line_kwargs: dict[str, Any]
+        self, ax: Any, g: int, height: float, line_kwargs: dict[str, Any]
     ) -> None:
-        x, y = outline(self.grid, self.densities[g])
-        style = {
-            "color": PALETTE[g % len(PALETTE)],
-            "linestyle": LINES[g % len(LINES)],
-            "linewidth": 1.6,
-            "label": literal(self.groups[g]),
-            **line_kwargs,
-        }
-        (line,) = ax.plot(x, y, **style)
+        """Draw a density, hatched in the interval, and a bar at a height below it."""
+        x, y = _models.outline(self.grid, self.densities[g])
+        style = _draw.curve(g, self.groups[g])
+        (line,) = ax.plot(x, y, **{**style, **line_kwargs})
         color, (low, high) = line.get_color(), self.score_ranges[g]
         # The ends of the interval lie between the points of the outline.
         inside = (x > low) & (x < high)
         ends = np.interp([low, high], x, y)
-        self.marks_.append(
-            ax.fill_between(
-                np.concatenate([[low], x[inside], [high]]),
-                np.concatenate([ends[:1], y[inside], ends[1:]]),
-                facecolor="none",
-                edgecolor=color,
-                hatch=_HATCHES[g % len(_HATCHES)],
-                linewidth=0.0,
-                alpha=0.5,
-            )
+        mark = ax.fill_between(
+            np.concatenate([[low], x[inside], [high]]),
+            np.concatenate([ends[:1], y[inside], ends[1:]]),
+            facecolor="none",
+            edgecolor=color,
+            hatch=_HATCHES[g % len(_HATCHES)],
+            linewidth=0.0,
+            alpha=0.5,
         )
-        height = -0.05 * top * (g + 1)
-        self.bars_ += ax.plot(
-            [low, high], [height, height], color=color, linewidth=3, marker="|"
-        )
+        bar = {"color": color, "linewidth": 3, "marker": "|"}
+        self.bars_ += ax.plot([low, high], [height, height], **bar)
         self.lines_.append(line)
+        self.marks_.append(mark)
 
-    def _findings(self) -> list[str]:
+    def _findings(self) -> str:
         low, high = self.interval
         ranks = "" if (low, high) == (0.0, 1.0) else f"ranks {low:g} to {high:g}"
         if self.gap is None:
@@ -392,6 +249,14 @@ class ScoreDensityDisplay:
             found = "largest gap" if self.groups.size > 2 else "gap"
             found += f" {self.gap:.3f}"
             found += f" in {ranks} (hatched)" if ranks else ""
-        if self.name is None:
-            return [found]
-        return [f"{literal(self.name)}{':' if found else ''}", found]
+        name = "" if self.name is None else _draw.literal(self.name)
+        return ": ".join(filter(None, [name, found]))
+
+
+def _score_range(part: NDArray[Any], alpha: float, beta: float) -> tuple[float, float]:
+    """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top."""
+    n = part.size
+    first = min(int(np.floor(alpha * n + _ROUNDING)), n - 1)
+    last = max(int(np.ceil(beta * n - _ROUNDING)) - 1, first)
+    descending = np.sort(part)[::-1]
+    return descending[last], descending[first]

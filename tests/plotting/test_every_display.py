@@ -1,4 +1,6 @@
-"""What is written in figures: names as they are, lines that fit, nothing clipped."""
+"""What every display does: figures, names as they are, lines that fit, no overlap."""
+
+import builtins
 
 import numpy as np
 import pytest
@@ -13,9 +15,8 @@ from scalefair.plotting import (
     ParetoFrontDisplay,
     ScoreDensityDisplay,
 )
-from scalefair.plotting._labels import draw_legend, literal, percent, wrap
-
-pytest.importorskip("matplotlib")
+from scalefair.plotting._draw import legend as draw_legend
+from scalefair.plotting._draw import literal, percent
 
 RNG = np.random.default_rng(0)
 LONG = [
@@ -202,23 +203,6 @@ def test_names_are_shown_as_they_are():
     assert literal(3) == "3"
 
 
-def test_the_power_of_ten_is_in_the_label():
-    ax = scores(["f", "m"], 1e-9).ax_
-    assert ax.get_xlabel() == "score (in 1e-9)"
-    assert ax.get_ylabel() == "density (in 1e8)"
-    ax.figure.draw_without_rendering()
-    numbers = [float(t.get_text().replace("−", "-")) for t in ax.get_xticklabels()]
-    np.testing.assert_allclose(np.array(numbers) * 1e-9, ax.get_xticks())
-    # The same axes, drawn on again.
-    ScoreDensityDisplay.from_predictions(
-        SCORES, sensitive_features=np.array(["f", "m"])[CODES % 2], ax=ax
-    )
-    assert ax.get_xlabel() == "score"
-    ax.figure.draw_without_rendering()
-    numbers = [float(t.get_text().replace("−", "-")) for t in ax.get_xticklabels()]
-    np.testing.assert_allclose(numbers, ax.get_xticks())
-
-
 @pytest.mark.parametrize(("sharey", "labels"), [(True, [1, 0, 0]), (False, [1, 1, 1])])
 def test_a_shared_axis_is_labelled_once(sharey, labels):
     axes = figure_of(12, 4, 3, sharey=sharey)
@@ -239,15 +223,6 @@ def test_the_lower_of_two_axes_keeps_its_label():
         assert ax.get_ylabel() == "share of each group"
 
 
-def test_lines_break_between_parts():
-    assert wrap(["a long part", "another"], 20) == "a long part another"
-    assert wrap(["a long part", "another"], 14) == "a long part\nanother"
-    assert wrap(["much too long a part", "b"], 8) == "much too\nlong a\npart b"
-    assert wrap(["adds at most 9.5 % to it"], 16) == "adds at most\n9.5 % to it"
-    assert wrap(["a part (which explains)"], 16) == "a part\n(which explains)"
-    assert wrap([], 10) == ""
-
-
 @pytest.mark.parametrize(
     ("share", "text"),
     [(0.25, "25.0 %"), (0.0, "0 %"), (0.00012, "0.012 %"), (12.0, "1200.0 %")],
@@ -262,8 +237,37 @@ def test_legends_take_headings_and_break_long_entries():
     draw_legend(ax, "first", [line, "second", line])
     entries = [text.get_text() for text in ax.get_legend().get_texts()]
     broken = "a name that is longer than a line\n(gap 0.123)"
-    assert entries == [broken, "", broken]
-    assert ax.get_legend().legend_handles[1].get_text() == "second"
+    assert entries == [broken, "second", broken]
+
+
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_plots_again_with_or_without_a_legend(make, pyplot):
+    display, before = make(["f", "m"], 1.0), dict(pyplot.rcParams)
+    assert pyplot.get_fignums() == []
+    legends = [ax.get_legend() for ax in display.figure_.axes]
+    assert legends[-1] is not None
+    display.figure_.draw_without_rendering()
+    right = display.figure_.axes[-1].get_window_extent().x1
+    assert legends[-1].get_window_extent().x0 > right
+    display.plot(legend=False)
+    assert display.figure_ is pyplot.gcf()
+    assert all(ax.get_legend() is None for ax in display.figure_.axes)
+    assert len(pyplot.get_fignums()) == 1
+    assert dict(pyplot.rcParams) == before
+
+
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_missing_matplotlib_is_named(make, monkeypatch):
+    display, real_import = make(["f", "m"], 1.0), builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r'pip install "scalefair\[plot\]"'):
+        display.plot()
 
 
 def test_figures_within_figures_and_without_layout():
