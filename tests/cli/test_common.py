@@ -187,23 +187,30 @@ def test_help_of_each_command(name):
             assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
 
 
-def test_a_process(older):
+def test_a_process(workspace):
     """It is silent in a pipe; and a file cut under a memory map is no bus error."""
-    command = [sys.executable, "-m", "scalefair.cli", "cluster", older.npz, "--groups"]
-    command = [*map(str, [*command, older.groups, "-o", older.output])]
+    command = [
+        sys.executable,
+        "-m",
+        "scalefair.cli",
+        "cluster",
+        workspace.npz,
+        "--groups",
+    ]
+    command = [*map(str, [*command, workspace.groups, "-o", workspace.output])]
     run = partial(subprocess.run, capture_output=True, check=False, text=True)
     done = run([*command, "-k", "200"])
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch("error: .*\n", done.stderr)
     done = run([*command, "-k", "3"])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert len(older.labels()) == 90
+    assert len(workspace.labels()) == 90
 
 
 def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
     """Of a memory map the system would end the process."""
     np.save(components.npy, np.tile(components.X, (100, 1)))
-    components.write("sexes.txt", np.tile(components.sexes, 100))
+    components.write("sexes.txt", np.tile(components.sex, 100))
     fit_all = FairPCA.fit
 
     def cut(model, X, *arguments, **options):
@@ -211,7 +218,7 @@ def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
         return fit_all(model, X, *arguments, **options)
 
     monkeypatch.setattr(FairPCA, "fit", cut)
-    pca = partial(components.pca, components.npy, groups=components.column)
+    pca = partial(components.run, components.npy, groups=components.sexes)
     assert pca().exit_code == 0
     result = pca("--memory-limit", "1kB")  # it is too short from the start
     assert result.exit_code == 1
@@ -219,8 +226,8 @@ def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_older_report_is_replaced_or_kept(older, monkeypatch, error):
-    page = older.folder / "page.HTML"
+def test_an_older_report_is_replaced_or_kept(workspace, monkeypatch, error):
+    page = workspace.folder / "page.HTML"
     page.write_text("older")
 
     def fail(_):
@@ -229,9 +236,9 @@ def test_an_older_report_is_replaced_or_kept(older, monkeypatch, error):
     with monkeypatch.context() as patch:
         patch.setattr(_report, "_render", fail)
         code = 130 if error is KeyboardInterrupt else 70
-        older.fails(older.cluster(older.npz, "--report", page), code=code)
+        workspace.fails(workspace.run(workspace.npz, "--report", page), code=code)
     assert page.read_text() == "older"
-    assert older.cluster(older.npz, "--report", page).exit_code == 0
+    assert workspace.run(workspace.npz, "--report", page).exit_code == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 

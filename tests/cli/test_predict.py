@@ -3,9 +3,7 @@
 import gzip
 import io
 import json
-import os
 import warnings
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -32,7 +30,8 @@ class Models:
 
     def __init__(self, wages):
         self.folder, self.write, self.invoke = wages.folder, wages.write, wages.invoke
-        wages.output = self.output = wages.folder / "scores.csv"
+        wages.output = wages.output.rename(wages.folder / "scores.csv")
+        self.output = wages.output
         self.wages, self.fails = wages, wages.fails
         self.model = wages.folder / "model.joblib"
         lines = [line.replace(",", ", ") for line in wages.lines]
@@ -82,13 +81,6 @@ class Models:
 @pytest.fixture
 def models(wages):
     return Models(wages)
-
-
-@pytest.fixture
-def older(models):
-    """The same, with older scores that a failing run must not touch."""
-    models.wages.keep_older()
-    return models
 
 
 @pytest.mark.parametrize("interactions", [True, False])
@@ -148,18 +140,18 @@ def test_unknown_words_are_counted(models):
     assert len(found) == 120
 
 
-def test_missing_values(older):
-    lines = older.lines.copy()
+def test_missing_values(models):
+    lines = models.lines.copy()
     lines[7] = "?" + lines[7][lines[7].index(",") :]
-    gaps = older.write("gaps.csv", lines)
-    older.save()
-    older.fails(older.predict(gaps), gaps, "height (1)", "--missing drop")
-    result = older.predict(gaps, "--missing", "impute")
-    older.fails(result, "does not apply", code=2)
-    found = older.done(gaps, "--missing", "drop", said="1 of 120 rows were left out")
+    gaps = models.write("gaps.csv", lines)
+    models.save()
+    models.fails(models.predict(gaps), gaps, "height (1)", "--missing drop")
+    result = models.predict(gaps, "--missing", "impute")
+    models.fails(result, "does not apply", code=2)
+    found = models.done(gaps, "--missing", "drop", said="1 of 120 rows were left out")
     assert found["row"].tolist() == [i for i in range(120) if i != 6]
-    older.save(gaps, missing="impute")
-    assert len(older.done(gaps, said="height (1)")) == 120
+    models.save(gaps, missing="impute")
+    assert len(models.done(gaps, said="height (1)")) == 120
 
 
 def test_rows_in_blocks(models):
@@ -197,7 +189,7 @@ def test_classifiers_of_scikit_learn(models):
     found = models.done(models.wages.csv)
     assert found["prediction"].tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(found["score"], model.decision_function(X), rtol=1e-12)
-    model = LogisticRegression().fit(models.wages.X, models.wages.job)  # three classes
+    model = LogisticRegression().fit(models.wages.X, models.wages.frame["job"])  # three classes
     joblib.dump(model, models.model)
     assert list(models.done(models.wages.npy)) == ["row", "prediction"]
 
@@ -206,9 +198,9 @@ def test_classifiers_of_scikit_learn(models):
 def test_components(components, kind):
     """Coordinates are those that pca writes itself, up to rounding."""
     data = getattr(components, kind)
-    groups = "sex" if kind == "csv" else components.column
+    groups = "sex" if kind == "csv" else components.sexes
     options = ("--scores", components.scores, "--standardize")
-    assert components.pca(data, *options, groups=groups).exit_code == 0
+    assert components.run(data, *options, groups=groups).exit_code == 0
     output = components.folder / "coordinates.csv"
     command = ("predict", components.output, data, "-o", output)
     result = components.invoke(*command)
@@ -225,7 +217,7 @@ def test_components(components, kind):
 
 def test_components_of_an_older_version(components):
     """Which told names, and nothing of how the rows were read."""
-    assert components.pca().exit_code == 0
+    assert components.run().exit_code == 0
     arrays = components.arrays()
     arrays = {name: arrays[name] for name in ("components", "mean", "scale")}
     old = components.folder / "old.npz"
@@ -249,39 +241,39 @@ def test_pipes(models, monkeypatch):
     assert "predicted high" in result.stdout
 
 
-def test_what_cannot_be_predicted(older):
-    older.save()
-    older.fails(older.predict("no.csv"), "no.csv: no such file")
-    older.fails(older.predict(model="no.joblib"), "no.joblib: no such file")
-    short = older.write("short.csv", [line.split(", ", 1)[1] for line in older.lines])
-    older.fails(older.predict(short), short, "lacks 1 of the 3", "height")
-    frame = pandas.read_csv(older.test, skipinitialspace=True)
-    table = older.folder / "table.csv"
+def test_what_cannot_be_predicted(models):
+    models.save()
+    models.fails(models.predict("no.csv"), "no.csv: no such file")
+    models.fails(models.predict(model="no.joblib"), "no.joblib: no such file")
+    short = models.write("short.csv", [line.split(", ", 1)[1] for line in models.lines])
+    models.fails(models.predict(short), short, "lacks 1 of the 3", "height")
+    frame = pandas.read_csv(models.test, skipinitialspace=True)
+    table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
-    older.fails(older.predict(table), "sex: neither a column")
+    models.fails(models.predict(table), "sex: neither a column")
     frame.assign(sex="x").to_csv(table, index=False)
-    older.fails(older.predict(table), "the group 'x' does not occur")
+    models.fails(models.predict(table), "the group 'x' does not occur")
     frame.assign(height="tall").to_csv(table, index=False)
-    older.fails(older.predict(table), "holds words in height")
-    older.fails(older.predict(older.wages.npy), older.wages.npy)
-    older.fails(older.predict(None, "-o", older.test), "is an input file")
-    older.fails(older.predict(model=older.wages.npz), "not an output of scalefair pca")
-    older.save(interactions=False)
-    older.fails(older.predict(None, "--groups", "sex"), "does not apply", code=2)
+    models.fails(models.predict(table), "holds words in height")
+    models.fails(models.predict(models.wages.npy), models.wages.npy)
+    models.fails(models.predict(None, "-o", models.test), "is an input file")
+    models.fails(
+        models.predict(model=models.wages.npz), "not an output of scalefair pca"
+    )
+    models.save(interactions=False)
+    models.fails(models.predict(None, "--groups", "sex"), "does not apply", code=2)
 
 
 @pytest.mark.parametrize("held", [{"classifier": 1}, 7, LinearRegression()])
-def test_other_objects(older, held):
-    joblib.dump(held, older.model)
-    older.fails(older.predict(older.wages.npy), older.model)
+def test_other_objects(models, held):
+    joblib.dump(held, models.model)
+    models.fails(models.predict(models.wages.npy), models.model)
 
 
 @pytest.mark.realdata
-def test_words_with_blanks_of_real_people(models):
+def test_words_with_blanks_of_real_people(models, data_folder):
     """Adult as it is published: each word behind a blank, and ``?`` for none."""
-    if not (folder := os.environ.get("SCALEFAIR_DATA")):
-        pytest.skip("SCALEFAIR_DATA does not name the data folder")
-    source = Path(folder) / "adult-uci-raw" / "adult.data.gz"
+    source = data_folder / "adult-uci-raw" / "adult.data.gz"
     lines = gzip.decompress(source.read_bytes()).decode().splitlines()
     train = models.write("train.csv", lines[:3000])
     test = models.write("test.csv", lines[3000:6000])
