@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from sklearn.utils._param_validation import Interval, StrOptions
 
 import scalefair
-from scalefair.cli import _report, main
+from scalefair.cli import main
 from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
@@ -57,7 +57,6 @@ from scalefair.cli._options import (
     estimator_options,
     option,
     output_option,
-    parameters_in_force,
     translate,
 )
 from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
@@ -225,23 +224,6 @@ def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
     assert "is truncated" in result.stderr
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_older_report_is_replaced_or_kept(workspace, monkeypatch, error):
-    page = workspace.folder / "page.HTML"
-    page.write_text("older")
-
-    def fail(_):
-        raise error
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_report, "_render", fail)
-        code = 130 if error is KeyboardInterrupt else 70
-        workspace.fails(workspace.run(workspace.npz, "--report", page), code=code)
-    assert page.read_text() == "older"
-    assert workspace.run(workspace.npz, "--report", page).exit_code == 0
-    assert page.read_text().startswith("<!DOCTYPE html>")
-
-
 def test_names_of_files_that_are_no_text(workspace, on_a_terminal):
     path = workspace.folder / os.fsdecode(b"<b>&\xff.npz")
     try:
@@ -382,20 +364,6 @@ def test_options_of_an_estimator_may_differ_from_it():
     assert "1e-08" in text
 
 
-def test_none_and_flags():
-    options = estimator_options(
-        ExplainableSVDRegressor, {"Layer": "refit_last,--refit mean_reduction"}
-    ) + estimator_options(PartiallyFairClassifier, {"Fairness": "interactions"})
-    found = values_of(
-        options, "--refit", "none", "--mean-reduction", "inf", "--no-interactions"
-    )
-    assert found == {
-        "refit_last": None,
-        "mean_reduction": np.inf,
-        "interactions": False,
-    }
-
-
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -462,39 +430,14 @@ def test_help_has_sections_each_option_once():
 
 
 def test_shared_options_are_those_of_reading():
-    found = values_of(SHARED, "--groups", "sex", "-o", "-", "--drop", "a", "--drop=b")
+    given = ["--groups", "sex", "-o", "-", "--drop", "a", "--drop=b", "--no-header"]
+    found = values_of(SHARED, *given, "--verbose", "--baseline")
     assert {entry.name for entry in fields(Reading)} - {"folder"} <= found.keys()
     assert found["drop"] == ("a", "b")
     assert (found["missing"], found["skip_lines"]) == ("error", 0)
-    assert found["header"] is found["quiet"] is found["baseline"] is None
-    assert values_of(SHARED, "-o", "a").exit_code == 2  # no groups
-    assert values_of(SHARED, "--groups", "g").exit_code == 2
-    flags = ["--no-header", "--verbose", "--baseline", "--no-target-header"]
-    found = values_of(SHARED, "--groups", "sex", "-o", "a", *flags)
-    assert [
-        found[name] for name in ("header", "quiet", "baseline", "target_header")
-    ] == [*(False, False, True, False)]
-
-
-def test_options_that_do_not_apply():
-    sections = {"Affinity": "affinity gamma n_neighbors"}
-    options = estimator_options(FairSpectralClustering, sections)
-    conditions = {
-        "gamma": ("affinity", ("rbf", "rbf_nystroem")),
-        "n_neighbors": ("affinity", ("nearest_neighbors",)),
-    }
-    kept = []
-
-    @click.pass_context
-    def body(ctx, **parameters):
-        kept.append(parameters_in_force(ctx, parameters, conditions))
-
-    assert run(body, "--affinity", "rbf", "--gamma", 2, options=options).exit_code == 0
-    assert kept == [{"affinity": "rbf", "gamma": 2.0}]
-    result = run(body, "--gamma", 2, options=options)
-    assert result.exit_code == 2
-    for word in ("--gamma", "--affinity rbf or rbf_nystroem", "precomputed"):
-        assert word in " ".join(result.stderr.split())
+    assert found["header"] is found["quiet"] is False
+    assert (found["baseline"], found["target_header"]) == (True, None)
+    assert values_of(SHARED, *given[2:]).exit_code == 2  # no groups
 
 
 @pytest.mark.parametrize(
@@ -632,60 +575,6 @@ def test_a_fit_that_fails_names_the_file(error, code, words):
     assert result.exit_code == code
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
-
-
-def fit_clusters(X, **parameters):
-    """Fit the estimator to affinities or rows, from a command with all its options."""
-    names = [n for n in FairSpectralClustering._parameter_constraints if n != "dtype"]
-    options = estimator_options(FairSpectralClustering, {"Model": " ".join(names)})
-
-    def body(**_):
-        model = FairSpectralClustering(random_state=0, **parameters)
-        groups = np.arange(len(X)) % 2
-        fit(model, X, path="rows.csv", show=False, sensitive_features=groups)
-
-    result = run(body, options=options)
-    # No name of a parameter, nor Python, is left.
-    underscored = "|".join(name for name in names if "_" in name)
-    assert not re.search(rf"\b({underscored})\b", result.stderr)
-    assert not re.search(rf"\b({'|'.join(names)}) ?=", result.stderr)
-    return result
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        (
-            {"affinity": "nearest_neighbors", "n_neighbors": 40},
-            "--n-neighbors 40 must be less than",
-        ),
-        (
-            {"affinity": "nearest_neighbors", "n_neighbors": 2},
-            "--connected-components largest to .* or --connected-components all to",
-        ),
-        ({"affinity": "rbf", "n_clusters": 40}, "choose --n-clusters <= 39"),
-        ({}, "use --affinity nearest_neighbors"),
-    ],
-)
-def test_what_an_estimator_refuses(parameters, words):
-    X = np.random.default_rng(0).normal(size=(40, 2))
-    X[20:] += 10
-    result = fit_clusters(X, **{"n_clusters": 3, **parameters})
-    assert result.exit_code == 1
-    assert re.search("^error: rows.csv: .*" + words, result.stderr)
-
-
-@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "dual", "admm"])
-def test_what_an_estimator_warns_of(solver):
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    result = fit_clusters(
-        X, n_clusters=5, affinity="rbf", gamma=9.0, tol=1e-13, solver=solver, max_iter=1
-    )
-    assert result.exit_code == 0, result.output
-    assert result.stderr.count("\n") == 1
-    start = f"warning: --solver {solver} did not converge to --tol 1e-13. "
-    assert result.stderr.startswith(start)
-    assert "raise --max-iter or --tol" in result.stderr
 
 
 def test_warnings_are_said_once_and_not_those_for_developers():

@@ -242,20 +242,28 @@ def test_a_fit_that_fails(command, monkeypatch, error, code, words):
 
 
 @on("cluster", "pca", "regress")
-def test_result_and_report_are_written_together(command, monkeypatch):
+def test_result_and_report_are_replaced_together(command, monkeypatch):
+    page = command.folder / "page.HTML"
+    page.write_text("older")
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(_report.Report, "write", raising(error))
-    result = command.run(None, "--report", command.report)
-    command.fails(result, command.report, "no space left")
+    with monkeypatch.context() as patch:
+        patch.setattr(_report.Report, "write", raising(error))
+        command.fails(command.run(None, "--report", page), page, "no space left")
+    assert page.read_text() == "older"
+    assert command.run(None, "--report", page).exit_code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize(
     ("command", "options", "words"),
     [
-        (
-            "cluster",
-            "--solver chebyshev --tol 1e-12 --max-iter 1",
-            ["--solver chebyshev did not converge to --tol 1e-12", "--max-iter"],
+        *(
+            (
+                "cluster",
+                f"--solver {solver} --tol 1e-12 --max-iter 1",
+                [f"--solver {solver} did not converge to --tol 1e-12", "--max-iter"],
+            )
+            for solver in ("chebyshev", "dual", "admm")
         ),
         ("pca", "--max-iter 1", ["--tol 1e-08", "--max-iter"]),
         ("classify", "--max-iter 1 --start zero --tol 1e-9", ["--tol 1e-09"]),
