@@ -233,18 +233,6 @@ def test_report(people):
     assert not {"test", "baseline"} & set(report)
 
 
-def test_page(people):
-    page = people.folder / "report.html"
-    train, test = split(people)
-    result = people.run(train, "--test", test, "--report", page)
-    assert (result.exit_code, result.output) == (0, "")
-    text = page.read_text()
-    assert text.count("<img") == 2  # train and test
-    assert "could not be drawn" not in text
-    for words in ("without fairness", "Groups in the test rows", "weak gap"):
-        assert words in text
-
-
 def test_columns_of_a_test_are_found_by_name(people):
     train, test = split(people)
     _, report = done(people, train, "--test", test)

@@ -41,16 +41,9 @@ from scalefair.cli._fit import (
     watch_passes,
 )
 from scalefair.cli._options import (
-    BASELINE,
-    INPUT,
     MEMORY_LIMIT,
     PATH,
-    QUIET,
     REPORT,
-    ROLES,
-    SVMLIGHT,
-    TEST,
-    Count,
     Finite,
     SectionedCommand,
     add_options,
@@ -176,14 +169,24 @@ def test_the_group_lists_its_commands():
 
 @pytest.mark.parametrize("name", main.commands)
 def test_help_of_each_command(name):
+    """Options are in sections, each once; those of all commands come last."""
     command = main.commands[name].load()
     assert command.name == name
-    result = CliRunner().invoke(main, [name, "--help"])
-    assert result.exit_code == 0
-    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", result.output, re.MULTILINE)
-    for param in command.params:
-        if isinstance(param, click.Option):
-            assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
+    text = CliRunner().invoke(main, [name, "--help"]).output.partition("-h, --help")[0]
+    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", text, re.MULTILINE)
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert len(listed) == len(options)
+    for param in options:
+        assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
+    sections = re.findall(r"^(\S.*):$", text, re.MULTILINE)
+    last = ["Columns", "Measures", "Files", "Advanced", "Other options"]
+    last = [section for section in last if section in sections]
+    assert sections[-len(last) :] == last or name == "data"
+
+
+def test_options_of_classify_are_those_of_reading():
+    options = {param.name for param in main.commands["classify"].load().params}
+    assert {entry.name for entry in fields(Reading)} - {"folder"} <= options
 
 
 def test_a_process(workspace):
@@ -365,22 +368,6 @@ def test_options_of_an_estimator_may_differ_from_it():
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (Count(), "0"),
-        (Count(), "2.0"),
-        (Count(), str(2**31)),
-        (Finite(), "nan"),
-        (Finite(), "inf"),
-        (Finite(min=0), "0"),
-        (Finite(), "many"),
-    ],
-)
-def test_numbers_that_are_refused(kind, value):
-    assert not is_valid(kind, value)
-
-
-@pytest.mark.parametrize(
     ("given", "expected"),
     [
         ("2000000", 2_000_000),
@@ -400,44 +387,6 @@ def test_sizes(given, expected):
         assert "such as 2GB" in found.stderr
     else:
         assert found == {"memory_limit": expected}
-
-
-SHARED = [
-    *ROLES,
-    *INPUT,
-    SVMLIGHT,
-    *TEST,
-    BASELINE,
-    REPORT,
-    MEMORY_LIMIT,
-    QUIET,
-    output_option("results"),
-    option("Advanced", "--rare", help="Seldom needed."),
-]
-
-
-def test_help_has_sections_each_option_once():
-    text = run(lambda **_: None, "--help", options=SHARED).output
-    sections = [line[:-1] for line in text.splitlines() if re.match(r"\S.*:$", line)]
-    assert sections == [
-        *("Required", "Columns", "Measures", "Files", "Advanced", "Other options")
-    ]
-    for param in add_options(click.Command("made-up"), SHARED).params:
-        listed = [
-            line for line in text.splitlines() if f" {param.opts[-1]} " in line + " "
-        ]
-        assert len([line for line in listed if line.startswith("  -")]) == 1, param.name
-
-
-def test_shared_options_are_those_of_reading():
-    given = ["--groups", "sex", "-o", "-", "--drop", "a", "--drop=b", "--no-header"]
-    found = values_of(SHARED, *given, "--verbose", "--baseline")
-    assert {entry.name for entry in fields(Reading)} - {"folder"} <= found.keys()
-    assert found["drop"] == ("a", "b")
-    assert (found["missing"], found["skip_lines"]) == ("error", 0)
-    assert found["header"] is found["quiet"] is False
-    assert (found["baseline"], found["target_header"]) == (True, None)
-    assert values_of(SHARED, *given[2:]).exit_code == 2  # no groups
 
 
 @pytest.mark.parametrize(

@@ -82,13 +82,6 @@ def test_the_page_and_the_figure(demo):
     assert "<summary>Clusters" not in page  # four rows are not folded
 
 
-def test_long_tables_are_folded(tmp_path):
-    invoke("demo", "--nodes", 3000, "-k", 25, "--output-dir", tmp_path)
-    page = (tmp_path / "report.html").read_text()
-    for name in ("fair", "without fairness"):
-        assert f"<summary>Clusters, {name}</summary>" in page
-
-
 @pytest.mark.parametrize("compiles", [True, False])
 def test_says_that_kernels_are_compiled_when_they_are(tmp_path, monkeypatch, compiles):
     kernel = numba.njit(lambda x: x + 1)

@@ -1,6 +1,7 @@
 """What `cluster`, `pca`, `classify` and `regress` share: options, roles, and ends."""
 
 import errno
+import html
 import inspect
 import os
 import re
@@ -286,24 +287,50 @@ def test_no_convergence_is_exit_code_3(command, options, words):
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "words"),
+    ("command", "options", "n_figures", "both", "on_the_page"),
     [
-        ("cluster", "", ["normalized cut", "minimum balance", "without fairness)"]),
-        ("pca", "", ["dual", "above PCA's error", "duality gap", "│ f "]),
+        (
+            "cluster",
+            "",
+            1,
+            ["normalized cut", "minimum balance", "without fairness"],
+            ["Clusters, fair", "Clusters, without fairness"],
+        ),
+        ("pca", "--solver gram", 1, ["dual", "above PCA's error", "duality gap"], []),
+        ("pca", "--solver matrix_free", 0, ["need --solver gram"], []),
         (
             "classify",
             "--tol 0.1 --test rows.csv",
-            ["partial parity gap", "without fairness", "(test)", "│ f ", "yes"],
+            2,
+            ["partial parity gap", "without fairness", "(test)", "yes", "weak gap"],
+            ["Groups in the test rows"],
         ),
-        ("regress", "--test rows.csv", ["KS distance", "(test)", "gap, refit", "│ f "]),
+        (
+            "regress",
+            "--test rows.csv",
+            2,
+            ["KS distance", "(test)", "gap, refit"],
+            ["Layers, before the change"],
+        ),
     ],
     indirect=["command"],
 )
-def test_the_summary_on_a_terminal(command, options, words, on_a_terminal, monkeypatch):
+def test_the_summary_on_a_terminal_and_the_page(
+    command, options, n_figures, both, on_the_page, on_a_terminal, monkeypatch
+):
+    pytest.importorskip("matplotlib")
     monkeypatch.chdir(command.folder)
-    code, shown = on_a_terminal(*command.line(None, *options.split()))
+    line = command.line(None, *options.split(), "--report", "page.html")
+    code, shown = on_a_terminal(*line)
     assert code == 0, shown
-    for word in (*words, "output", command.output.name):
+    page = html.unescape((command.folder / "page.html").read_text())
+    for word in both:
         assert word in shown
-    quiet = command.line(None, *options.split(), "--quiet")
-    assert on_a_terminal(*quiet) == (0, "")
+        assert word in page
+    for word in ("output", command.output.name, "page.html"):
+        assert word in shown
+    for word in on_the_page:
+        assert word in page
+    assert page.count("<img ") == n_figures
+    assert "could not be drawn" not in page
+    assert on_a_terminal(*line, "--quiet") == (0, "")

@@ -179,17 +179,6 @@ def test_report(components):
     pandas.testing.assert_frame_equal(found, expected)
 
 
-def test_page(components):
-    page = components.folder / "report.html"
-    for solver, n_figures in (("gram", 1), ("matrix_free", 0)):
-        result = components.run(None, "--solver", solver, "--report", page)
-        assert (result.exit_code, result.output) == (0, "")
-        text = page.read_text()
-        assert text.count("<img") == n_figures
-        assert "could not be drawn" not in text
-        assert ("need --solver gram" in text) == (n_figures == 0)
-
-
 def test_matrix_free_knows_no_plain_losses(components):
     found, _, report = done(components, components.csv, "--solver", "matrix_free")
     assert "error_increase" not in report

@@ -165,14 +165,6 @@ def test_report(wages, named_network):
     assert (report["groups"], report["converged"]) == (["f", "m"], True)
 
 
-def test_page(wages):
-    page = wages.folder / "report.html"
-    assert wages.run(None, "--report", page, "--test", wages.csv).exit_code == 0
-    text = page.read_text()
-    assert text.count("<img") == 2
-    assert "Layers, before the change" in text
-
-
 @pytest.mark.parametrize(
     ("given", "layer"), [("-2", -2), ("0", 0), ("+1", 1), ("auto", "auto")]
 )
