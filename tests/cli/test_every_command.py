@@ -178,6 +178,10 @@ def test_targets_are_needed(command):
     command.fails(result, "Missing option '--target'", code=2)
     result = command.run(data, "--test", data, **roles)
     command.fails(result, "Missing option '--test-", code=2)
+    path, column = command.edited(3, command.target, "?"), command.target
+    words = (f"{path}:5: column 5 ({column})", f"missing in 1 column(s): {column} (1)")
+    for options in ((path,), (None, "--test", path)):
+        command.fails(command.run(*options), *words)
 
 
 @on("pca", "classify")
@@ -196,17 +200,13 @@ def test_columns_that_are_left_out(command):
         ("height", "tall", "is 'tall', in a column of numbers"),
         ("weight", "inf", "is inf"),
         ("sex", "?", "missing in 1 column(s): sex (1)"),
-        ("target", "?", "missing in 1 column(s): {} (1)"),
     ],
 )
 def test_bad_cells_are_placed(command, column, value, words):
-    column = command.target if column == "target" else column
-    if column is None:
-        return
     path = command.edited(3, column, value)
     place = f"{path}:5: column {1 + list(command.frame).index(column)} ({column})"
     for options in [(path,)] + [(None, "--test", path)] * bool(command.target):
-        command.fails(command.run(*options), place, words.format(column))
+        command.fails(command.run(*options), place, words)
 
 
 # Ends.
