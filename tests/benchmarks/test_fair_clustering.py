@@ -1,11 +1,12 @@
 """The tables of the paper are made without real data, and with small files like it."""
 
-import gzip
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import sparse
+
+from scalefair.metrics import normalized_cut_score
 
 
 @pytest.fixture
@@ -19,55 +20,32 @@ def modules(load_tables):
 
 
 @pytest.fixture
-def small_files(tmp_path, monkeypatch):
-    """A data folder with the names and formats of the real one, 150 rows each."""
+def small_files(write_data):
+    """Data with the names and formats of the real ones, 150 rows each."""
     rng = np.random.default_rng(0)
     n = 150
+    features = (",".join(f"{x:.3f}" for x in row) for row in rng.random((n, 21)))
+    lines = [f"{row},{i % 3 + 1}," for i, row in enumerate(features)]
+    write_data("thyroid/ann-train.data", lines[:100])
+    write_data("thyroid/ann-test.data", lines[100:])
     points = rng.normal(size=(n, 8)) + 4 * rng.integers(3, size=(n, 1))
-
-    folder = tmp_path / "thyroid"
-    folder.mkdir()
-    lines = [
-        ",".join(f"{x:.3f}" for x in row) + f",{i % 3 + 1},"
-        for i, row in enumerate(rng.random((n, 21)))
+    people = [
+        f"{x:.2f}, {i}, level {i % 4}, state {i % 7}, <=50K"
+        for i, x in enumerate(points[:, 0])
     ]
-    (folder / "ann-train.data").write_text("\n".join(lines[:100]) + "\n")
-    (folder / "ann-test.data").write_text("\n".join(lines[100:]) + "\n")
-
-    folder = tmp_path / "census-adult"
-    folder.mkdir()
-    states = [f"state {i % 7}" for i in range(n)]
-    with gzip.open(folder / "adult.csv.gz", "wt") as file:
-        file.write("age,final-weight,education,marital-status,income\n")
-        file.writelines(
-            f"{x:.2f}, {i}, level {i % 4}, {state}, <=50K\n"
-            for i, (x, state) in enumerate(zip(points[:, 0], states, strict=True))
-        )
-        file.write("\n")
-
-    folder = tmp_path / "4area"
-    folder.mkdir()
-    with gzip.open(folder / "4area.csv.gz", "wt") as file:
-        file.write("color,1,2,3,4,5,6,7,8\n")
-        file.writelines(
-            f"{i % 4}," + ",".join(f"{x:.4f}" for x in row) + "\n"
-            for i, row in enumerate(points)
-        )
-
-    folder = tmp_path / "lastfm-asia"
-    folder.mkdir()
-    users = "".join(f"{i},{i % 3}\n" for i in range(n + 2))  # two isolated ones
-    (folder / "lastfm_clean_countries.csv").write_text(users)
-    joined = np.triu(rng.random((n, n)) < np.where(_same_block(n), 0.3, 0.02), 1)
-    joined[np.arange(n - 1), np.arange(1, n)] = True
-    edges = "".join(f"{i},{j}\n" for i, j in np.argwhere(joined))
-    (folder / "lastfm_clean_edges.csv").write_text(edges)
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-
-
-def _same_block(n):
+    header = "age,final-weight,education,marital-status,income"
+    write_data("census-adult/adult.csv.gz", [header, *people, ""])
+    rows = [",".join(f"{x:.4f}" for x in row) for row in points]
+    rows = [f"{i % 4},{row}" for i, row in enumerate(rows)]
+    write_data("4area/4area.csv.gz", ["color,1,2,3,4,5,6,7,8", *rows])
+    users = [f"{i},{i % 3}" for i in range(n + 2)]  # two isolated ones
+    write_data("lastfm-asia/lastfm_clean_countries.csv", users)
     block = np.arange(n) % 5
-    return block[:, None] == block
+    likely = np.where(block[:, None] == block, 0.3, 0.02)
+    joined = np.triu(rng.random((n, n)) < likely, 1)
+    joined[np.arange(n - 1), np.arange(1, n)] = True
+    edges = [f"{i},{j}" for i, j in np.argwhere(joined)]
+    write_data("lastfm-asia/lastfm_clean_edges.csv", edges)
 
 
 def test_one_command_without_data(modules, tmp_path, monkeypatch):
@@ -116,22 +94,6 @@ def test_tables_of_real_data(modules, small_files):
     assert lastfm.n == 150
 
 
-@pytest.mark.parametrize("kind", ["sparse", "dense", "kernel"])
-def test_exact_methods_agree(modules, kind):
-    """One trace and one fair embedding, ADMM another; SciPy alone is the judge."""
-    problem = make(modules, kind)
-    runs = {m: modules.methods.run(problem, m, 4, 0) for m in modules.methods.METHODS}
-    trace = reference_trace(problem, 4)
-    for method, run in runs.items():
-        assert run.orthogonality < 1e-20
-        if method == "ADMM":
-            assert run.fairness > 1e-12
-            continue
-        assert run.trace == pytest.approx(trace, abs=1e-6)
-        assert run.fairness < (1e-8 if method == "s-FSC" else 1e-25)
-        assert run.converged
-
-
 def make(modules, kind):
     problem = modules.problems.block_model(240, 4, 2, (1.0, 0.3, 0.6, 0.1))
     if kind == "dense":
@@ -164,21 +126,26 @@ def reference_trace(problem, k):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "kernel"])
-def test_cost_and_its_lower_bound(modules, kind):
-    from scalefair.metrics import normalized_cut_score
-
+def test_methods_agree_on_trace_and_cost(modules, kind):
+    """One trace and one fair embedding, ADMM another; SciPy alone is the judge."""
     problem = make(modules, kind)
-    W = dense_affinity(problem)
-    run = modules.methods.run(problem, "auto", 4, 0)
-    assert run.cost == pytest.approx(normalized_cut_score(W, run.labels), rel=1e-10)
+    W, trace = dense_affinity(problem), reference_trace(problem, 4)
     bound = modules.tables.least_cut(problem, 4)
-    assert bound <= run.cost
+    for method in modules.methods.METHODS:
+        run = modules.methods.run(problem, method, 4, 0)
+        assert run.orthogonality < 1e-20
+        cut = normalized_cut_score(W, run.labels)
+        assert bound <= run.cost == pytest.approx(cut, rel=1e-10)
+        if method == "ADMM":
+            assert run.fairness > 1e-12
+            continue
+        assert run.trace == pytest.approx(trace, abs=1e-6)
+        assert run.fairness < (1e-8 if method == "s-FSC" else 1e-25)
+        assert run.converged
     scale = 1 / np.sqrt(W.sum(axis=1))
     values = np.linalg.eigvalsh(scale[:, None] * W * scale)
-    if kind == "kernel":
-        assert bound == pytest.approx(4 - values.sum(), abs=1e-9)
-    else:
-        assert bound == pytest.approx(4 - values[-4:].sum(), abs=1e-6)
+    exact = values if kind == "kernel" else values[-4:]
+    assert bound == pytest.approx(4 - exact.sum(), abs=1e-6)
 
 
 def test_zero_eigenvalue_is_not_passed_over(modules):

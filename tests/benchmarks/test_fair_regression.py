@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-DATES = (
-    "c_jail_in",
-    "c_jail_out",
-    "c_offense_date",
-    "screening_date",
-    "in_custody",
-    "out_custody",
-)
+DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
 
 
 @pytest.fixture
@@ -31,45 +24,25 @@ def outcome(modules):
 
     def make(setting="", mse=0.1, ks=0.1, validation=(0.1, 0.1), **more):
         entries = {"data": "law", "split": 0, "method": modules.methods.DIRECT, **more}
-        names = ("validation_mse", "validation_ks")
-        return modules.methods.Outcome(
-            **entries,
-            setting=setting,
-            mse=mse,
-            ks=ks,
-            **dict(zip(names, validation, strict=True)),
-        )
+        entries |= {"setting": setting, "mse": mse, "ks": ks}
+        known = dict(zip(("validation_mse", "validation_ks"), validation, strict=True))
+        return modules.methods.Outcome(**entries, **known)
 
     return make
 
 
 @pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Write a stand-in for a file of a data set, every column from its function."""
+def write(write_data):
+    """Write 40 rows of a data set, every column from its function."""
 
-    def write(folder, name, n_rows, columns):
-        path = tmp_path / folder / name
-        path.parent.mkdir()
-        lines = [",".join(columns)]
-        for i in range(n_rows):
-            lines.append(",".join(str(make(i)) for make in columns.values()))
-        path.write_text("\n".join(lines) + "\n")
-        monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
+    def write(name, columns):
+        rows = [",".join(str(f(i)) for f in columns.values()) for i in range(40)]
+        write_data(name, [",".join(columns), *rows])
 
     return write
 
 
-def rows_of(text, start):
-    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
-    return [row for row in rows if row[0].startswith(start)]
-
-
-def reduction_rows(text):
-    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
-    return [row for row in rows if row[0].replace(".", "").isdigit()]
-
-
-def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
+def test_quick_tables(modules, cells, tmp_path, capsys, monkeypatch):
     util = modules.script.importlib.util
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     output = tmp_path / "tables.md"
@@ -84,11 +57,11 @@ def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
     records = json.loads(output.with_suffix(".json").read_text())
     runs = {(r["method"], r["setting"]): r for r in records}
     assert len(runs) == len(records)  # nothing is run twice
-    for cells in rows_of(first, ("no", "Chzhen", "Xian", "explainable", "direct")):
-        record = runs[cells[0], cells[1].replace("–", "")]
-        found = [float(cell) for cell in cells[2:4]]
+    for row in cells(first, "no", "Chzhen", "Xian", "explainable", "direct"):
+        record = runs[row[0], row[1].replace("–", "")]
+        found = [float(cell) for cell in row[2:4]]
         assert found == pytest.approx([record["mse"], record["ks"]], rel=6e-3)
-    comparators = rows_of(first, ("Chzhen", "Xian"))
+    comparators = cells(first, "Chzhen", "Xian")
     assert len(comparators) == 8
     assert [row[4] for row in comparators if row[4] != "–"] == [
         "0.061 ± 0.007",
@@ -98,14 +71,16 @@ def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
         (by_covariance, modules.methods.COVARIANCE_REDUCTIONS),
         (by_mean, modules.methods.MEAN_REDUCTIONS),
     ):
-        assert [float(row[0]) for row in reduction_rows(table)] == list(reductions)
+        assert [float(row[0]) for row in cells(table, *map(str, range(10)))] == list(
+            reductions
+        )
     # The default is in the first table, in both others, and among the targets.
-    default = rows_of(first, "direct")[0]
+    default = cells(first, "direct")[0]
     assert default[1] == "last but one, 15/150, least squares refit"
     for table, c in ((by_covariance, "150"), (by_mean, "15")):
-        row = next(row for row in reduction_rows(table) if row[0] == c)
+        row = next(row for row in cells(table, *map(str, range(10))) if row[0] == c)
         assert row[-2:] == default[2:4]
-    row = next(row for row in rows_of(targets, "law") if row[1] == "direct")
+    row = next(row for row in cells(targets, "law") if row[1] == "direct")
     assert row[2:5] == default[1:4]
     assert "Skipped: figures: matplotlib is not installed." in text
     assert "law, split 0" in capsys.readouterr().err
@@ -160,7 +135,7 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
         "race1": lambda i: ("black", "white")[i % 2],
         "ugpa": lambda i: 2 + i / 40,
     }
-    write("lsac-bar-pass", "bar_pass_prediction.csv", 40, columns)
+    write("lsac-bar-pass/bar_pass_prediction.csv", columns)
     split = modules.methods.load("law", 0, modules.methods.QUICK, quick=False)
     parts = (split.train, split.validation, split.test)
     assert [part.y.size for part in parts] == [28, 6, 6]
@@ -179,15 +154,14 @@ def test_the_papers_scaling_of_compas(modules, write):
     numbers += " decile_score v_decile_score days_b_screening_arrest is_recid"
     columns = {
         **dict.fromkeys(numbers.split(), lambda i: i % 7),
-        **dict.fromkeys(DATES, lambda i: f"2013-02-{1 + i % 28:02}"),
+        **dict.fromkeys(DATES.split(), lambda i: f"2013-02-{1 + i % 28:02}"),
         "race": lambda i: ("Asian", "African-American")[i % 2],
         "sex": lambda i: ("Female", "Male")[i // 2 % 2],
         "c_charge_degree": lambda i: "F",
         "score_text": lambda i: "Low",
         "two_year_recid": lambda i: i // 3 % 2,
     }
-    name = "compas-scores-two-years.csv"
-    write("compas-propublica", name, 40, columns)
+    write("compas-propublica/compas-scores-two-years.csv", columns)
     split = modules.methods.load("compas", 0, modules.methods.QUICK, quick=False)
     scaled = split.network[0].transform(split.train.X)  # dates first
     np.testing.assert_allclose(scaled[:, :6].min(axis=0), 0, atol=1e-12)

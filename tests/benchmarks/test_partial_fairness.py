@@ -27,12 +27,7 @@ def front(modules, method, split, *points):
     return modules.tables.Front("law", "strong", method, split, list(points), 1.0)
 
 
-def cells(text, start):
-    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
-    return [row for row in rows if row[0].startswith(start)]
-
-
-def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
+def test_quick_figure(modules, cells, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(modules.methods.importlib.util, "find_spec", lambda name: None)
     output, plots = tmp_path / "figure.md", tmp_path / "plots"
@@ -57,7 +52,7 @@ def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
     assert "law, split 0, weak, ours" in capsys.readouterr().err
 
 
-def test_quick_calls(modules, capsys):
+def test_quick_calls(modules, cells, capsys):
     arguments = ["--data", "a9a,bank", "--criteria", "strong", "--quick", "--calls"]
     assert modules.script.main(arguments) == 0
     text = capsys.readouterr().out

@@ -34,7 +34,7 @@ def evaluate(workspace, *options):
 @pytest.mark.parametrize("source", ["npz", "edges"])
 def test_labels_give_what_cluster_reports(workspace, source):
     graph = getattr(workspace, source)
-    workspace.cluster(graph, "--report", workspace.report)
+    workspace.run(graph, "--report", workspace.report)
     expected = workspace.read_report()
     options = (workspace.output, "--groups", workspace.groups, "--graph", graph)
     found = evaluate(workspace, *options)
