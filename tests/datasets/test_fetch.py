@@ -14,7 +14,6 @@ import pytest
 
 from scalefair import datasets
 from scalefair.datasets import _sources
-from scalefair.datasets._common import standardise
 from scalefair.datasets._fetch import DATA_VARIABLE, Files, data_folder
 
 CONTENT = b"0,1\n1,2\n"
@@ -117,9 +116,7 @@ def test_folder(monkeypatch, tmp_path):
     assert data_folder(None) == tmp_path
     assert data_folder("elsewhere") == Path("elsewhere")
     assert data_folder("~/data") == Path.home() / "data"
-    monkeypatch.setenv("SCALEFAIR_DATA", "")
-    assert data_folder(None).name == "scalefair"
-    monkeypatch.delenv("SCALEFAIR_DATA")
+    monkeypatch.setenv("SCALEFAIR_DATA", "")  # as if it were not set
     assert data_folder(None).name == "scalefair"
 
 
@@ -153,17 +150,8 @@ def test_sources_are_pinned_and_distinct():
 @pytest.mark.parametrize("fetch", FETCHERS)
 def test_docstring_tells_what_is_shared(fetch):
     doc = inspect.getdoc(fetch)
-    parameters = doc.split("Parameters\n-----")[1].split("Returns\n-----")[0]
-    for name in inspect.signature(fetch).parameters:
-        assert f"\n{name} : " in parameters
     for words in ("DESCR, source, licence", "OSError", "ImportError", "Notes\n-----"):
         assert words in doc
-    order = [line for line in doc.split("\n") if f"\n{line}\n---" in doc]
-    assert order == [
-        name
-        for name in ("Parameters", "Returns", "Raises", "See Also", "Notes", "Examples")
-        if name in order
-    ]
 
 
 # -- Tables ------------------------------------------------------------------------
@@ -180,32 +168,13 @@ def table(home):
     return read
 
 
-def test_columns(table):
-    t = table('n;d;w;y\r\n1.5;;"a;b";1\r\n-2e1;2013-01-01 12:00;c;0.0\r\n', sep=";")
-    np.testing.assert_array_equal(t.numbers("n"), [1.5, -20])
-    np.testing.assert_array_equal(t.words("w", ("a;b", "c")), ["a;b", "c"])
-    np.testing.assert_array_equal(t.labels("y"), [1, 0])
-    np.testing.assert_array_equal(
-        t.dates("d"), np.array(["NaT", "2013-01-01T12:00"], "datetime64[s]")
-    )
-    columns = t.indicators("w", ("a;b", "c"))
-    assert {name: values.tolist() for name, values in columns.items()} == {
-        "w=a;b": [1, 0],
-        "w=c": [0, 1],
-    }
-
-
-def test_short_last_entries(table):
-    with pytest.raises(ValueError, match=r"edges\.csv.*2 entries.* in line 3"):
-        table("a,b\n1,2\n3\n")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", r"edges\.csv: not the published file"),
         ("a,b\n", "no rows"),
         ("a,b\n1,2\n1,2,3\n", "line 3"),
+        ("a,b\n1,2\n3\n", r"edges\.csv.*2 entries.* in line 3"),
         ("c,b\n1,2\n", "must name a column a"),
         ("a,b\n1,2\nx,2\n", "column a must hold finite numbers, got 'x' in line 3"),
         ("a,b\n,2\n", "column a must hold finite numbers, got '' in line 2"),
@@ -219,19 +188,6 @@ def test_wrong_tables(table, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         table(content).integers("a")
     assert "elete" in str(caught.value)  # what to do
-
-
-@pytest.mark.parametrize(
-    ("read", "message"),
-    [
-        (lambda t: t.words("b", ("x",)), r"b must hold one of \['x'\], got '2'"),
-        (lambda t: t.labels("b"), "b must hold 0 or 1, got '2' in line 2"),
-        (lambda t: t.dates("b"), "b must hold dates, got '2' in line 2"),
-    ],
-)
-def test_wrong_entries(table, read, message):
-    with pytest.raises(ValueError, match=message):
-        read(table("a,b\n1,2\n"))
 
 
 def test_headers(table):
@@ -249,13 +205,6 @@ def test_damaged_compressed_file(source, home, damage):
     put(home, damage(gzip.compress(CONTENT * 50)), "edges.csv.gz")
     with pytest.raises(ValueError, match=r"edges\.csv\.gz"):
         Files(source, home, False).table("edges.csv", header=0, names="a b")
-
-
-def test_standardise():
-    values = np.array([[1.0, 7], [2, 7], [6, 7]])
-    np.testing.assert_allclose(standardise(values).std(axis=0), [1, 0])
-    np.testing.assert_allclose(standardise(values, ddof=1).var(axis=0, ddof=1), [1, 0])
-    np.testing.assert_allclose(standardise(values).mean(axis=0), 0, atol=1e-15)
 
 
 # -- Real data ---------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import expit
-from sklearn.cluster import KMeans, SpectralClustering
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.datasets import (
@@ -125,12 +125,6 @@ def test_group_gaussians_without_tilt_and_spread_are_alike():
     np.testing.assert_allclose(*nearly.covariances, atol=1e-2)
 
 
-def test_group_gaussians_of_many_rows_are_drawn_in_blocks():
-    data = make_group_gaussians(20_000, 3, random_state=0)
-    scales = np.abs(data.data).reshape(-1, 1000, 3).mean(axis=(1, 2))
-    assert scales.max() < 1.2 * scales.min()
-
-
 def test_random_affinity():
     data = make_random_affinity(400, random_state=0)
     W = data.affinity
@@ -173,17 +167,9 @@ def test_elliptical_shape(n):
     assert n < 600 or outline.max() > 0.98
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        KMeans(2, n_init=5, random_state=0),
-        SpectralClustering(2, gamma=1.0, random_state=0),
-    ],
-    ids=["k-means", "spectral"],
-)
-def test_plain_clustering_follows_the_groups(model):
+def test_plain_clustering_follows_the_groups():
     data = make_elliptical(400, random_state=0)
-    labels = model.fit_predict(data.data)
+    labels = KMeans(2, n_init=5, random_state=0).fit_predict(data.data)
     assert adjusted_rand_score(data.sensitive_features, labels) == 1
     assert balance_score(labels, sensitive_features=data.sensitive_features) == 0
 
