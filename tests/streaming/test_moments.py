@@ -264,6 +264,7 @@ class TestErrors:
         whole = {"groups": [0, 1], "counts": [1, 2]}
         whole |= {"means": np.zeros((2, 3)), "scatters": np.zeros((2, 3, 3))}
         assert GroupMoments(**whole).n_features == 3
+        assert not np.shares_memory(GroupMoments(**whole).means, whole["means"])
         with pytest.raises(ValueError, match=message):
             GroupMoments(**(whole | change))
 
