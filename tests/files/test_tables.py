@@ -11,7 +11,7 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
-from scalefair.files import FileError, clean_table, read_table
+from scalefair.files import FileError, clean_table, read_graph, read_table
 from scalefair.files import _tables as tables
 from scalefair.files import _text as text
 from scalefair.files._tables import TableFile
@@ -138,25 +138,22 @@ MISSING = ["", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", " ? 
 @pytest.mark.parametrize("blank", MISSING)
 def test_missing_values(table, blank):
     """As numbers, as words, and as words that groups or labels are."""
-    lines = ["height,town,sex", f"{blank},oslo,{blank}", f"1.5,{blank},f", "2,rome,m"]
+    lines = [
+        "height, town,sex ",
+        f"{blank},oslo,{blank}",
+        f"1.5,{blank},f",
+        "2,rome, m",
+    ]
     found = table(*lines)
     frame = found.read(words=["sex"])
     assert frame.isna().sum().tolist() == [1, 1, 1]
     assert frame["height"].dtype == np.float64
     assert frame["height"][1:].tolist() == [1.5, 2]
+    assert frame["sex"][1:].tolist() == ["f", "m"]  # stripped
     assert found.where(1, "town") == f"{found.path}:3: column 2 (town)"
-
-
-def test_a_column_without_values(table):
-    frame = table("a,b", "1,?", "2,").read()
+    frame = table("a,b", f"1,{blank}", f"2,{blank}").read()
     assert frame["b"].isna().all()
     assert frame["b"].dtype == np.float64
-
-
-def test_cells_are_stripped(table):
-    frame = table("age, sex ", "39,  male", "31, female  ").read()
-    assert list(frame.columns) == ["age", "sex"]
-    assert frame["sex"].tolist() == ["male", "female"]
 
 
 WANTED = pandas.DataFrame({"a": [1.5, 2.25], "b": ["x", "y"], "c": [3, 4]})
@@ -194,15 +191,12 @@ def test_a_word_among_decimal_commas(table):
     np.testing.assert_array_equal(found, [1.5, 2.25, np.nan, 3])
 
 
-@pytest.mark.parametrize("spelling", ["tab", "\\t", "\t"])
-def test_spellings_of_a_tab(table, spelling):
-    assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
-
-
-@pytest.mark.parametrize("wrong", [{"delimiter": "xy"}, {"decimal": "x"}])
-def test_marks_that_are_none(table, wrong):
-    (value,) = wrong.values()
-    refused(lambda: table("a,b", "1,2", **wrong), repr(value), "one character")
+def test_marks_as_told(table):
+    for spelling in "tab", "\\t", "\t":
+        assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
+    for wrong in {"delimiter": "xy"}, {"decimal": "x"}:
+        (value,) = wrong.values()
+        refused(lambda o=wrong: table("a,b", "1,2", **o), repr(value), "one character")
 
 
 def test_lines_before_the_table(table):
@@ -254,40 +248,43 @@ def test_duplicate_names(table):
         table("1,2", "3,4").find("3", "--drop")
 
 
+@pytest.mark.parametrize("read", [read_table, read_graph])
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "is empty"),
         (b"\n  \n", "is empty"),
         (b"# a comment\n", "is empty"),
-        (b"a,b\n", "no rows below the header"),
+        (b"source,target\n", "no rows below the header on line 1"),
         (b"a,b\n\xff\xfe,2\n", ":2: not UTF-8"),
+        (b'a,b\n"a,c\n', ":2: unreadable"),
         (b"a,b\r1,2\r", "carriage returns"),
+        (b"\x1f\x8b\x08\x00 neither this nor that", "damaged"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], "damaged"),
     ],
 )
-def test_files_that_are_no_tables(tmp_path, content, words):
+def test_files_that_are_no_tables(tmp_path, read, content, words):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
-
-    def opened(**_):
-        return TableFile(path, header=True if content == b"a,b\n" else None)
-
-    refused(opened, words)
+    with pytest.raises(FileError, match=rf"table\.csv.*{words}"):
+        read(path, header=True if content == b"source,target\n" else None)
 
 
-def test_files_that_cannot_be_opened(tmp_path):
-    with pytest.raises(FileError, match=r"absent\.csv: no such file"):
-        read_table(tmp_path / "absent.csv")
+@pytest.mark.parametrize("read", [read_table, read_graph])
+@pytest.mark.parametrize("name", ["absent.csv", "absent.npz", "absent"])
+def test_files_that_cannot_be_opened(tmp_path, read, name):
+    with pytest.raises(FileError, match=f"{name}: no such file"):
+        read(tmp_path / name)
+    (tmp_path / name).mkdir()
     with pytest.raises(FileError, match="is a folder"):
-        read_table(tmp_path)
+        read(tmp_path / name)
 
 
 CSV = b"\xef\xbb\xbfa,b,c\r\n1.5,x,3\r\n2.25,y,4\r\n"  # as spreadsheets write it
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize("name", ["t.csv", "t.data", "table", "t.csv.gz", "t.txt.bz2"])
+@pytest.mark.parametrize("name", ["t.csv", "table", "t.csv.gz", "t.txt.bz2"])
 def test_any_name_and_packing(tmp_path, pack, name):
     path = tmp_path / name
     path.write_bytes(pack(CSV))
@@ -323,27 +320,9 @@ def test_parquet(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(FileError, match=r"table\.csv: .*damaged"):
         TableFile(path).read()
-
-
-def test_an_index_saved_to_parquet_is_no_column(tmp_path):
-    path = tmp_path / "indexed.parquet"
-    WANTED.set_index("b").to_parquet(path)
-    assert TableFile(path).names == ["a", "c"]
-
-
-def columns_of_all_kinds(n=1000):
-    rng = np.random.default_rng(0)
-    frame = pandas.DataFrame(
-        {
-            "height": rng.normal(size=n).round(3),
-            "town": rng.choice(["oslo", "rome", "town, large"], n),
-            "age": rng.integers(0, 90, n),
-            "code": rng.integers(0, 3, n),
-        }
-    )
-    frame.loc[::7, "height"] = None
-    frame.loc[::11, "town"] = None
-    return frame
+    indexed = tmp_path / "indexed.parquet"
+    WANTED.set_index("b").to_parquet(indexed)  # the index is no column
+    assert TableFile(indexed).names == ["a", "c"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -352,7 +331,16 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(tables, "_SAMPLE", 100)
     monkeypatch.setattr(tables, "_PIECE", 150)  # numbers: pieces of 50 rows
     path = tmp_path / f"table.{kind}"
-    frame = columns_of_all_kinds()
+    n, rng = 1000, np.random.default_rng(0)
+    columns = {
+        "height": rng.normal(size=n).round(3),
+        "town": rng.choice(["oslo", "rome", "town, large"], n),
+        "age": rng.integers(0, 90, n),
+        "code": rng.integers(0, 3, n),
+    }
+    frame = pandas.DataFrame(columns)
+    frame.loc[::7, "height"] = None
+    frame.loc[::11, "town"] = None
     if kind == "csv":
         frame.to_csv(path, index=False)
     else:
@@ -369,29 +357,26 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     assert only["town"].isna().sum() == frame["town"].isna().sum()
 
 
-def test_bad_cells_behind_the_sample_are_placed(table, monkeypatch, tmp_path):
-    monkeypatch.setattr(tables, "_SAMPLE", 20)
-    monkeypatch.setattr(tables, "_PIECE", 60)
-    found = table(*numbers(bad="abc"))
-    with pytest.raises(FileError, match=r"table\.csv:62: column 2 \(height\) is 'abc'"):
-        found.store(found.names, (), tmp_path)
-    lines = numbers()
-    lines[80] = "1,2"
-    monkeypatch.setattr(text, "_PEEK", 20)
-    found = table(*lines)
-    with pytest.raises(FileError, match=r"table\.csv:81: expected 3 fields"):
-        found.store(found.names, (), tmp_path)
-
-
-def test_comments_between_pieces(table, monkeypatch, tmp_path):
+def test_pieces_behind_the_sample(table, monkeypatch, tmp_path):
+    """Bad cells are placed, and comments between the rows left out."""
     monkeypatch.setattr(tables, "_SAMPLE", 20)
     monkeypatch.setattr(tables, "_PIECE", 60)  # numbers: pieces of 20 rows
-    lines = numbers()
-    lines[70:70] = ["# by hand, and", "% more"]
-    found = table(*lines)
+    commented = numbers()
+    commented[70:70] = ["# by hand, and", "% more"]
+    found = table(*commented)
     stored = found.store(found.names, (), tmp_path)
     assert stored["age"].tolist() == list(range(100))
     assert stored["sex"].tolist() == ["f", "m"] * 50
+    short = numbers()
+    short[80] = "1,2"
+    monkeypatch.setattr(text, "_PEEK", 20)
+    for lines, message in [
+        (numbers(bad="abc"), r":62: column 2 \(height\) is 'abc'"),
+        (short, ":81: expected 3 fields"),
+    ]:
+        found = table(*lines)
+        with pytest.raises(FileError, match=rf"table\.csv{message}"):
+            found.store(found.names, (), tmp_path)
 
 
 def test_what_a_saved_model_does_first():

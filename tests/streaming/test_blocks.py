@@ -16,6 +16,7 @@ def matrix(m=100, n=7):
 
 
 def with_long_indices(X):
+    X = sparse.csr_array(X)
     X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
     return X
 
@@ -28,7 +29,7 @@ FORMS = {
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
     "csr matrix": sparse.csr_matrix,
-    "long indices": lambda X: with_long_indices(sparse.csr_array(X)),
+    "long indices": with_long_indices,
 }
 
 

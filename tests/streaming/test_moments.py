@@ -1,9 +1,7 @@
 """Moments of groups against their definitions in extended precision."""
 
-import os
 import pickle
-import subprocess
-import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -100,7 +98,7 @@ class TestFromData:
         assert np.array_equal(X.toarray() if sparse.issparse(X) else X, before)
 
     @pytest.mark.parametrize("n", [1, 2, 3, 5, 191, 192, 193])
-    @pytest.mark.parametrize("m", [3, 4, 300])
+    @pytest.mark.parametrize("m", [3, 300])
     def test_sizes(self, m, n):
         X, groups = rows_of(m, n)
         check(GroupMoments.from_data(X, groups), X, groups)
@@ -135,12 +133,9 @@ class TestFromData:
         X = sparse.csr_array(X)
         assert _accumulate.is_cheaper_sparse(X)
         check(GroupMoments.from_data(X, groups), X, groups, rtol=1e-12)
-
-    def test_duplicate_entries_of_sparse_rows_are_added(self):
-        X = sparse.csr_array(
-            (np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])),
-            shape=(2, 300),
-        )
+        # Entries at the same place are added.
+        parts = np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])
+        X = sparse.csr_array(parts, shape=(2, 300))
         check(GroupMoments.from_data(X, [0, 0]), X.toarray(), [0, 0])
         assert X.nnz == 3
 
@@ -161,26 +156,17 @@ class TestFromData:
 
     def test_blocks_that_are_converted_are_short(self, monkeypatch):
         monkeypatch.setattr(_accumulate, "_BLOCK_BYTES", 8 * NARROW * 50)
-        n_rows = []
-        add = _accumulate.label_scatter
-        monkeypatch.setattr(
-            _accumulate,
-            "label_scatter",
-            lambda block, *rest: (n_rows.append(len(block)), add(block, *rest))[1],
-        )
+        n_rows, add = [], _accumulate.label_scatter
+
+        def watched(block, *rest):
+            n_rows.append(len(block))
+            return add(block, *rest)
+
+        monkeypatch.setattr(_accumulate, "label_scatter", watched)
         X, groups = rows_of(200, NARROW)
         for form in (X.astype(int), X.astype(">f4"), X):
             GroupMoments.from_data(form, groups)
         assert n_rows == [50] * 8 + [200]
-
-    @pytest.mark.parametrize(
-        "names", [["b", "a", "c"], [5, -1, 2], [True, False, True], [0.5, -1.5, 3.0]]
-    )
-    @pytest.mark.parametrize("make", [np.array, list])
-    def test_groups_of_every_kind(self, names, make):
-        X, codes = rows_of(60, 3)
-        groups = [names[code] for code in codes]
-        check(GroupMoments.from_data(X, make(groups)), X, groups)
 
     @pytest.mark.parametrize("most_bytes", [1000, _accumulate._THIN_BYTES])
     @pytest.mark.parametrize("n", [NARROW, WIDE])
@@ -219,13 +205,11 @@ class TestErrors:
         X = np.random.default_rng(0).standard_normal((8, 3))
         groups = np.arange(8) % 2
         moments = GroupMoments.from_data(X, groups)
-        before = moments.means.copy(), moments.scatters.copy(), moments.counts.copy()
+        before = pickle.dumps(moments)
         far = GroupMoments([1, 2], [2, 2], np.full((2, 3), 1e160), np.zeros((2, 3, 3)))
         with pytest.raises(ValueError, match=r"squares .* overflow"):
             moments.merge(far)
-        after = moments.means, moments.scatters, moments.counts
-        for old, new in zip(before, after, strict=True):
-            np.testing.assert_array_equal(old, new)
+        assert pickle.dumps(moments) == before
         with pytest.raises(ValueError, match=r"squares .* overflow"):
             far.merge(moments)
         two = GroupMoments([0, 1], [2, 2], [[0.0], [1e160]], np.zeros((2, 1, 1)))
@@ -257,14 +241,8 @@ class TestErrors:
     def test_rows(self, X, message):
         with pytest.raises(ValueError, match=message):
             GroupMoments.from_data(X, [0, 0, 1])
-
-    @pytest.mark.parametrize(
-        ("groups", "message"),
-        [([0, 1], "2 groups for 3 samples"), (["a", None, "b"], "missing value")],
-    )
-    def test_groups(self, groups, message):
-        with pytest.raises(ValueError, match=message):
-            GroupMoments.from_data(np.ones((3, 2)), groups)
+        with pytest.raises(ValueError, match="missing value"):
+            GroupMoments.from_data(np.ones((3, 2)), ["a", None, "b"])
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -283,13 +261,10 @@ class TestErrors:
         ],
     )
     def test_arrays_that_do_not_fit(self, change, message):
-        whole = {
-            "groups": [0, 1],
-            "counts": [1, 2],
-            "means": np.zeros((2, 3)),
-            "scatters": np.zeros((2, 3, 3)),
-        }
+        whole = {"groups": [0, 1], "counts": [1, 2]}
+        whole |= {"means": np.zeros((2, 3)), "scatters": np.zeros((2, 3, 3))}
         assert GroupMoments(**whole).n_features == 3
+        assert not np.shares_memory(GroupMoments(**whole).means, whole["means"])
         with pytest.raises(ValueError, match=message):
             GroupMoments(**(whole | change))
 
@@ -319,29 +294,24 @@ class TestUpdateAndMerge:
         same(left.merge(right), whole, 1e-12, 1e3)
         same(right.merge(left), whole, 1e-12, 1e3)
 
-    def test_given_arrays_stay(self):
-        given = [np.arange(2), np.array([1, 2]), np.zeros((2, 3)), np.zeros((2, 3, 3))]
-        before = pickle.dumps(given)
-        moments = GroupMoments(*given).update(np.ones((2, 3)), [0, 1])
-        assert moments.means.tolist() == [[1 / 2] * 3, [1 / 3] * 3]
-        assert pickle.dumps(given) == before
-
     @pytest.mark.parametrize(
         ("first", "second"),
         [
             (np.array(["b", "a"]), ["long name", "a"]),
             (["b", "d"], ["c", "a"]),  # between the others
             (np.array([2, 1], np.int8), np.array([1000, 1])),
+            ([True, False], np.array([True, True])),
+            (np.array([0.5, -1.5]), [3.0, 0.5]),
         ],
     )
     def test_groups_of_any_form(self, first, second):
         X, _ = rows_of(4, 3)
-        a, b = (
-            GroupMoments.from_data(X[:2], first),
-            GroupMoments.from_data(X[2:], second),
-        )
-        before = pickle.dumps((a, b))
+        a = GroupMoments.from_data(X[:2], first)
+        b = GroupMoments.from_data(X[2:], second)
+        arrays = a.groups, a.counts, a.means, a.scatters
+        copy, before = GroupMoments(*arrays), pickle.dumps((a, b))
         check(a.merge(b), X, [*first, *second])
+        check(copy.update(X[2:], second), X, [*first, *second])
         assert pickle.dumps((a, b)) == before
         check(a.update(X[2:], second), X, [*first, *second])
 
@@ -411,22 +381,6 @@ class TestFiles:
             moments.save(tmp_path / "m.npz")
         assert not list(tmp_path.iterdir())
 
-    def test_older_file_stays_when_writing_fails(self, tmp_path, monkeypatch):
-        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
-        path = tmp_path / "m.npz"
-        moments.save(path)
-        before = path.read_bytes()
-
-        def fail(file, **arrays):
-            file.write(b"half")
-            raise OSError("disk full")
-
-        monkeypatch.setattr(np, "savez", fail)
-        with pytest.raises(OSError, match="disk full"):
-            moments.update(np.eye(3), [0, 1, 1]).save(path)
-        assert path.read_bytes() == before
-        assert list(tmp_path.iterdir()) == [path]
-
     def test_files_of_others(self, tmp_path):
         path = tmp_path / "file.npz"
         GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
@@ -446,6 +400,11 @@ class TestFiles:
         array = tmp_path / "array.npy"
         np.save(array, np.ones(3))
         refused(lambda: path.write_bytes(array.read_bytes()))
+        # In the directory: encrypted, no such compression, no such version.
+        for at, value in [(8, 1), (10, 99), (6, 200)]:
+            damaged = bytearray(whole)
+            damaged[whole.rindex(b"PK\x01\x02") + at] = value
+            refused(lambda content=damaged: path.write_bytes(content))
         path.write_bytes(whole)
         with np.load(path) as file:
             arrays = dict(file)
@@ -455,55 +414,18 @@ class TestFiles:
         with pytest.raises(FileNotFoundError, match=r"none\.npz"):
             GroupMoments.load(tmp_path / "none.npz")
 
-    # Of the directory of a zip file: encrypted, no such compression, no such version.
-    @pytest.mark.parametrize(("at", "value"), [(8, 1), (10, 99), (6, 200)])
-    def test_damaged_directory(self, at, value, tmp_path):
-        path = tmp_path / "m.npz"
-        GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
-        content = bytearray(path.read_bytes())
-        content[content.rindex(b"PK\x01\x02") + at] = value
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="not a whole file of group moments"):
-            GroupMoments.load(path)
 
-
-LIMITED = """
-import resource, sys
-import numpy as np
-from scalefair.streaming import GroupMoments
-X = np.load(sys.argv[1], mmap_mode="r")
-groups = np.arange(len(X)) % 2
-GroupMoments.from_data(X[:1000], groups[:1000])  # compile, start threads
-with open("/proc/self/statm") as file:
-    held = int(file.read().split()[5]) * resource.getpagesize()
-# Half of what the rows would take: anonymous memory only, not mapped files.
-limit = held + X.nbytes // 2
-resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-try:
-    np.array(X)
-except MemoryError:
-    pass
-else:
-    sys.exit("the limit does not hold")
-print(GroupMoments.from_data(X, groups).means.sum())
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
 def test_mapped_rows_are_read_in_blocks(tmp_path):
-    path = tmp_path / "rows.npy"
-    X = np.lib.format.open_memmap(path, "w+", np.float32, (500_000, 40))
+    path, shape = tmp_path / "rows.npy", (500_000, 40)
+    X = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     X[::1000] = 1.0
-    X.flush()
-    del X
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(path)],
-        # Stacks of threads that start later would count as memory.
-        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    path.unlink()
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) == pytest.approx(40 * 2 / 1000)
+    groups = np.arange(len(X)) % 2
+    GroupMoments.from_data(X[:1000], groups[:1000])  # compile
+    tracemalloc.start()  # memory maps do not count
+    try:
+        moments = GroupMoments.from_data(X, groups)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < X.nbytes / 2
+    assert moments.means.sum() == pytest.approx(40 * 2 / 1000)

@@ -30,6 +30,12 @@ def blocks(X, cuts=(0, 90, 91, M)):
     return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
+def with_entry(X, value):
+    X = X.copy()
+    X[200, 3] = value
+    return X
+
+
 def frame(X, groups, npartitions=4):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
@@ -110,14 +116,6 @@ def test_partitions_without_rows_count_in_messages(X, groups):
         GroupMoments.from_data(blocks(X, CUTS), blocks(missing, CUTS))
 
 
-def test_partial_fits_of_partitions(X, groups):
-    moments = GroupMoments.from_data(X[:100], groups[:100])
-    moments.update(da.from_array(X[100:], chunks=(50, N)), groups[100:])
-    assert_same(moments, GroupMoments.from_data(X, groups))
-    with pytest.raises(ValueError, match="6 features, the rows to add have 5"):
-        moments.update(da.from_array(X[:, :5], chunks=(50, 5)), groups)
-
-
 def test_what_is_known_of_rows(X):
     rows = PartitionedRows.of(blocks(sparse.csr_array(X * (X > 1e3))))
     assert rows.shape == (M, N)
@@ -141,12 +139,6 @@ def test_nothing_is_computed_for_one_pass(X):
     )
     rows = PartitionedRows.of(lazy, persist=False)
     assert rows.lengths.tolist() == [70, 70, 70, 20]
-
-
-def with_entry(X, value):
-    X = X.copy()
-    X[200, 3] = value
-    return X
 
 
 @pytest.mark.parametrize(

@@ -52,36 +52,28 @@ def make_fair_sbm(
     r"""Generate a graph whose planted clusters are perfectly fair.
 
     In the modified stochastic block model (m-SBM) [1]_ each pair of nodes is an edge
-    independently, with probability a, b, c or d for a pair in
-
-    - a: the same cluster and the same group,
-    - b: another cluster, the same group,
-    - c: the same cluster, another group,
-    - d: another cluster, another group,
-
-    where a > b > c > d. Each cluster holds each group in equal number, so the
-    planted clustering has balance 1, while the groups are the stronger structure.
-    The nodes come in random order, so nothing can be learnt from their position.
+    independently, with probability a in the same cluster and group, b in the same
+    group only, c in the same cluster only, and d in neither, a > b > c > d. Each
+    cluster holds each group in equal number: the planted clustering has balance 1,
+    while the groups are the stronger structure. The nodes come in random order.
 
     Parameters
     ----------
     n_nodes : int
-        Number of nodes, at least ``n_clusters * n_groups``. If that product does not
-        divide `n_nodes`, the sizes of the cluster x group blocks, of the clusters and
-        of the groups each differ by at most one.
+        Number of nodes, at least ``n_clusters * n_groups``. The sizes of the clusters,
+        of the groups and of what they share each differ by at most one.
     n_clusters : int
         Number of planted clusters, at least 2.
     n_groups : int
         Number of groups, at least 2.
     average_degree : float, default=None
-        Expected degree. None gives the dense model of the literature, whose expected
-        degree grows almost linearly with `n_nodes`. A number gives the sparse model,
-        in time and memory proportional to the number of edges; low degrees leave
-        isolated nodes.
+        Expected degree, in time and memory proportional to the number of edges; low
+        degrees leave isolated nodes. None gives the dense model of the literature,
+        whose degree grows almost linearly with `n_nodes`.
     probabilities : sequence of 4 floats, default=None
-        The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest
-        of them. The m-SBM has b > c; with c > b the clusters are easier to see. With
-        `average_degree` they are relative weights only, scaled to reach that degree.
+        The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest;
+        with c > b the clusters are easier to see than the groups. With
+        `average_degree` they are weights, scaled to reach that degree.
         By default, the dense model uses
         :math:`(1, 0.7, 0.4, 0.1)\,(\log n / n)^{1/10}`: the ratios 10 : 7 : 4 : 1 of
         [2]_ with the exponent of [3]_, which does not print its constants. The sparse
@@ -90,21 +82,17 @@ def make_fair_sbm(
         :math:`\min(0.15,\ 0.97 \cdot 0.40\,(h - 1) / (k - 1))` for k clusters and h
         groups, a the rest.
     cohesion : sequence of `n_clusters` floats in [0, 1], default=None
-        Factors on a and c in each cluster: a cluster of low cohesion is looser than
-        the others. None is 1 for all. In the sparse model the expected average
-        degree stays what was asked for.
+        Factors on a and c in each cluster, 1 by default: a cluster of low cohesion is
+        looser. An `average_degree` stays what was asked for.
 
     Returns
     -------
     data : Bunch
         - graph : csr_array of float64, shape (n_nodes, n_nodes), symmetric, ones,
           zero diagonal, sorted int32 indices
-        - sensitive_features : ndarray of int, shape (n_nodes,), the group, 0 to
-          ``n_groups - 1``
-        - target : ndarray of int, shape (n_nodes,), the planted cluster, 0 to
-          ``n_clusters - 1``
-        - probabilities : ndarray of shape (4,), the (a, b, c, d) used, before
-          `cohesion`
+        - sensitive_features : ndarray of int, shape (n_nodes,), group, from 0
+        - target : ndarray of int, shape (n_nodes,), planted cluster, from 0
+        - probabilities : ndarray of shape (4,), as used, before `cohesion`
 
     References
     ----------
@@ -121,10 +109,8 @@ def make_fair_sbm(
     >>> data = make_fair_sbm(
     ...     1000, n_clusters=5, n_groups=2, average_degree=20, random_state=0
     ... )
-    >>> data.graph.shape
-    (1000, 1000)
-    >>> bool(18 < data.graph.nnz / 1000 < 22)
-    True
+    >>> data.graph.shape, bool(18 < data.graph.nnz / 1000 < 22)
+    ((1000, 1000), True)
     >>> from scalefair.metrics import balance_score
     >>> balance_score(data.target, sensitive_features=data.sensitive_features)
     1.0
@@ -196,9 +182,8 @@ def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
 class _PairKind:
     """Pairs of nodes of the same class that differ in all of the other labels.
 
-    Same cluster and same group, same group but not the same cluster, and so on. Every
-    ordered pair inside a class has a number, so a pair is drawn by drawing a number, or
-    all are listed in chunks; neither needs more memory than the edges that result.
+    Every ordered pair inside a class has a number, which is drawn, or all are listed in
+    chunks; neither needs more memory than the edges that result.
     """
 
     def __init__(self, class_of: Ints, *apart: Ints) -> None:
@@ -213,10 +198,7 @@ class _PairKind:
     def sample(
         self, n_pairs: int, probability: float, rng: np.random.Generator
     ) -> Ints:
-        """Include each of the `n_pairs` unordered pairs independently.
-
-        Returns the keys ``i * n_nodes + j`` (i < j) of the included pairs.
-        """
+        """Draw each of the pairs independently: keys ``i * n_nodes + j``, i < j."""
         if probability <= _WALK_ABOVE:
             # A binomial count of pairs, then a uniform set of that many, is the same
             # law as one coin per pair, at a cost that follows the edges.

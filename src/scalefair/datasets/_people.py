@@ -47,8 +47,7 @@ def fetch_bank_marketing(
     Parameters
     ----------
     preprocess : bool, default=True
-        Standardise the features over all rows, with n - 1 in the variance, as the
-        papers on fair PCA do. False gives the numbers of the file.
+        Standardise the features over all rows, with n - 1 in the variance.
 
     Returns
     -------
@@ -107,8 +106,8 @@ def fetch_bank_additional(
     Parameters
     ----------
     preprocess : bool, default=True
-        Standardise the 10 numeric features over all rows. False leaves them as they
-        are in the file; use it to standardise by the training rows only.
+        Standardise the 10 numeric features over all rows. Use False to standardise
+        by the training rows only.
 
     Returns
     -------
@@ -166,9 +165,8 @@ def fetch_credit_default(
     Parameters
     ----------
     n_groups : {2, 3, 4, 6}, default=2
-        Groups, and with them the features, of the papers on fair PCA: 2 (graduate
-        school against the rest), or 3, 4 and 6 (levels of education, for 4 and 6
-        crossed with sex). `DESCR` lists them.
+        Groups, and with them the features, of the papers on fair PCA: `DESCR` lists
+        them.
     preprocess : bool, default=True
         Scale the features as those papers do. False gives the numbers of the file.
 
@@ -227,8 +225,8 @@ def fetch_law_school(
     Parameters
     ----------
     preprocess : bool, default=True
-        Standardise the features over all rows. False gives the numbers of the file;
-        use it to standardise by the training rows only.
+        Standardise the features over all rows. Use False to standardise by the
+        training rows only.
 
     Returns
     -------
@@ -260,14 +258,12 @@ def fetch_bar_passage(
 ) -> Bunch:
     """Load 20,059 law students and their undergraduate grades, with groups by race.
 
-    A regression problem with few features, one of which,
-    ``dnn_bar_pass_prediction``, leaks the target.
+    For regression. One of the features, ``dnn_bar_pass_prediction``, leaks the target.
 
     Parameters
     ----------
     groups : {"binary", "all"}, default="binary"
-        Which students to load: "binary" the Black and White ones; "all" those of
-        the five races named in the file.
+        Load the Black and White students, or those of all five races of the file.
 
     Returns
     -------
@@ -326,15 +322,12 @@ def fetch_compas(
     Parameters
     ----------
     groups : {"binary", "all"}, default="binary"
-        "binary" puts all defendants but the African-American ones into the group
-        "other"; "all" keeps the six races of the file apart.
+        African-American defendants and "other"; or the six races of the file.
     features : {"plain", "paper"}, default="plain"
-        "plain" gives what was known at the time of the scoring, without the score;
-        "paper" those of the paper on the explainable SVD, some of which leak the
-        target: see `DESCR`.
+        What was known at the time of the scoring, without the score; or those of the
+        paper on the explainable SVD, some of which leak the target: see `DESCR`.
     screened : bool, default=True
-        Leave out the defendants that ProPublica left out: see `DESCR`. False loads
-        all 7214.
+        Leave out the defendants that ProPublica left out: see `DESCR`.
 
     Returns
     -------

@@ -59,10 +59,8 @@ def make_topic_documents(
         Number of words. The most frequent come first.
     density : float, default=1e-3
         Wanted share of stored entries, met within a few per cent; at most 0.1.
-        Document lengths are log-normal around it.
     n_topics : int, default=100
-        Number of topics, at least 2. Each takes memory of ``8 * n_features`` bytes
-        while the data are made.
+        Number of topics, at least 2; each takes ``8 * n_features`` bytes meanwhile.
     group_probabilities : sequence of float, default=(0.7, 0.3)
         Probability of each group; they sum to 1. Every group gets a document.
     dtype : {np.float64, np.float32}, default=np.float64
@@ -76,19 +74,12 @@ def make_topic_documents(
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
 
-    Notes
-    -----
-    As in term-document matrices, a few dozen directions of topics stand above a slowly
-    decaying tail of the covariance; nothing is known of them exactly.
-
     Examples
     --------
     >>> from scalefair.datasets import make_topic_documents
     >>> data = make_topic_documents(1000, 2000, density=0.01, random_state=0)
-    >>> data.data.shape
-    (1000, 2000)
-    >>> round(data.data.nnz / 2_000_000, 3)
-    0.01
+    >>> data.data.shape, round(data.data.nnz / 2_000_000, 3)
+    ((1000, 2000), 0.01)
     """
     shares = common.check_shares(group_probabilities)
     common.check_count("n_samples", n_samples, shares.size, "one for each group")

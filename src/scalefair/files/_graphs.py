@@ -78,9 +78,8 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     path : str or Path
         A matrix (``scipy.sparse.save_npz``, ``numpy.save``, Matrix Market, or a square
         table of numbers), or lines ``source target [weight]``; text may be packed
-        (gz, bz2, xz), and ``-`` is the standard input. An edge may be listed once or
-        in both directions, with the same weight, and counts once; ``#`` and ``%`` start
-        comments; nodes are numbered as the list first names them.
+        (gz, bz2, xz), and ``-`` is the standard input. An edge in both directions
+        counts once; nodes are numbered as the list first names them.
     **options
         ``header``, ``delimiter``, ``skip_lines`` of text, found out by default.
 

@@ -36,20 +36,18 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
         or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
         is: a change is an error.
     max_bytes : int, default=2**26
-        Size of the blocks that are read, 64 MiB by default. A block has one row at
-        least.
+        Size of the blocks that are read, of one row at least.
 
     Returns
     -------
     RowReader
-        To be given to an estimator where it takes a matrix. Its `dtype` is float32 if
-        all numbers of the file are, else float64, to which they are converted.
+        For estimators, where they take a matrix; its `dtype` is float32 if all numbers
+        of the file are, else float64.
 
     Raises
     ------
     FileError
-        If the extension is none of these, or the file is missing, damaged, holds
-        something else, or is no longer what it was.
+        If the extension is none of these, or the file is missing or damaged.
     ImportError
         If pyarrow is needed and not installed.
 

@@ -49,9 +49,8 @@ _BYTES_PER_CHARACTER = 8
 class NpzReader(RowReader):
     """Sparse rows in ``.npz`` files, read as streams.
 
-    A pass reads each file once. A block for itself is found at once in files saved
-    with ``compressed=False``; in compressed ones all before it is read too: for Dask
-    save many files, or uncompressed ones.
+    A pass reads each file once. For one block of a compressed file all before it is
+    read, too: for Dask save many files, or with ``compressed=False``.
 
     Parameters
     ----------
@@ -60,11 +59,7 @@ class NpzReader(RowReader):
         or several ones with consecutive rows.
     max_bytes : int, default=2**26
         See `open_rows`: of entries and their column indices; a row counts as 512
-        bytes at least, for what is computed from it. No block has rows of two files.
-
-    Notes
-    -----
-    `nnz` counts entries before those at the same place are added up.
+        bytes at least. No block has rows of two files.
 
     Examples
     --------
@@ -240,8 +235,7 @@ def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
 class SvmlightReader(RowReader):
     """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
 
-    All lines are read once to make the reader, and again in each pass: for many
-    passes ``scipy.sparse.save_npz`` is the better format.
+    All lines are read once to make the reader, and again in each pass.
 
     Parameters
     ----------
@@ -250,11 +244,9 @@ class SvmlightReader(RowReader):
     n_features : int or None, default=None
         Number of features, if there are more than occur in the file.
     zero_based : bool or "auto", default="auto"
-        Whether the first feature has the index 0, else 1. By default it has if a
-        feature 0 occurs.
+        Whether the first feature has the index 0; by default if a feature 0 occurs.
     max_bytes : int, default=2**26
-        See `open_rows`. Blocks are cut by their text, of an eighth of this size:
-        arrays made from it are smaller than a block, mostly by far.
+        See `open_rows`. Blocks are cut by their text, of an eighth of this size.
 
     Attributes
     ----------

@@ -34,12 +34,9 @@ _BLOCK_BYTES, _SPARSE_BYTES = 2**26, 2**25
 _VIEW_BLOCKS = 4
 # Rows behind the shift of a label; any typical value would do.
 _SHIFT_ROWS = 1024
-# Times, measured in products of a dense block: of a product of two stored entries,
-# added at a scattered place; of a stored entry, to be selected and transposed; of
-# an entry made dense.
-_SCATTERED_COST = 25
-_STORED_ENTRY_COST = 600
-_DENSE_ENTRY_COST = 40
+# Times in products of a dense block: of a product of two stored entries, added at a
+# scattered place; of a stored entry, selected and transposed; of one made dense.
+_SCATTERED_COST, _STORED_ENTRY_COST, _DENSE_ENTRY_COST = 25, 600, 40
 # Columns with this share of entries are shifted: they may have a large mean.
 _FULL = 0.9
 
@@ -157,8 +154,7 @@ def is_cheaper_sparse(X: Any) -> bool:
 def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
     """Add the rows of a CSR matrix without making them dense.
 
-    Only columns that are nearly full are shifted: in the others the zeros keep the
-    variance of the same order as the mean square, and nothing cancels.
+    Only columns that are nearly full are shifted: in the others nothing cancels.
     """
     for rows, block in row_blocks(X, _SPARSE_BYTES):
         block_codes = codes[rows]

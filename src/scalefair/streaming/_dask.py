@@ -37,8 +37,8 @@ def require_dask() -> Any:
 class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current.
 
-    The graph is written down here: delayed objects, made and merged, would cost as
-    much again as a product. A value that went with a lost worker comes again from it.
+    The graph is written down here: delayed objects would cost as much again as a
+    product. A value that went with a lost worker comes again from it.
     """
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:

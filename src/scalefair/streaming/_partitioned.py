@@ -59,9 +59,8 @@ class RowReader(ABC):
     ...
     ...     def block(self, number):
     ...         return np.array([[3.0], [2.0]]) - 2 * number
-    >>> GroupMoments.from_data(Countdown(), ["a", "b", "a", "b"]).means
-    array([[2.],
-           [1.]])
+    >>> GroupMoments.from_data(Countdown(), ["a", "a", "a", "a"]).mean
+    array([1.5])
     """
 
     lengths: NDArray[np.int64]
@@ -110,7 +109,7 @@ class RowReader(ABC):
         Returns
         -------
         LocalParts
-            Read anew in each pass; each must be as the attributes say.
+            Read anew in each pass.
         """
         return LocalParts(self._checked_blocks, len(self), self.progress)
 
@@ -147,13 +146,13 @@ def is_partitioned(X: Any) -> bool:
     Parameters
     ----------
     X : object
-        Dask arrays, data frames and bags, lists of delayed blocks or of futures,
-        readers, and `PartitionedRows` are.
+        Whatever it is.
 
     Returns
     -------
     bool
-        Whether it is.
+        True for Dask arrays, data frames and bags, lists of delayed blocks or of
+        futures, readers, and `PartitionedRows`.
 
     Examples
     --------
@@ -206,8 +205,8 @@ class PartitionedRows:
         X : Dask collection, reader or PartitionedRows
             See `is_partitioned`. Partitions without rows are left out.
         persist : bool, default=True
-            Whether Dask computes the partitions now and keeps them: for several
-            passes. For a single one they need not fit in the memory of the workers.
+            Whether Dask computes the partitions now and keeps them, for several
+            passes.
 
         Returns
         -------
@@ -415,16 +414,15 @@ def _known(X: Any) -> list[_Description] | None:
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    kinds = [
-        f"{part.n_columns} columns ({'sparse' if part.is_sparse else 'dense'})"
-        for part in found
-    ]
-    first = kept[0]
+    def kind(number: int) -> str:
+        form = "sparse" if found[number].is_sparse else "dense"
+        return f"{found[number].n_columns} columns ({form})"
+
     for i in kept:
-        if kinds[i] != kinds[first]:
+        if kind(i) != kind(kept[0]):
             raise ValueError(
-                f"Partition {i} of X has {kinds[i]}, partition {first} has "
-                f"{kinds[first]}: all must have the same."
+                f"Partition {i} of X has {kind(i)}, partition {kept[0]} has "
+                f"{kind(kept[0])}: all must have the same."
             )
 
 
