@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalefair.postprocessing._explainable_svd import explainable_svd, svd_first_moment
-from scalefair.postprocessing._fair_layer import fair_layer, reduced, worthwhile
+from scalefair.postprocessing._fair_layer import fair_layer, worthwhile
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
 
@@ -107,19 +107,6 @@ def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
     assert 0 < found.change_bound <= found.change
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_exact_parity_keeps_what_it_can(seed):
-    """Of five inputs one is the difference of means; the others may stay."""
-    _, _, moments, W = layer(seed=seed)
-    means = directly(W, moments, np.inf, 1.0)
-    both = directly(W, moments, np.inf, np.inf)
-    assert both.gaps_after[0] < 1e-10
-    # As far as the direct method goes.
-    assert both.gaps_after[1] <= 2e-4 * both.gaps_before[1]
-    assert means.change < both.change * (1 + 1e-6)
-    assert np.linalg.norm(both.weight) > 0
-
-
 def test_gaps_that_are_rounding_are_left():
     X, _, moments, W = layer()
     reductions = 15.0, 150.0
@@ -191,9 +178,3 @@ def test_inputs_or_weights_that_are_all_zero(n_groups, change):
         np.testing.assert_array_equal(found.weight, weight)
         assert found.converged
         assert found.change == 0
-
-
-def test_reduced():
-    assert reduced(6.0, 4.0) == 9.0
-    assert reduced(6.0, 1.0) == np.inf
-    assert reduced(6.0, np.inf) == 0.0

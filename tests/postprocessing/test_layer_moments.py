@@ -101,13 +101,6 @@ def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
     assert zero.gaps(np.eye(3)) == (0.0, 0.0)
 
 
-def test_solve_of_full_rank():
-    X, codes = _rows(2)
-    inverse = np.linalg.inv(X.T @ X)
-    found = _layer(X, codes).solve(X[:3].T)
-    np.testing.assert_allclose(found, inverse @ X[:3].T, atol=1e-12)
-
-
 @pytest.mark.parametrize("n_outputs", [3, 60])
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_unfairness_against_its_definition(n_groups, n_outputs):
