@@ -15,11 +15,9 @@ from sklearn.linear_model import (
     Lasso,
     LinearRegression,
     LogisticRegression,
-    PoissonRegressor,
     RANSACRegressor,
     Ridge,
     SGDRegressor,
-    TweedieRegressor,
 )
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -138,33 +136,6 @@ def test_linear_models_are_one_layer(model):
     assert np.shape(changed.intercept_) == np.shape(model.intercept_)
     expected = 2 * result[:, 0] - host.bias(0) + 1
     np.testing.assert_allclose(changed.predict(X), expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("targets", [Y, Y[:, :1]], ids=["two outputs", "one column"])
-def test_linear_model_of_a_table_of_targets(intercept, targets):
-    model = LinearRegression(fit_intercept=intercept).fit(X, targets)
-    host = find_host(model)
-    m = targets.shape[1]
-    assert host.shape(0) == (m, 5)
-    assert host.bias(0).shape == (m,)
-    changed = host.replaced({0: (host.weight(0), np.arange(m) + 1.0)}).estimator
-    assert changed.coef_.shape == (m, 5)
-    expected = X @ model.coef_.T + np.arange(m) + 1
-    np.testing.assert_allclose(changed.predict(X), expected, rtol=1e-12)
-
-
-def test_link_functions_belong_to_the_outputs():
-    targets = np.exp(X[:, 0])
-    model = PoissonRegressor().fit(X, targets)
-    host = find_host(model)
-    np.testing.assert_array_equal(host.outputs(X), model.predict(X))
-    linear = host.inputs(X, 0) @ host.weight(0).T + host.bias(0)
-    np.testing.assert_allclose(host.outputs(X), np.exp(linear[:, 0]), rtol=1e-12)
-    changed = host.replaced({0: (host.weight(0) / 2, None)})
-    halved = (linear[:, 0] + model.intercept_) / 2
-    np.testing.assert_allclose(changed.outputs(X), np.exp(halved), rtol=1e-12)
-    assert find_host(TweedieRegressor().fit(X, targets)).n_layers == 1
 
 
 # Pipelines

@@ -92,16 +92,6 @@ def test_layer_moments_are_those_of_all_rows(layer, keep, batch_size, monkeypatc
         np.testing.assert_allclose(kept, A, rtol=1e-13)
 
 
-def test_inputs_are_kept_up_to_the_bytes_allowed(monkeypatch):
-    for bytes_each, rows in ((8, X), (4, X.astype(np.float32))):
-        host = find_host(mlp(y.astype(rows.dtype), rows))
-        for missing in (0, 1):
-            keep = N * 6 * bytes_each - missing
-            monkeypatch.setattr(_passes, "_KEPT_BYTES", keep)
-            _, kept = rows_for(host, rows).layer_moments(1)
-            assert kept is None if missing else kept.dtype == rows.dtype
-
-
 @pytest.mark.parametrize("targets", [y, Y], ids=["one", "two"])
 @pytest.mark.parametrize("is_kept", [True, False])
 @pytest.mark.parametrize("kind", [CountingHost, Recomputing])
