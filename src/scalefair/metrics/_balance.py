@@ -58,8 +58,8 @@ def balance_score(
     ----------
     %(labels_and_groups)s
     average : {"mean"} or None, default="mean"
-        ``"mean"`` gives the mean over clusters, each with the same weight whatever
-        its size; None gives the balance of each cluster.
+        ``"mean"`` gives the mean over clusters, whatever their sizes; None gives the
+        balance of each cluster.
 
     Returns
     -------
@@ -136,8 +136,7 @@ def group_proportions(
 ) -> NDArray[np.float64]:
     """Share of each group in each cluster.
 
-    A clustering is fair in the sense of group fairness when every row equals the
-    shares of the groups in the whole data.
+    In a fair clustering every row equals the shares of the groups in all data.
 
     Parameters
     ----------
@@ -193,8 +192,8 @@ def _contingency(
     assigned, clusters, cluster_codes = encode_clusters(labels)
     if len(members) != len(assigned):
         raise ValueError(
-            f"labels and sensitive_features must describe the same samples, got "
-            f"{len(assigned)} labels and {len(members)} groups."
+            f"Each sample needs a label and a group, got {len(assigned)} labels and "
+            f"{len(members)} groups."
         )
     groups, group_codes = encode_values(members[assigned], name="sensitive_features")
     shape = (len(clusters), len(groups))

@@ -71,15 +71,13 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     Returns
     -------
     gap : float
-        Between 0 (no group is ranked above another on average) and 0.5 (all of one
-        group are above all of another).
+        Between 0 and 0.5 (all of one group are above all of another).
 
     %(raises)s
 
     See Also
     --------
-    inter_group_pairwise_gap, intra_group_pairwise_gap : Among positive and negative
-        samples.
+    inter_group_pairwise_gap : Positive samples against negative ones.
     partial_demographic_parity_gap : Compares the whole distributions.
 
     Notes

@@ -208,9 +208,8 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     Notes
     -----
     %(ranks)s
-    For two groups it is bit by bit the statistic of :func:`scipy.stats.ks_2samp`.
-    Predictions that differ by rounding alone are not equal: round them first if a
-    method should give all rows the same output.
+    For two groups it is the statistic of :func:`scipy.stats.ks_2samp`. Round
+    predictions first that should be equal and are so only up to rounding.
 
     References
     ----------
@@ -244,8 +243,8 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
     Parameters
     ----------
     Z : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_outputs)
-        Outputs of a model or of one of its layers, a row per sample. Memory-mapped
-        rows are read block by block.
+        Outputs of a model or of one of its layers, a row per sample, read once;
+        memory-mapped rows block by block.
     %(sensitive_features)s
 
     Returns
@@ -264,11 +263,6 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
     See Also
     --------
     statistical_parity_ks : Compares the whole distributions of a single output.
-
-    Notes
-    -----
-    The rows are read once; beside them the memory is that of the covariances,
-    :math:`G m^2` numbers for :math:`G` groups and :math:`m` outputs.
 
     References
     ----------
@@ -356,9 +350,9 @@ def check_scores(
         )
     if scores.shape[0] == 0:
         raise ValueError(f"{name} is empty: there is nothing to measure.")
-    if scores.dtype.kind not in "buifO":
-        raise ValueError(f"{name} must hold real numbers, got dtype {scores.dtype}.")
     try:
+        if scores.dtype.kind not in "buifO":
+            raise TypeError(f"got dtype {scores.dtype}")
         scores = scores.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error
@@ -377,10 +371,8 @@ def encode_compared_groups(
     """Return the sorted groups, at least two, and each sample's index among them."""
     groups, codes = encode_groups(sensitive_features, n_samples)
     if groups.shape[0] < 2:
-        raise ValueError(
-            f"the gap compares groups, but sensitive_features has only one: "
-            f"{groups.tolist()[0]!r}."
-        )
+        only = groups.tolist()[0]
+        raise ValueError(f"The gap compares groups, but there is only one: {only!r}.")
     return groups, codes
 
 

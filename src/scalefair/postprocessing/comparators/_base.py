@@ -159,7 +159,8 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         if self.fit_on == "targets":
             if y is None:
                 raise ValueError(
-                    'fit_on="targets" requires y to be passed, but y is None.'
+                    'fit_on="targets" requires y to be passed, but the target y is '
+                    "None."
                 )
             values = np.asarray(
                 check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
