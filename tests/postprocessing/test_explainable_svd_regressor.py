@@ -4,7 +4,6 @@ import pickle
 import warnings
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -27,21 +26,16 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair import _memory
+from scalefair.metrics import moment_gaps
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
     _explainable_svd_regressor,
     _passes,
 )
 from scalefair.postprocessing._fair_layer import fair_layer
+from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
-
-ACTIVATIONS = {
-    "identity": lambda Z: Z,
-    "logistic": lambda Z: 1 / (1 + np.exp(-Z)),
-    "tanh": np.tanh,
-    "relu": lambda Z: np.where(Z > 0, Z, 0),
-}
 
 
 def table(m=300, n_groups=2, seed=0):
@@ -81,26 +75,11 @@ def fair(estimator, rows=X, targets=Y, codes=CODES, **options):
 
 
 def layer_inputs(model, layer, rows=X):
-    """What enters a layer of a network, from the definition."""
-    A = rows
-    for weight, bias in zip(
-        model.coefs_[:layer], model.intercepts_[:layer], strict=True
-    ):
-        A = ACTIVATIONS[model.activation](A @ weight + bias)
-    return A
+    return find_host(model).inputs(rows, layer)
 
 
 def gaps_of(Z, codes=CODES):
-    """Gaps of outputs in mean and in covariance, from the definition."""
-    Z = Z.reshape(len(Z), -1)
-    parts = [Z[codes == g] for g in np.unique(codes)]
-    means = [part.mean(axis=0) for part in parts]
-    covariances = [np.atleast_2d(np.cov(part.T)) for part in parts]
-    pairs = list(combinations(range(len(parts)), 2))
-    return (
-        np.sqrt(sum(np.sum((means[b] - means[a]) ** 2) for a, b in pairs)),
-        np.sqrt(sum(np.sum((covariances[b] - covariances[a]) ** 2) for a, b in pairs)),
-    )
+    return moment_gaps(Z, sensitive_features=codes)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])

@@ -87,15 +87,6 @@ def test_published_method_step_by_step(seed):
     np.testing.assert_allclose(paper.weight, expected, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-@both_methods
-def test_reductions_of_one_change_nothing(change, n_groups):
-    _, _, moments, W = layer(n_groups=n_groups)
-    found = change(W, moments, 1.0, 1.0)
-    np.testing.assert_array_equal(found.weight, W)
-    assert found.change == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("reduction", [1e6, 1e12, np.inf])
 def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):

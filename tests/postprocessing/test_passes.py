@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
@@ -12,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing import _passes
 from scalefair.postprocessing._hosts import MLPHost, find_host
-from scalefair.postprocessing._passes import ModelRows, batches, choose_batch_size
+from scalefair.postprocessing._passes import ModelRows
 from scalefair.postprocessing._training_rows import TrainingRows
 from scalefair.streaming import GroupMoments
 
@@ -157,19 +156,6 @@ def test_samples_have_rows_of_each_group():
     assert at.tolist() != drawn(30, 1).tolist()
     np.testing.assert_array_equal(drawn(10**6, 0), np.arange(N))
     assert np.bincount(codes[drawn(3, 0)]).tolist() == [2, 2, 1]  # a spread needs two
-
-
-def test_batches_are_the_rows_in_their_order():
-    assert list(batches(X[:0], 5)) == []
-    frame = pd.DataFrame(X, index=np.arange(N) + 7)
-    parts = [part for _, part in batches(frame, 50)]
-    assert [len(part) for part in parts] == [50, 40]
-    pd.testing.assert_frame_equal(pd.concat(parts), frame)
-    # As many as make a batch of the widest layer 32 MiB large.
-    model = mlp(hidden_layer_sizes=(2048, 3), max_iter=1)
-    assert choose_batch_size(find_host(model)) == 2**25 // (8 * 2048)
-    model.coefs_[1] = np.broadcast_to(0.0, (2**20, 3))  # never made
-    assert choose_batch_size(find_host(model)) == 256
 
 
 def test_activations_that_overflow_name_the_layer_and_the_rows(monkeypatch):

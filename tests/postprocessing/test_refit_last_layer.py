@@ -1,11 +1,10 @@
 """The last layer fitted again, from moments."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from scalefair.metrics import moment_gaps
 from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
@@ -24,15 +23,7 @@ def table(m=400, n=5, k=1, n_groups=2, seed=0):
 
 
 def gaps_of(Z, codes):
-    """Gaps in mean and in covariance, from the definition."""
-    parts = [Z[codes == g] for g in np.unique(codes)]
-    means = [part.mean(axis=0) for part in parts]
-    covariances = [np.atleast_2d(np.cov(part.T)) for part in parts]
-    pairs = list(combinations(range(len(parts)), 2))
-    return (
-        np.sqrt(sum(np.sum((means[b] - means[a]) ** 2) for a, b in pairs)),
-        np.sqrt(sum(np.sum((covariances[b] - covariances[a]) ** 2) for a, b in pairs)),
-    )
+    return moment_gaps(Z, sensitive_features=codes)
 
 
 def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
