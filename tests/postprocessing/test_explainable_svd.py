@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from scalefair.postprocessing import _explainable_svd
 from scalefair.postprocessing._explainable_svd import (
@@ -84,45 +83,6 @@ def test_singular_values_meet_their_bound(m, n, reduction, n_groups):
         np.testing.assert_allclose(gamma, gamma[0], rtol=1e-6)
 
 
-def test_bound_is_met_without_signs():
-    # One group is twice the other: M is definite, and the sum is the gap itself.
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((40, 5))
-    X -= X.mean(axis=0)
-    codes = np.repeat([0, 1], 40)
-    layer = LayerMoments(GroupMoments.from_data(np.vstack([X, 2 * X + 1]), codes))
-    W = rng.standard_normal((3, 5))
-    gap = layer.gaps(second(W, layer, 20.0))[1]
-    assert gap**2 == pytest.approx(layer.gaps(W)[1] ** 2 / 20, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("reduction", [2.0, 150.0])
-def test_least_change_among_all_singular_values(seed, reduction):
-    W, layer = problem(seed, 4, 6)
-    sigma, U, rows, _ = explainable_values(W, layer)
-
-    def change(x):
-        return layer.output_change(W, (U * (x * sigma)) @ rows)
-
-    peer = minimize(
-        lambda x: change(x) / change(0 * sigma),
-        np.full(sigma.size, reduction**-0.25),
-        method="SLSQP",
-        constraints={
-            "type": "ineq",
-            "fun": lambda x: (
-                1 - ((x * sigma) ** 4).sum() * reduction / (sigma**4).sum()
-            ),
-        },
-        options={"ftol": 1e-15, "maxiter": 300},
-    )
-    found = second(W, layer, reduction)
-    best = (U * (peer.x * sigma)) @ rows
-    np.testing.assert_allclose(found, best, atol=1e-4 * np.abs(W).max())
-    assert layer.output_change(W, found) == pytest.approx(change(peer.x), rel=1e-7)
-
-
 def test_directions_without_a_difference_are_left_alone():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((40, 6))
@@ -172,16 +132,6 @@ def test_singular_values_that_cost_nothing_go_first():
 # First moment
 
 
-def test_closed_form_of_two_groups():
-    W, layer = problem(0)
-    d = layer.differences[:, 0]
-    s = np.linalg.solve(layer.second_moment, d)
-    for c_e in (0.0, 1e-6, 0.5, 0.9 * float((W @ d) @ (W @ d))):
-        shrink = 1 - math.sqrt(c_e) / np.linalg.norm(W @ d)
-        expected = W - shrink * np.outer(W @ d, s) / (d @ s)
-        np.testing.assert_allclose(exact(W, layer, c_e), expected, atol=1e-12)
-
-
 @given(
     st.integers(0, 10**6),
     st.integers(1, 6),
@@ -207,27 +157,6 @@ def test_stationary_and_feasible(seed, m, n, n_groups, part):
         np.testing.assert_allclose(
             left, lam * right, atol=1e-7 * np.abs(lam * right).max()
         )
-
-
-@given(
-    st.integers(0, 10**6),
-    st.integers(1, 6),
-    st.integers(1, 6),
-    st.integers(2, 4),
-    st.sampled_from([1e-5, 1e-2, 1.0]),
-    st.sampled_from([1.5, 15.0, 150.0]),
-)
-def test_never_worse_than_the_restricted_weight(
-    seed, m, n, n_groups, epsilon, reduction
-):
-    W, layer = problem(seed, m, n, n_groups)
-    paper = restricted(W, layer, reduction, epsilon)
-    c_e = layer.gaps(paper)[0] ** 2
-    found = exact(W, layer, c_e)
-    assert layer.gaps(found)[0] ** 2 <= c_e * (1 + 1e-9)
-    rounding = 1e-12 * layer.output_change(W, 0 * W)
-    most = layer.output_change(W, paper) * (1 + 1e-9) + rounding
-    assert layer.output_change(W, found) <= most
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
@@ -356,11 +285,8 @@ def test_few_steps_to_the_multiplier(monkeypatch, spread, which):
 @given(st.tuples(*[st.floats(-30, 30)] * 3))
 def test_cubic_to_the_last_digits_over_sixty_orders(powers):
     assert ulps(*(10.0**power for power in powers)) <= 4
-
-
-@pytest.mark.parametrize("s", [1e-10, 0.9e-9, 1.1e-9, 1e-4, 0.9e30, 1.1e30, 1e60])
-def test_cubic_where_the_form_changes(s):
-    assert ulps(3.0, 0.7, s**2 * 3.0 / (2 * 0.7**2)) <= 4
+    for s in (0.9e-9, 1.1e-9, 0.9e30, 1.1e30):  # where the form changes
+        assert ulps(3.0, 0.7, s**2 * 3.0 / (2 * 0.7**2)) <= 4
 
 
 def ulps(k, sigma, gamma):
@@ -385,12 +311,6 @@ def test_cubic_at_the_ends_of_the_range(gamma):
     assert np.isfinite(x).all()
     assert (x <= sigma).all()
     np.testing.assert_array_equal(x[2:], 0)
-
-
-def test_where_the_printed_closed_form_is_wrong():
-    for sigma, k, gamma, x in ((2, 0.5, 3, 0.5), (5, 1e4, 1e3, 2.3626)):
-        found = cubic_root(np.array([k]), np.array([float(sigma)]), gamma)
-        assert found[0] == pytest.approx(x, abs=5e-5)
 
 
 def test_one_term_is_solved_by_the_bracket():

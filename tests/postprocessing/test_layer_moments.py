@@ -65,16 +65,6 @@ def test_eigenpairs_of_the_covariance_difference(n_groups):
         np.testing.assert_allclose(rebuilt @ rebuilt, (M @ M).sum(axis=0), atol=1e-10)
 
 
-def test_group_of_one_row_has_no_covariance():
-    X, _ = _rows(2)
-    codes = np.r_[1, np.zeros(89, int)]
-    layer = _layer(X, codes)
-    np.testing.assert_allclose(
-        layer.covariance_differences[0], -np.cov(X[1:].T), atol=1e-12
-    )
-    assert layer.gaps(np.eye(6))[1] == pytest.approx(np.linalg.norm(np.cov(X[1:].T)))
-
-
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
 @pytest.mark.parametrize("scale", [1.0, 1e-5, 1e6])
 def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
@@ -99,13 +89,6 @@ def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
     zero = _layer(np.zeros((4, 3)), [0, 0, 1, 1])
     assert zero.whitening(np.ones((2, 3)))[1].shape == (3, 0)
     assert zero.gaps(np.eye(3)) == (0.0, 0.0)
-
-
-def test_solve_of_full_rank():
-    X, codes = _rows(2)
-    inverse = np.linalg.inv(X.T @ X)
-    found = _layer(X, codes).solve(X[:3].T)
-    np.testing.assert_allclose(found, inverse @ X[:3].T, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_outputs", [3, 60])

@@ -17,6 +17,12 @@ labels : array-like of shape (n_samples,)
 sensitive_features : array-like of shape (n_samples,)
     Group of each sample: integers, strings or booleans, without missing values. The
     groups are those that occur among the assigned samples.""",
+    "raises": """\
+Raises
+------
+ValueError
+    If the lengths differ, a value is missing, no sample is assigned or, but for
+    `group_proportions`, fewer than two groups occur.""",
 }
 
 
@@ -44,27 +50,23 @@ def balance_score(
 
     .. math:: \min_{s \ne s'} \frac{|V_s \cap C|}{|V_{s'} \cap C|} \in [0, 1],
 
-    the count of its rarest group divided by the count of its most frequent one. It
-    is 1 when all groups are equally frequent and 0 when a group is absent. When the
-    groups differ in size, no clustering has an average balance of 1.
+    the count of its rarest group divided by that of its most frequent one: 1 when all
+    groups are equally frequent, 0 when one is absent. When the groups differ in size,
+    no clustering has an average balance of 1.
 
     Parameters
     ----------
     %(labels_and_groups)s
     average : {"mean"} or None, default="mean"
-        ``"mean"`` gives the mean over clusters, each with the same weight whatever
-        its size; None gives the balance of each cluster.
+        ``"mean"`` gives the mean over clusters, whatever their sizes; None gives the
+        balance of each cluster.
 
     Returns
     -------
     balance : float or ndarray of shape (n_clusters,)
         Balance, between 0 and 1; the array follows the sorted cluster labels.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, no sample is assigned, fewer than
-        two groups occur, or `average` is unknown.
+    %(raises)s
 
     See Also
     --------
@@ -81,13 +83,11 @@ def balance_score(
     Examples
     --------
     >>> from scalefair.metrics import balance_score
-    >>> labels = [0, 0, 0, 1, 1, 1]
-    >>> groups = ["a", "a", "b", "a", "b", "b"]
+    >>> labels, groups = [0, 0, 0, 1, 1, 1], ["a", "a", "b", "a", "b", "b"]
     >>> balance_score(labels, sensitive_features=groups)
     0.5
-    >>> labels = [0, 0, 1, 1, 1, 1]
     >>> balance_score(labels, sensitive_features=groups, average=None)
-    array([0.        , 0.33333333])
+    array([0.5, 0.5])
     """
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
@@ -114,10 +114,7 @@ def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -
     balance : float
         Smallest balance over the clusters, between 0 and 1.
 
-    Raises
-    ------
-    ValueError
-        As for `balance_score`.
+    %(raises)s
 
     See Also
     --------
@@ -126,15 +123,11 @@ def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -
     Examples
     --------
     >>> from scalefair.metrics import minimum_balance_score
-    >>> minimum_balance_score(
-    ...     [0, 0, 0, 1, 1], sensitive_features=["a", "a", "b", "a", "b"]
-    ... )
+    >>> minimum_balance_score([0, 0, 0, 1, 1], sensitive_features=list("aabab"))
     0.5
     """
-    per_cluster = balance_score(
-        labels, sensitive_features=sensitive_features, average=None
-    )
-    return float(per_cluster.min())
+    balance = balance_score(labels, sensitive_features=sensitive_features, average=None)
+    return float(balance.min())
 
 
 @documented(**_TEXTS)
@@ -143,8 +136,7 @@ def group_proportions(
 ) -> NDArray[np.float64]:
     """Share of each group in each cluster.
 
-    A clustering is fair in the sense of group fairness when every row equals the
-    shares of the groups in the whole data.
+    In a fair clustering every row equals the shares of the groups in all data.
 
     Parameters
     ----------
@@ -156,10 +148,7 @@ def group_proportions(
         Rows sum to one; rows follow the sorted labels (without -1), columns the
         sorted groups.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, or no sample is assigned.
+    %(raises)s
 
     See Also
     --------
@@ -168,9 +157,7 @@ def group_proportions(
     Examples
     --------
     >>> from scalefair.metrics import group_proportions
-    >>> group_proportions(
-    ...     [0, 0, 1, 1, 1, 1], sensitive_features=["f", "m", "m", "m", "f", "m"]
-    ... )
+    >>> group_proportions([0, 0, 1, 1, 1, 1], sensitive_features=list("fmmmfm"))
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
     """
@@ -182,9 +169,9 @@ def group_proportions(
 def encode_clusters(
     labels: ArrayLike,
 ) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[np.int64]]:
-    """Return which samples are assigned, the clusters, sorted, and each one's index.
+    """Return which samples are assigned, the sorted clusters, and the index of each.
 
-    The last array covers the assigned samples only; -1 is no cluster.
+    The indices are those of the assigned samples; -1 is no cluster.
     """
     labels = check_values(labels, name="labels", what="cluster label")
     can_be_negative = labels.dtype.kind in "ifO"
@@ -205,8 +192,8 @@ def _contingency(
     assigned, clusters, cluster_codes = encode_clusters(labels)
     if len(members) != len(assigned):
         raise ValueError(
-            f"labels and sensitive_features must describe the same samples, got "
-            f"{len(assigned)} labels and {len(members)} groups."
+            f"Each sample needs a label and a group, got {len(assigned)} labels and "
+            f"{len(members)} groups."
         )
     groups, group_codes = encode_values(members[assigned], name="sensitive_features")
     shape = (len(clusters), len(groups))

@@ -4,23 +4,37 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
+from scalefair._groups import check_values, encode_values, listed
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
     encode_compared_groups,
-    encode_labels,
     order_by_group,
 )
 
 _TEXTS = {
     **TEXTS,
+    "positive_and_negative": """\
+With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative sample
+drawn at random from group :math:`k`, and ties counting one half, the gap is""",
+    "ranks_per_group": """\
+The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never the
+pairs. Under fairlearn's ``MetricFrame`` see `partial_demographic_parity_gap`.""",
+    "references": """\
+References
+----------
+.. [1] A. Beutel et al., "Fairness in recommendation ranking through pairwise
+   comparisons", KDD 2019.
+.. [2] N. Kallus, A. Zhou, "The fairness of risk scores beyond classification: bipartite
+   ranking and the xAUC metric", NeurIPS 2019.
+.. [3] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
+   approach based on difference-of-convex constraints", baselines D.2 and D.3.""",
     "of_labels": """\
 y_true : array-like of shape (n_samples,)
     Label of each sample, two distinct values; the larger one (of strings, the last in
     order) is positive.
 y_score : array-like of shape (n_samples,)
-    Score of each sample, high for a positive label, in any unit: only the order
-    counts. Infinite scores are allowed, NaN is not.
+    Score of each sample, high for a positive label; else as in `group_auc_gap`.
 sensitive_features : array-like of shape (n_samples,)
     Group of each sample: integers, strings or booleans, without missing values; two
     groups or more, each with positive and negative samples.
@@ -57,27 +71,18 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     Returns
     -------
     gap : float
-        Between 0 (no group is ranked above another on average) and 0.5 (all of one
-        group are above all of another).
+        Between 0 and 0.5 (all of one group are above all of another).
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing or fewer than two groups occur.
+    %(raises)s
 
     See Also
     --------
-    inter_group_pairwise_gap, intra_group_pairwise_gap : Among positive and negative
-        samples.
+    inter_group_pairwise_gap : Positive samples against negative ones.
     partial_demographic_parity_gap : Compares the whole distributions.
 
     Notes
     -----
-    The value is exact, ties counting one half, from ranks: a sort and :math:`O(n)`
-    operations per group, never the pairs. The chance is the Mann-Whitney statistic
-    divided by the number of pairs.
-
-    %(metric_frame)s
+    %(ranks_per_group)s
 
     References
     ----------
@@ -105,8 +110,7 @@ def inter_group_pairwise_gap(
 ) -> float:
     r"""Largest difference of the chances to be ranked rightly across two groups.
 
-    With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative
-    sample drawn at random from group :math:`k`, and ties counting one half, the gap is
+    %(positive_and_negative)s
 
     .. math::
         \max_{k, k'} \left| \Pr(h_{k+} > h_{k'-}) - \Pr(h_{k'+} > h_{k-}) \right|
@@ -123,19 +127,9 @@ def inter_group_pairwise_gap(
 
     Notes
     -----
-    The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never
-    the pairs.
+    %(ranks_per_group)s
 
-    %(metric_frame)s
-
-    References
-    ----------
-    .. [1] A. Beutel et al., "Fairness in recommendation ranking through pairwise
-       comparisons", KDD 2019.
-    .. [2] N. Kallus, A. Zhou, "The fairness of risk scores beyond classification:
-       bipartite ranking and the xAUC metric", NeurIPS 2019.
-    .. [3] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", baseline D.2.
+    %(references)s
 
     Examples
     --------
@@ -156,8 +150,7 @@ def intra_group_pairwise_gap(
 ) -> float:
     r"""Largest difference between the groups' areas under the ROC curve.
 
-    With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative
-    sample drawn at random from group :math:`k`, and ties counting one half, the gap is
+    %(positive_and_negative)s
 
     .. math::
         \max_{k, k'} \left| \Pr(h_{k+} > h_{k-}) - \Pr(h_{k'+} > h_{k'-}) \right|
@@ -174,16 +167,9 @@ def intra_group_pairwise_gap(
 
     Notes
     -----
-    The value is exact, in :math:`O(n \log n)` operations for any number of groups.
+    %(ranks)s
 
-    %(metric_frame)s
-
-    References
-    ----------
-    .. [1] A. Beutel et al., "Fairness in recommendation ranking through pairwise
-       comparisons", KDD 2019.
-    .. [2] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", baseline D.3.
+    %(references)s
 
     Examples
     --------
@@ -219,10 +205,7 @@ def _outranking(
     lower: NDArray[np.bool_],
     n_groups: int,
 ) -> NDArray[np.float64]:
-    """Chance that a row of `upper` in group k outranks one of `lower` in group l.
-
-    Entry [k, l] of the result; ties count one half.
-    """
+    """Chances that rows of `upper` in a group outrank rows of `lower` in another."""
     _, rank = np.unique(scores, return_inverse=True)
     n_ranks = int(rank.max()) + 1
     upper_codes, upper_rank = codes[upper], rank[upper]
@@ -241,13 +224,26 @@ def _check(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], int]:
     """Return scores, which rows are positive, group codes and number of groups."""
     scores = check_scores(y_score)
-    positive = encode_labels(y_true, scores.shape[0])
+    values = check_values(y_true, name="y_true", what="label")
+    if values.shape[0] != scores.shape[0]:
+        raise ValueError(
+            f"y_true and y_score must describe the same samples, got "
+            f"{values.shape[0]} labels and {scores.shape[0]} scores."
+        )
+    labels, label_codes = encode_values(values, name="y_true")
+    if labels.shape[0] != 2:
+        raise ValueError(
+            f"y_true must hold two labels, negative and positive, but has "
+            f"{labels.shape[0]}: {listed(labels.tolist(), 5)}."
+        )
     groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    for kind, rows in [("positive", positive), ("negative", ~positive)]:
-        lacking = np.bincount(codes[rows], minlength=groups.shape[0]) == 0
-        if lacking.any():
+    counts = np.bincount(2 * codes + label_codes, minlength=2 * groups.shape[0])
+    for kind, count in zip(
+        ("negative", "positive"), counts.reshape(-1, 2).T, strict=True
+    ):
+        if not count.all():
             raise ValueError(
-                f"group(s) {groups[lacking].tolist()} have no {kind} samples in "
+                f"group(s) {groups[count == 0].tolist()} have no {kind} samples in "
                 f"y_true, so there are no pairs to compare. Drop or merge them."
             )
-    return scores, positive, codes, groups.shape[0]
+    return scores, label_codes == 1, codes, groups.shape[0]

@@ -67,11 +67,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         layers (extra "torch"), alone or as ``module_`` of its wrapper. It is never
         modified.
     method : {"direct", "explainable_svd"}, default="direct"
-        "direct" meets both bounds at the smallest change of the outputs;
-        "explainable_svd" is the published method, which restricts the weight to
-        shrunken singular values. At equal gaps the latter changes the outputs several
-        times as much. The former gives every input a little noise of its own (1e-3 of
-        its mean square).
+        "direct" meets both bounds at the smallest change of the outputs, with a
+        little noise given to every input (1e-3 of its mean square); "explainable_svd"
+        is the published method, which restricts the weight to shrunken singular
+        values and changes the outputs several times as much.
     layer : int, str or "auto", default=-2
         Which linear layer: a number, negative from the end, a name, or "auto" for the
         one with the largest relative gaps (see `unfairness_by_layer_`). The default
@@ -122,9 +121,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         their squares.
     output_change_bound_ : float
         No weight with the same bounds on the gaps changes the outputs less; proved
-        by duality for two groups and ``method="direct"``, nan otherwise. Mostly
-        within 2 % of `output_change_`; for small hidden layers or reductions far
-        beyond the defaults up to a third below it.
+        by duality for two groups and ``method="direct"``, nan otherwise.
     moments_ : GroupMoments
         Counts, means and scatter matrices of the layer's inputs.
     refit_gaps_before_, refit_gaps_after_ : tuple of float or None
@@ -152,8 +149,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     >>> from scalefair.postprocessing import ExplainableSVDRegressor
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=2000)
-    >>> X = rng.normal(size=(2000, 3))
-    >>> X[:, 0] += group
+    >>> X = rng.normal(size=(2000, 3)) + np.outer(group, [1, 0, 0])
     >>> y = X[:, 0] + X[:, 1] ** 2
     >>> net = MLPRegressor(hidden_layer_sizes=(16, 16), random_state=0, max_iter=400)
     >>> net = net.fit(X, y)
@@ -228,10 +224,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         X : {array-like, sparse matrix, DataFrame, Tensor, Dask collection, reader} \
                 of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
-            batches. Rows in parts hold real numbers, and are run through the model
-            where they are: Dask's partitions by its workers, once for each pass, a
-            reader's blocks one after the other, read anew in up to four passes. The
-            names of columns reach a model that was fitted on names.
+            batches. Of rows in parts Dask's workers run their partitions through
+            the model; a reader's blocks are read anew in up to four passes.
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
@@ -252,11 +246,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         NotFittedError
             If ``prefit=True`` and the estimator is not fitted.
         ValueError
-            If there are fewer than two groups, `y` is needed and missing or has not
-            as many columns as the model has outputs, the layer does not exist, a
-            weight of the model is NaN or infinite, the last layer is to be refitted
-            and its outputs are not the predictions, or rows come in parts and the
-            estimator is not fitted.
+            If there are fewer than two groups, `y` is missing or has not as many
+            columns as the model has outputs, the layer does not exist, a weight is
+            NaN or infinite, the last layer's outputs are not the predictions but it
+            is to be refitted, or rows in parts meet an unfitted estimator.
         MemoryError
             If there is no room for the n x n matrices of each group, n the inputs of
             the layer, or of the last one if that is to be refitted.

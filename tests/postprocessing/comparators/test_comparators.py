@@ -85,25 +85,17 @@ def test_an_object_that_only_predicts(comparator):
         def predict(self, X):
             return X[:, :1]  # a column is one number a row
 
-    X, _, groups = _table()
-    model = comparator(Predicts()).fit(X, sensitive_features=groups)
-    assert model.predict(X, sensitive_features=groups).shape == (200,)
-
-
-def test_a_regressor_that_is_not_of_scikit_learn(comparator):
-    class Mean:
+    class Fits(Predicts):
         def fit(self, X, y):
             self.mean_ = np.mean(y)
             return self
 
-        def predict(self, X):
-            return X[:, 0] + self.mean_
-
     X, y, groups = _table()
-    model = comparator(Mean().fit(X, y)).fit(X, sensitive_features=groups)
-    assert model.predict(X, sensitive_features=groups).shape == (200,)
-    with pytest.raises(NotFittedError, match="prefit=True, but this Mean"):
-        comparator(Mean(), prefit=True).fit(X, y, sensitive_features=groups)
+    for inner in (Predicts(), Fits().fit(X, y)):
+        model = comparator(inner).fit(X, sensitive_features=groups)
+        assert model.predict(X, sensitive_features=groups).shape == (200,)
+    with pytest.raises(NotFittedError, match="prefit=True, but this Fits"):
+        comparator(Fits(), prefit=True).fit(X, y, sensitive_features=groups)
 
 
 def test_fit_on_targets(comparator):
@@ -159,15 +151,6 @@ def test_a_classifier_of_ones_own(comparator):
         model.fit(X, y, sensitive_features=groups).predict(X)
 
 
-def test_no_classifier(comparator):
-    X, y, groups = _table()
-    model = comparator(LinearRegression(), group_predictor=False)
-    model.fit(X, y, sensitive_features=groups)
-    assert model.group_predictor_ is None
-    with pytest.raises(ValueError, match="pass sensitive_features"):
-        model.predict(X)
-
-
 def test_rows_logistic_regression_cannot_read(comparator):
     class Length(_First):
         def predict(self, X):
@@ -179,27 +162,23 @@ def test_rows_logistic_regression_cannot_read(comparator):
         comparator(Length()).fit(X, sensitive_features=groups)
     model = comparator(Length(), group_predictor=False)
     model.fit(X, sensitive_features=groups)
+    assert model.group_predictor_ is None
     assert np.isfinite(model.predict(X, sensitive_features=groups)).all()
+    with pytest.raises(ValueError, match="pass sensitive_features"):
+        model.predict(X)
 
 
 def test_sparse_rows_and_data_frames(comparator):
     X, y, groups = _table()
     model = comparator(LinearRegression(), random_state=0)
-    expected = model.fit(X, y, sensitive_features=groups).predict(
-        X, sensitive_features=groups
-    )
-    S = sparse.csr_array(X)
-    model.fit(S, y, sensitive_features=pd.Series(groups))
-    np.testing.assert_allclose(
-        model.predict(S, sensitive_features=groups), expected, rtol=1e-6
-    )
-    assert model.predict(S).shape == (200,)
-    frame = pd.DataFrame(X, columns=["u", "v", "w"])
-    model.fit(frame, y, sensitive_features=pd.Series(groups))
+    model.fit(X, y, sensitive_features=groups)
+    expected = model.predict(X, sensitive_features=groups)
+    for rows in (sparse.csr_array(X), pd.DataFrame(X, columns=["u", "v", "w"])):
+        model.fit(rows, y, sensitive_features=pd.Series(groups))
+        moved = model.predict(rows, sensitive_features=groups)
+        np.testing.assert_allclose(moved, expected, rtol=1e-6)
+        assert model.predict(rows).shape == (200,)
     np.testing.assert_array_equal(model.feature_names_in_, ["u", "v", "w"])
-    np.testing.assert_allclose(
-        model.predict(frame, sensitive_features=groups), expected, rtol=1e-9
-    )
 
 
 def test_bad_groups(comparator):
@@ -219,42 +198,21 @@ def test_bad_groups(comparator):
         model.predict(X, sensitive_features=[None] * 200)
 
 
-def test_bad_predictions(comparator):
-    class Wide(_First):
-        def predict(self, X):
-            return X
-
-    class Few(_First):
-        def predict(self, X):
-            return np.ones(3)
-
-    class Undefined(_First):
-        value = np.nan
-
-        def predict(self, X):
-            return np.where(np.arange(len(X)) == 7, self.value, 1.0)
-
-    class Huge(Undefined):
-        value = -1e160
-
+@pytest.mark.parametrize(
+    ("predict", "message"),
+    [
+        (lambda X: X, r"one number a row, .* \(200, 3\)"),
+        (lambda X: np.ones(3), r"one number a row, .* \(3,\).*200 rows"),
+        (lambda X: X[:, 0] * np.where(X[:, 0] > 0, 1, np.nan), "NaN or infinity"),
+        (lambda X: np.full(len(X), -1e160), r"above 1e\+150.*squares overflow"),
+    ],
+)
+def test_bad_predictions(comparator, predict, message):
     X, _, groups = _table()
-    with pytest.raises(ValueError, match=r"one number a row, .* \(200, 3\)"):
-        comparator(Wide()).fit(X, sensitive_features=groups)
-    with pytest.raises(ValueError, match=r"one number a row, .* \(3,\).*200 rows"):
-        comparator(Few()).fit(X, sensitive_features=groups)
-    with pytest.raises(ValueError, match=r"NaN or infinity .* position 7"):
-        comparator(Undefined()).fit(X, sensitive_features=groups)
-    with pytest.raises(ValueError, match=r"above 1e\+150.*squares overflow"):
-        comparator(Huge()).fit(X, sensitive_features=groups)
-
-
-def test_one_group_in_a_prediction(comparator):
-    X, y, groups = _table()
-    model = comparator(LinearRegression()).fit(X, y, sensitive_features=groups)
-    part = groups == "b"
-    alone = model.predict(X[part], sensitive_features=groups[part])
-    together = model.predict(X, sensitive_features=groups)[part]
-    np.testing.assert_allclose(alone, together, atol=1e-2)
+    inner = _First()
+    inner.predict = predict
+    with pytest.raises(ValueError, match=message):
+        comparator(inner, prefit=True).fit(X, sensitive_features=groups)
 
 
 def test_score_and_metadata_routing(comparator):

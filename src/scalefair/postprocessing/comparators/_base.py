@@ -157,7 +157,14 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             check_consistent_length(X, y)
         self.estimator_ = fitted_estimator(self.estimator, X, y, self.prefit)
         if self.fit_on == "targets":
-            values = _checked_targets(y)
+            if y is None:
+                raise ValueError(
+                    'fit_on="targets" requires y to be passed, but the target y is '
+                    "None."
+                )
+            values = np.asarray(
+                check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+            )
         else:
             values = _predicted_scores(self.estimator_, X)
         if np.abs(values).max() > _LARGEST:
@@ -204,7 +211,13 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         given = "sensitive_features has"
         if sensitive_features is None:
             given = "group_predictor_ predicts"
-            sensitive_features = self._predicted_groups(X)
+            if self.group_predictor_ is None:
+                raise ValueError(
+                    "This estimator was fitted with group_predictor=False: pass "
+                    "sensitive_features, the group of each row, or fit with a "
+                    "classifier that predicts it."
+                )
+            sensitive_features = self.group_predictor_.predict(X)
         groups, codes = encode_groups(sensitive_features, len(scores))
         codes = known_codes(groups, self.groups_, given=given)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
@@ -245,15 +258,6 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
                 "ExplainableSVDRegressor, which works from moments."
             )
 
-    def _predicted_groups(self, X: Any) -> NDArray[Any]:
-        if self.group_predictor_ is None:
-            raise ValueError(
-                f"This {type(self).__name__} was fitted with group_predictor=False: "
-                "pass sensitive_features, the group of each row, or fit with a "
-                "classifier that predicts it."
-            )
-        return np.asarray(self.group_predictor_.predict(X))
-
 
 def _predicted_scores(estimator: Any, X: Any) -> Array:
     """Return one finite number a row, or say what is wrong with the predictions."""
@@ -277,19 +281,6 @@ def _predicted_scores(estimator: Any, X: Any) -> Array:
     return scores
 
 
-def _checked_targets(y: ArrayLike | None) -> Array:
-    if y is None:
-        raise ValueError(
-            'fit_on="targets" requires y to be passed, but the target y is None.'
-        )
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-    return np.asarray(y)
-
-
-# Scaled features need some tens of steps; this is where something is wrong.
-_MAX_ITER = 1000
-
-
 def fit_group_predictor(predictor: Any, X: Any, labels: NDArray[Any]) -> Any:
     """Return a classifier of groups that can predict."""
     if predictor is not None:
@@ -297,17 +288,14 @@ def fit_group_predictor(predictor: Any, X: Any, labels: NDArray[Any]) -> Any:
             return predictor
         with long_blas_call():  # as many threads as its own fit takes
             return clone(predictor).fit(X, labels)
+    # Sparse rows are not centred, which would fill them. Scaled features need some
+    # tens of steps.
+    scaler = StandardScaler(with_mean=not sparse.issparse(X))
     try:
-        return _logistic_regression(X).fit(X, labels)
+        return make_pipeline(scaler, LogisticRegression(max_iter=1000)).fit(X, labels)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Logistic regression of the groups on X failed ({error}). Pass a "
             "group_predictor that reads such rows, or group_predictor=False if "
             "predict will be given sensitive_features."
         ) from error
-
-
-def _logistic_regression(X: Any) -> Any:
-    # Sparse rows are not centred, which would fill them.
-    scaler = StandardScaler(with_mean=not sparse.issparse(X))
-    return make_pipeline(scaler, LogisticRegression(max_iter=_MAX_ITER))

@@ -51,11 +51,9 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
           if the scores were spread evenly over the bin. The map is nondecreasing in
           the score, and the same at every call.
         - ``"random"``: they are divided by lot, as in [1]_. Only this moves the
-          distributions exactly, in the mean, however the scores lie in a bin; the
-          outputs of equal rows differ.
-        - ``"mean"``: all get the mean of the centres. The outputs of the groups are
-          then on points of their own, and the distance between groups is far above
-          `tolerance` with few bins.
+          distributions exactly, in the mean; the outputs of equal rows differ.
+        - ``"mean"``: all get the mean of the centres. With few bins the distance
+          between groups is then far above `tolerance`.
     bounds : tuple of float, default=None
         Lower and upper end of the range that is divided into bins; scores outside
         count to the bin at the end. None stands for the range of the values of
@@ -89,12 +87,10 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
 
     Notes
     -----
-    The program is solved by HiGHS (:func:`scipy.optimize.linprog`). The couplings of
-    least cost between the moved distributions and the groups' own are those that keep
-    the order of the scores, in closed form; a bin that no row of the group was in goes
-    between its neighbours. ``"ordered"`` is the default since on two networks (law
-    school, COMPAS; 18 to 100 bins) it was as good as ``"random"``, while ``"mean"``
-    left a distance of 0.06 to 0.23 on the training rows, the others less than 0.03.
+    The program is solved by HiGHS (:func:`scipy.optimize.linprog`); couplings keep the
+    order of the scores. On two networks (law school, COMPAS; 18 to 100 bins)
+    ``"ordered"`` was as good as ``"random"``, while ``"mean"`` left a distance of 0.06
+    to 0.23 on the training rows, the others less than 0.03.
 
     References
     ----------
@@ -111,11 +107,8 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
     >>> X = rng.standard_normal((300, 2)) + (group == "b")[:, None]
     >>> y = X @ [1.0, 2.0] + rng.standard_normal(300)
     >>> fair = DiscretizedTransportRegressor(LinearRegression(), n_bins=20)
-    >>> output = fair.fit(X, y, sensitive_features=group).predict(
-    ...     X, sensitive_features=group
-    ... )
-    >>> bool(np.isin(output, fair.bin_centers_).all())
-    True
+    >>> fair = fair.fit(X, y, sensitive_features=group)
+    >>> output = fair.predict(X, sensitive_features=group)
     >>> bool(abs(output[group == "b"].mean() - output[group == "a"].mean()) < 0.1)
     True
     """
