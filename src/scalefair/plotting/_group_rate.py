@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -15,10 +16,25 @@ from scalefair.plotting import _draw, _models
 _ALLOWED = "#009E73"
 # The title has the gaps of this many models, or the smallest and the largest one.
 _MOST_GAPS = 3
+_OPTIONS = f"""\
+pair : sequence of two groups or None, default=None
+    Which groups to compare, needed if there are more than two. The first is on the
+    horizontal axis.
+{_draw.TEXTS["drawing"]}"""
 
 
-@documented(**_draw.TEXTS)
-class GroupRateDisplay(_models.ModelDisplay):
+@documented(
+    **_draw.TEXTS,
+    options=_OPTIONS,
+    options_of_models=f"""\
+interval : tuple of float or None, default=None
+    Ranks, from the top, in which parity is asked for.
+kappa : float or None, default=None
+    Largest allowed gap. Of both None takes what the models have, if those that have
+    one agree.
+{_OPTIONS}""",
+)
+class GroupRateDisplay:
     r"""Rates of two groups above a threshold, as the threshold moves.
 
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
@@ -65,11 +81,8 @@ class GroupRateDisplay(_models.ModelDisplay):
 
     Notes
     -----
-    With :math:`A_k = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)`
-    for a rate :math:`P_k` and the interval :math:`[\alpha, \beta)`, the gap of two
-    groups is the largest :math:`|A_1 - A_2|` at the points given. Points on a
-    horizontal or vertical piece of a curve are left out, which does not change the
-    gap: a picture of a million rows stays small.
+    Points on a horizontal or vertical piece of a curve are left out, which does not
+    change the gap: a picture of a million rows stays small.
 
     References
     ----------
@@ -88,9 +101,6 @@ class GroupRateDisplay(_models.ModelDisplay):
     >>> display.gaps
     {'scores': 0.5}
     """
-
-    _method = "decision_function"
-    _settings = ("interval", "kappa")
 
     def __init__(
         self,
@@ -113,12 +123,11 @@ class GroupRateDisplay(_models.ModelDisplay):
         if kappa is not None and not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be between 0 and 1, got {kappa!r}.")
         self.kappa = kappa
-        self.gaps = {name: self._gap(curve) for name, curve in self.rates.items()}
-
-    def _gap(self, curve: NDArray[Any]) -> float:
         low, high = self.interval
-        A, B = curve.clip(low, high).T
-        return float(np.abs(A - B).max() / (high - low))
+        self.gaps = {
+            name: float(np.abs(np.diff(curve.clip(low, high))).max() / (high - low))
+            for name, curve in self.rates.items()
+        }
 
     @classmethod
     def from_predictions(
@@ -128,8 +137,8 @@ class GroupRateDisplay(_models.ModelDisplay):
         sensitive_features: ArrayLike,
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
-        pair: Sequence[Any] | None = None,
         name: str | None = None,
+        pair: Sequence[Any] | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -146,15 +155,10 @@ class GroupRateDisplay(_models.ModelDisplay):
             Ranks, from the top, in which parity is asked for.
         kappa : float or None, default=None
             Largest allowed gap; None marks no region.
-        pair : sequence of two groups or None, default=None
-            Which groups to compare, needed if there are more than two. The first is
-            on the horizontal axis.
         name : str or None, default=None
             Name of a single model; None takes "scores".
-        %(drawing)s
-        ValueError
-            If lengths differ, a value is missing or not finite, or the groups to
-            compare are not two.
+        %(options)s
+        %(bad_rows)s
         """
         given = _models.by_name(scores, name, "scores")
         found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
@@ -171,6 +175,10 @@ class GroupRateDisplay(_models.ModelDisplay):
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
+    from_estimator = _models.estimator_method(
+        from_predictions, "decision_function", ("interval", "kappa")
+    )
+
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the curves, the interval and the allowed region.
 
@@ -181,8 +189,8 @@ class GroupRateDisplay(_models.ModelDisplay):
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
         low, high = self.interval
         band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
-        if (low, high) != (0.0, 1.0):  # over everything it would mark nothing
-            ax.axvspan(low, high, label=f"ranks {low:g} to {high:g}", **band)
+        if ranks := _draw.ranks(self.interval):  # of all it would mark nothing
+            ax.axvspan(low, high, label=ranks, **band)
             ax.axhspan(low, high, **band)
         self.region_ = None
         if self.kappa is not None:
@@ -213,19 +221,17 @@ class GroupRateDisplay(_models.ModelDisplay):
         return self
 
     def _findings(self) -> str:
-        low, high = self.interval
-        where = "" if (low, high) == (0.0, 1.0) else f" in ranks {low:g} to {high:g}"
-        found = [(_draw.literal(name), f"{gap:.3f}") for name, gap in self.gaps.items()]
+        where = f" in {ranks}" if (ranks := _draw.ranks(self.interval)) else ""
+        found = [(gap, _draw.literal(name)) for name, gap in self.gaps.items()]
         if len(found) == 1:
-            [(name, gap)] = found
-            return f"{name}: largest gap {gap}{where}"
+            return f"{found[0][1]}: largest gap {found[0][0]:.3f}{where}"
         if len(found) > _MOST_GAPS:
-            found.sort(key=lambda each: float(each[1]))
-            (least, low_gap), *_, (most, high_gap) = found
-            return (
-                f"largest gaps{where}: from {low_gap} ({least}) to {high_gap} ({most})"
-            )
-        return f"largest gap{where}: " + ", ".join(map(" ".join, found))
+            by_gap = operator.itemgetter(0)
+            ends = min(found, key=by_gap), max(found, key=by_gap)
+            low, high = (f"{gap:.3f} ({name})" for gap, name in ends)
+            return f"largest gaps{where}: from {low} to {high}"
+        each = ", ".join(f"{name} {gap:.3f}" for gap, name in found)
+        return f"largest gap{where}: {each}"
 
 
 def _choose_pair(names: list[Any], pair: Sequence[Any] | None) -> list[int]:
@@ -264,15 +270,9 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
     d = kappa * (high - low)
     if kappa == 1:
         return np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    below: list[list[float]] = [
-        [0, 0],
-        [low + d, 0],
-        [low + d, low],
-        [high, high - d],
-        [1, high - d],
-    ]
-    above = [corner[::-1] for corner in reversed(below[1:])]
-    return np.array([*below, [1, 1], *above], dtype=np.float64)
+    to_the_right = [(low + d, 0), (low + d, low), (high, high - d), (1, high - d)]
+    above = [corner[::-1] for corner in reversed(to_the_right)]
+    return np.array([(0, 0), *to_the_right, (1, 1), *above], dtype=np.float64)
 
 
 def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
