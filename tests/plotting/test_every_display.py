@@ -1,10 +1,16 @@
 """What every display does: figures, names as they are, lines that fit, no overlap."""
 
 import builtins
+import inspect
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from scalefair.cluster import FairSpectralClustering
+from scalefair.decomposition import FairPCA
+from scalefair.linear_model import PartiallyFairClassifierCV
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
@@ -203,24 +209,55 @@ def test_names_are_shown_as_they_are():
     assert literal(3) == "3"
 
 
-@pytest.mark.parametrize(("sharey", "labels"), [(True, [1, 0, 0]), (False, [1, 1, 1])])
-def test_a_shared_axis_is_labelled_once(sharey, labels):
-    axes = figure_of(12, 4, 3, sharey=sharey)
+@pytest.mark.parametrize(
+    "of", [GroupRateDisplay, OutputDensityDisplay, ScoreDensityDisplay]
+)
+def test_from_estimator_has_the_parameters_of_from_predictions(of):
+    draw = of.from_estimator
+    taken = inspect.signature(draw).parameters
+    given = inspect.signature(of.from_predictions).parameters
+    assert set(taken) == {"estimator", "X", *list(given)[1:]}
+    text = inspect.getdoc(draw)
+    for name, parameter in taken.items():
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        assert f"\n{stars}{name} : " in text
+    with pytest.raises(TypeError, match=rf"{of.__name__}\.from_estimator\(\)"):
+        draw(None)
+
+
+@pytest.mark.parametrize(
+    ("draw", "given"),
+    [
+        (GroupRateDisplay.from_estimator, (LogisticRegression(), [[0]])),
+        (OutputDensityDisplay.from_estimator, ({"a": LinearRegression()}, [[0]])),
+        (FairnessAccuracyDisplay.from_estimator, (LinearRegression(), [[0]], [0])),
+        (JointNumericalRangeDisplay.from_estimator, (FairPCA(), [[0]])),
+        (ClusterCompositionDisplay.from_estimator, (FairSpectralClustering(),)),
+        (GroupLossDisplay.from_estimator, (FairPCA(),)),
+        (ParetoFrontDisplay.from_estimator, (PartiallyFairClassifierCV([0.1]),)),
+    ],
+)
+def test_estimators_are_fitted(draw, given):
+    takes_groups = "sensitive_features" in inspect.signature(draw).parameters
+    with pytest.raises(NotFittedError):
+        draw(*given, **({"sensitive_features": [0]} if takes_groups else {}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "sharey", "labels"),
+    [
+        ((1, 3), True, [1, 0, 0]),
+        ((1, 3), False, [1, 1, 1]),
+        ((2, 1), True, [1, 1]),  # the lower one keeps its label
+    ],
+)
+def test_a_shared_axis_is_labelled_once(figure, shape, sharey, labels):
+    axes = figure.subplots(*shape, sharey=sharey)
     for ax in axes:
         ClusterCompositionDisplay.from_predictions(
             CODES % 3, sensitive_features=CODES, ax=ax, legend=False
         )
     assert [bool(ax.get_ylabel()) for ax in axes] == labels
-
-
-def test_the_lower_of_two_axes_keeps_its_label():
-    from matplotlib.figure import Figure
-
-    for ax in Figure().subplots(2, 1, sharey=True):
-        ClusterCompositionDisplay.from_predictions(
-            CODES % 3, sensitive_features=CODES, ax=ax, legend=False
-        )
-        assert ax.get_ylabel() == "share of each group"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ _TEXTS = {
     "grid": """\
 grid : array-like of shape (n,) or (n + 1,)
     Values at which densities are given or, for histograms, edges of the bins.""",
-    "groups": "groups : array-like of shape (n_groups,)\n    Names of the groups.",
     "threshold": """\
 threshold : float or None, default=None
     Score above which rows are selected, drawn as a vertical line.""",
@@ -112,12 +111,10 @@ class ScoreDensityDisplay(_DensityDisplay):
         Density of the scores of each group.
     %(groups)s
     score_ranges : array-like of shape (n_groups, 2)
-        Lowest and highest score of the rows of each group that are ranked in the
-        interval.
+        Lowest and highest score of each group's rows that are ranked in the interval.
     interval : tuple of float, default=(0.0, 1.0)
-        Ranks that are marked, from the top of each group: rank 0 is its highest score.
-        Of n rows those with ranks in :math:`[\alpha n, \beta n)`, rounded to whole
-        rows, are in the interval.
+        Ranks that are marked, from the top of each group: of n rows, those ranked in
+        :math:`[\alpha n, \beta n)`, rounded to whole rows.
     %(threshold)s
     name : str or None, default=None
         Name of the model, for the title.
@@ -137,10 +134,7 @@ class ScoreDensityDisplay(_DensityDisplay):
     threshold_line_ : matplotlib Line2D or None
         The threshold.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together or `interval` is out of range.
+    %(bad_parts)s
 
     See Also
     --------
@@ -181,10 +175,10 @@ class ScoreDensityDisplay(_DensityDisplay):
     ) -> None:
         self._keep(grid, densities, groups)
         self.score_ranges = np.asarray(score_ranges, dtype=np.float64)
-        if self.score_ranges.shape != (self.groups.size, 2):
+        shape = (self.groups.size, 2)
+        if self.score_ranges.shape != shape:
             raise ValueError(
-                f"score_ranges must have shape ({self.groups.size}, 2), got "
-                f"{self.score_ranges.shape}."
+                f"score_ranges must have shape {shape}, got {self.score_ranges.shape}."
             )
         self.interval = check_interval(interval)
         self.threshold = threshold
@@ -284,29 +278,27 @@ class ScoreDensityDisplay(_DensityDisplay):
         color, (low, high) = line.get_color(), self.score_ranges[g]
         # The ends of the interval lie between the points of the outline.
         inside = (x > low) & (x < high)
-        ends = np.interp([low, high], x, y)
-        mark = ax.fill_between(
-            np.concatenate([[low], x[inside], [high]]),
-            np.concatenate([ends[:1], y[inside], ends[1:]]),
-            facecolor="none",
-            edgecolor=color,
-            hatch=_HATCHES[g % len(_HATCHES)],
-            linewidth=0.0,
-            alpha=0.5,
+        left, right = np.interp([low, high], x, y)
+        mark = {"facecolor": "none", "edgecolor": color, "linewidth": 0.0, "alpha": 0.5}
+        self.marks_.append(
+            ax.fill_between(
+                np.array([low, *x[inside], high]),
+                np.array([left, *y[inside], right]),
+                hatch=_HATCHES[g % len(_HATCHES)],
+                **mark,
+            )
         )
         bar = {"color": color, "linewidth": 3, "marker": "|"}
         self.bars_ += ax.plot([low, high], [height, height], **bar)
         self.lines_.append(line)
-        self.marks_.append(mark)
 
     def _findings(self) -> str:
-        ranks = _draw.ranks(self.interval)
-        if self.gap is None:
-            found = f"hatched: {ranks}" if ranks else ""
-        else:
-            found = "largest gap" if self.groups.size > 2 else "gap"
-            found += f" {self.gap:.3f}"
-            found += f" in {ranks} (hatched)" if ranks else ""
+        ranks, found = _draw.ranks(self.interval), ""
+        if self.gap is not None:
+            largest = "largest " if self.groups.size > 2 else ""
+            found = f"{largest}gap {self.gap:.3f}"
+        if ranks:
+            found = f"{found} in {ranks} (hatched)" if found else f"hatched: {ranks}"
         name = "" if self.name is None else _draw.literal(self.name)
         return ": ".join(filter(None, [name, found]))
 
@@ -345,10 +337,7 @@ class OutputDensityDisplay(_DensityDisplay):
     areas_ : list of list of matplotlib PolyCollection
         The area below it; none where regressors are overlaid.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together.
+    %(bad_parts)s
 
     See Also
     --------

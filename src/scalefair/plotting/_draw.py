@@ -53,6 +53,12 @@ NotFittedError
     If an estimator is not fitted.
 ValueError
     As for `from_predictions`.""",
+    "groups": "groups : array-like of shape (n_groups,)\n    Names of the groups.",
+    "bad_parts": """\
+Raises
+------
+ValueError
+    If parts do not fit together, or a number is not finite or out of its range.""",
     "ax_": """\
 ax_ : matplotlib Axes
     The axes drawn on.
@@ -145,8 +151,8 @@ def label(axis: Any, ax: Any, text: str) -> None:
 def _wrap(text: Any, ax: Any, side: str) -> None:
     """Have matplotlib break a text to fit the axes, when a layout has placed them."""
     text.set_wrap(True)
-    # matplotlib measures to the edge of the figure, across other axes; there is no public
-    # way to say otherwise. Without this hook long titles of axes in a row would meet.
+    # matplotlib measures to the edge of the figure, across other axes (and no public
+    # way changes that). Without this hook long titles of axes in a row would meet.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 

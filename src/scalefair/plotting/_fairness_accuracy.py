@@ -51,10 +51,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         number of splits.
     %(artists)s
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, or a number is not finite.
+    %(bad_parts)s
 
     See Also
     --------

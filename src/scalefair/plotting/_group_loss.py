@@ -52,8 +52,7 @@ class GroupLossDisplay:
         the one that the others are compared with.
     total_errors : mapping of str to ndarray of shape (k,)
         For each method the mean squared distance of all rows from the subspace.
-    groups : array-like of shape (n_groups,)
-        Names of the groups.
+    %(groups)s
 
     Attributes
     ----------
@@ -66,10 +65,7 @@ class GroupLossDisplay:
     error_lines_ : dict of str to matplotlib Line2D
         For each method the line of its total error.
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, or a number is not finite.
+    %(bad_parts)s
 
     See Also
     --------
@@ -282,15 +278,13 @@ class GroupLossDisplay:
                 f"{axes.size}."
             )
         widths = np.linspace(_WIDEST, _NARROWEST, self.groups.size)
-        self.loss_lines_, self.error_lines_ = {}, {}
+        self.loss_lines_: dict[str, list[Any]] = {}
+        self.error_lines_: dict[str, Any] = {}
         for i, name in enumerate(self.losses):
-            self.loss_lines_[name] = []
-            for g, width in enumerate(widths):
-                style = {**_style(i, width, **_look(g)), **line_kwargs}
-                measured = self.losses[name][:, g]
-                self.loss_lines_[name] += axes[0].plot(
-                    self.n_components, measured, **style
-                )
+            self.loss_lines_[name] = lines = []
+            for g, losses in enumerate(self.losses[name].T):
+                style = {**_style(i, widths[g], **_look(g)), **line_kwargs}
+                lines += axes[0].plot(self.n_components, losses, **style)
             style = _style(i, _WIDEST, color=_GREYS[i % len(_GREYS)], marker="o")
             style |= {"label": _draw.literal(name), **line_kwargs}
             (self.error_lines_[name],) = axes[1].plot(

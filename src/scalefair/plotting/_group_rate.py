@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -68,11 +67,7 @@ class GroupRateDisplay:
     region_ : matplotlib Polygon or None
         Rates with a gap of at most `kappa`.
 
-    Raises
-    ------
-    ValueError
-        If there are not two groups, rates are no rates, or `interval` or `kappa`
-        are out of range.
+    %(bad_parts)s
 
     See Also
     --------
@@ -222,16 +217,12 @@ class GroupRateDisplay:
 
     def _findings(self) -> str:
         where = f" in {ranks}" if (ranks := _draw.ranks(self.interval)) else ""
-        found = [(gap, _draw.literal(name)) for name, gap in self.gaps.items()]
-        if len(found) == 1:
-            return f"{found[0][1]}: largest gap {found[0][0]:.3f}{where}"
-        if len(found) > _MOST_GAPS:
-            by_gap = operator.itemgetter(0)
-            ends = min(found, key=by_gap), max(found, key=by_gap)
-            low, high = (f"{gap:.3f} ({name})" for gap, name in ends)
-            return f"largest gaps{where}: from {low} to {high}"
-        each = ", ".join(f"{name} {gap:.3f}" for gap, name in found)
-        return f"largest gap{where}: {each}"
+        found = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
+        if len(found) <= _MOST_GAPS:
+            return f"largest gap{where}: {', '.join(found)}"
+        gaps = list(self.gaps.values())
+        low, high = found[np.argmin(gaps)], found[np.argmax(gaps)]
+        return f"largest gaps{where}: from {low} to {high}"
 
 
 def _choose_pair(names: list[Any], pair: Sequence[Any] | None) -> list[int]:

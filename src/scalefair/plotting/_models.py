@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,7 +71,7 @@ def estimator_method(
     )
     made.__module__ = drawing.__module__
     made.__qualname__ = drawing.__qualname__.replace("predictions", "estimator")
-    return classmethod(made)
+    return classmethod(cast(Any, made))
 
 
 def by_name(given: Any, name: str | None, default: str) -> dict[str, Any]:

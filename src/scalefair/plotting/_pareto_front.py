@@ -57,11 +57,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
     dominated_ : dict of str to matplotlib Line2D
         The other points of each method.
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, a number is not finite, or
-        `confidence` is not between 0 and 1.
+    %(bad_parts)s
 
     See Also
     --------

@@ -18,11 +18,8 @@ TEXTS = {
 point_labels : mapping of str to sequence, or None, default=None
     For methods that it names, what to write beside each point, such as the value of
     the parameter. Labels for which there is no room are left out.""",
-    "artists": """\
-ax_ : matplotlib Axes
-    The axes drawn on.
-figure_ : matplotlib Figure
-    Their figure.
+    "artists": f"""\
+{_draw.TEXTS["ax_"]}
 lines_ : dict of str to matplotlib Line2D
     The points of each method that a line joins, with it.
 bars_ : dict of str to list of matplotlib LineCollection
@@ -134,16 +131,9 @@ class TradeOffDisplay:
             line.set_linestyle("")
         if not spreads.any():
             return line, []
-        bars = ax.errorbar(
-            *means.T,
-            *spreads.T[::-1],
-            fmt="none",
-            ecolor=line.get_color(),
-            elinewidth=0.9,
-            capsize=2.0,
-            alpha=line.get_alpha(),
-            zorder=1.9,
-        )
+        look = {"ecolor": line.get_color(), "alpha": line.get_alpha(), "zorder": 1.9}
+        ends = {"fmt": "none", "elinewidth": 0.9, "capsize": 2.0}
+        bars = ax.errorbar(*means.T, *spreads.T[::-1], **look, **ends)
         return line, list(bars.lines[2])
 
     def _findings(self) -> str:
@@ -161,10 +151,10 @@ class TradeOffDisplay:
             f"{end}: {self._owners(point)} ({x} {point[0]:.3g}, {y} {point[1]:.3g})"
             for end, point in ends.items()
         )
-        repeats = sorted({runs.shape[1] for runs in self._runs.values()})
-        if repeats == [1]:
+        repeats = {runs.shape[1] for runs in self._runs.values()}
+        if repeats == {1}:
             return said
-        count = "-".join(str(n) for n in dict.fromkeys([repeats[0], repeats[-1]]))
+        count = "-".join(map(str, sorted({min(repeats), max(repeats)})))
         return f"{said} ({self._bars_are.format(count)})"
 
     def _owners(self, point: NDArray[np.float64]) -> str:
