@@ -21,11 +21,11 @@ def rates_above(scores, groups):
     return np.array([[(part > t).mean() for part in parts] for t in thresholds])
 
 
-def draw(scores, groups, **options):
+def draw(scores, groups, ax=None, **options):
     from matplotlib.figure import Figure
 
     return GroupRateDisplay.from_predictions(
-        scores, sensitive_features=groups, ax=Figure().subplots(), **options
+        scores, sensitive_features=groups, ax=ax or Figure().subplots(), **options
     )
 
 
@@ -56,17 +56,6 @@ def test_curve_passes_all_rates_and_no_others(rows, interval):
         cross = np.abs(ahead[:, 0] * to[:, 1] - ahead[:, 1] * to[:, 0])
         along = (to >= -1e-12).all(axis=1) & (point <= curve[1:] + 1e-12).all(axis=1)
         assert ((cross < 1e-12) & along).any()
-
-
-@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.7, 1.0), (0.5, 0.51)])
-@pytest.mark.parametrize("digits", [15, 1])
-def test_gap_is_that_of_the_metric(interval, digits):
-    scores = SCORES.round(digits)
-    display = draw(scores, GROUPS, interval=interval, name="a")
-    expected = partial_demographic_parity_gap(
-        scores, sensitive_features=GROUPS, interval=interval
-    )
-    assert display.gaps == {"a": pytest.approx(expected)}
 
 
 def test_gap_in_the_middle_of_a_sloping_piece():
@@ -102,13 +91,8 @@ def test_region_is_where_the_gap_is_small(interval, kappa):
 
 
 def test_artists(ax):
-    display = GroupRateDisplay.from_predictions(
-        {"plain": SCORES, "fair": -SCORES},
-        sensitive_features=GROUPS,
-        interval=(0.05, 0.3),
-        kappa=0.1,
-        ax=ax,
-    )
+    models = {"plain": SCORES, "fair": -SCORES}
+    display = draw(models, GROUPS, ax, interval=(0.05, 0.3), kappa=0.1)
     for name, line in display.lines_.items():
         np.testing.assert_array_equal(line.get_xydata(), display.rates[name])
     styles = {line.get_linestyle() for line in display.lines_.values()}
@@ -121,11 +105,8 @@ def test_artists(ax):
     assert ax.get_ylabel() == "rate of group m above the threshold"
     assert ax.get_aspect() == 1
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
-    bands = [tuple(patch.get_bbox().extents) for patch in ax.patches[:2]]
-    assert bands == [
-        pytest.approx((0.05, 0, 0.3, 1)),
-        pytest.approx((0, 0.05, 1, 0.3)),
-    ]
+    bands = [patch.get_bbox().extents for patch in ax.patches[:2]]
+    np.testing.assert_allclose(bands, [(0.05, 0, 0.3, 1), (0, 0.05, 1, 0.3)])
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == [
         "ranks 0.05 to 0.3",
@@ -138,12 +119,8 @@ def test_artists(ax):
 
 def test_title_has_the_gaps(ax):
     def title(names, **options):
-        GroupRateDisplay.from_predictions(
-            {name: SCORES if name == "a" else np.zeros(300) for name in names},
-            sensitive_features=GROUPS,
-            ax=ax,
-            **options,
-        )
+        models = {name: SCORES * (name == "a") for name in names}
+        draw(models, GROUPS, ax, **options)
         return ax.get_title()
 
     gap = partial_demographic_parity_gap(SCORES, sensitive_features=GROUPS)
@@ -157,31 +134,25 @@ def test_title_has_the_gaps(ax):
 
 
 def test_nothing_is_marked_that_is_not_given(ax):
-    display = GroupRateDisplay.from_predictions(
-        SCORES, sensitive_features=GROUPS, ax=ax, legend=False, linewidth=7
-    )
+    display = draw(SCORES, GROUPS, ax=ax, legend=False, linewidth=7)
     assert display.region_ is None
     assert len(ax.patches) == 0
     assert ax.get_legend() is None
     assert display.lines_["scores"].get_linewidth() == 7
 
 
-def test_pairs_of_many_groups(ax):
+def test_pairs_of_many_groups():
     groups = np.arange(300) % 3
-    with pytest.raises(ValueError, match=r"3 groups.*pair=\(0, 1\)"):
-        GroupRateDisplay.from_predictions(SCORES, sensitive_features=groups, ax=ax)
-    display = GroupRateDisplay.from_predictions(
-        SCORES, sensitive_features=groups, pair=(2, 0), ax=ax
-    )
+    display = draw(SCORES, groups, pair=(2, 0))
     assert display.groups.tolist() == [2, 0]
     kept = groups != 1
     swapped = draw(SCORES[kept], groups[kept]).rates["scores"]
     np.testing.assert_array_equal(display.rates["scores"], swapped[:, ::-1])
+    with pytest.raises(ValueError, match=r"3 groups.*pair=\(0, 1\)"):
+        draw(SCORES, groups)
     for pair in ((0, 0), (0, 5), (0,)):
         with pytest.raises(ValueError, match="pair must be two of the groups"):
-            GroupRateDisplay.from_predictions(
-                SCORES, sensitive_features=groups, pair=pair, ax=ax
-            )
+            draw(SCORES, groups, pair=pair)
 
 
 class GroupAware(LogisticRegression):
