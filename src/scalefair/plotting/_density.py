@@ -221,19 +221,21 @@ class ScoreDensityDisplay(_DensityDisplay):
             raise ValueError(f"The figure is for one model, got {list(given)}.")
         [values], [name] = found, given
         grid, densities = _densities([values], groups, codes, kind, bins)
+        ranges = [
+            _score_range(values[codes == k], *interval) for k in range(groups.size)
+        ]
+        gap = partial_demographic_parity_gap(
+            values, sensitive_features=codes, interval=interval
+        )
         display = cls(
             grid,
             densities=densities[0],
             groups=groups,
-            score_ranges=[
-                _score_range(values[codes == k], *interval) for k in range(groups.size)
-            ],
+            score_ranges=ranges,
             interval=interval,
             threshold=threshold,
             name=name or None,
-            gap=partial_demographic_parity_gap(
-                values, sensitive_features=codes, interval=interval
-            ),
+            gap=gap,
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
@@ -307,11 +309,10 @@ class ScoreDensityDisplay(_DensityDisplay):
 class OutputDensityDisplay(_DensityDisplay):
     """Density of the outputs for each group, of one regressor or of several.
 
-    Where the densities of the groups agree the regressor treats them alike; titles
-    have KS, the largest Kolmogorov-Smirnov distance between two groups. Regressors,
-    such as one before and after its correction, are drawn side by side, or overlaid
-    when they are given a single axes: then groups differ in colour and marker,
-    regressors in line. Use `from_predictions` or `from_estimator`.
+    Where the densities agree the groups are treated alike; titles have KS, the largest
+    Kolmogorov-Smirnov distance between two groups. Regressors are drawn side by side
+    or, on a single axes, overlaid: then groups differ in colour and marker, regressors
+    in line. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -417,14 +418,15 @@ class OutputDensityDisplay(_DensityDisplay):
             output_name = next(
                 filter(None, map(_models.series_name, given.values())), "output"
             )
+        distances = [
+            statistical_parity_ks(values, sensitive_features=codes)
+            for values in outputs
+        ]
         display = cls(
             grid,
             densities=densities,
             groups=groups,
-            distances=[
-                statistical_parity_ks(values, sensitive_features=codes)
-                for values in outputs
-            ],
+            distances=distances,
             names=list(given),
             output_name=output_name,
         )

@@ -25,6 +25,11 @@ pair : sequence of two groups or None, default=None
 @documented(
     **_draw.TEXTS,
     options=_OPTIONS,
+    parity="""\
+interval : tuple of float, default=(0.0, 1.0)
+    Ranks, from the top, in which parity is asked for.
+kappa : float or None, default=None
+    Largest allowed gap, a fraction of the interval; None marks no region.""",
     options_of_models=f"""\
 interval : tuple of float or None, default=None
     Ranks, from the top, in which parity is asked for.
@@ -37,10 +42,9 @@ class GroupRateDisplay:
     r"""Rates of two groups above a threshold, as the threshold moves.
 
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
-    the diagonal both groups are selected at the same rate. Grey bands mark the
-    interval of ranks in which parity is asked for, and a green region the rates
-    whose gap within it is at most `kappa`. The title has the largest gap of each model.
-    Use `from_predictions` or `from_estimator`.
+    the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
+    and a green region the rates whose gap within it is at most `kappa`. The title has
+    the largest gaps. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -49,10 +53,7 @@ class GroupRateDisplay:
         thresholds.
     groups : array-like of shape (2,)
         Names of the groups, on the horizontal and on the vertical axis.
-    interval : tuple of float, default=(0.0, 1.0)
-        Ranks, from the top, in which parity is asked for.
-    kappa : float or None, default=None
-        Largest allowed gap, a fraction of the interval; None marks no region.
+    %(parity)s
 
     Attributes
     ----------
@@ -146,10 +147,7 @@ class GroupRateDisplay:
             Score of each row, high ones are selected first; for several models by
             their names.
         %(sensitive_features)s
-        interval : tuple of float, default=(0.0, 1.0)
-            Ranks, from the top, in which parity is asked for.
-        kappa : float or None, default=None
-            Largest allowed gap; None marks no region.
+        %(parity)s
         name : str or None, default=None
             Name of a single model; None takes "scores".
         %(options)s
@@ -159,15 +157,11 @@ class GroupRateDisplay:
         found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
         chosen = _choose_pair(groups.tolist(), pair)
         members = [codes == k for k in chosen]
-        display = cls(
-            {
-                key: _rate_curve(*(values[rows] for rows in members))
-                for key, values in zip(given, found, strict=True)
-            },
-            groups=groups[chosen],
-            interval=interval,
-            kappa=kappa,
-        )
+        rates = {
+            key: _rate_curve(*(values[rows] for rows in members))
+            for key, values in zip(given, found, strict=True)
+        }
+        display = cls(rates, groups=groups[chosen], interval=interval, kappa=kappa)
         return display.plot(ax, legend=legend, **line_kwargs)
 
     from_estimator = _models.estimator_method(
@@ -189,15 +183,10 @@ class GroupRateDisplay:
             ax.axhspan(low, high, **band)
         self.region_ = None
         if self.kappa is not None:
-            (self.region_,) = ax.fill(
-                *allowed_region(self.interval, self.kappa).T,
-                facecolor=_ALLOWED,
-                edgecolor=_ALLOWED,
-                alpha=0.2,
-                linewidth=0.8,
-                label=f"gap at most {self.kappa:g}",
-                zorder=1,
-            )
+            style = {"color": _ALLOWED, "alpha": 0.2, "linewidth": 0.8, "zorder": 1}
+            style["label"] = f"gap at most {self.kappa:g}"
+            corners = allowed_region(self.interval, self.kappa)
+            (self.region_,) = ax.fill(*corners.T, **style)
         style = {"color": "black", "linewidth": 0.9, "zorder": 1.9}
         (self.parity_line_,) = ax.plot([0, 1], [0, 1], label="equal rates", **style)
         self.lines_ = {}

@@ -226,7 +226,23 @@ class JointNumericalRangeDisplay:
         """
         check_is_fitted(estimator, "components_")
         components = np.asarray(estimator.components_, dtype=np.float64)
-        moments = _moments_of_two(X, sensitive_features, components)
+        error = np.abs(components @ components.T - np.eye(len(components))).max()
+        if error > _ORTHONORMAL:
+            raise ValueError(
+                "The estimator's components_ must be orthonormal for what they capture "
+                f"to lie within the region, but they are off by {error:.2g}."
+            )
+        moments = GroupMoments.from_data(X, sensitive_features)
+        if len(moments.groups) != 2:
+            raise ValueError(
+                f"The figure is for two groups, got {len(moments.groups)}: draw a "
+                "GroupLossDisplay instead."
+            )
+        if moments.n_features != components.shape[1]:
+            raise ValueError(
+                f"X has {moments.n_features} features, the estimator was fitted to "
+                f"{components.shape[1]}."
+            )
         display = cls._around(
             moments.covariances(estimator.centering),
             components,
@@ -404,30 +420,6 @@ class JointNumericalRangeDisplay:
         """Return what is missing, at the most, to a group's own best; no rounding."""
         loss = float((self.best - point).max())
         return loss if loss > _ROUNDING * np.abs(self.best).max() else 0.0
-
-
-def _moments_of_two(
-    X: Any, sensitive_features: ArrayLike, components: NDArray[np.float64]
-) -> GroupMoments:
-    """Return the moments of rows of two groups, which the components must fit."""
-    error = np.abs(components @ components.T - np.eye(len(components))).max()
-    if error > _ORTHONORMAL:
-        raise ValueError(
-            "The estimator's components_ must be orthonormal for what they capture "
-            f"to lie within the region, but they are off by {error:.2g}."
-        )
-    moments = GroupMoments.from_data(X, sensitive_features)
-    if len(moments.groups) != 2:
-        raise ValueError(
-            f"The figure is for two groups, got {len(moments.groups)}: draw a "
-            "GroupLossDisplay instead."
-        )
-    if moments.n_features != components.shape[1]:
-        raise ValueError(
-            f"X has {moments.n_features} features, the estimator was fitted to "
-            f"{components.shape[1]}."
-        )
-    return moments
 
 
 def _captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:

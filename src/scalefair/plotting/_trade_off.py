@@ -24,12 +24,16 @@ lines_ : dict of str to matplotlib Line2D
     The points of each method that a line joins, with it.
 bars_ : dict of str to list of matplotlib LineCollection
     The horizontal and the vertical bars of each method.""",
+    "confidence": """\
+confidence : float, default=0.95
+    Level of the confidence intervals, between 0 and 1.""",
     "results": """\
 results : DataFrame, mapping of str to columns, or iterable of mappings
     The runs. Rows of the same method and setting are repeats.
 method : str, default="method"
     Column with the name of the method.""",
-    "bad_results": """\
+    "drawing_results": f"""\
+{_draw.TEXTS["drawing"]}
 ValueError
     If a column is missing, there are no rows, the settings of a method have different
     numbers of repeats, or a measure is not finite.""",
@@ -166,9 +170,7 @@ class TradeOffDisplay:
 
 def deviations_of(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return standard deviations over axis 1; zero for a single repeat."""
-    many = runs.shape[1] > 1
-    deviations: NDArray[np.float64] = runs.std(axis=1, ddof=int(many))
-    return deviations
+    return np.asarray(runs.std(axis=1, ddof=int(runs.shape[1] > 1)))
 
 
 def _as_table(values: ArrayLike, name: str, what: str) -> NDArray[np.float64]:
@@ -212,9 +214,7 @@ def read_runs(
             )
     try:
         frame = pandas.DataFrame({p: list(results[c]) for p, c in columns.items()})
-        values = frame.drop(columns=["method", "setting"], errors="ignore").astype(
-            float
-        )
+        values = frame.iloc[:, 1:3].astype(float)
     except ValueError as error:
         raise ValueError(f"The measures in results are no numbers: {error}.") from error
     if frame.empty:
