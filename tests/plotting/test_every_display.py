@@ -1,10 +1,16 @@
 """What every display does: figures, names as they are, lines that fit, no overlap."""
 
 import builtins
+import inspect
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from scalefair.cluster import FairSpectralClustering
+from scalefair.decomposition import FairPCA
+from scalefair.linear_model import PartiallyFairClassifierCV
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
@@ -37,31 +43,16 @@ def figure_of(width, height, columns=1, **options):
     return figure.subplots(1, columns, **options)
 
 
+def of_groups(names):
+    return {"sensitive_features": np.array(names)[CODES % len(names)]}
+
+
 def cluster(names, scale):
     return ClusterCompositionDisplay.from_predictions(
         RNG.integers(0, 6, 600),
-        sensitive_features=np.array(names)[CODES % len(names)],
+        **of_groups(names),
         name="A clustering with a long name",
         ax=figure_of(6.4, 4.8),
-    )
-
-
-def outputs(names, scale):
-    return OutputDensityDisplay.from_predictions(
-        {"before": scale * SCORES, "with one layer changed": 0.5 * scale * SCORES},
-        sensitive_features=np.array(names)[CODES % len(names)],
-        kind="histogram",
-        ax=figure_of(9.5, 3.5, 2, sharey=True),
-    )
-
-
-def scores(names, scale):
-    return ScoreDensityDisplay.from_predictions(
-        scale * SCORES,
-        sensitive_features=np.array(names)[CODES % len(names)],
-        interval=(0.1, 0.4),
-        name="PartiallyFairClassifier",
-        ax=figure_of(8, 4.5),
     )
 
 
@@ -70,7 +61,7 @@ def clusters(names, scale):
     for ax in axes:
         display = ClusterCompositionDisplay.from_predictions(
             RNG.integers(0, 20, 600),
-            sensitive_features=np.array(names)[CODES % len(names)],
+            **of_groups(names),
             name="Fair, k-means",
             ax=ax,
             legend=ax is axes[-1],
@@ -78,10 +69,29 @@ def clusters(names, scale):
     return display
 
 
+def outputs(names, scale):
+    return OutputDensityDisplay.from_predictions(
+        {"before": scale * SCORES, "with one layer changed": 0.5 * scale * SCORES},
+        **of_groups(names),
+        kind="histogram",
+        ax=figure_of(9.5, 3.5, 2, sharey=True),
+    )
+
+
+def scores(names, scale):
+    return ScoreDensityDisplay.from_predictions(
+        scale * SCORES,
+        **of_groups(names),
+        interval=(0.1, 0.4),
+        name="PartiallyFairClassifier",
+        ax=figure_of(8, 4.5),
+    )
+
+
 def rates(names, scale):
     return GroupRateDisplay.from_predictions(
         {"logistic regression": SCORES, "partially fair": -SCORES},
-        sensitive_features=np.array(names)[CODES % len(names)],
+        **of_groups(names),
         interval=(0.05, 0.3),
         kappa=0.1,
         pair=names[:2],
@@ -173,24 +183,13 @@ def test_nothing_overlaps_and_nothing_is_clipped(make, scale, names):
     texts = list(written(figure))
     edge = figure.bbox
     for text, box in texts:
-        assert box.x0 >= edge.x0 - 1, text
-        assert box.x1 <= edge.x1 + 1, text
-        assert box.y0 >= edge.y0 - 1, text
-        assert box.y1 <= edge.y1 + 1, text
+        assert (box.min >= edge.min - 1).all(), text
+        assert (box.max <= edge.max + 1).all(), text
     for i, (one, box) in enumerate(texts):
         for other, second in texts[:i]:
             across = min(box.x1, second.x1) - max(box.x0, second.x0)
             up = min(box.y1, second.y1) - max(box.y0, second.y0)
             assert across < 2 or up < 2, (one, other)
-
-
-@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
-def test_every_figure_says_what_it_finds(make):
-    display = make(["f", "m"], 1.0)
-    titles = [ax.get_title() for ax in display.figure_.axes]
-    assert all(any(c.isdigit() for c in title) for title in titles)
-    for ax in display.figure_.axes:
-        assert ax.get_xlabel()
 
 
 def test_names_are_shown_as_they_are():
@@ -203,9 +202,50 @@ def test_names_are_shown_as_they_are():
     assert literal(3) == "3"
 
 
-@pytest.mark.parametrize(("sharey", "labels"), [(True, [1, 0, 0]), (False, [1, 1, 1])])
-def test_a_shared_axis_is_labelled_once(sharey, labels):
-    axes = figure_of(12, 4, 3, sharey=sharey)
+@pytest.mark.parametrize(
+    "of", [GroupRateDisplay, OutputDensityDisplay, ScoreDensityDisplay]
+)
+def test_from_estimator_has_the_parameters_of_from_predictions(of):
+    draw = of.from_estimator
+    taken = inspect.signature(draw).parameters
+    given = inspect.signature(of.from_predictions).parameters
+    assert set(taken) == {"estimator", "X", *list(given)[1:]}
+    text = inspect.getdoc(draw)
+    for name, parameter in taken.items():
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        assert f"\n{stars}{name} : " in text
+    with pytest.raises(TypeError, match=rf"{of.__name__}\.from_estimator\(\)"):
+        draw(None)
+
+
+@pytest.mark.parametrize(
+    ("draw", "given"),
+    [
+        (GroupRateDisplay.from_estimator, (LogisticRegression(), [[0]])),
+        (OutputDensityDisplay.from_estimator, ({"a": LinearRegression()}, [[0]])),
+        (FairnessAccuracyDisplay.from_estimator, (LinearRegression(), [[0]], [0])),
+        (JointNumericalRangeDisplay.from_estimator, (FairPCA(), [[0]])),
+        (ClusterCompositionDisplay.from_estimator, (FairSpectralClustering(),)),
+        (GroupLossDisplay.from_estimator, (FairPCA(),)),
+        (ParetoFrontDisplay.from_estimator, (PartiallyFairClassifierCV([0.1]),)),
+    ],
+)
+def test_estimators_are_fitted(draw, given):
+    takes_groups = "sensitive_features" in inspect.signature(draw).parameters
+    with pytest.raises(NotFittedError):
+        draw(*given, **({"sensitive_features": [0]} if takes_groups else {}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "sharey", "labels"),
+    [
+        ((1, 3), True, [1, 0, 0]),
+        ((1, 3), False, [1, 1, 1]),
+        ((2, 1), True, [1, 1]),  # the lower one keeps its label
+    ],
+)
+def test_a_shared_axis_is_labelled_once(figure, shape, sharey, labels):
+    axes = figure.subplots(*shape, sharey=sharey)
     for ax in axes:
         ClusterCompositionDisplay.from_predictions(
             CODES % 3, sensitive_features=CODES, ax=ax, legend=False
@@ -213,22 +253,9 @@ def test_a_shared_axis_is_labelled_once(sharey, labels):
     assert [bool(ax.get_ylabel()) for ax in axes] == labels
 
 
-def test_the_lower_of_two_axes_keeps_its_label():
-    from matplotlib.figure import Figure
-
-    for ax in Figure().subplots(2, 1, sharey=True):
-        ClusterCompositionDisplay.from_predictions(
-            CODES % 3, sensitive_features=CODES, ax=ax, legend=False
-        )
-        assert ax.get_ylabel() == "share of each group"
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.25, "25.0 %"), (0.0, "0 %"), (0.00012, "0.012 %"), (12.0, "1200.0 %")],
-)
-def test_percent(share, text):
-    assert percent(share) == text
+def test_percent():
+    shares = {0.25: "25.0 %", 0.0: "0 %", 0.00012: "0.012 %", 12.0: "1200.0 %"}
+    assert {share: percent(share) for share in shares} == shares
 
 
 def test_legends_take_headings_and_break_long_entries():
@@ -244,6 +271,9 @@ def test_legends_take_headings_and_break_long_entries():
 def test_plots_again_with_or_without_a_legend(make, pyplot):
     display, before = make(["f", "m"], 1.0), dict(pyplot.rcParams)
     assert pyplot.get_fignums() == []
+    for ax in display.figure_.axes:  # the figure says what it finds
+        assert any(c.isdigit() for c in ax.get_title())
+        assert ax.get_xlabel()
     legends = [ax.get_legend() for ax in display.figure_.axes]
     assert legends[-1] is not None
     display.figure_.draw_without_rendering()

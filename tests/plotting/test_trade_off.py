@@ -5,7 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_squared_error
 
@@ -36,25 +35,22 @@ def trade_off(error=ERROR, unfairness=UNFAIRNESS, **options):
 
 
 def test_means_and_spreads():
-    displays = front(), trade_off()
-    for display, x, y in zip(
-        displays, (FAIRNESS, UNFAIRNESS), (ACCURACY, ERROR), strict=True
+    for display, x, y in (
+        (front(), FAIRNESS, ACCURACY),
+        (trade_off(), UNFAIRNESS, ERROR),
     ):
         for name in x:
             means = np.column_stack([x[name].mean(axis=1), y[name].mean(axis=1)])
             np.testing.assert_allclose(display.means[name], means)
-    for name, runs in FAIRNESS.items():
+    runs = FAIRNESS["DC"]
+    for confidence in (0.95, 0.99):
         low, high = stats.t.interval(
-            0.95, 4, loc=runs.mean(axis=1), scale=stats.sem(runs, axis=1)
+            confidence, 4, loc=runs.mean(axis=1), scale=stats.sem(runs, axis=1)
         )
-        half = displays[0].half_widths[name][:, 0]
+        half = front(confidence=confidence).half_widths["DC"][:, 0]
         np.testing.assert_allclose(half, (high - low) / 2)
-    assert (
-        front(confidence=0.99).half_widths["DC"] > displays[0].half_widths["DC"]
-    ).all()
-    for name, runs in ERROR.items():
-        deviations = displays[1].deviations[name][:, 1]
-        np.testing.assert_allclose(deviations, runs.std(axis=1, ddof=1))
+    deviations = trade_off().deviations["direct"][:, 1]
+    np.testing.assert_allclose(deviations, ERROR["direct"].std(axis=1, ddof=1))
 
 
 @pytest.mark.parametrize(
@@ -65,16 +61,14 @@ def test_means_and_spreads():
     ],
 )
 def test_bars_span_the_spreads(ax, display, name, spreads, caption):
-    display.plot(ax)
+    display.plot(ax, linewidth=4.5)
     assert f"({caption}" in ax.get_title()
+    assert display.lines_[name].get_linewidth() == 4.5
     means, half = display.means[name], getattr(display, spreads)[name]
     for column, bars in enumerate(display.bars_[name]):
         ends = np.sort(np.array(bars.get_segments())[:, :, column], axis=0)
         np.testing.assert_allclose(ends[:, 0], np.sort((means - half)[:, column]))
         np.testing.assert_allclose(ends[:, 1], np.sort((means + half)[:, column]))
-    assert (display.ax_, display.figure_) == (ax, ax.figure)
-    display.plot(ax, linewidth=4.5)
-    assert display.lines_[name].get_linewidth() == 4.5
 
 
 def test_fronts_join_points_that_nothing_beats(ax):
@@ -120,45 +114,44 @@ def test_without_repeats(ax):
 
 
 @pytest.mark.parametrize(
-    ("error", "unfairness", "title"),
+    ("points", "title"),
     [
         (
-            {"plain": [0.2], "fair": [0.3, 0.25]},
-            {"plain": [0.5], "fair": [0.1, 0.2]},
+            {"plain": [(0.5, 0.2)], "fair": [(0.1, 0.3), (0.2, 0.25)]},
             "fairest: fair (distance 0.1, error 0.3); "
             "most accurate: plain (distance 0.5, error 0.2)",
         ),
         (  # the corrected model is worse in both
-            {"plain": [0.2], "fair": [0.3]},
-            {"plain": [0.1], "fair": [0.4]},
+            {"plain": [(0.1, 0.2)], "fair": [(0.4, 0.3)]},
             "fairest and most accurate: plain (distance 0.1, error 0.2)",
         ),
         (  # no difference
-            {"plain": [0.2], "fair": [0.2]},
-            {"plain": [0.1], "fair": [0.1]},
+            {"plain": [(0.1, 0.2)], "fair": [(0.1, 0.2)]},
             "fairest and most accurate: plain and fair (distance 0.1, error 0.2)",
         ),
         (
-            {"a": [0.2], "b": [0.2], "c": [0.2]},
-            {"a": [0.1], "b": [0.1], "c": [0.1]},
+            {name: [(0.1, 0.2)] for name in "abc"},
             "fairest and most accurate: 3 methods (distance 0.1, error 0.2)",
         ),
         (  # of equally fair points the more accurate one
-            {"a": [0.3, 0.2], "b": [0.1]},
-            {"a": [0.1, 0.1], "b": [0.5]},
+            {"a": [(0.1, 0.3), (0.1, 0.2)], "b": [(0.5, 0.1)]},
             "fairest: a (distance 0.1, error 0.2); "
             "most accurate: b (distance 0.5, error 0.1)",
         ),
     ],
 )
-def test_title_names_the_ends(ax, error, unfairness, title):
-    trade_off(error, unfairness).plot(ax)
-    assert ax.get_title() == title
-    negative = [
-        {name: -np.array(v) for name, v in m.items()} for m in (error, unfairness)
-    ]
-    front(*negative).plot(ax)
-    assert ax.get_title().split(" (")[0] == title.split(" (")[0]
+def test_title_names_the_ends(ax, points, title):
+    for make, sign in ((trade_off, 1), (front, -1)):
+        x, y = (
+            {
+                name: [sign * point[i] for point in those]
+                for name, those in points.items()
+            }
+            for i in range(2)
+        )
+        make(y, x).plot(ax)
+        assert ax.get_title().split(" (")[0] == title.split(" (")[0]
+        assert sign < 0 or ax.get_title() == title
 
 
 def test_methods_are_told_apart_without_colour(ax):
@@ -210,13 +203,12 @@ def table_of(first, second, settings, columns):
     ]
 
 
-def regressors():
-    return table_of(ERROR, UNFAIRNESS, [5, 15, 50], ["method", "setting", "mse", "ks"])
-
-
-def classifiers():
-    columns = ["method", "kappa", "accuracy", "fairness"]
-    return table_of(ACCURACY, FAIRNESS, [0.01, 0.1, 0.3], columns)
+REGRESSORS = table_of(
+    ERROR, UNFAIRNESS, [5, 15, 50], ["method", "setting", "mse", "ks"]
+)
+CLASSIFIERS = table_of(
+    ACCURACY, FAIRNESS, [0.01, 0.1, 0.3], ["method", "kappa", "accuracy", "fairness"]
+)
 
 
 @pytest.mark.parametrize("form", ["records", "columns", "frame", "generator"])
@@ -228,7 +220,7 @@ def test_from_results(ax, form):
         forms = {"records": rows, "columns": columns, "generator": iter(rows)}
         return {**forms, "frame": pandas.DataFrame(columns)}[form]
 
-    found = FairnessAccuracyDisplay.from_results(given(regressors()), ax=ax)
+    found = FairnessAccuracyDisplay.from_results(given(REGRESSORS), ax=ax)
     assert list(found.means) == ["direct", "plain"]
     for name, expected in trade_off().means.items():
         np.testing.assert_allclose(found.means[name], expected)
@@ -236,7 +228,7 @@ def test_from_results(ax, form):
     assert [text.get_text() for text in ax.texts] == ["5", "15", "50"]
     assert ax.get_ylabel() == "mean squared error"
     found = ParetoFrontDisplay.from_results(
-        given(classifiers()), ax=ax, label_points=True
+        given(CLASSIFIERS), ax=ax, label_points=True
     )
     for name, expected in front().means.items():  # in the order of the table
         np.testing.assert_allclose(found.means[name], expected[::-1])
@@ -258,10 +250,10 @@ def test_from_results_with_words_and_other_columns(ax):
 
 
 def test_from_results_without_settings(ax):
-    found = FairnessAccuracyDisplay.from_results(regressors(), setting=None, ax=ax)
+    found = FairnessAccuracyDisplay.from_results(REGRESSORS, setting=None, ax=ax)
     expected = [[UNFAIRNESS["direct"].mean(), ERROR["direct"].mean()]]
     np.testing.assert_allclose(found.means["direct"], expected)
-    rows = classifiers()[:2]
+    rows = CLASSIFIERS[:2]
     found = ParetoFrontDisplay.from_results(
         rows, setting=None, label_points=True, ax=ax
     )
@@ -306,20 +298,16 @@ def test_bad_arguments(make, change, message):
         make(**change)
 
 
-def without(rows, i):
-    return [row for j, row in enumerate(rows) if j != i]
-
-
 @pytest.mark.parametrize(
     ("results", "options", "message"),
     [
-        (classifiers(), {"fairness": "gap"}, "no column 'gap'.*'fairness'"),
+        (CLASSIFIERS, {"fairness": "gap"}, "no column 'gap'.*'fairness'"),
         ({"method": []}, {"method": "gap"}, "results has no column 'gap'.*'method'"),
         ([], {}, "no rows"),
         ({k: [] for k in ("method", "kappa", "accuracy", "fairness")}, {}, "no rows"),
-        (without(classifiers(), 3), {}, r"number of repeats: 0\.3 has 4"),
-        ([{**classifiers()[0], "accuracy": "good"}], {}, "no numbers.*good"),
-        ([{**classifiers()[0], "accuracy": None}], {}, "accuracy of 'DC' is NaN"),
+        (CLASSIFIERS[:3] + CLASSIFIERS[4:], {}, r"number of repeats: 0\.3 has 4"),
+        ([{**CLASSIFIERS[0], "accuracy": "good"}], {}, "no numbers.*good"),
+        ([{**CLASSIFIERS[0], "accuracy": None}], {}, "accuracy of 'DC' is NaN"),
         (
             {"method": ["a"], "kappa": [1], "accuracy": [1], "fairness": [1, 2]},
             {},
@@ -335,18 +323,15 @@ def test_bad_results(ax, results, options, message):
 def test_a_search_over_gaps(ax):
     data = make_biased_rows(400, 3, random_state=0)
     search = PartiallyFairClassifierCV([0.1, 0.4], cv=3, fairness_floor=0.0)
-    with pytest.raises(NotFittedError):
-        ParetoFrontDisplay.from_estimator(search)
     search.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    display = ParetoFrontDisplay.from_estimator(search, name="ours", ax=ax)
+    for label_points, labels in ((False, []), (True, ["0.1", "0.4"])):
+        display = ParetoFrontDisplay.from_estimator(
+            search, name="ours", ax=ax, label_points=label_points
+        )
+        assert [text.get_text() for text in ax.texts] == labels
     found = search.cv_results_
     expected = [found["fairness"].mean(axis=1), found["accuracy"].mean(axis=1)]
     np.testing.assert_allclose(display.means["ours"].T, expected)
-    assert display.ax_ is ax
-    assert [text.get_text() for text in ax.texts] == ["0.1", "0.4"]
-    ParetoFrontDisplay.from_estimator(
-        search, ax=ax.figure.subplots(), label_points=False
-    )
 
 
 class GroupAware(LinearRegression):
@@ -356,32 +341,20 @@ class GroupAware(LinearRegression):
 
 def test_points_of_regressors(ax):
     groups = RNG.integers(0, 2, 300)
+    given = {"sensitive_features": groups}
     X = np.column_stack([RNG.standard_normal(300), groups])
     y = X.sum(axis=1) + 0.1 * RNG.standard_normal(300)
-    models = {
-        name: model.fit(X, y)
-        for name, model in {"all": LinearRegression(), "aware": GroupAware()}.items()
-    }
+    models = {"all": LinearRegression().fit(X, y), "aware": GroupAware().fit(X, y)}
     draw = FairnessAccuracyDisplay.from_estimator
-    display = draw(models, X, y, sensitive_features=groups, ax=ax)
+    display = draw(models, X, y, **given, ax=ax)
     predicted = {"all": models["all"].predict(X)}
-    predicted["aware"] = models["aware"].predict(X, sensitive_features=groups)
+    predicted["aware"] = models["aware"].predict(X, **given)
     for name, values in predicted.items():
-        ks = statistical_parity_ks(values, sensitive_features=groups)
+        ks = statistical_parity_ks(values, **given)
         expected = [[ks, mean_squared_error(y, values)]]
         np.testing.assert_allclose(display.means[name], expected)
-    assert display.ax_ is ax
-    single = draw(models["all"], X, y, sensitive_features=groups, ax=ax)
-    np.testing.assert_array_equal(
-        single.means["LinearRegression"], display.means["all"]
-    )
-    with pytest.raises(NotFittedError):
-        draw(LinearRegression(), X, y, sensitive_features=groups, ax=ax)
-
-
-def test_the_error_has_the_name_of_the_target(ax):
-    y = pytest.importorskip("pandas").Series([1.0, 2.0, 3.0, 4.0], name="wage")
-    FairnessAccuracyDisplay.from_predictions(
-        y, y + 1, sensitive_features=[0, 0, 1, 1], ax=ax
-    )
+    single = draw(models["all"], X, y, **given, ax=ax).means["LinearRegression"]
+    np.testing.assert_array_equal(single, display.means["all"])
+    series = pytest.importorskip("pandas").Series(y, name="wage")
+    FairnessAccuracyDisplay.from_predictions(series, y + 1, **given, ax=ax)
     assert ax.get_ylabel() == "mean squared error of wage"

@@ -17,6 +17,7 @@ _HATCHES = ("", "///", "...", "xxx")
 # With more clusters than this their names would overlap, with more letters in a row,
 # too, if they were not slanted.
 _MOST_NAMES, _MOST_LETTERS = 16, 36
+_SLANTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 # With more than this the gaps between the bars would be as thin as a pixel.
 _MOST_GAPS = 40
 
@@ -36,8 +37,7 @@ class ClusterCompositionDisplay:
         Share of each group among the clustered samples; two groups or more.
     clusters : ndarray of shape (n_clusters,)
         Names of the clusters.
-    groups : ndarray of shape (n_groups,)
-        Names of the groups.
+    %(groups)s
     average_balance : float or None, default=None
         Average balance of the clusters, for the title; None takes that of the clusters
         drawn.
@@ -52,10 +52,7 @@ class ClusterCompositionDisplay:
     lines_ : list of matplotlib Line2D
         The dashed lines between the shares in the population.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together or there are fewer than two groups.
+    %(bad_parts)s
 
     See Also
     --------
@@ -148,11 +145,10 @@ class ClusterCompositionDisplay:
         proportions = group_proportions(labels, sensitive_features=groups)
         balance = balance_score(labels, sensitive_features=groups)
         assigned = labels != -1
+        together = np.where(assigned, 0, -1)
         display = cls(
             proportions,
-            population=group_proportions(
-                np.where(assigned, 0, -1), sensitive_features=groups
-            )[0],
+            population=group_proportions(together, sensitive_features=groups)[0],
             clusters=np.unique(labels[assigned]),
             groups=np.unique(groups[assigned]),
             average_balance=balance,
@@ -205,7 +201,9 @@ class ClusterCompositionDisplay:
         %(bar_options)s
         """
         ax = _draw.make_axes(self, ax)
-        order = self._order()
+        # By most overrepresented group, then by how much.
+        excess = self.proportions - self.population
+        order = np.lexsort((-excess.max(axis=1), excess.argmax(axis=1)))
         shares = self.proportions[order]
         tops = shares.cumsum(axis=1)
         style = {"width": 0.9 if len(order) <= _MOST_GAPS else 1.0, **bar_kwargs}
@@ -229,25 +227,19 @@ class ClusterCompositionDisplay:
             handles = ax.get_legend_handles_labels()[0][::-1]
             _draw.legend(ax, "group", handles, handlelength=2.0)
         ax.set(xlim=(-0.5, len(order) - 0.5), ylim=(0, 1), xticks=[])
+        of_clusters = f"{len(order)} clusters"
         if len(order) <= _MOST_NAMES:
-            names = [_draw.literal(self.clusters[i]) for i in order]
-            ax.set_xticks(range(len(order)), names)
-            if len(names) * (1 + max(map(len, names))) > _MOST_LETTERS:
-                slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-                ax.set_xticklabels(names, **slanted)
-            _draw.labels(ax, "cluster", "share of each group")
-        else:
-            _draw.labels(ax, f"{len(order)} clusters", "share of each group")
+            names, of_clusters = (
+                list(map(_draw.literal, self.clusters[order])),
+                "cluster",
+            )
+            crowded = len(names) * (1 + max(map(len, names))) > _MOST_LETTERS
+            ax.set_xticks(range(len(order)), names, **(_SLANTED if crowded else {}))
+        _draw.labels(ax, of_clusters, "share of each group")
         name = f"{_draw.literal(self.name)}: " if self.name else ""
         _draw.title(ax, f"{name}average balance {self.average_balance:.2f}")
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-    def _order(self) -> NDArray[np.intp]:
-        """Order of the bars: by most overrepresented group, then by how much."""
-        excess = self.proportions - self.population
-        leading = excess.argmax(axis=1)
-        return np.lexsort((-excess.max(axis=1), leading))
 
 
 def _appearance(g: int) -> dict[str, Any]:

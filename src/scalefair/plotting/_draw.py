@@ -53,6 +53,12 @@ NotFittedError
     If an estimator is not fitted.
 ValueError
     As for `from_predictions`.""",
+    "groups": "groups : array-like of shape (n_groups,)\n    Names of the groups.",
+    "bad_parts": """\
+Raises
+------
+ValueError
+    If parts do not fit together, or a number is not finite or out of its range.""",
     "ax_": """\
 ax_ : matplotlib Axes
     The axes drawn on.
@@ -110,6 +116,12 @@ def literal(name: object) -> str:
     return f" {text}" if text.startswith("_") else text
 
 
+def ranks(interval: tuple[float, float]) -> str:
+    """Return an interval of ranks in words; none for all ranks."""
+    low, high = interval
+    return "" if (low, high) == (0.0, 1.0) else f"ranks {low:g} to {high:g}"
+
+
 def percent(share: float) -> str:
     """Return a share in percent, with two digits or more."""
     value = 100 * share
@@ -139,7 +151,8 @@ def label(axis: Any, ax: Any, text: str) -> None:
 def _wrap(text: Any, ax: Any, side: str) -> None:
     """Have matplotlib break a text to fit the axes, when a layout has placed them."""
     text.set_wrap(True)
-    # It would measure the distance to the edge of the figure, across other axes.
+    # matplotlib measures to the edge of the figure, across other axes (and no public
+    # way changes that). Without this hook long titles of axes in a row would meet.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 

@@ -51,10 +51,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         number of splits.
     %(artists)s
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, or a number is not finite.
+    %(bad_parts)s
 
     See Also
     --------
@@ -95,8 +92,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
     ) -> None:
         measures = {"unfairness": unfairness, "error": error}
         self.unfairness, self.error = self._read(measures, point_labels)
-        self.error_name = error_name
-        self.unfairness_name = unfairness_name
+        self.error_name, self.unfairness_name = error_name, unfairness_name
         self._axis_names = (unfairness_name, error_name)
         self.deviations = self._spreads = {
             name: deviations_of(runs) for name, runs in self._runs.items()
@@ -126,14 +122,11 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             order of their numbers, or of the table if a setting is not a number.
             None makes all rows of a method repeats of one point, and so does NaN
             for methods without parameter.
-        error : str, default="mse"
-            Column with the error.
-        unfairness : str, default="ks"
-            Column with the distance between the groups.
+        error, unfairness : str, default="mse", "ks"
+            Columns with the error and the distance between the groups.
         label_points : bool, default=True
             Whether to write the setting beside each point, for methods with several.
-        %(drawing)s
-        %(bad_results)s
+        %(drawing_results)s
         """
         columns = {"method": method, "error": error, "unfairness": unfairness}
         if setting is not None:
@@ -205,21 +198,18 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             Fitted, with `predict`; or several, by their names. Each is given the
             groups if it takes them.
         %(X)s
-        y, sensitive_features, ax, legend, **line_kwargs
-            As for `from_predictions`.
-
-        %(drawn)s
+        y : array-like of shape (n_samples,)
+            True targets.
+        %(sensitive_features)s
+        %(drawing)s
         %(as_for_predictions)s
         """
         models = _models.by_name(estimators, None, type(estimators).__name__)
+        predictions = {
+            name: _models.apply(model, "predict", X, sensitive_features)
+            for name, model in models.items()
+        }
+        groups = {"sensitive_features": sensitive_features}
         return cls.from_predictions(
-            y,
-            {
-                name: _models.apply(model, "predict", X, sensitive_features)
-                for name, model in models.items()
-            },
-            sensitive_features=sensitive_features,
-            ax=ax,
-            legend=legend,
-            **line_kwargs,
+            y, predictions, **groups, ax=ax, legend=legend, **line_kwargs
         )

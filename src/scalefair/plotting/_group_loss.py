@@ -21,11 +21,13 @@ _TEXTS = {
 axes : sequence of two matplotlib Axes or None, default=None
     Where to draw losses and total error; None makes a figure.
 legend : bool, default=True
-    Whether to show a legend, to the right of the second axes.""",
+    Whether to show a legend, to the right of the second axes.
+"""
+    + _draw.TEXTS["line_options"],
 }
-# The first method is the one that the others are compared with.
-_METHOD_STYLES = ((0, (4, 2)), "-", ":", "-.")
-_METHOD_GREYS = ("black", "0.6", "0.35", "0.75")
+# Of methods; the others are compared with the first.
+_DASHES = ((0, (4, 2)), "-", ":", "-.")
+_GREYS = ("black", "0.6", "0.35", "0.75")
 # Equal losses lie on top of each other: a wide line shows below a narrow one.
 _WIDEST, _NARROWEST = 5.0, 1.6
 # Errors this small beside the variance, or beside the largest, are rounding.
@@ -50,8 +52,7 @@ class GroupLossDisplay:
         the one that the others are compared with.
     total_errors : mapping of str to ndarray of shape (k,)
         For each method the mean squared distance of all rows from the subspace.
-    groups : array-like of shape (n_groups,)
-        Names of the groups.
+    %(groups)s
 
     Attributes
     ----------
@@ -64,10 +65,7 @@ class GroupLossDisplay:
     error_lines_ : dict of str to matplotlib Line2D
         For each method the line of its total error.
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, or a number is not finite.
+    %(bad_parts)s
 
     See Also
     --------
@@ -76,10 +74,8 @@ class GroupLossDisplay:
 
     Notes
     -----
-    Losses and errors are in squared units of the features, per sample. A group is
-    known by its colour and marker, a method by its line: the first is dashed with
-    open markers. Where groups have equal losses the lines of the first groups, which
-    are wider, show behind the others.
+    A group is known by its colour and marker, a method by its line. Where groups have
+    equal losses the lines of the first groups, which are wider, show behind the others.
 
     References
     ----------
@@ -124,22 +120,21 @@ class GroupLossDisplay:
                 f"order, got {list(self.losses)} and {list(self.total_errors)}."
             )
         for name in self.losses:
-            shapes = self.losses[name].shape, self.total_errors[name].shape
+            given = self.losses[name], self.total_errors[name]
+            shapes = given[0].shape, given[1].shape
             if shapes != ((k, n_groups), (k,)):
                 raise ValueError(
                     f"With {k} numbers of components and {n_groups} groups, losses "
                     f"must have shape {(k, n_groups)} and total_errors {(k,)}, got "
                     f"{shapes[0]} and {shapes[1]} for {name!r}."
                 )
-            for what, values in (
-                ("losses", self.losses[name]),
-                ("total_errors", self.total_errors[name]),
-            ):
-                if not np.isfinite(values).all():
-                    first = np.argwhere(~np.isfinite(values))[0][0]
+            for what, values in zip(("losses", "total_errors"), given, strict=True):
+                wrong = np.argwhere(~np.isfinite(values))
+                if wrong.size:
                     raise ValueError(
                         f"{what} of {name!r} are NaN or infinite with n_components="
-                        f"{self.n_components[first]}. Leave that out, or the method."
+                        f"{self.n_components[wrong[0, 0]]}. Leave that out, or the "
+                        "method."
                     )
 
     @classmethod
@@ -173,7 +168,6 @@ class GroupLossDisplay:
             `from_moments`. Their `n_components` and `centering` are replaced. None
             takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
         %(axes)s
-        %(line_options)s
         ValueError
             If there are fewer than two groups, `n_components` is empty, or one of
             them does not fit the rows.
@@ -211,7 +205,6 @@ class GroupLossDisplay:
         n_components : iterable of int or None, default=None
             Numbers of components; None takes 1 to those of the estimator.
         %(axes)s
-        %(line_options)s
         NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -271,52 +264,39 @@ class GroupLossDisplay:
         Parameters
         ----------
         %(axes)s
-        %(line_options)s
         ValueError
             If `axes` are not two.
         """
         axes = _draw.make_axes(self, axes, 1, 2, figsize=(10, 4))
+        from matplotlib.lines import Line2D
+        from matplotlib.ticker import MaxNLocator
+
         axes = np.asarray(axes, dtype=object).ravel()
         if axes.size != 2:
             raise ValueError(
                 "axes must be two, for the losses and the total error, got "
                 f"{axes.size}."
             )
-        self.loss_lines_, self.error_lines_ = {}, {}
+        widths = np.linspace(_WIDEST, _NARROWEST, self.groups.size)
+        self.loss_lines_: dict[str, list[Any]] = {}
+        self.error_lines_: dict[str, Any] = {}
         for i, name in enumerate(self.losses):
-            losses, errors = self.losses[name], self.total_errors[name]
-            self.loss_lines_[name] = [
-                axes[0].plot(
-                    self.n_components,
-                    losses[:, g],
-                    **{**self._loss_style(i, g), **line_kwargs},
-                )[0]
-                for g in range(self.groups.size)
-            ]
-            style = {**_error_style(i), "label": _draw.literal(name), **line_kwargs}
+            self.loss_lines_[name] = lines = []
+            for g, losses in enumerate(self.losses[name].T):
+                style = {**_style(i, widths[g], **_look(g)), **line_kwargs}
+                lines += axes[0].plot(self.n_components, losses, **style)
+            style = _style(i, _WIDEST, color=_GREYS[i % len(_GREYS)], marker="o")
+            style |= {"label": _draw.literal(name), **line_kwargs}
             (self.error_lines_[name],) = axes[1].plot(
-                self.n_components, errors, **style
+                self.n_components, self.total_errors[name], **style
             )
         if legend:
-            self._draw_legend(axes[1])
-        self._label(axes)
-        self.axes_, self.figure_ = axes, axes[0].figure
-        return self
-
-    def _loss_style(self, i: int, g: int) -> dict[str, Any]:
-        """Return the style of a method's line of a group's losses."""
-        width = np.linspace(_WIDEST, _NARROWEST, self.groups.size)[g]
-        return {
-            **_group_style(g),
-            "linestyle": _METHOD_STYLES[i % len(_METHOD_STYLES)],
-            "linewidth": width if i else _NARROWEST,
-            "markersize": 4 + width if i else 6,
-            "markerfacecolor": _draw.color(g) if i else "white",
-        }
-
-    def _label(self, axes: Any) -> None:
-        from matplotlib.ticker import MaxNLocator
-
+            groups = [
+                Line2D([], [], label=_draw.literal(group), linewidth=2, **_look(g))
+                for g, group in enumerate(self.groups)
+            ]
+            handles = [*groups, "method", *self.error_lines_.values()]
+            _draw.legend(axes[1], "group", handles)
         for ax, name in zip(axes, ("loss", "reconstruction error"), strict=True):
             top = ax.dataLim.ymax
             if top > 0:
@@ -326,6 +306,8 @@ class GroupLossDisplay:
             _draw.labels(ax, "number of components", measure)
         _draw.title(axes[0], _largest("loss", self.losses))
         _draw.title(axes[1], self._price())
+        self.axes_, self.figure_ = axes, axes[0].figure
+        return self
 
     def _price(self) -> str:
         """Say what the methods add to the error of the first, at the most."""
@@ -336,64 +318,45 @@ class GroupLossDisplay:
         return ", ".join(self._change(name, base) for name in others)
 
     def _change(self, name: str, base: NDArray[Any]) -> str:
-        """Say what a method adds to an error, at the most, or takes off."""
-        errors, counted = self.total_errors[name], base > _ROUNDING * base.max()
-        beside_nothing = ~counted & (errors > _ROUNDING * base.max())
-        if beside_nothing.any():
-            r, change = beside_nothing.argmax(), "adds to an error of nothing"
-        else:
-            added = np.full(base.shape, -np.inf)
-            added[counted] = errors[counted] / base[counted] - 1
-            r = added.argmax()
-            if abs(added[r]) <= _ROUNDING:
-                return f"{_draw.literal(name)} adds nothing"
-            does = "adds at most" if added[r] > 0 else "takes off at least"
-            change = f"{does} {_draw.percent(abs(added[r]))}"
+        """Say what a method adds to an error, at the most, or takes off, at least."""
+        errors, rounding = self.total_errors[name], _ROUNDING * base.max()
+        added = np.where(errors > rounding, np.inf, -np.inf)
+        counted = base > rounding
+        added[counted] = errors[counted] / base[counted] - 1
+        r = added.argmax()
+        if abs(added[r]) <= _ROUNDING:
+            return f"{_draw.literal(name)} adds nothing"
+        does = "adds at most" if added[r] > 0 else "takes off at least"
+        change = f"{does} {_draw.percent(abs(added[r]))}"
+        if np.isinf(added[r]):
+            change = "adds to an error of nothing"
         n = self.n_components[r]
         many = "" if n == 1 else "s"
         return f"{_draw.literal(name)} {change} (with {n} component{many})"
 
-    def _draw_legend(self, ax: Any) -> None:
-        from matplotlib.lines import Line2D
-
-        groups = [
-            Line2D([], [], label=_draw.literal(group), linewidth=2, **_group_style(g))
-            for g, group in enumerate(self.groups)
-        ]
-        methods = [
-            Line2D(
-                [],
-                [],
-                label=_draw.literal(name),
-                **{**_error_style(i), "markersize": 6},
-            )
-            for i, name in enumerate(self.losses)
-        ]
-        _draw.legend(ax, "group", [*groups, "method", *methods])
-
 
 def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> str:
     """Say how large a measure is at the most, for each method."""
-    found = [
+    found = (
         f"{_draw.literal(name)} {those.max():.3g}" for name, those in values.items()
-    ]
+    )
     return f"largest {what}: {', '.join(found)}"
 
 
-def _group_style(g: int) -> dict[str, Any]:
+def _look(g: int) -> dict[str, Any]:
+    """Return colour and marker of a group."""
     return {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
 
 
-def _error_style(i: int) -> dict[str, Any]:
-    """Return the style of a method's line of total errors."""
-    grey = _METHOD_GREYS[i % len(_METHOD_GREYS)]
+def _style(i: int, width: float, color: str, marker: str) -> dict[str, Any]:
+    """Return the style of a line of a method; the first is dashed, open and on top."""
+    width = width if i else _NARROWEST
     return {
-        "color": grey,
-        "linestyle": _METHOD_STYLES[i % len(_METHOD_STYLES)],
-        "linewidth": _WIDEST if i else _NARROWEST,
-        "marker": "o",
-        "markersize": 8 if i else 5,
-        "markerfacecolor": grey if i else "white",
-        # The line that the others are compared with lies on top of them.
+        "color": color,
+        "linestyle": _DASHES[i % len(_DASHES)],
+        "linewidth": width,
+        "marker": marker,
+        "markersize": 4 + width,
+        "markerfacecolor": color if i else "white",
         "zorder": 2 if i else 2.5,
     }

@@ -15,17 +15,36 @@ from scalefair.plotting import _draw, _models
 _ALLOWED = "#009E73"
 # The title has the gaps of this many models, or the smallest and the largest one.
 _MOST_GAPS = 3
+_OPTIONS = f"""\
+pair : sequence of two groups or None, default=None
+    Which groups to compare, needed if there are more than two. The first is on the
+    horizontal axis.
+{_draw.TEXTS["drawing"]}"""
 
 
-@documented(**_draw.TEXTS)
-class GroupRateDisplay(_models.ModelDisplay):
+@documented(
+    **_draw.TEXTS,
+    options=_OPTIONS,
+    parity="""\
+interval : tuple of float, default=(0.0, 1.0)
+    Ranks, from the top, in which parity is asked for.
+kappa : float or None, default=None
+    Largest allowed gap, a fraction of the interval; None marks no region.""",
+    options_of_models=f"""\
+interval : tuple of float or None, default=None
+    Ranks, from the top, in which parity is asked for.
+kappa : float or None, default=None
+    Largest allowed gap. Of both None takes what the models have, if those that have
+    one agree.
+{_OPTIONS}""",
+)
+class GroupRateDisplay:
     r"""Rates of two groups above a threshold, as the threshold moves.
 
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
-    the diagonal both groups are selected at the same rate. Grey bands mark the
-    interval of ranks in which parity is asked for, and a green region the rates
-    whose gap within it is at most `kappa`. The title has the largest gap of each model.
-    Use `from_predictions` or `from_estimator`.
+    the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
+    and a green region the rates whose gap within it is at most `kappa`. The title has
+    the largest gaps. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -34,10 +53,7 @@ class GroupRateDisplay(_models.ModelDisplay):
         thresholds.
     groups : array-like of shape (2,)
         Names of the groups, on the horizontal and on the vertical axis.
-    interval : tuple of float, default=(0.0, 1.0)
-        Ranks, from the top, in which parity is asked for.
-    kappa : float or None, default=None
-        Largest allowed gap, a fraction of the interval; None marks no region.
+    %(parity)s
 
     Attributes
     ----------
@@ -52,11 +68,7 @@ class GroupRateDisplay(_models.ModelDisplay):
     region_ : matplotlib Polygon or None
         Rates with a gap of at most `kappa`.
 
-    Raises
-    ------
-    ValueError
-        If there are not two groups, rates are no rates, or `interval` or `kappa`
-        are out of range.
+    %(bad_parts)s
 
     See Also
     --------
@@ -65,11 +77,8 @@ class GroupRateDisplay(_models.ModelDisplay):
 
     Notes
     -----
-    With :math:`A_k = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)`
-    for a rate :math:`P_k` and the interval :math:`[\alpha, \beta)`, the gap of two
-    groups is the largest :math:`|A_1 - A_2|` at the points given. Points on a
-    horizontal or vertical piece of a curve are left out, which does not change the
-    gap: a picture of a million rows stays small.
+    Points on a horizontal or vertical piece of a curve are left out, which does not
+    change the gap: a picture of a million rows stays small.
 
     References
     ----------
@@ -88,9 +97,6 @@ class GroupRateDisplay(_models.ModelDisplay):
     >>> display.gaps
     {'scores': 0.5}
     """
-
-    _method = "decision_function"
-    _settings = ("interval", "kappa")
 
     def __init__(
         self,
@@ -113,12 +119,11 @@ class GroupRateDisplay(_models.ModelDisplay):
         if kappa is not None and not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be between 0 and 1, got {kappa!r}.")
         self.kappa = kappa
-        self.gaps = {name: self._gap(curve) for name, curve in self.rates.items()}
-
-    def _gap(self, curve: NDArray[Any]) -> float:
         low, high = self.interval
-        A, B = curve.clip(low, high).T
-        return float(np.abs(A - B).max() / (high - low))
+        self.gaps = {
+            name: float(np.abs(np.diff(curve.clip(low, high))).max() / (high - low))
+            for name, curve in self.rates.items()
+        }
 
     @classmethod
     def from_predictions(
@@ -128,8 +133,8 @@ class GroupRateDisplay(_models.ModelDisplay):
         sensitive_features: ArrayLike,
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
-        pair: Sequence[Any] | None = None,
         name: str | None = None,
+        pair: Sequence[Any] | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -142,34 +147,26 @@ class GroupRateDisplay(_models.ModelDisplay):
             Score of each row, high ones are selected first; for several models by
             their names.
         %(sensitive_features)s
-        interval : tuple of float, default=(0.0, 1.0)
-            Ranks, from the top, in which parity is asked for.
-        kappa : float or None, default=None
-            Largest allowed gap; None marks no region.
-        pair : sequence of two groups or None, default=None
-            Which groups to compare, needed if there are more than two. The first is
-            on the horizontal axis.
+        %(parity)s
         name : str or None, default=None
             Name of a single model; None takes "scores".
-        %(drawing)s
-        ValueError
-            If lengths differ, a value is missing or not finite, or the groups to
-            compare are not two.
+        %(options)s
+        %(bad_rows)s
         """
         given = _models.by_name(scores, name, "scores")
         found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
         chosen = _choose_pair(groups.tolist(), pair)
         members = [codes == k for k in chosen]
-        display = cls(
-            {
-                key: _rate_curve(*(values[rows] for rows in members))
-                for key, values in zip(given, found, strict=True)
-            },
-            groups=groups[chosen],
-            interval=interval,
-            kappa=kappa,
-        )
+        rates = {
+            key: _rate_curve(*(values[rows] for rows in members))
+            for key, values in zip(given, found, strict=True)
+        }
+        display = cls(rates, groups=groups[chosen], interval=interval, kappa=kappa)
         return display.plot(ax, legend=legend, **line_kwargs)
+
+    from_estimator = _models.estimator_method(
+        from_predictions, "decision_function", ("interval", "kappa")
+    )
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the curves, the interval and the allowed region.
@@ -181,20 +178,15 @@ class GroupRateDisplay(_models.ModelDisplay):
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
         low, high = self.interval
         band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
-        if (low, high) != (0.0, 1.0):  # over everything it would mark nothing
-            ax.axvspan(low, high, label=f"ranks {low:g} to {high:g}", **band)
+        if ranks := _draw.ranks(self.interval):  # of all it would mark nothing
+            ax.axvspan(low, high, label=ranks, **band)
             ax.axhspan(low, high, **band)
         self.region_ = None
         if self.kappa is not None:
-            (self.region_,) = ax.fill(
-                *allowed_region(self.interval, self.kappa).T,
-                facecolor=_ALLOWED,
-                edgecolor=_ALLOWED,
-                alpha=0.2,
-                linewidth=0.8,
-                label=f"gap at most {self.kappa:g}",
-                zorder=1,
-            )
+            style = {"color": _ALLOWED, "alpha": 0.2, "linewidth": 0.8, "zorder": 1}
+            style["label"] = f"gap at most {self.kappa:g}"
+            corners = allowed_region(self.interval, self.kappa)
+            (self.region_,) = ax.fill(*corners.T, **style)
         style = {"color": "black", "linewidth": 0.9, "zorder": 1.9}
         (self.parity_line_,) = ax.plot([0, 1], [0, 1], label="equal rates", **style)
         self.lines_ = {}
@@ -213,19 +205,13 @@ class GroupRateDisplay(_models.ModelDisplay):
         return self
 
     def _findings(self) -> str:
-        low, high = self.interval
-        where = "" if (low, high) == (0.0, 1.0) else f" in ranks {low:g} to {high:g}"
-        found = [(_draw.literal(name), f"{gap:.3f}") for name, gap in self.gaps.items()]
-        if len(found) == 1:
-            [(name, gap)] = found
-            return f"{name}: largest gap {gap}{where}"
-        if len(found) > _MOST_GAPS:
-            found.sort(key=lambda each: float(each[1]))
-            (least, low_gap), *_, (most, high_gap) = found
-            return (
-                f"largest gaps{where}: from {low_gap} ({least}) to {high_gap} ({most})"
-            )
-        return f"largest gap{where}: " + ", ".join(map(" ".join, found))
+        where = f" in {ranks}" if (ranks := _draw.ranks(self.interval)) else ""
+        found = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
+        if len(found) <= _MOST_GAPS:
+            return f"largest gap{where}: {', '.join(found)}"
+        gaps = list(self.gaps.values())
+        low, high = found[np.argmin(gaps)], found[np.argmax(gaps)]
+        return f"largest gaps{where}: from {low} to {high}"
 
 
 def _choose_pair(names: list[Any], pair: Sequence[Any] | None) -> list[int]:
@@ -264,15 +250,9 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
     d = kappa * (high - low)
     if kappa == 1:
         return np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    below: list[list[float]] = [
-        [0, 0],
-        [low + d, 0],
-        [low + d, low],
-        [high, high - d],
-        [1, high - d],
-    ]
-    above = [corner[::-1] for corner in reversed(below[1:])]
-    return np.array([*below, [1, 1], *above], dtype=np.float64)
+    to_the_right = [(low + d, 0), (low + d, low), (high, high - d), (1, high - d)]
+    above = [corner[::-1] for corner in reversed(to_the_right)]
+    return np.array([(0, 0), *to_the_right, (1, 1), *above], dtype=np.float64)
 
 
 def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:

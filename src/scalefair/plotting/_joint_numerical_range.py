@@ -27,10 +27,13 @@ _MARGIN, _TICK_DISTANCE = 0.06, 0.2
 _LOSS_AXIS = 86
 _TEXTS = {
     **_draw.TEXTS,
-    "view": """\
-view : {"all", "optimum"}, default="all"
+    "drawing": f"""\
+{_draw.TEXTS["ax"]}
+view : {{"all", "optimum"}}, default="all"
     Whether to show the whole region or the part between the two groups' own best
-    bases, which is small when the groups are alike.""",
+    bases, which is small when the groups are alike.
+{_draw.TEXTS["legend"]}
+{_draw.TEXTS["fill_options"]}""",
 }
 
 
@@ -43,8 +46,7 @@ class JointNumericalRangeDisplay:
     to the right measure losses, what is missing to the group's own best basis.
     Along a dotted corner the larger of the two losses is the same; the solid corner
     touches the region in one point only, fair PCA, where it meets the line of equal
-    losses. The title has the losses of fair PCA: of the whole region as shares of each
-    group's best, near the optimum the larger one, beside that of plain PCA. Use
+    losses. The title has the largest losses of fair and of plain PCA. Use
     `from_covariances` or `from_estimator` to create one.
 
     Parameters
@@ -81,10 +83,7 @@ class JointNumericalRangeDisplay:
     markers_ : dict of str to matplotlib Line2D
         The markers ``"fair"``, ``"plain"`` (if it is given) and ``"best"``.
 
-    Raises
-    ------
-    ValueError
-        If the shapes are not those of two groups, or a number is not finite.
+    %(bad_parts)s
 
     See Also
     --------
@@ -125,9 +124,10 @@ class JointNumericalRangeDisplay:
         self.fair_point = np.asarray(fair_point)
         self.plain_point = None if plain_point is None else np.asarray(plain_point)
         self.groups = groups
-        self._names = [_draw.literal(group) for group in groups]
         self.filled = filled
         self.name = name
+        if len(groups) != 2:
+            raise ValueError(f"groups must be two names, got {len(groups)}.")
         if self.boundary.shape[1:] != (2,) or not len(self.boundary):
             raise ValueError(
                 f"boundary must have shape (k, 2), got {self.boundary.shape}."
@@ -140,8 +140,6 @@ class JointNumericalRangeDisplay:
                 raise ValueError(f"{what} must have shape (2,), got {points.shape}.")
             if not np.isfinite(points).all():
                 raise ValueError(f"{what} is NaN or infinite somewhere.")
-        if len(groups) != 2:
-            raise ValueError(f"groups must be two names, got {len(groups)}.")
 
     @classmethod
     def from_covariances(
@@ -175,10 +173,7 @@ class JointNumericalRangeDisplay:
             Directions in which the boundary is computed. Twice as many are used in
             the quarter turn that faces both groups' best: about n_angles
             eigendecompositions of order n in all.
-        %(ax)s
-        %(view)s
-        %(legend)s
-        %(fill_options)s
+        %(drawing)s
         ValueError
             If the matrices are not symmetric, finite and of one shape,
             `n_components` does not fit them, or `view` is unknown.
@@ -199,9 +194,9 @@ class JointNumericalRangeDisplay:
         X: Any,
         *,
         sensitive_features: ArrayLike,
+        name: str | None = None,
         n_angles: int = 180,
         ax: Any = None,
-        name: str | None = None,
         view: str = "all",
         legend: bool = True,
         **fill_kwargs: Any,
@@ -218,12 +213,11 @@ class JointNumericalRangeDisplay:
             lie inside the region.
         sensitive_features : array-like of shape (n_samples,)
             Group of each row, two different ones.
-        n_angles, ax, view, legend, **fill_kwargs
-            As for `from_covariances`.
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
-
-        %(drawn)s
+        n_angles : int, default=180
+            As for `from_covariances`.
+        %(drawing)s
         NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -232,7 +226,23 @@ class JointNumericalRangeDisplay:
         """
         check_is_fitted(estimator, "components_")
         components = np.asarray(estimator.components_, dtype=np.float64)
-        moments = _moments_of_two(X, sensitive_features, components)
+        error = np.abs(components @ components.T - np.eye(len(components))).max()
+        if error > _ORTHONORMAL:
+            raise ValueError(
+                "The estimator's components_ must be orthonormal for what they capture "
+                f"to lie within the region, but they are off by {error:.2g}."
+            )
+        moments = GroupMoments.from_data(X, sensitive_features)
+        if len(moments.groups) != 2:
+            raise ValueError(
+                f"The figure is for two groups, got {len(moments.groups)}: draw a "
+                "GroupLossDisplay instead."
+            )
+        if moments.n_features != components.shape[1]:
+            raise ValueError(
+                f"X has {moments.n_features} features, the estimator was fitted to "
+                f"{components.shape[1]}."
+            )
         display = cls._around(
             moments.covariances(estimator.centering),
             components,
@@ -287,10 +297,7 @@ class JointNumericalRangeDisplay:
 
         Parameters
         ----------
-        %(ax)s
-        %(view)s
-        %(legend)s
-        %(fill_options)s
+        %(drawing)s
         ValueError
             If `view` is unknown.
         """
@@ -318,15 +325,21 @@ class JointNumericalRangeDisplay:
             beyond = offset_copy(ax.transAxes, ax.figure, x=_LOSS_AXIS, units="points")
             anchor: Any = {"bbox_to_anchor": (1.0, 1.0), "bbox_transform": beyond}
             _draw.legend(ax, handlelength=2.0, **anchor)
-        x, y = (f"captured variance of group {g}" for g in self._names)
+        names = [_draw.literal(group) for group in self.groups]
         units = "(squared units of the features)"
-        _draw.labels(ax, f"{x} {units}", f"{y} {units}")
+        _draw.labels(ax, *(f"captured variance of group {g} {units}" for g in names))
         for g, axis in enumerate((ax.xaxis, ax.yaxis)):
             # A power of ten at the end of an axis would meet other texts.
             axis.set_major_formatter("{x:.6g}")
             axis.get_major_locator().set_params(nbins=5)
-            self._draw_loss_axis(ax, g, float(high[g] - low[g]))
-        _draw.title(ax, self._shares() if view == "all" else self._largest_losses())
+            self._draw_loss_axis(ax, g, names[g], float(high[g] - low[g]))
+        points = {self.name: self.fair_point, "plain PCA": self.plain_point}
+        found = ", ".join(
+            f"{_draw.literal(name)} {self._largest_loss(point):.3g}"
+            for name, point in points.items()
+            if point is not None
+        )
+        _draw.title(ax, f"largest loss: {found}")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -358,21 +371,13 @@ class JointNumericalRangeDisplay:
         self.level_lines_ = [self._draw_corner(ax, L, **dotted) for L in self.levels_]
         if self.level_lines_:
             self.level_lines_[0].set_label("equal largest loss")
-        self.fair_level_line_ = self._draw_corner(
-            ax,
-            self._losses(self.fair_point).max(),
-            color=_FAIR,
-            linewidth=1.4,
-            label=f"largest loss of {_draw.literal(self.name)}",
-        )
-        (self.equal_line_,) = ax.plot(
-            *np.column_stack([self.best - reach.max(), self.best]),
-            color="black",
-            linewidth=1.2,
-            linestyle=(0, (6, 3)),
-            label="equal losses",
-            zorder=2,
-        )
+        label = f"largest loss of {_draw.literal(self.name)}"
+        solid = {"color": _FAIR, "linewidth": 1.4, "label": label}
+        least = self._largest_loss(self.fair_point)
+        self.fair_level_line_ = self._draw_corner(ax, least, **solid)
+        dashed = {"color": "black", "linewidth": 1.2, "linestyle": (0, (6, 3))}
+        ends = np.column_stack([self.best - reach.max(), self.best])
+        (self.equal_line_,) = ax.plot(*ends, label="equal losses", zorder=2, **dashed)
 
     def _draw_corner(self, ax: Any, level: float, **style: Any) -> Any:
         """Draw the captured variances at which the larger loss is `level`."""
@@ -389,18 +394,12 @@ class JointNumericalRangeDisplay:
         self.markers_ = {}
         for key, (point, marker, color, size, label) in looks.items():
             if point is not None:
-                (self.markers_[key],) = ax.plot(
-                    *point,
-                    marker=marker,
-                    markersize=size,
-                    markerfacecolor=color,
-                    markeredgecolor="black",
-                    linestyle="none",
-                    label=label,
-                    zorder=3,
-                )
+                shape = {"marker": marker, "markersize": size, "linestyle": "none"}
+                colors = {"markerfacecolor": color, "markeredgecolor": "black"}
+                style = {**shape, **colors, "label": label, "zorder": 3}
+                (self.markers_[key],) = ax.plot(*point, **style)
 
-    def _draw_loss_axis(self, ax: Any, g: int, size: float) -> None:
+    def _draw_loss_axis(self, ax: Any, g: int, name: str, size: float) -> None:
         """Add an axis, at the top or to the right, that measures a group's loss."""
         best = float(self.best[g])
 
@@ -415,51 +414,12 @@ class JointNumericalRangeDisplay:
         step = ticks[1] if self.levels_.size else size
         axis.set_ticks(ticks[:: math.ceil(_TICK_DISTANCE * size / step)])
         axis.set_major_formatter("{x:.6g}")
-        _draw.label(axis, ax, f"loss of group {self._names[g]} (same units)")
+        _draw.label(axis, ax, f"loss of group {name} (same units)")
 
-    def _losses(self, point: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what is missing to each group's own best, rounding taken off."""
-        losses = self.best - point
-        return np.where(losses > _ROUNDING * np.abs(self.best).max(), losses, 0.0)
-
-    def _shares(self) -> str:
-        """Say how much of what its own best basis captures each group loses."""
-        losses = self._losses(self.fair_point)
-        best = np.where(losses > 0, self.best, 1.0)
-        first, second = map(_draw.percent, losses / best)
-        who = f"of each group's best, {_draw.literal(self.name)} loses"
-        return f"{who} {first} ({self._names[0]}) and {second} ({self._names[1]})"
-
-    def _largest_losses(self) -> str:
-        largest = self._losses(self.fair_point).max()
-        found = f"largest loss: {_draw.literal(self.name)} {largest:.3g}"
-        if self.plain_point is None:
-            return found
-        return f"{found}, plain PCA {self._losses(self.plain_point).max():.3g}"
-
-
-def _moments_of_two(
-    X: Any, sensitive_features: ArrayLike, components: NDArray[np.float64]
-) -> GroupMoments:
-    """Return the moments of rows of two groups, which the components must fit."""
-    error = np.abs(components @ components.T - np.eye(len(components))).max()
-    if error > _ORTHONORMAL:
-        raise ValueError(
-            "The estimator's components_ must be orthonormal for what they capture "
-            f"to lie within the region, but they are off by {error:.2g}."
-        )
-    moments = GroupMoments.from_data(X, sensitive_features)
-    if len(moments.groups) != 2:
-        raise ValueError(
-            f"The figure is for two groups, got {len(moments.groups)}: draw a "
-            "GroupLossDisplay instead."
-        )
-    if moments.n_features != components.shape[1]:
-        raise ValueError(
-            f"X has {moments.n_features} features, the estimator was fitted to "
-            f"{components.shape[1]}."
-        )
-    return moments
+    def _largest_loss(self, point: NDArray[Any]) -> float:
+        """Return what is missing, at the most, to a group's own best; no rounding."""
+        loss = float((self.best - point).max())
+        return loss if loss > _ROUNDING * np.abs(self.best).max() else 0.0
 
 
 def _captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,44 +1,36 @@
-"""What models give to rows of groups: read, checked, and its densities."""
+"""What models give to rows of groups, read and checked."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._docs import documented
 from scalefair._groups import encode_groups
-from scalefair.plotting._draw import TEXTS
-
-# Points at which a kernel density is drawn, and how far beyond the values, in
-# standard deviations of the kernel.
-_GRID, _BEYOND = 400, 3.0
 
 
-@documented(**TEXTS)
-class ModelDisplay:
-    """Base of displays of what models give to rows of groups."""
+def estimator_method(
+    from_predictions: Any, method: str, settings: tuple[str, ...] = ()
+) -> Any:
+    """Return a class method that draws what a method of fitted models gives to rows.
 
-    # What scores rows, and parameters of models that `from_predictions` has, too.
-    _method: str
-    _settings: tuple[str, ...] = ()
+    It has the parameters of `from_predictions`, which the class's texts describe as
+    ``options_of_models``; of `settings`, None takes what the models have.
+    """
 
-    from_predictions: Any
-
-    @classmethod
     def from_estimator(
-        cls,
+        cls: Any,
         estimator: Any,
         X: Any,
         *,
         sensitive_features: ArrayLike,
         name: str | None = None,
         **options: Any,
-    ) -> Self:
+    ) -> Any:
         """Draw what fitted models give to rows.
 
         Parameters
@@ -51,27 +43,35 @@ class ModelDisplay:
         %(sensitive_features)s
         name : str or None, default=None
             Name of a single model; None takes its class.
-        **options : dict
-            Further parameters of `from_predictions`, such as `ax`. Where it has an
-            `interval` and a `kappa`, None takes those of the models if all that have
-            one agree.
-
-        %(drawn)s
+        %(options_of_models)s
         %(as_for_predictions)s
         """
         models = by_name(estimator, name, type(estimator).__name__)
-        for setting in cls._settings:
+        for setting in settings:
             if options.get(setting) is None:
-                options[setting] = _common(models, setting)
-                if options[setting] is None:
-                    del options[setting]
+                options.pop(setting, None)
+                options |= _common(models, setting)
         found = {
-            key: apply(model, cls._method, X, sensitive_features)
+            key: apply(model, method, X, sensitive_features)
             for key, model in models.items()
         }
         groups = {"sensitive_features": sensitive_features}
-        display: Self = cls.from_predictions(found, **groups, **options)
-        return display
+        return cls.from_predictions(found, **groups, **options)
+
+    drawing, made = from_predictions.__func__, from_estimator
+    signature = inspect.signature(drawing)
+    parameters = dict(inspect.signature(made).parameters)
+    del parameters["options"]
+    for key, parameter in list(signature.parameters.items())[2:]:
+        if key in settings:
+            parameter = parameter.replace(default=None, annotation=Any)
+        parameters.setdefault(key, parameter)
+    vars(made)["__signature__"] = signature.replace(
+        parameters=list(parameters.values())
+    )
+    made.__module__ = drawing.__module__
+    made.__qualname__ = drawing.__qualname__.replace("predictions", "estimator")
+    return classmethod(cast(Any, made))
 
 
 def by_name(given: Any, name: str | None, default: str) -> dict[str, Any]:
@@ -105,11 +105,11 @@ def apply(model: Any, method: str, X: Any, sensitive_features: ArrayLike) -> Any
     return call(X)
 
 
-def _common(models: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a parameter if all models that have it agree, else None."""
+def _common(models: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a parameter, by its name, if all models that have it agree, else none."""
     values = [getattr(model, name) for model in models.values() if hasattr(model, name)]
     agree = all(np.array_equal(value, values[0]) for value in values)
-    return values[0] if values and agree else None
+    return {name: values[0]} if values and agree and values[0] is not None else {}
 
 
 def check_rows(
@@ -152,70 +152,3 @@ def _check_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
             f"{wrong.argmax()}. Leave such rows out."
         )
     return array
-
-
-def densities(
-    outputs: list[NDArray[Any]],
-    groups: NDArray[Any],
-    codes: NDArray[np.int64],
-    kind: str,
-    bins: int | ArrayLike,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a grid, or edges, for all; the density of each model for each group."""
-    parts = [values[codes == g] for values in outputs for g in range(groups.size)]
-    if kind == "histogram":
-        grid = np.histogram_bin_edges(np.concatenate(outputs), bins)
-        counts = np.array([np.histogram(part, grid)[0] for part in parts])
-        # A share of all rows of the group: the edges given may leave some out.
-        sizes = np.array([[part.size] for part in parts])
-        found = counts / (sizes * np.diff(grid))
-    elif kind == "kde":
-        grid, found = _kernel_densities(parts, groups.tolist() * len(outputs))
-    else:
-        raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
-    return grid, found.reshape(len(outputs), groups.size, -1)
-
-
-def _kernel_densities(
-    parts: list[NDArray[Any]], groups: list[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a grid that covers all parts, and their densities."""
-    from scipy.stats import gaussian_kde
-
-    for group, part in zip(groups, parts, strict=True):
-        # The square of what is next to nothing is nothing.
-        if not part.var() > 0:
-            raise ValueError(
-                f"Group {group!r} has no kernel density: its values are all the same, "
-                "or nearly so. Use kind='histogram'."
-            )
-    kernels = [gaussian_kde(part) for part in parts]
-    reach = [_BEYOND * np.sqrt(kernel.covariance[0, 0]) for kernel in kernels]
-    low = min(part.min() - r for part, r in zip(parts, reach, strict=True))
-    high = max(part.max() + r for part, r in zip(parts, reach, strict=True))
-    grid = np.linspace(low, high, _GRID)
-    return grid, np.array([kernel(grid) for kernel in kernels])
-
-
-def check_densities(
-    given: ArrayLike, grid: NDArray[Any], *shape: int
-) -> NDArray[np.float64]:
-    """Return densities of this shape, and as many values as the grid or its bins."""
-    array = np.asarray(given, dtype=np.float64)
-    fitting = (*shape, grid.size), (*shape, grid.size - 1)
-    if array.shape not in fitting:
-        raise ValueError(
-            f"With {shape[-1]} groups and {grid.size} points of the grid, densities "
-            f"must have shape {fitting[0]} or, for histograms, {fitting[1]}, got "
-            f"{array.shape}."
-        )
-    return array
-
-
-def outline(
-    grid: NDArray[Any], density: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the curve of a density, or the outline of a histogram's bars."""
-    if density.size == grid.size:
-        return grid, density
-    return np.repeat(grid, 2), np.pad(np.repeat(density, 2), 1)

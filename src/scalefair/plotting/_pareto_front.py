@@ -42,8 +42,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
     fairness : mapping of str to array-like, shaped as in `accuracy`
         One minus the gap between the groups.
     %(point_labels)s
-    confidence : float, default=0.95
-        Level of the confidence intervals, between 0 and 1.
+    %(confidence)s
 
     Attributes
     ----------
@@ -57,11 +56,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
     dominated_ : dict of str to matplotlib Line2D
         The other points of each method.
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, a number is not finite, or
-        `confidence` is not between 0 and 1.
+    %(bad_parts)s
 
     See Also
     --------
@@ -141,16 +136,12 @@ class ParetoFrontDisplay(TradeOffDisplay):
         setting : str or None, default="kappa"
             Column that tells the points of a method apart; None makes every row a
             point. NaN is a setting too, of methods without parameter.
-        accuracy : str, default="accuracy"
-            Column with the accuracy.
-        fairness : str, default="fairness"
-            Column with one minus the gap.
-        confidence : float, default=0.95
-            Level of the confidence intervals.
+        accuracy, fairness : str, default="accuracy", "fairness"
+            Columns with the accuracy and one minus the gap.
+        %(confidence)s
         label_points : bool, default=False
             Whether to write the setting beside each point, for methods with several.
-        %(drawing)s
-        %(bad_results)s
+        %(drawing_results)s
         """
         columns = {"method": method, "accuracy": accuracy, "fairness": fairness}
         if setting is not None:
@@ -180,8 +171,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             Fitted: its `cv_results_` hold a point for each gap and fold.
         name : str, default="cross-validation"
             What the legend says.
-        confidence : float, default=0.95
-            Level of the confidence intervals over the folds.
+        %(confidence)s
         label_points : bool, default=True
             Whether to write the gap beside each point.
         %(drawing)s
@@ -212,13 +202,11 @@ def _half_widths(runs: NDArray[np.float64], confidence: float) -> NDArray[np.flo
     """Half widths of confidence intervals of means over axis 1."""
     n = runs.shape[1]
     quantile = special.stdtrit(max(n - 1, 1), (1 + confidence) / 2)
-    widths: NDArray[np.float64] = quantile * deviations_of(runs) / np.sqrt(n)
-    return widths
+    return np.asarray(quantile * deviations_of(runs) / np.sqrt(n))
 
 
 def _dominated(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Points that another one equals in one coordinate, at least, and beats in one."""
     as_good = (points[None] >= points[:, None]).all(axis=2)
     better = (points[None] > points[:, None]).any(axis=2)
-    beaten: NDArray[np.bool_] = np.any(as_good & better, axis=1)
-    return beaten
+    return np.asarray(np.any(as_good & better, axis=1))

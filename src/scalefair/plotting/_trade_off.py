@@ -18,21 +18,22 @@ TEXTS = {
 point_labels : mapping of str to sequence, or None, default=None
     For methods that it names, what to write beside each point, such as the value of
     the parameter. Labels for which there is no room are left out.""",
-    "artists": """\
-ax_ : matplotlib Axes
-    The axes drawn on.
-figure_ : matplotlib Figure
-    Their figure.
+    "artists": f"""\
+{_draw.TEXTS["ax_"]}
 lines_ : dict of str to matplotlib Line2D
     The points of each method that a line joins, with it.
 bars_ : dict of str to list of matplotlib LineCollection
     The horizontal and the vertical bars of each method.""",
+    "confidence": """\
+confidence : float, default=0.95
+    Level of the confidence intervals, between 0 and 1.""",
     "results": """\
 results : DataFrame, mapping of str to columns, or iterable of mappings
     The runs. Rows of the same method and setting are repeats.
 method : str, default="method"
     Column with the name of the method.""",
-    "bad_results": """\
+    "drawing_results": f"""\
+{_draw.TEXTS["drawing"]}
 ValueError
     If a column is missing, there are no rows, the settings of a method have different
     numbers of repeats, or a measure is not finite.""",
@@ -134,16 +135,9 @@ class TradeOffDisplay:
             line.set_linestyle("")
         if not spreads.any():
             return line, []
-        bars = ax.errorbar(
-            *means.T,
-            *spreads.T[::-1],
-            fmt="none",
-            ecolor=line.get_color(),
-            elinewidth=0.9,
-            capsize=2.0,
-            alpha=line.get_alpha(),
-            zorder=1.9,
-        )
+        look = {"ecolor": line.get_color(), "alpha": line.get_alpha(), "zorder": 1.9}
+        ends = {"fmt": "none", "elinewidth": 0.9, "capsize": 2.0}
+        bars = ax.errorbar(*means.T, *spreads.T[::-1], **look, **ends)
         return line, list(bars.lines[2])
 
     def _findings(self) -> str:
@@ -161,10 +155,10 @@ class TradeOffDisplay:
             f"{end}: {self._owners(point)} ({x} {point[0]:.3g}, {y} {point[1]:.3g})"
             for end, point in ends.items()
         )
-        repeats = sorted({runs.shape[1] for runs in self._runs.values()})
-        if repeats == [1]:
+        repeats = {runs.shape[1] for runs in self._runs.values()}
+        if repeats == {1}:
             return said
-        count = "-".join(str(n) for n in dict.fromkeys([repeats[0], repeats[-1]]))
+        count = "-".join(map(str, sorted({min(repeats), max(repeats)})))
         return f"{said} ({self._bars_are.format(count)})"
 
     def _owners(self, point: NDArray[np.float64]) -> str:
@@ -176,9 +170,7 @@ class TradeOffDisplay:
 
 def deviations_of(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return standard deviations over axis 1; zero for a single repeat."""
-    many = runs.shape[1] > 1
-    deviations: NDArray[np.float64] = runs.std(axis=1, ddof=int(many))
-    return deviations
+    return np.asarray(runs.std(axis=1, ddof=int(runs.shape[1] > 1)))
 
 
 def _as_table(values: ArrayLike, name: str, what: str) -> NDArray[np.float64]:
@@ -222,9 +214,7 @@ def read_runs(
             )
     try:
         frame = pandas.DataFrame({p: list(results[c]) for p, c in columns.items()})
-        values = frame.drop(columns=["method", "setting"], errors="ignore").astype(
-            float
-        )
+        values = frame.iloc[:, 1:3].astype(float)
     except ValueError as error:
         raise ValueError(f"The measures in results are no numbers: {error}.") from error
     if frame.empty:
