@@ -91,7 +91,7 @@ def bowl():
     return Functions(2, (square, zero), (linear(1, -1, 0), zero))
 
 
-def assert_kkt(problem, found, tol):
+def assert_kkt(found, tol):
     assert found.converged, found.message
     assert found.kkt_residual <= tol
     assert found.infeasibility <= tol
@@ -252,50 +252,33 @@ def fit(v):
     return 5 * misfit**2 + norm, 10 * misfit * np.array([1, 2, 4]) + signs
 
 
+# Projection of (2, 2) on the unit disc; |x| + |y| subject to x + 2 y >= 2.
+DISC = Functions(2, (distance(2, 2), zero), (lambda v: (v @ v - 1, 2 * v), zero))
+VERTEX = Functions(2, (l1, zero), (linear(2, -1, -2), zero))
+
+
+def left_of(c):
+    return Functions(2, (distance(2, 0), zero), (linear(-c, 1, 0), zero))
+
+
 @pytest.mark.parametrize(
     ("problem", "start", "end", "multipliers", "tol"),
     [
-        # Projection of (2, 2) on the unit disc.
-        (
-            Functions(2, (distance(2, 2), zero), (lambda v: (v @ v - 1, 2 * v), zero)),
-            [0.0, 0.0],
-            np.sqrt([0.5, 0.5]),
-            [np.sqrt(8) - 1],
-            1e-6,
-        ),
-        # |x| + |y| subject to x + 2 y >= 2: a vertex.
-        (
-            Functions(2, (l1, zero), (linear(2, -1, -2), zero)),
-            [3.0, 3.0],
-            [0, 1],
-            [0.5],
-            1e-6,
-        ),
+        (DISC, [0.0, 0.0], np.sqrt([0.5, 0.5]), [np.sqrt(8) - 1], 1e-6),
+        (VERTEX, [3.0, 3.0], [0, 1], [0.5], 1e-6),
         (Functions(2, (largest_of_two, zero)), [2.0, 3.0], [0, 0], [], 1e-4),
         (Functions(3, (fit, l2)), [0.1, 0.2, 2.0], [0, 0, 1], [], 1e-5),
         # Two KKT points, one of them a minimum.
         (outside(), [0, 4], [3, 0], [1 / 3], 1e-6),
         (outside(), [-4, 0], [-3, 0], [5 / 3], 1e-6),
         # Inactive, and through the unconstrained minimum: multiplier zero.
-        (
-            Functions(2, (distance(2, 0), zero), (linear(-7, 1, 0), zero)),
-            [-3.0, 5.0],
-            [2, 0],
-            [0],
-            1e-7,
-        ),
-        (
-            Functions(2, (distance(2, 0), zero), (linear(-2, 1, 0), zero)),
-            [-3.0, 5.0],
-            [2, 0],
-            [0],
-            1e-6,
-        ),
+        (left_of(7), [-3.0, 5.0], [2, 0], [0], 1e-7),
+        (left_of(2), [-3.0, 5.0], [2, 0], [0], 1e-6),
     ],
 )
 def test_known_answers(problem, start, end, multipliers, tol):
     found = idca(problem, start, tol=tol)
-    assert_kkt(problem, found, tol)
+    assert_kkt(found, tol)
     # Points of residual tol lie within the hundredfold in these problems.
     np.testing.assert_allclose(found.x, end, atol=100 * tol)
     np.testing.assert_allclose(found.multipliers, multipliers, atol=1e-3)
@@ -318,7 +301,7 @@ def test_linearly_dependent_constraints():
     rows = [(linear(k, -k, 0), zero) for k in (1, 2, 3, 3)]
     problem = Functions(2, (square, zero), *rows)
     found = idca(problem, [3.0, 2.0], tol=1e-6)
-    assert_kkt(problem, found, 1e-6)
+    assert_kkt(found, 1e-6)
     np.testing.assert_allclose(found.x, [1, 0], atol=1e-5)
     assert found.multipliers @ [1, 2, 3, 3] == pytest.approx(2, abs=1e-4)
 
@@ -355,7 +338,7 @@ class Random(DCProblem):
 def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     problem = Random(seed)
     found = idca(problem, np.zeros(6), tol=1e-3, max_iter=500)
-    assert_kkt(problem, found, 1e-3)
+    assert_kkt(found, 1e-3)
     assert max(record.infeasibility for record in found.history) <= 1e-12
     assert found.objective < np.log(2)
     (plus, _), (minus, _) = problem.evaluate(found.x)
@@ -385,14 +368,14 @@ def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     assert other.objective < np.log(2)
     options = {"inner": inner, "eps": 1e-2, "inner_calls": 100, "max_iter": 100}
     found = idca(outside(), [3.5, 1.0], tol=0.1, **options)
-    assert_kkt(outside(), found, 0.1)
+    assert_kkt(found, 0.1)
     np.testing.assert_allclose(found.x, [3, 0], atol=0.1)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 1.0, 100.0])
 def test_weight_changes_the_way_only(mu):
     found = idca(outside(), [3.0, 3.0], mu=mu, tol=1e-4, max_iter=5000)
-    assert_kkt(outside(), found, 1e-4)
+    assert_kkt(found, 1e-4)
     np.testing.assert_allclose(found.x, [3, 0], atol=1e-3)
 
 
@@ -475,6 +458,16 @@ def test_switching_subgradients_agree_with_bundle(make, mu):
         np.testing.assert_allclose(found.multipliers, exact.multipliers, atol=0.1)
 
 
+def test_infeasible_centre_of_the_bundle_is_relaxed():
+    line = Functions(1, (distance(5), zero), (linear(1, -1), zero))
+    found = proximal_bundle(line, [0.0], mu=2.0, eps=1e-10)
+    # -x + x^2 <= 0: x in [0, 1]; (x - 5)^2 + x^2 is least at 1
+    assert found.converged
+    assert found.x == pytest.approx(1.0, abs=1e-8)
+    assert found.value == pytest.approx(17.0, abs=1e-7)
+    assert found.multipliers[0] == pytest.approx(6.0, abs=1e-4)
+
+
 def test_proximal_term_is_part_of_the_functions():
     # d = 0 at first, then the gradient holds mu d
     found = switching_subgradient(outside(), [4.0, 0.0], mu=100.0, max_calls=2000)
@@ -487,7 +480,7 @@ def test_proximal_term_is_part_of_the_functions():
 def test_direct(eps, decreasing):
     options = {"eps": eps, "decreasing": decreasing, "tol": 0.1, "max_iter": 4000}
     found = direct_switching_subgradient(outside(), [4.0, 1.0], **options)
-    assert_kkt(outside(), found, 0.1)
+    assert_kkt(found, 0.1)
     np.testing.assert_allclose(found.x, [3, 0], atol=0.1)
     assert found.multipliers == pytest.approx([1 / 3], abs=0.05)
     assert found.infeasibility <= 1e-2
