@@ -164,13 +164,7 @@ def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
     return (A + A.transpose(0, 2, 1)) / 2, b
 
 
-def _certify(
-    A: Array,
-    b: Array,
-    k: int,
-    W: Array,
-    weights: Array,
-) -> FantopeResult:
+def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeResult:
     W = _with_trace(W, k)
     weights = np.maximum(weights, 0.0)
     weights = weights / weights.sum()
@@ -193,10 +187,7 @@ def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:
     primal = new if new.value <= old.value else old
     dual = new if new.bound >= old.bound else old
     return replace(
-        primal,
-        weights=dual.weights,
-        bound=dual.bound,
-        gap=primal.value - dual.bound,
+        primal, weights=dual.weights, bound=dual.bound, gap=primal.value - dual.bound
     )
 
 
@@ -322,9 +313,7 @@ class CentralPath:
         self, step: _Step, first: _Pair, second: _Pair, share: float
     ) -> tuple[float, float]:
         primal = min(
-            first.reach(step.W),
-            second.reach(step.V),
-            _reach(self.slacks, step.slacks),
+            first.reach(step.W), second.reach(step.V), _reach(self.slacks, step.slacks)
         )
         dual = min(
             first.reach(step.Z),

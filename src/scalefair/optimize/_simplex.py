@@ -426,12 +426,7 @@ def _indicator(subset: ArrayLike | None, n: int) -> Array:
     return chosen.astype(np.float64)
 
 
-def _first_point(
-    linear: Array,
-    Q: Array,
-    share: Array,
-    x0: ArrayLike | None,
-) -> Array:
+def _first_point(linear: Array, Q: Array, share: Array, x0: ArrayLike | None) -> Array:
     if x0 is not None:
         x = np.maximum(np.asarray(x0, dtype=np.float64), 0.0)
         if x.shape != linear.shape or not np.isfinite(x).all():
@@ -450,10 +445,7 @@ def _first_point(
 
 
 def _newton_step(
-    active: NDArray[np.intp],
-    gradient: Array,
-    Q: Array,
-    share: Array,
+    active: NDArray[np.intp], gradient: Array, Q: Array, share: Array
 ) -> Array:
     """Step to the maximum over the free entries that keeps the sum."""
     size = active.size
