@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from scalefair.kernels import (
     add_scaled,
@@ -18,7 +17,6 @@ from scalefair.kernels import (
     rotate_ritz,
     rows_combine,
     rows_inner,
-    single_blas_thread,
 )
 
 TYPES = [np.float64, np.float32]
@@ -112,7 +110,7 @@ def test_no_columns(dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", [1, 2049, 9000])
-def test_same_bits_for_any_number_of_threads(n, dtype, with_threads):
+def test_same_bits_for_any_number_of_threads(n, dtype, same_bits):
     def work():
         X, Y = block(n, 6, dtype, 0), block(n, 6, dtype, 1)
         S = block(6, 6, float, 2)
@@ -120,22 +118,12 @@ def test_same_bits_for_any_number_of_threads(n, dtype, with_threads):
         block_rotate(X, S)
         block_subtract(Y, X, S)
         norms = rotate_ritz(X, Y, S, S[0])
-        return gram, X, Y, norms
+        out, rows = np.empty(n), np.ascontiguousarray(X.T)
+        rows_combine(rows, np.arange(6.0), out)
+        dots = inner(rows[0], rows[1]), rows_inner(rows, [0, 3], [1, 2])
+        return gram, X, Y, norms, out, *dots
 
-    for one, two in zip(with_threads(1, work), with_threads(2, work), strict=True):
-        assert np.array_equal(one, two)
-
-
-def blas_threads():
-    return {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
-
-
-def test_single_blas_thread_is_undone():
-    with threadpool_limits(2, user_api="blas"):
-        before = blas_threads()
-        with single_blas_thread():
-            assert blas_threads() == {1}
-        assert blas_threads() == before
+    same_bits(work)
 
 
 def test_every_blas_is_held_to_one_thread():
@@ -195,23 +183,3 @@ class TestLongRows:
         add_scaled(out, -1.5, X)
         np.testing.assert_allclose(out, expected, atol=1e-15)
         assert np.array_equal(X, before)
-
-
-def test_blocks_are_taken_as_long_vectors():
-    X = rows(300, 7)
-    assert inner(X, X) == pytest.approx((X**2).sum())
-    out = np.zeros_like(X)
-    add_scaled(out, 2.0, X)
-    np.testing.assert_array_equal(out, 2 * X)
-
-
-def test_thread_count_does_not_matter(with_threads):
-    R = rows(4, 50_000)
-
-    def run():
-        out = np.empty(50_000)
-        rows_combine(R, np.arange(4.0), out)
-        return inner(R[0], R[1]), rows_inner(R, [0, 3], [1, 2]), out
-
-    for a, b in zip(with_threads(1, run), with_threads(2, run), strict=True):
-        np.testing.assert_array_equal(a, b)

@@ -97,12 +97,9 @@ class TestLabelScatter:
         _, sums, _ = label_scatter(X, codes, shifts)
         assert not np.isfinite(sums[codes[4321], 3])
 
-    def test_threads_change_no_bit(self, with_threads):
+    def test_threads_change_no_bit(self, same_bits):
         X, codes, shifts = labelled_rows(20_000, 9, 3)
-        one = with_threads(1, label_scatter, X, codes, shifts)
-        two = with_threads(2, label_scatter, X, codes, shifts)
-        for a, b in zip(one, two, strict=True):
-            assert np.array_equal(a, b)
+        same_bits(lambda: label_scatter(X, codes, shifts))
 
 
 class TestGatherShifted:
@@ -118,12 +115,10 @@ class TestGatherShifted:
         assert np.array_equal(out, expected)
         np.testing.assert_allclose(sums, expected.sum(axis=0), 1e-12, 1e-12)
 
-    def test_threads_change_no_bit(self, with_threads):
+    def test_threads_change_no_bit(self, same_bits):
         X, _, shifts = labelled_rows(1000, 7, 1)
         rows, out = np.arange(1000), np.empty((1000, 7))
-        one = with_threads(1, gather_shifted, X, rows, shifts[0], out)
-        two = with_threads(2, gather_shifted, X, rows, shifts[0], out)
-        assert np.array_equal(one, two)
+        same_bits(lambda: [gather_shifted(X, rows, shifts[0], out)])
 
 
 def test_first_means():
@@ -257,7 +252,7 @@ def test_numbers_of_rows(m):
     close(counts @ means, X.sum(axis=0), np.float64)
 
 
-def test_threads_change_no_bit(with_threads):
+def test_threads_change_no_bit(same_bits):
     X, codes, centres, V = problem()
 
     def call():
@@ -267,5 +262,4 @@ def test_threads_change_no_bit(with_threads):
             *dense_rows_moments(X, codes, 3),
         )
 
-    for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
-        assert np.array_equal(one, two)
+    same_bits(call)

@@ -91,23 +91,20 @@ def test_score_pass(kind, n_powers, dense):
 
 # Around multiples of the blocks of 128 rows and the chunks of 2048.
 @pytest.mark.parametrize("m", [1, 2, 127, 128, 129, 4095, 4096, 4097, 9000])
-def test_numbers_of_rows(m):
-    X, codes, signs, B = problem(m)
+@pytest.mark.parametrize("n_codes", [1, 5])
+def test_numbers_of_rows(m, n_codes, same_bits):
+    X, codes, signs, B = problem(m, n_codes=n_codes)
+    for rows in (X, X.toarray()):
+        table, some = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
+        same_bits(lambda t=table, a=some: score_pass(t, codes, signs, *a))
+        weights = signs[:, None], B.shape
+        same_bits(lambda t=table, a=weights: weighted_row_sums(t, codes, *a))
     h = (with_ones(X) * B[codes]).sum(axis=1)
     values, slopes = loss_twin(LOGISTIC, signs, h)
     loss, *actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1)
     assert loss == pytest.approx(values.sum(), rel=1e-13)
-    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, 1))
-    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
-
-
-@pytest.mark.parametrize("n_codes", [1, 2, 5])
-def test_numbers_of_codes(n_codes):
-    X, codes, signs, B = problem(n_codes=n_codes)
-    h = row_scores(row_table(X), codes, B)
-    _, slopes = loss_twin(SQUARED, signs, h)
-    _, *actual = score_pass(row_table(X), codes, signs, SQUARED, B, EDGES, 0.0, 1)
     check(actual, sums_twin(X, codes, h, slopes, n_codes, EDGES, 1))
+    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
 
 
 def test_scores_less_a_centre():
@@ -227,24 +224,6 @@ def test_few_rows_are_converted(dense):
     assert not data.flags.writeable
     assert np.array_equal(data, X.toarray() if dense else X.data)
     assert dense or np.array_equal(indices, X.indices)
-
-
-@pytest.mark.parametrize("dense", [False, True])
-def test_any_number_of_threads(with_threads, dense):
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((20_000, 9), density=0.3, rng=rng, format="csr")
-    X = X.toarray() if dense else X
-    codes = rng.integers(0, 2, 20_000)
-    signs = rng.choice([-1.0, 1.0], 20_000)
-    B = rng.standard_normal((2, 10))
-    weights = rng.standard_normal((20_000, 3))
-
-    def call():
-        passed = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
-        return [*passed, weighted_row_sums(row_table(X), codes, weights, (2, 10))]
-
-    for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
-        assert np.array_equal(one, two)
 
 
 def test_wide_rows():

@@ -32,23 +32,10 @@ def soft_columns(
 ) -> None:
     """Smoothed minimum of ``C + prices`` in each row, summed over chunks of rows.
 
-    It is ``-t log(sum(exp(-(C + prices) / t)))`` for the temperature t, and the plain
-    minimum at temperature 0.
-
-    Parameters
-    ----------
-    C : ndarray of shape (n, k)
-        Cost of each column for each row.
-    chunks : ndarray of shape (n_chunks, 3)
-        Start, stop and kind of consecutive rows of one kind.
-    prices : ndarray of shape (h, k)
-        Price of each column for each kind of rows.
-    temperature : float
-        Of the smoothing, in units of the costs.
-    counts : ndarray of shape (n_chunks, k)
-        Overwritten with how often each column is chosen, in shares.
-    values : ndarray of shape (n_chunks,)
-        Overwritten with the sums of the minima.
+    It is ``-t log(sum(exp(-(C + prices) / t)))`` for the temperature t, the plain
+    minimum at 0. `chunks` hold start, stop and kind of rows, `prices` a row per kind;
+    `counts` (n_chunks, k) are overwritten with the shares of the columns, `values` with
+    the sums of the minima.
     """
     for c in numba.prange(chunks.shape[0]):
         start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
@@ -100,17 +87,10 @@ def best_columns(
     low: Float64Array,
     second: Float64Array,
 ) -> None:
-    """Find the column of each row that minimises ``C + prices``.
+    """Find the column of each row that minimises ``C + prices``, by the row's kind.
 
-    Parameters
-    ----------
-    C, prices
-        As in `soft_columns`.
-    kinds : ndarray of shape (n,)
-        Kind of each row.
-    best, low, second : ndarray of shape (n,)
-        Overwritten with the column, the first of equal ones; its value; and by how
-        much the next value is larger, infinity if there is but one column.
+    Overwrites `best` with the column, the first of equal ones, `low` with its value,
+    and `second` with how much larger the next is, infinity if there is but one column.
     """
     for i in numba.prange(C.shape[0]):
         least, next_least, column = np.inf, np.inf, 0
@@ -137,16 +117,9 @@ def box_widths(
 ) -> None:
     """Find the change of one price that makes a number of rows change column.
 
-    Parameters
-    ----------
-    C, prices, best, low, second
-        As in `best_columns`; rows of one kind are consecutive.
-    offsets : ndarray of shape (h + 1,)
-        First row of each kind and, last, n. No kind is without rows.
-    ranks : ndarray of shape (h, k)
-        Numbers of rows, at most those of the kind.
-    widths : ndarray of shape (h, k)
-        Overwritten with the changes.
+    Rows of one kind are consecutive, from `offsets`, and none is without. `ranks` are
+    the numbers of rows, at most those of the kind; `widths` is overwritten; both are
+    (h, k).
     """
     n_kinds, n_columns = prices.shape
     for pair in numba.prange(n_kinds * n_columns):
@@ -172,11 +145,10 @@ def count_open(
     widths: Float64Array,
     n_open: IntArray,
 ) -> None:
-    """Count, for each row, the columns that may become its best.
+    """Count, for each row, the columns that may become its best, into `n_open`.
 
     They are those whose value is above the best one by no more than the widths of
-    the two columns together. Arguments as in `best_columns` and `box_widths`;
-    `n_open` of shape (n,) is overwritten.
+    the two columns together.
     """
     for i in numba.prange(C.shape[0]):
         s = kinds[i]
@@ -200,11 +172,7 @@ def list_open(
     columns: IntArray,
     excesses: Float64Array,
 ) -> None:
-    """List the pairs of row and column that `count_open` counted, row by row.
-
-    Their rows, columns and values above the best are written to `rows`, `columns`
-    and `excesses`, which have as many entries as were counted.
-    """
+    """List the pairs of row and column that `count_open` counted, row by row."""
     at = 0
     for i in range(C.shape[0]):
         s = kinds[i]
@@ -281,27 +249,11 @@ def move_along_paths(
 ) -> int:
     """Find the cheapest assignment with ``target[j]`` rows in column j.
 
-    Starts from the row minima of ``C + prices`` and moves surplus rows along
-    shortest paths in the graph of the columns, in which the arc from a to b costs
-    the cheapest move of one row from a to b (successive shortest paths: Ahuja,
-    Magnanti & Orlin 1993, Network Flows, section 9.7).
-
-    Parameters
-    ----------
-    C : ndarray of shape (n, k)
-        Cost of each column for each row.
-    prices : ndarray of shape (k,)
-        To start from. Overwritten with prices at which every row is in a cheapest
-        column: the proof that the assignment is optimal.
-    target : ndarray of shape (k,)
-        Rows of each column; n in all.
-    labels : ndarray of shape (n,)
-        Overwritten with the column of each row.
-
-    Returns
-    -------
-    int
-        0 if the assignment was found, 1 if `target` does not add up to n.
+    Starts from the row minima of ``C + prices`` and moves surplus rows along shortest
+    paths in the graph of the columns, where the arc from a to b costs the cheapest move
+    of one row (successive shortest paths: Ahuja, Magnanti & Orlin 1993, Network Flows,
+    section 9.7). Overwrites `labels`, and `prices` with those at which every row is in
+    a cheapest column: the proof of optimality. Returns 1 if `target` does not add up.
     """
     n, k = C.shape
     if target.sum() != n:

@@ -89,19 +89,7 @@ def inner(X: FloatArray, Y: FloatArray) -> float:
 
 
 def rows_inner(rows: FloatArray, some: list[int], others: list[int]) -> Float64Array:
-    """Return the inner products of some rows with others, given by their numbers.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (p, length)
-        C-contiguous.
-    some, others : list of int
-        Numbers of rows.
-
-    Returns
-    -------
-    ndarray of shape (len(some), len(others)), float64
-    """
+    """Return inner products of rows with others, by their numbers, in float64."""
     left, right = np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
     return _rows_inner(rows, left, right)
 

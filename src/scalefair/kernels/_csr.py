@@ -33,20 +33,10 @@ def csr_matmat(
 ) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
-    Each row is summed in storage order, whatever the number of threads. (Working
-    through the columns in tiles that fit the cache was tried: slower at every width,
-    as a gathered row then uses only part of the cache lines it brings in.)
-
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix ``A`` (n_rows x n_columns); `data` is of the type of `X`.
-    X : ndarray of shape (n_columns, k)
-        C-contiguous block.
-    out : ndarray of shape (n_rows, k)
-        C-contiguous block, not overlapping `X`. Not read when ``beta == 0``.
-    alpha, shift, beta : scalars of the type of `X`
-        Coefficients; ``shift != 0`` needs a square ``A``.
+    Blocks are C-contiguous, of the type of `data`; `out` is not read when
+    ``beta == 0``. Each row is summed in storage order, whatever the number of threads.
+    (Working through the columns in tiles that fit the cache was tried: slower at every
+    width, as a gathered row then uses only part of the cache lines it brings in.)
     """
     if indices.dtype != np.int32 and indices.size <= _FEW and X.shape[0] <= _FEW:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
@@ -95,16 +85,7 @@ def csr_rows_matmat(
 ) -> Float64Array:
     """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
 
-    Parameters
-    ----------
-    indptr, indices, data, V, out
-        As in `csr_matmat`, of which `V` is the `X`.
-    rows : ndarray of int, shape (p,)
-        Rows of ``A``.
-    bounds : ndarray of int, shape (n_chunks + 1,)
-        Cuts of `rows` into parts of about equal work, shared among threads.
-    offset : ndarray of shape (k,)
-        Subtracted from every row.
+    `bounds` cut `rows` into parts of about equal work, shared among threads.
     """
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
     csr = read_only(indptr), read_only(indices), read_only(data)
@@ -154,11 +135,10 @@ def csr_add_matmat(
     Y: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Overwrite `out` with ``out + alpha * A @ Y``; arguments as in `csr_matmat`.
+    """Overwrite `out` with ``out + alpha * A @ Y``.
 
-    `bounds`, of shape (n_chunks + 1,), cut the rows into parts of about equal work:
-    rows of very different lengths, as those of a transposed matrix of word counts,
-    would leave threads idle.
+    `bounds` cut the rows into parts of about equal work: very different lengths, as in
+    a transposed matrix of word counts, would leave threads idle.
     """
     _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
 
@@ -226,10 +206,9 @@ def csr_rows_transpose(
     rows: IntArray,
     n_columns: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
-    """Return the transpose of some rows of a CSR matrix, in CSR format.
+    """Return the transpose of some rows of a CSR matrix, in CSR format, sorted.
 
-    There are fewer than 2**31 rows and entries in them; the indices of the transpose,
-    of shape (n_columns, len(rows)), are int32 and sorted.
+    There are fewer than 2**31 rows and entries in them: indices are int32.
     """
     ends = np.zeros(n_columns + 1, np.int32)
     for q in range(rows.shape[0]):

@@ -61,19 +61,9 @@ def dense_rows_matmat(
 ) -> FloatArray:
     """Return the sum of ``coefficients[g] * Z_g.T @ (Z_g @ V)`` over the codes g.
 
-    ``Z_g`` are the rows of `X` of code g less their centre. `X` is read once; rows
-    with a zero coefficient are not read.
-
-    Parameters
-    ----------
-    X : ndarray of shape (m, n)
-        Rows, any layout, float32 or float64.
-    codes : ndarray of int, shape (m,)
-        Code of each row, below G; not checked.
-    centres, coefficients : ndarrays of shapes (G, n) and (G,)
-        Of the type of `V`, as is the result.
-    V : ndarray of shape (n, k)
-        C-contiguous block.
+    ``Z_g`` are the rows of `X` of code g, which is not checked, less their centre. `X`,
+    of any layout, is read once; rows with a zero coefficient are not. The result is of
+    the type of `V`, `centres` and `coefficients`.
     """
     slabs, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((slabs.size - 1, *V.shape), V.dtype)
@@ -89,10 +79,7 @@ def dense_rows_matmat(
 def dense_rows_gram(
     X: FloatArray, codes: IntArray, centres: FloatArray, V: FloatArray
 ) -> Float64Array:
-    """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, in one pass over `X`.
-
-    Parameters as in `dense_rows_matmat`; the result is (G, k, k), in float64.
-    """
+    """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, (G, k, k) in float64."""
     (n_codes, _), k = centres.shape, V.shape[1]
     slabs, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((slabs.size - 1, n_codes, k, k), np.float64)
@@ -109,13 +96,8 @@ def dense_rows_moments(
     """Return the number, mean and scatter of the rows of each code, in one pass.
 
     Blocks are combined by the formulas of Chan, Golub and LeVeque (1983), which
-    subtract before they square. `X` and `codes` as in `dense_rows_matmat`.
-
-    Returns
-    -------
-    counts, means, scatter : ndarrays of shapes (n_codes,), (n_codes, n), (n_codes,)
-        In float64; the mean is zero where there is no row, the scatter is the sum of
-        the squared distances to the mean.
+    subtract before they square. The mean is zero where there is no row; the scatter is
+    the sum of the squared distances to the mean.
     """
     n = X.shape[1]
     slabs, n_rows = _cut(X.shape, n_codes * n)
@@ -132,21 +114,10 @@ def dense_rows_moments(
 def label_scatter(
     X: FloatArray, codes: IntArray, shifts: Float64Array
 ) -> tuple[IntArray, Float64Array, Float64Array]:
-    """Return counts, sums and scatter matrices of shifted rows, for each code.
+    """Return counts, sums and scatter matrices of the shifted rows of each code.
 
-    Parameters
-    ----------
-    X : ndarray of shape (m, n)
-        Rows, any layout, float32 or float64.
-    codes : ndarray of shape (m,), int64
-        Code of each row, below G; not checked.
-    shifts : ndarray of shape (G, n), float64
-        Subtracted from the rows of each code.
-
-    Returns
-    -------
-    counts, sums, scatters : ndarrays of shapes (G,), (G, n) and (G, n, n)
-        The scatters are sums of the products of the shifted rows, symmetric.
+    `X` is of any layout; codes, below G, are not checked. A row of `shifts` for each
+    code is subtracted. The scatters are (G, n, n), not divided by the counts.
     """
     (m, n), n_codes = X.shape, len(shifts)
     width = -(-n // 4) * 4

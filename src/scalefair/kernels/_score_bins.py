@@ -65,24 +65,9 @@ def score_pass(
 ) -> tuple[float, Float64Array, Float64Array, Float64Array]:
     """Return the loss of all rows, its gradients, and sums of rows above edges.
 
-    Parameters
-    ----------
-    table : tuple
-        m rows of n entries, see `row_table`.
-    codes : ndarray of shape (m,), int64
-        Code of each row, below ``len(B)``; not checked.
-    signs : ndarray of shape (m,), float64
-        Labels, -1 or 1.
-    kind : int
-        LOGISTIC, HINGE or SQUARED.
-    B : ndarray of shape (n_codes, n + 1), float64
-        Coefficients and, last, the intercept of each code.
-    edges : ndarray of shape (n_edges,), float64
-        Increasing edges, less `centre`. A score on an edge is not above it.
-    centre : float
-        Subtracted from scores before they are counted.
-    n_powers : int
-        1 for the sums of rows alone, 2 for sums of rows times scores too.
+    Codes are not checked, `signs` are -1 or 1, `kind` is LOGISTIC, HINGE or SQUARED.
+    `edges` increase, less `centre`, which is subtracted from scores before they are
+    counted; a score on an edge is not above it.
 
     Returns
     -------
@@ -93,7 +78,7 @@ def score_pass(
     moments : ndarray of shape (n_codes, n_edges, 3)
         Sums of 1, h and h^2 over the rows above each edge.
     sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
-        Sums of (row, 1) and of h times (row, 1), likewise.
+        Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
@@ -125,10 +110,7 @@ def bin_pass(
 def score_losses(
     scores: Float64Array, signs: Float64Array, kind: int
 ) -> tuple[float, Float64Array]:
-    """Return the sum of the losses of scores, and their derivatives.
-
-    Parameters as in `score_pass`.
-    """
+    """Return the sum of the losses of scores, and their derivatives."""
     slopes = np.empty_like(scores)
     losses = np.empty(-(-scores.shape[0] // _BLOCK))
     _losses(len(losses), kind, signs, scores, losses, slopes)

@@ -39,23 +39,8 @@ def sigmoid_sums(
 ) -> tuple[Float64Array, Float64Array]:
     """Return sums of both parts, and of their derivatives, over rows of each code.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (m,), float64
-    codes : ndarray of shape (m,), int64
-        Code of each row, below `n_codes`.
-    theta : ndarray of shape (p,), float64
-        Thresholds.
-    width : float
-        Scores per unit of the sigmoid.
-    n_codes : int
-
-    Returns
-    -------
-    values : ndarray of shape (n_codes, 2 p)
-        Sums of the plus parts, then of the minus parts.
-    slopes : ndarray of shape (n_codes, 2 p)
-        Sums of their derivatives in the scores.
+    At p thresholds `theta`, with `width` scores per unit of the sigmoid; both are
+    (n_codes, 2 p): the plus parts, then the minus parts.
     """
     most = max(1, min(_CHUNKS, scores.shape[0] // _ROWS))
     n_chunks = 2 ** (most.bit_length() - 1)
@@ -69,15 +54,7 @@ def sigmoid_sums(
 def sigmoid_slopes(
     scores: Float64Array, theta: Float64Array, width: float
 ) -> Float64Array:
-    """Return derivatives of both parts at each score.
-
-    Parameters as in `sigmoid_sums`.
-
-    Returns
-    -------
-    ndarray of shape (m, 2 p)
-        Of the plus parts, then of the minus parts.
-    """
+    """Return derivatives of both parts at each score, (m, 2 p) like `sigmoid_sums`."""
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
     n_chunks = -(-scores.shape[0] // _ROWS)
     _slopes(n_chunks, scores, *_products(theta, width), out)
@@ -93,23 +70,10 @@ def top_pairwise_hinge(
     """Return sums of the hinge loss over pairs with the highest negatives.
 
     For each r of `n_tops`: the sum of ``max(0, 1 - h_i + h_j)`` over all positives i
-    and the r negatives j of highest score. It is the largest over all choices of r
-    negatives, so that it is convex in the scores. One sort serves all r.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (m,), float64
-    positives, negatives : ndarray of int
-        Their rows, disjoint.
-    n_tops : iterable of int
-        Numbers of negatives, from 0 to ``len(negatives)``.
-
-    Returns
-    -------
-    list of (float, ndarray of shape (m,))
-        For each number the sum and a subgradient in the scores. Equal negatives at
-        the end of the highest are chosen in any order, and a pair at the kink of
-        the loss counts as without loss.
+    and the r negatives j of highest score, the largest over all choices of r and so
+    convex in the scores, with a subgradient. One sort serves all r. Equal negatives at
+    the end of the highest are chosen in any order; a pair at the kink counts as without
+    loss.
     """
     # The loss does not change with the origin of the scores, its rounding does.
     origin = scores[negatives].mean()

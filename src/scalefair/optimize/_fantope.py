@@ -60,14 +60,9 @@ def minimax_on_fantope(
     convex relaxation of a minimax problem over subspaces. Its dual is the
     maximisation of :math:`\lambda^T b - top_k(\sum_g \lambda_g A_g)` over the simplex,
     with top_k the sum of the `k` largest eigenvalues, and there is no gap between
-    the two. A predictor-corrector method with Nesterov-Todd scaling [1]_, [2]_
-    follows the central path of
-
-    - ``W >= 0`` with multiplier `Z`, ``V = I - W >= 0`` with multiplier `Y`,
-    - the slacks of the G functions with multipliers `lambda`,
-
-    where ``sum_g lambda_g A_g - tau I = Y - Z``. A dozen iterations are usual. The gap
-    is that of `W` and `weights` themselves, measured by an eigendecomposition.
+    the two. A predictor-corrector method with Nesterov-Todd scaling [1]_, [2]_ follows
+    the central path; a dozen iterations are usual. The gap is that of `W` and `weights`
+    themselves, measured by an eigendecomposition.
 
     Parameters
     ----------
@@ -103,17 +98,14 @@ def minimax_on_fantope(
 
     Examples
     --------
-    Three directions in the plane, 60 degrees apart; none of the lines in it is
-    good for all, the mean of them is.
+    Two groups that want one direction each:
 
     >>> import numpy as np
     >>> from scalefair.optimize import minimax_on_fantope
-    >>> angles = np.pi / 3 * np.arange(3)
-    >>> u = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    >>> A = 2 * u[:, :, None] * u[:, None, :]
-    >>> solution = minimax_on_fantope(A, [2, 2, 2], 1)
+    >>> A = [np.diag([1.0, 0.0, 0.0]), np.diag([0.0, 3.0, 0.0])]
+    >>> solution = minimax_on_fantope(A, [1, 3], 1)
     >>> round(solution.value, 6), solution.weights.round(6)
-    (1.0, array([0.333333, 0.333333, 0.333333]))
+    (0.75, array([0.75, 0.25]))
     """
     A, b = _check_problem(A, b, k)
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
@@ -172,13 +164,7 @@ def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
     return (A + A.transpose(0, 2, 1)) / 2, b
 
 
-def _certify(
-    A: Array,
-    b: Array,
-    k: int,
-    W: Array,
-    weights: Array,
-) -> FantopeResult:
+def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeResult:
     W = _with_trace(W, k)
     weights = np.maximum(weights, 0.0)
     weights = weights / weights.sum()
@@ -201,10 +187,7 @@ def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:
     primal = new if new.value <= old.value else old
     dual = new if new.bound >= old.bound else old
     return replace(
-        primal,
-        weights=dual.weights,
-        bound=dual.bound,
-        gap=primal.value - dual.bound,
+        primal, weights=dual.weights, bound=dual.bound, gap=primal.value - dual.bound
     )
 
 
@@ -264,10 +247,10 @@ class _Step:
 
 
 class CentralPath:
-    """Iterate of the interior-point method; starts at a strictly feasible point.
+    """Interior-point iterates: ``sum_g lambda_g A_g - tau I = Y - Z``.
 
-    Matrices `A`, of order one; always ``0 < W < I``, of trace `k`, and the weights
-    are positive and sum to 1.
+    ``W > 0`` has the multiplier `Z`, ``V = I - W > 0`` has `Y`, and the slacks of the G
+    functions have the positive `weights` lambda. Matrices `A` are of order one.
     """
 
     def __init__(self, A: Array, b: Array, k: int) -> None:
@@ -330,9 +313,7 @@ class CentralPath:
         self, step: _Step, first: _Pair, second: _Pair, share: float
     ) -> tuple[float, float]:
         primal = min(
-            first.reach(step.W),
-            second.reach(step.V),
-            _reach(self.slacks, step.slacks),
+            first.reach(step.W), second.reach(step.V), _reach(self.slacks, step.slacks)
         )
         dual = min(
             first.reach(step.Z),

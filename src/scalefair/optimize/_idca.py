@@ -65,7 +65,7 @@ def idca(
     eps: float | None = None,
     callback: Callable[[DCRecord], object] | None = None,
 ) -> DCResult:
-    r"""Nearly-KKT point of a problem with differences of convex functions.
+    """Nearly-KKT point of a problem with differences of convex functions.
 
     The minus parts are linearised at the current point and the convex subproblem
     that results is solved approximately (algorithm 1 of [1]_), until the nearly-KKT
@@ -86,8 +86,7 @@ def idca(
         Solver of the subproblems, see `proximal_bundle` and `switching_subgradient`.
     mu : float, default=0.3
         Proximal weight at the start. The bundle doubles it after a subproblem of
-        more than eight calls and lowers it, to a tenth at the least, after those
-        that took one.
+        more than eight calls and lowers it, to a tenth at the least, after easy ones.
     %(metric)s
         Rough curvatures of the objective, such as mean squares of the features, can
         save most of the calls. The residual is in the Euclidean norm all the same.
@@ -95,11 +94,9 @@ def idca(
         Bound on the nearly-KKT residual.
     max_iter : int, default=1000
         Most subproblems.
-    max_calls : int or None, default=None
-        Most calls of the oracle; None sets no limit.
-    inner_calls : int or None, default=None
-        Most calls per subproblem; None takes 60 for the bundle and 150 for the
-        switching subgradient method.
+    max_calls, inner_calls : int or None, default=None
+        Most calls of the oracle, and most per subproblem. None sets no limit, and 60
+        per subproblem for the bundle, 150 for the switching subgradient method.
     eps : float or None, default=None
         Absolute accuracy of the subproblems. None takes 2e-3 for the switching
         subgradient method; the bundle then works to 0.4 mu times the squared step.
@@ -117,25 +114,12 @@ def idca(
         If `x0`, `inner`, `mu`, `metric`, `tol`, `eps` or a limit is not as described.
     %(not_finite)s
 
-    References
-    ----------
     %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, idca
-    >>> class Difference(DCProblem):  # x^4 - x^2, minima at +-sqrt(1/2)
-    ...     n_variables, n_constraints = 1, 0
-    ...
-    ...     def plus(self, v):
-    ...         return v**4, 4 * v[None] ** 3
-    ...
-    ...     def minus(self, v):
-    ...         return v**2, 2 * v[None]
-    >>> found = idca(Difference(), [2.0], tol=1e-6)
-    >>> found.x.round(4), found.converged
-    (array([0.7071]), True)
+    %(example)s
+    >>> found = optimize.idca(Outside(), [4.0], tol=1e-5)
+    >>> found.x.round(3), found.multipliers.round(3)
+    (array([3.]), array([0.333]))
     """
     if inner not in _INNER_CALLS:
         raise ValueError(
@@ -283,13 +267,9 @@ def switching_subgradient(
     Parameters
     ----------
     %(problem)s
-    center : array-like of shape (n,)
-        Where the minus parts are linearised, and the first point.
-    mu : float, default=1.0
-        Proximal weight.
+    %(center)s
     eps : float, default=1e-3
-        Tolerance of the violation and length of the steps, in units of the
-        functions.
+        Tolerance of the violation and length of the steps, in units of the functions.
     max_calls : int, default=150
         Number of steps; each calls the oracle once.
     %(metric)s
@@ -297,33 +277,20 @@ def switching_subgradient(
     Returns
     -------
     SubproblemResult
-        The best nearly feasible point; the lower bound is -inf. The multipliers
-        are those that fit its subgradients best.
+        The best nearly feasible point, with the multipliers that fit its subgradients
+        best; the lower bound is -inf.
 
     Raises
     ------
     %(subproblem_raises)s
     %(not_finite)s
 
-    References
-    ----------
     %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, switching_subgradient
-    >>> class Line(DCProblem):  # x^2 subject to 1 - x <= 0
-    ...     n_variables, n_constraints = 1, 1
-    ...
-    ...     def plus(self, v):
-    ...         return np.array([v[0] ** 2, 1 - v[0]]), np.array([2 * v, [-1.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.zeros(2), np.zeros((2, 1))
-    >>> found = switching_subgradient(Line(), [2.0], mu=0.01, max_calls=4000)
-    >>> bool(abs(found.x[0] - 1) < 0.02), found.converged
-    (True, False)
+    %(example)s
+    >>> found = optimize.switching_subgradient(Outside(), [4.0], max_calls=5000)
+    >>> found.x.round(2), found.converged
+    (array([3.17]), False)
     """
     check_positive(mu=mu, eps=eps, max_calls=max_calls)
     oracle = Oracle(problem)
@@ -435,29 +402,13 @@ def direct_switching_subgradient(
     Raises
     ------
     ValueError
-        If `x0` is not a finite vector of the right length or a number is not
-        positive.
+        If `x0` is not a finite vector of length n or a number is not positive.
     %(not_finite)s
 
-    References
-    ----------
     %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, direct_switching_subgradient
-    >>> class Outside(DCProblem):  # (x - 2)^2 subject to 9 - x^2 <= 0
-    ...     n_variables, n_constraints = 1, 1
-    ...
-    ...     def plus(self, v):
-    ...         values = np.array([(v[0] - 2) ** 2, 9.0])
-    ...         return values, np.array([2 * (v - 2), [0.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.array([0.0, v[0] ** 2]), np.array([[0.0], 2 * v])
-    >>> found = direct_switching_subgradient(Outside(), [4.0])
-    >>> found.x.round(2)
+    %(example)s
+    >>> optimize.direct_switching_subgradient(Outside(), [4.0]).x.round(2)
     array([3.])
     """
     check_positive(eps=eps, tol=tol, max_iter=max_iter)

@@ -97,11 +97,7 @@ def proximal_bundle(
     Parameters
     ----------
     %(problem)s
-    center : array-like of shape (n,)
-        Where the minus parts are linearised.
-    mu : float, default=1.0
-        Proximal weight, positive. The larger, the shorter the step and the fewer
-        the calls.
+    %(center)s
     eps : float, default=1e-6
         Tolerance of gap and violation, in units of the functions.
     max_calls : int, default=200
@@ -118,26 +114,12 @@ def proximal_bundle(
     %(subproblem_raises)s
     %(not_finite)s
 
-    References
-    ----------
     %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, proximal_bundle
-    >>> class Corner(DCProblem):  # |x| + |y| subject to 1 - x <= 0
-    ...     n_variables, n_constraints = 2, 1
-    ...
-    ...     def plus(self, v):
-    ...         values = np.array([np.abs(v).sum(), 1 - v[0]])
-    ...         return values, np.array([np.sign(v), [-1.0, 0.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.zeros(2), np.zeros((2, 2))
-    >>> found = proximal_bundle(Corner(), [2.0, 0.5], mu=0.1)
-    >>> found.converged, found.x.round(3) + 0.0, found.multipliers.round(3)
-    (True, array([1.057, 0.   ]), array([0.828]))
+    %(example)s
+    >>> found = optimize.proximal_bundle(Outside(), [4.0])
+    >>> found.converged, found.x.round(3)
+    (True, array([3.168]))
     """
     check_positive(mu=mu, eps=eps, max_calls=max_calls)
     oracle = Oracle(problem)
@@ -158,8 +140,7 @@ class Solved:
 class BundleSolver:
     """Bundle method that keeps its cuts from one centre to the next.
 
-    The larger tolerance holds: `eps`, or `share` of ``mu |x - centre|^2``. `mu` may
-    be changed between calls of `solve`.
+    The larger tolerance holds: `eps`, or `share` of ``mu |x - centre|^2``.
     """
 
     def __init__(
@@ -286,7 +267,7 @@ class Cuts:
 
 
 class CutModel:
-    r"""Proximal subproblem with all plus parts replaced by their cuts.
+    """Proximal subproblem with all plus parts replaced by their cuts.
 
     With the minus parts linearised at the centre c, d = v - c and a common weight,
 
@@ -297,10 +278,9 @@ class CutModel:
 
         maximise   b l - |G^T l|^2 / (2 mu (1 + sum of the constraints' weights))
 
-    and every l bounds the true subproblem from below. Norms are those of the metric,
-    in the dual of its inverse. The constraints may exceed 0 by what they do at the
-    centre; `shift` is a slope taken from the objective, which pulls the minimiser that
-    way. The next models share the cuts.
+    and every l bounds the true subproblem from below. Norms are those of the metric.
+    The constraints may exceed 0 by what they do at the centre (`relax`); `shift` is a
+    slope taken from the objective, which pulls the minimiser that way.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class _Sample:
 
 
 class ConcaveSearch:
-    r"""Safeguarded search for the maximum of a concave function of one variable.
+    """Safeguarded search for the maximum of a concave function of one variable.
 
     The caller evaluates the function at `x` and reports what it found by `update`,
     until its own test is met. The search keeps a bracket of the root of the derivative
@@ -46,8 +46,7 @@ class ConcaveSearch:
     x : float
         Where to evaluate next.
     lower, upper : float
-        Bracket of the maximiser: the slope is positive at `lower` and negative at
-        `upper` or they are ends of the interval.
+        Bracket of the maximiser.
 
     Raises
     ------
@@ -59,11 +58,10 @@ class ConcaveSearch:
     >>> from scalefair.optimize import ConcaveSearch
     >>> search = ConcaveSearch(0.0, 1.0)
     >>> while not search.exhausted:  # the maximum of min(2 x, 1 - x): a kink at 1/3
-    ...     x = search.x
-    ...     value, slope = min((2 * x, 2.0), (1 - x, -1.0))
+    ...     value, slope = min((2 * search.x, 2.0), (1 - search.x, -1.0))
     ...     search.update(value, slope, 0.0)
-    >>> round(search.lower, 6), round(search.upper, 6)
-    (0.333333, 0.333333)
+    >>> round(search.lower, 6)
+    0.333333
     """
 
     def __init__(

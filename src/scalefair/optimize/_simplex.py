@@ -73,16 +73,14 @@ def maximize_on_simplex(
     Parameters
     ----------
     oracle : callable
-        ``oracle(x)`` returns the value, a supergradient of shape (n,) and the
-        Hessian of shape (n, n), or None where there is none.
+        Takes `x`, gives the value, a supergradient (n,) and the Hessian (n, n) or None.
     n : int
         Number of entries of `x`.
     x0 : array-like of shape (n,) or None, default=None
         Start, scaled to the simplex; None takes the centre.
-    tol : float, default=1e-8
-        Bound on the gap, relative to the value.
-    atol : float, default=0.0
-        Absolute bound on the gap that suffices as well: the rounding of the oracle.
+    tol, atol : float, default=1e-8, 0.0
+        Bounds on the gap, relative to the value and absolute (the rounding of the
+        oracle), of which one must be met.
     max_iter : int, default=200
         Most calls of the oracle.
 
@@ -112,9 +110,8 @@ def maximize_on_simplex(
     >>> def smallest(x):  # min(3 x_1, x_1 + 2 x_2)
     ...     i = np.argmin(rows @ x)
     ...     return rows[i] @ x, rows[i], None
-    >>> found = maximize_on_simplex(smallest, 2)
-    >>> found.x.round(6), round(found.value, 6), found.converged
-    (array([0.5, 0.5]), 1.5, True)
+    >>> maximize_on_simplex(smallest, 2).x.round(6)
+    array([0.5, 0.5])
     """
     search = _Search(oracle, _start(n, x0), tol, atol)
     wait, waited, newton = 1, 0, True
@@ -252,7 +249,7 @@ class _Search:
         """Lower the upper bound to the maximum of the linear bounds' minimum.
 
         The linear program only proposes a convex combination of the bounds, whose
-        maximum is read off at the vertices: it holds however accurate that is.
+        maximum at the vertices is exact: it holds however accurate the program is.
         """
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
@@ -341,10 +338,8 @@ def maximize_quadratic_on_simplex(
 
     Parameters
     ----------
-    c : array-like of shape (n,)
-        Linear part.
-    Q : array-like of shape (n, n)
-        Symmetric positive semidefinite.
+    c, Q : array-like of shape (n,) and (n, n)
+        Linear part, and a symmetric positive semidefinite matrix.
     x0 : array-like of shape (n,) or None, default=None
         Start, negative entries count as zero; those in `subset` are scaled to sum 1.
         None takes the best vertex.
@@ -363,16 +358,12 @@ def maximize_quadratic_on_simplex(
 
     Examples
     --------
+    The last entry is free of the sum:
+
     >>> import numpy as np
     >>> from scalefair.optimize import maximize_quadratic_on_simplex
-    >>> maximize_quadratic_on_simplex([1.0, 1.0, 0.0], np.diag([1.0, 3.0, 1.0]))
-    array([0.75, 0.25, 0.  ])
-
-    The last entry free of the sum:
-
-    >>> maximize_quadratic_on_simplex(
-    ...     [1.0, 1.0, 4.0], np.diag([1.0, 3.0, 2.0]), subset=[True, True, False]
-    ... )
+    >>> c, Q = [1.0, 1.0, 4.0], np.diag([1.0, 3.0, 2.0])
+    >>> maximize_quadratic_on_simplex(c, Q, subset=[True, True, False])
     array([0.75, 0.25, 2.  ])
     """
     linear, Q = np.asarray(c, dtype=np.float64), np.asarray(Q, dtype=np.float64)
@@ -435,12 +426,7 @@ def _indicator(subset: ArrayLike | None, n: int) -> Array:
     return chosen.astype(np.float64)
 
 
-def _first_point(
-    linear: Array,
-    Q: Array,
-    share: Array,
-    x0: ArrayLike | None,
-) -> Array:
+def _first_point(linear: Array, Q: Array, share: Array, x0: ArrayLike | None) -> Array:
     if x0 is not None:
         x = np.maximum(np.asarray(x0, dtype=np.float64), 0.0)
         if x.shape != linear.shape or not np.isfinite(x).all():
@@ -459,10 +445,7 @@ def _first_point(
 
 
 def _newton_step(
-    active: NDArray[np.intp],
-    gradient: Array,
-    Q: Array,
-    share: Array,
+    active: NDArray[np.intp], gradient: Array, Q: Array, share: Array
 ) -> Array:
     """Step to the maximum over the free entries that keeps the sum."""
     size = active.size
