@@ -257,7 +257,7 @@ class TestBadInput:
         [
             (np.ones((3, 4)), r"square.*\(3, 4\)"),
             (sparse.csr_array((0, 0)), "no rows"),
-            (np.diag([1.0, np.nan]), r"not finite \(first: row 1, column 1, nan\)"),
+            (np.diag([1.0, np.nan]), r"not finite, at row 1, column 1 \(nan\)"),
         ],
     )
     def test_matrix(self, A, message):
