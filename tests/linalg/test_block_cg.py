@@ -201,7 +201,6 @@ def test_same_bits_for_any_number_of_threads(with_threads):
         (np.ones((N - 1, 2)), {}, "B must have shape"),
         (np.full((N, 1), np.nan), {}, r"B has .* not finite \(first: nan at row 0"),
         (np.ones((N, 1)), {"max_products": 0}, "max_products must be an integer"),
-        (np.ones((N, 1)), {"preconditioner": np.eye(3)}, "preconditioner"),
     ],
 )
 def test_refuses(B, options, message):

@@ -20,6 +20,8 @@ from scalefair._entries import check_orthonormal, checked_product
 from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
 
 Array = NDArray[np.float64]
+Random = np.random.RandomState
+Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
 
 # Norms of an operator whose residuals, a small part of them, have squares in range.
 _SMALLEST, _LARGEST = 1e-140, 1e150
@@ -35,7 +37,7 @@ k : int
     "tol": """\
 tol : float, default=1e-4
     A pair has converged when its residual norm is at most `tol` times the spectral
-    norm of the operator, as far as that is known from the products.""",
+    norm of the operator, as far as products tell that.""",
     "n_buffer": """\
 n_buffer : int or None, default=None
     Extra vectors, which need not converge: the speed depends on the gap behind
@@ -46,8 +48,8 @@ X0 : array-like of shape (n, p) or None, default=None
     complete them.""",
     "orthogonal_to": """\
 orthogonal_to : array-like of shape (n, r) or None, default=None
-    Orthonormal basis of an invariant subspace that is not wanted, ``r <= n - k``:
-    the vectors are orthogonal to it, to rounding.""",
+    Orthonormal basis, to 1e-8, of an invariant subspace that is not wanted,
+    ``r <= n - k``: the vectors are orthogonal to it.""",
     "bounds": """\
 bounds : SpectralBounds or None, default=None
     From `spectral_bounds`, if it was called already.""",
@@ -67,9 +69,8 @@ n_columns : int
 Raises
 ------
 ValueError
-    If `A` is not square, `k` or another argument does not fit it, the columns of
-    `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
-    1e-140 or above 1e150.
+    If `A` is not square, another argument does not fit it, or the norm of `A` is not
+    zero and below 1e-140 or above 1e150.
 FloatingPointError
     If a product with the operator or the preconditioner is not finite.""",
 }
@@ -129,25 +130,13 @@ class Iteration:
         return checked_product(self.operator, X)
 
     def result_of(
-        self,
-        values: Array,
-        vectors: Array,
-        residual_norms: Array,
-        n_iter: int,
-        converged: bool,
-        message: str,
+        self, pairs: Pairs, n_iter: int, converged: bool, message: str
     ) -> EigenResult:
         """Return the result; the vectors are oriented in place."""
-        return EigenResult(
-            values=values,
-            vectors=orient(vectors),
-            residual_norms=residual_norms,
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        values, vectors, residuals = pairs
+        counts = self.n_products, self.n_columns, n_iter
+        vectors = orient(vectors)
+        return EigenResult(values, vectors, residuals, *counts, converged, message)
 
 
 def orient(vectors: Array) -> Array:

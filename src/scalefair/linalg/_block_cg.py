@@ -10,19 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import all_finite, check_product, checked_product, judged_later
 from scalefair._random import check_random_state
-from scalefair.kernels import (
-    block_gram,
-    block_multiply,
-    block_subtract,
-    single_blas_thread,
-)
 from scalefair.linalg._base import (
     TEXTS,
     Array,
     Iteration,
+    Random,
     as_block,
     as_preconditioner,
     as_symmetric_operator,
@@ -35,10 +31,9 @@ from scalefair.linalg._orthonormalize import orthonormalize
 # Directions weaker than this, relative to the strongest, are rounding errors of it:
 # squared norms in a basis of unit columns, and curvatures.
 _DEPENDENT = 1e-14
-# Products in a row that gain nothing, beside the energy x^T b gained so far, until
-# the iteration gives up. Residuals may rise for long while the energy grows.
-_PATIENCE = 5
-_NO_GAIN = 1e-24
+# It gives up after so many products that gain nothing beside the energy x^T b so far;
+# residuals may rise for long while the energy grows.
+_PATIENCE, _NO_GAIN = 5, 1e-24
 
 
 @documented(**TEXTS)
@@ -74,7 +69,7 @@ class LinearResult:
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def block_cg(
     S: Any,
     B: ArrayLike,
@@ -87,10 +82,9 @@ def block_cg(
 ) -> LinearResult:
     """Solve ``S X = B`` for a positive semi-definite operator by block directions.
 
-    Every column takes the best step in the span of all directions, so that s right-hand
-    sides need far fewer products than one; linearly dependent ones do no harm. Of a
-    singular operator with `B` in its range the solution is that of least norm (with a
-    preconditioner: in its inverse). About ``8 n (6 s)`` bytes.
+    Every column takes the best step in the span of all directions: s right-hand sides
+    need far fewer products than one. Of a singular operator the solution is that of
+    least norm (with a preconditioner: in its inverse). About ``48 n s`` bytes.
 
     Parameters
     ----------
@@ -99,8 +93,7 @@ def block_cg(
     B : array-like of shape (n, s)
         Right-hand sides of any size, in the range of `S`.
     tol : float, default=1e-6
-        A column has converged when the norm of its residual is at most `tol` times
-        that of its right-hand side.
+        Most norm of a residual, relative to that of its right-hand side.
     max_products : int, default=200
         Most block products.
     preconditioner : LinearOperator, sparse matrix, ndarray or None, default=None
@@ -109,8 +102,7 @@ def block_cg(
         They replace directions that are dependent.
     callback : callable or None, default=None
         Called after each product with the solution and the residuals so far; ends the
-        iteration by returning True. ``X.T @ B`` grows towards ``B.T S^+ B`` from
-        below, long before residuals are small.
+        iteration by returning True.
 
     Returns
     -------
@@ -126,9 +118,8 @@ def block_cg(
 
     References
     ----------
-    O'Leary (1980), "The block conjugate gradient algorithm and related methods",
-    Linear Algebra and its Applications 29, 293-322. Ji, Li (2017), "A breakdown-free
-    block conjugate gradient method", BIT Numerical Mathematics 57, 379-403.
+    O'Leary (1980), "The block conjugate gradient algorithm and related methods". Ji, Li
+    (2017), "A breakdown-free block conjugate gradient method".
 
     Examples
     --------
@@ -183,29 +174,17 @@ def block_cg(
             "The solution or its residuals are too large for float64: scale the "
             "right-hand sides."
         )
-    return LinearResult(
-        X=X,
-        residuals=R,
-        residual_norms=norms,
-        n_products=iteration.n_products,
-        n_columns=iteration.n_columns,
-        column_converged=~active,
-        converged=not active.any(),
-        message=message,
-    )
+    counts = iteration.n_products, iteration.n_columns
+    return LinearResult(X, R, norms, *counts, ~active, not active.any(), message)
 
 
 class _Iteration(Iteration):
     """Solution X, residual R, and the last directions P with their image."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        T: LinearOperator | None,
-        B: Array,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, T: LinearOperator | None, B: Array, rng: Random
     ) -> None:
-        super().__init__(operator)
+        super().__init__(A)
         self.T, self.rng = T, rng
         self.X, self.R = np.zeros_like(B), B  # overwritten
         self.sizes = column_norms(B)
@@ -222,18 +201,19 @@ class _Iteration(Iteration):
         """Take every column's best step along new directions; whether it gains."""
         Z = self._precondition(np.ascontiguousarray(self.R[:, active]))
         if self.P.shape[1]:  # conjugate to the last directions
-            block_subtract(Z, self.P, self.inverse @ block_gram(self.SP, Z))
+            along = self.inverse @ kernels.block_gram(self.SP, Z)
+            kernels.block_subtract(Z, self.P, along)
         P = _independent(Z, self.rng)
         if P.shape[1] == 0:
             self.inverse = np.empty((0, 0))
             return False
         SP = self.multiply(P)
         self.P, self.SP = P, SP
-        self.inverse = self._invert(block_gram(P, SP))
-        slopes = block_gram(P, self.R)
+        self.inverse = self._invert(kernels.block_gram(P, SP))
+        slopes = kernels.block_gram(P, self.R)
         steps = self.inverse @ slopes
-        block_subtract(self.X, P, -steps)
-        block_subtract(self.R, SP, steps)
+        kernels.block_subtract(self.X, P, -steps)
+        kernels.block_subtract(self.R, SP, steps)
         gains = np.einsum("ij,ij->j", slopes, steps)
         self.energy += gains
         return bool((gains[active] > _NO_GAIN * self.energy[active]).any())
@@ -258,7 +238,7 @@ class _Iteration(Iteration):
         return checked_product(self.T, R, "preconditioner")
 
 
-def _independent(Z: Array, rng: np.random.RandomState) -> Array:
+def _independent(Z: Array, rng: Random) -> Array:
     """Orthonormal basis of the span of Z, without rounding errors of the rest."""
     norms = column_norms(Z)
     check_product(norms, "operator or the preconditioner")
@@ -266,11 +246,11 @@ def _independent(Z: Array, rng: np.random.RandomState) -> Array:
     Z = np.ascontiguousarray(Z[:, norms > 0] / norms[norms > 0])
     if Z.shape[1] == 0:
         return Z
-    values, vectors = eigh_descending(block_gram(Z, Z))
+    values, vectors = eigh_descending(kernels.block_gram(Z, Z))
     kept = values > Z.shape[1] * _DEPENDENT * values[0]
     S = vectors[:, kept] / np.sqrt(values[kept])
     P = np.empty((Z.shape[0], S.shape[1]))
-    block_multiply(Z, S, P)
+    kernels.block_multiply(Z, S, P)
     return orthonormalize(P, rng=rng)
 
 

@@ -10,15 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    rotate_ritz,
-    single_blas_thread,
-)
 from scalefair.linalg._base import (
     TEXTS,
     Array,
@@ -78,7 +73,7 @@ class AdmmResult:
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def dc_admm(
     A: Any,
     k: int,
@@ -162,8 +157,9 @@ def dc_admm(
     check_count("max_iter", max_iter, 1)
     constraints = as_block(F, operator.shape[0], "F")
     check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    start = random_generator(check_random_state(random_state))
-    run = _Run(operator, k, constraints, shift, start)
+    shape = len(constraints), k
+    V = random_generator(check_random_state(random_state)).standard_normal(shape)
+    run = _Run(operator, k, constraints, shift, V / np.sqrt(len(V)))
     options: dict[str, Any] = {
         "ftol": _FTOL if ftol is None else ftol,
         "gtol": _GTOL if gtol is None else gtol,
@@ -185,12 +181,7 @@ class _Run:
     """State of the iteration."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        k: int,
-        F: Array,
-        shift: float,
-        start: np.random.Generator,
+        self, operator: LinearOperator, k: int, F: Array, shift: float, V: Array
     ) -> None:
         self.operator, self.k, self.F, self.shift = operator, k, F, shift
         self.objective = EnergyDual(operator, shift, k)
@@ -200,7 +191,7 @@ class _Run:
         check_room(k, n, rank)
         self.Q = np.ascontiguousarray(U[:, :rank])
         self.MQ = self._image(self.Q)
-        self.V = start.standard_normal((n, k)) / np.sqrt(n)
+        self.V = V  # overwritten
         self.Y = np.zeros((n, k))
         self.C = np.zeros((rank, k))  # multipliers P = Q C
         self.history: dict[str, list[float]] = {}
@@ -219,13 +210,13 @@ class _Run:
         objective = self.objective
         objective.curvature = 1 - alpha
         B = alpha * self.Y  # alpha Y - P, proposition 3.3
-        block_subtract(B, self.Q, self.C)
+        kernels.block_subtract(B, self.Q, self.C)
         objective.B = B
         inner = lbfgs(objective, self.V, **options)  # H-step, equation (14)
         MH = objective.MH
-        violation = block_gram(self.Q, MH)
+        violation = kernels.block_gram(self.Q, MH)
         Y = MH.copy()  # Y-step: P lies in the span of Q, so that Y = (I - Q Q^T) M H
-        block_subtract(Y, self.Q, violation)
+        kernels.block_subtract(Y, self.Q, violation)
         self.C += alpha * violation  # multiplier step, equation (13)
         self.Y -= Y
         dual_residual = alpha * float(np.linalg.norm(self.Y))
@@ -236,8 +227,8 @@ class _Run:
             primal_residual=primal_residual,
             dual_residual=dual_residual,
             alpha=alpha,
-            constraint_product=float(np.linalg.norm(block_gram(self.F, MH))),
-            constraint=float(np.linalg.norm(block_gram(self.F, objective.H))),
+            constraint_product=float(np.linalg.norm(kernels.block_gram(self.F, MH))),
+            constraint=float(np.linalg.norm(kernels.block_gram(self.F, objective.H))),
             residual=self._measure(B),
             n_inner=inner.n_iter,
         )
@@ -252,10 +243,10 @@ class _Run:
         H = self.objective.H.copy()
         apply_block(self.operator, self.objective.MH, work, shift=self.shift)
         self.n_extra += 1
-        block_subtract(work, self.MQ, block_gram(self.MQ, work))
-        T = block_gram(H, work)
+        kernels.block_subtract(work, self.MQ, kernels.block_gram(self.MQ, work))
+        T = kernels.block_gram(H, work)
         values, S = eigh_descending(T)
-        residuals = rotate_ritz(H, work, S, values)
+        residuals = kernels.rotate_ritz(H, work, S, values)
         scale = max(float(np.abs(values).max()), np.finfo(float).tiny)
         self.H, self.residuals = H, residuals / scale
         return float(self.residuals.max())
@@ -278,13 +269,8 @@ class _Run:
         n_products = self.objective.n_products + self.n_extra
         # Orthonormal to the condition of M V: to rounding after one more pass.
         rng = np.random.RandomState(0)
-        return AdmmResult(
-            vectors=orthonormalize(self.H, rng=rng),
-            residual_norms=self.residuals,
-            history={name: np.array(v) for name, v in self.history.items()},
-            n_products=n_products + int(self.Q.shape[1] > 0),
-            n_columns=self.k * n_products + self.Q.shape[1],
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        vectors = orthonormalize(self.H, rng=rng)
+        history = {name: np.array(v) for name, v in self.history.items()}
+        rank = self.Q.shape[1]
+        counts = n_products + (rank > 0), self.k * n_products + rank, n_iter
+        return AdmmResult(vectors, self.residuals, history, *counts, converged, message)

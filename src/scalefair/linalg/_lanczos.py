@@ -17,13 +17,12 @@ from scalefair.linalg._base import (
     Array,
     EigenResult,
     Iteration,
+    Pairs,
     as_problem,
     check_scale,
     dense_eigh,
     eigh_descending,
 )
-
-_Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
 
 
 @documented(**TEXTS)
@@ -97,11 +96,12 @@ def lanczos(
         message = f"ARPACK failed ({error}): use the Chebyshev solver."
     missing = k - vectors.shape[1]
     vectors = np.hstack([vectors, rng.standard_normal((n, missing))])
-    values, vectors, residuals = arpack.rayleigh_ritz(vectors)
+    pairs = arpack.rayleigh_ritz(vectors)
     if not missing:
-        if (residuals > tol * arpack.scale).any():
-            values, vectors, residuals = _find_again(arpack, values, vectors, residuals)
-        values, vectors, residuals = _add_copies(arpack, values, vectors, residuals)
+        if (pairs[2] > tol * arpack.scale).any():
+            pairs = _find_again(arpack, pairs)
+        pairs = _add_copies(arpack, pairs)
+    values, vectors, residuals = pairs
     converged = bool((residuals <= tol * arpack.scale).all())
     if converged:
         message = "Every residual is within tol."
@@ -110,47 +110,42 @@ def lanczos(
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."
         )
-    n_iter, vectors = arpack.n_products, np.ascontiguousarray(vectors)
-    return arpack.result_of(values, vectors, residuals, n_iter, converged, message)
+    pairs = values, np.ascontiguousarray(vectors), residuals
+    return arpack.result_of(pairs, arpack.n_products, converged, message)
 
 
-def _find_again(
-    arpack: _Arpack, values: Array, vectors: Array, residuals: Array
-) -> _Pairs:
+def _find_again(arpack: _Arpack, pairs: Pairs) -> Pairs:
     """Compute the inaccurate pairs once more, from another start."""
     # ARPACK estimates residuals; for a copy that came in by rounding errors the
     # estimate can be far too small.
+    values, vectors, residuals = pairs
     good = residuals <= arpack.tol * arpack.scale
     try:
         more = arpack.largest(
             int((~good).sum()), moved=vectors[:, good], by=values[good] + arpack.scale
         )
     except ArpackError:
-        return values, vectors, residuals
+        return pairs
     return arpack.rayleigh_ritz(np.hstack([vectors[:, good], more]))
 
 
-def _add_copies(
-    arpack: _Arpack, values: Array, vectors: Array, residuals: Array
-) -> _Pairs:
+def _add_copies(arpack: _Arpack, pairs: Pairs) -> Pairs:
     """Exchange the smallest pairs for larger ones that Lanczos has missed."""
     # The space that one vector generates holds one eigenvector per eigenvalue: more
     # copies of a multiple one come in by rounding errors only, late or never. With
     # the pairs found moved to the lower end, what is largest now was missed.
-    k = len(values)
     while True:
+        known, vectors, _ = pairs
         try:
-            more = arpack.largest(1, moved=vectors, by=values + arpack.scale)
+            more = arpack.largest(1, moved=vectors, by=known + arpack.scale)
         except ArpackError:
-            return values, vectors, residuals
-        more_values, more_vectors, more_residuals = arpack.rayleigh_ritz(
-            np.hstack([vectors, more])
-        )
+            return pairs
+        k = len(known)
+        values, vectors, residuals = arpack.rayleigh_ritz(np.hstack([vectors, more]))
         # Values within the tolerance of each other count as the same.
-        if (more_values[:k] <= values + arpack.tol * arpack.scale).all():
-            return values, vectors, residuals
-        values, vectors = more_values[:k], more_vectors[:, :k]
-        residuals = more_residuals[:k]
+        if (values[:k] <= known + arpack.tol * arpack.scale).all():
+            return pairs
+        pairs = values[:k], vectors[:, :k], residuals[:k]
 
 
 class _Arpack(Iteration):
@@ -197,7 +192,7 @@ class _Arpack(Iteration):
         found: Array = vectors.astype(np.float64)
         return found
 
-    def rayleigh_ritz(self, vectors: Array) -> _Pairs:
+    def rayleigh_ritz(self, vectors: Array) -> Pairs:
         """Ritz values, vectors and residual norms in float64, largest first."""
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)

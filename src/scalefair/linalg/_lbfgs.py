@@ -11,13 +11,7 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from scalefair.kernels import (
-    add_scaled,
-    combine,
-    rows_combine,
-    rows_inner,
-    single_blas_thread,
-)
+from scalefair import kernels
 from scalefair.linalg._base import Array
 
 # A step is taken when the slope has fallen to this part of the first slope, and the
@@ -55,7 +49,7 @@ class MinimizeResult:
     message: str
 
 
-@single_blas_thread()
+@kernels.single_blas_thread()
 def lbfgs(
     objective: BlockObjective,
     V: Array,
@@ -93,7 +87,7 @@ def lbfgs(
             message = "No lower value along the gradient: rounding level reached."
             return MinimizeResult(value, n_iter, False, message)
         old = value
-        add_scaled(V, t, D)
+        kernels.add_scaled(V, t, D)
         value = objective.move(D, t)
         objective.gradient(memory.next_gradient())
         memory.keep(t)
@@ -148,14 +142,14 @@ class _Memory:
             q[i] += weights[i] - (G[m + i] @ q) / G[i, m + i]
         self.slot = next(i for i in range(m) if i not in self.order)
         D: Array = self.rows[self.slot].reshape(self.shape)
-        rows_combine(self.rows, -q, D)
+        kernels.rows_combine(self.rows, -q, D)
         return D
 
     def keep(self, t: float) -> None:
         """Complete the pair of the last direction; keep it if it curves upwards."""
         s, y, rows = self.slot, self.m + self.slot, self.rows
         before = 4 * self.m + 1 - self.now
-        combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
+        kernels.combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
         self.order = self.order[-_N_PAIRS + 1 :]
         self.measure([s, y])
         curvature = self.products[s, y]
@@ -167,7 +161,7 @@ class _Memory:
         kept = [row for i in self.order for row in (i, self.m + i)]
         changed = [*changed, self.now]
         some = kept + changed
-        values = rows_inner(self.rows, some, changed)
+        values = kernels.rows_inner(self.rows, some, changed)
         self.products[np.ix_(some, changed)] = values
         self.products[np.ix_(changed, some)] = values.T
 

@@ -11,20 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_rotate,
-    block_subtract,
-    single_blas_thread,
-)
 from scalefair.linalg._base import (
     TEXTS,
     Array,
     EigenResult,
     Iteration,
+    Pairs,
     as_preconditioner,
     as_problem,
     buffer_size,
@@ -40,14 +36,12 @@ from scalefair.operators._base import apply_block
 
 # Iterations without progress (1 %) after which the search directions are dropped,
 # and after which the iteration gives up.
-_RESTART = 15
-_PATIENCE = 40
-# Search directions that depend on the others to this extent are dropped.
-_DEPENDENT = 1e-8
+_RESTART, _PATIENCE = 15, 40
+_DEPENDENT = 1e-8  # search directions that depend on others to this extent are dropped
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def lobpcg(
     A: Any,
     k: int,
@@ -64,10 +58,9 @@ def lobpcg(
     """Largest eigenpairs of a symmetric operator by preconditioned search directions.
 
     Each iteration finds the best vectors in the span of the iterates, their
-    preconditioned residuals and the directions of the last step. Where eigenvalues lie
-    close together, as on meshes, it takes ten to twenty iterations with a multigrid
-    preconditioner, a polynomial filter degrees in the hundreds. Operator and
-    preconditioner may be float32, the iteration is float64. About
+    preconditioned residuals and the directions of the last step: ten to twenty with a
+    multigrid preconditioner where eigenvalues lie close together, as on meshes. In
+    float64, whatever the types of operator and preconditioner; about
     ``72 n (k + n_buffer)`` bytes.
 
     Parameters
@@ -98,11 +91,9 @@ def lobpcg(
 
     References
     ----------
-    Knyazev (2001), "Toward the optimal preconditioned eigensolver", SIAM Journal
-    on Scientific Computing 23, 517-541. Hetmaniuk, Lehoucq (2006), "Basis
-    selection in LOBPCG", Journal of Computational Physics 218, 324-332. Duersch,
-    Shao, Yang, Gu (2018), "A robust and efficient implementation of LOBPCG", SIAM
-    Journal on Scientific Computing 40, C655-C676.
+    Knyazev (2001), "Toward the optimal preconditioned eigensolver". Hetmaniuk, Lehoucq
+    (2006), "Basis selection in LOBPCG". Duersch, Shao, Yang, Gu (2018), "A robust and
+    efficient implementation of LOBPCG".
 
     Examples
     --------
@@ -123,8 +114,8 @@ def lobpcg(
     if n - avoided.shape[1] <= 4 * (k + n_buffer):
         return dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
-    iteration = _Iteration(operator, T, k, k + n_buffer, tol, avoided, rng)
-    iteration.start(start)
+    iteration = _Iteration(operator, T, k, k + n_buffer, tol)
+    iteration.start(start, avoided, rng)
     best, stalled, n_iter = math.inf, 0, 0
     while True:
         n_converged, worst = iteration.progress()
@@ -150,7 +141,7 @@ def lobpcg(
         beside_more=", or use a better preconditioner",
         if_stuck=", or check that operator and preconditioner are symmetric",
     )
-    return iteration.result(n_iter, n_converged == k, message)
+    return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
 class _Iteration(Iteration):
@@ -160,20 +151,11 @@ class _Iteration(Iteration):
     """
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        T: LinearOperator | None,
-        k: int,
-        m: int,
-        tol: float,
-        avoided: Array,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, T: LinearOperator | None, k: int, m: int, tol: float
     ) -> None:
-        super().__init__(operator)
-        self.T = T
-        self.n = operator.shape[0]
-        self.k, self.m, self.tol, self.rng = k, m, tol, rng
-        self.avoided = avoided
+        super().__init__(A)
+        self.T, self.n = T, A.shape[0]
+        self.k, self.m, self.tol = k, m, tol
         # Set with every basis: its image, Ritz values, residuals of X, the matrix
         # of A in the basis, and whether image and residuals are direct products.
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
@@ -181,8 +163,9 @@ class _Iteration(Iteration):
         self.projected = np.empty((0, 0))
         self.measured = False
 
-    def start(self, X0: Array) -> None:
+    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
         """Take the given vectors and random ones, smoothed."""
+        self.avoided, self.rng = avoided, rng
         given = min(X0.shape[1], self.m)
         X = random_generator(self.rng).standard_normal((self.n, self.m))
         if given < self.m:
@@ -217,22 +200,22 @@ class _Iteration(Iteration):
         self.measured = False
         self._set_residuals()
 
-    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+    def pairs(self) -> Pairs:
+        """Return the k largest pairs, measured."""
         if not self.measured:
             self.restart()
         k = self.k
         vectors = np.ascontiguousarray(self.basis[:, :k])
-        values, residuals = self.values[:k].copy(), self.residual_norms[:k].copy()
-        return self.result_of(values, vectors, residuals, n_iter, converged, message)
+        return self.values[:k].copy(), vectors, self.residual_norms[:k].copy()
 
     def _set_basis(self, X: Array) -> None:
         """Make X the basis, as Ritz vectors, with residuals that are measured."""
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
-        H = block_gram(X, AX)
+        H = kernels.block_gram(X, AX)
         self.values, S = eigh_descending(H)
-        block_rotate(X, S)
-        block_rotate(AX, S)
+        kernels.block_rotate(X, S)
+        kernels.block_rotate(AX, S)
         self.basis, self.image = X, AX
         self.projected = np.diag(self.values)
         self.measured = True
@@ -245,7 +228,7 @@ class _Iteration(Iteration):
 
     def _projected(self, W: Array, AW: Array) -> Array:
         """Return the matrix of A in the basis [X, P, W]."""
-        across, corner = block_gram(self.basis, AW), block_gram(W, AW)
+        across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
         return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
 
     def _product(self, X: Array) -> Array:
@@ -290,6 +273,6 @@ def _directions(C: Array, active: NDArray[np.intp]) -> Array:
 def _combine(V: Array, W: Array, C: Array) -> Array:
     """Return ``[V, W] @ C``."""
     out = np.zeros((V.shape[0], C.shape[1]))
-    block_subtract(out, V, -C[: V.shape[1]])
-    block_subtract(out, W, -C[V.shape[1] :])
+    kernels.block_subtract(out, V, -C[: V.shape[1]])
+    kernels.block_subtract(out, W, -C[V.shape[1] :])
     return out

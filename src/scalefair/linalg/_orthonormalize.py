@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalefair.kernels import (
-    block_gram,
-    block_rotate,
-    block_subtract,
-    single_blas_thread,
-)
+from scalefair import kernels
 
 _MAX_PASSES = 8
 
@@ -74,8 +69,8 @@ def orthonormalize(
     noise = 0.0
     for _ in range(_MAX_PASSES):
         if against is not None and p:
-            block_subtract(X, against, block_gram(against, X))
-        gram = block_gram(X, X)
+            kernels.block_subtract(X, against, kernels.block_gram(against, X))
+        gram = kernels.block_gram(X, X)
         error = float(np.abs(gram - np.eye(m)).max(initial=0.0))
         if error <= 50 * epsilon:
             break
@@ -88,11 +83,11 @@ def orthonormalize(
         if not ((norms > shortest) & (norms < longest)).all():
             _rescale(X, rng)
             continue
-        with single_blas_thread():
+        with kernels.single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
-        block_rotate(X, S)
+        kernels.block_rotate(X, S)
         # Norm that the rounding errors of the rotation alone can have.
         noise = 2 * float(np.sqrt(epsilon / values[-1]))
     return X
