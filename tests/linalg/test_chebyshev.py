@@ -89,15 +89,6 @@ def test_not_finite_beyond_the_bounds(problem):
         chebyshev(A, 4, bounds=bounds, random_state=0)
 
 
-def test_small_gap_on_a_large_diagonal():
-    # Relative gap 1e-5 behind the wanted values: slow, but correct.
-    values = np.r_[1 + 1e-3 * np.arange(4), np.linspace(0, 1 - 1e-5, 3000)]
-    A = sparse.csr_array(sparse.diags_array(values))
-    result = chebyshev(A, 4, tol=1e-8, random_state=0)
-    assert result.converged
-    np.testing.assert_allclose(result.values, np.sort(values)[::-1][:4], atol=2e-8)
-
-
 def check_ends(bounds, values, slack=0.05):
     """Ends of the spectrum, to a fraction of its width."""
     width = values[-1] - values[0]

@@ -1,8 +1,4 @@
-"""What the solvers share: results, input that is checked, dense problems.
-
-The dense eigen-decomposition is the reference of the other solvers, and what they do
-with small orders.
-"""
+"""What the solvers share: results, checked input, and dense problems."""
 
 from __future__ import annotations
 
@@ -23,9 +19,6 @@ Array = NDArray[np.float64]
 Random = np.random.RandomState
 Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
 
-# Norms of an operator whose residuals, a small part of them, have squares in range.
-_SMALLEST, _LARGEST = 1e-140, 1e150
-
 # Words that the docstrings of the eigensolvers share.
 TEXTS = {
     "A": """\
@@ -40,12 +33,10 @@ tol : float, default=1e-4
     norm of the operator, as far as products tell that.""",
     "n_buffer": """\
 n_buffer : int or None, default=None
-    Extra vectors, which need not converge: the speed depends on the gap behind
-    them. None takes ``max(5, k // 10)``.""",
+    Extra vectors, which need not converge; None takes ``max(5, k // 10)``.""",
     "X0": """\
 X0 : array-like of shape (n, p) or None, default=None
-    Approximate eigenvectors to start from, any number of them; random vectors
-    complete them.""",
+    Any number of approximate eigenvectors to start from.""",
     "orthogonal_to": """\
 orthogonal_to : array-like of shape (n, r) or None, default=None
     Orthonormal basis, to 1e-8, of an invariant subspace that is not wanted,
@@ -65,6 +56,9 @@ n_products : int
     Block products with the operator (of any width).
 n_columns : int
     Vectors multiplied in all: the sum of the widths of the products.""",
+    "message": """\
+message : str
+    How it ended and, if it failed, what to change.""",
     "raises": """\
 Raises
 ------
@@ -94,10 +88,9 @@ class EigenResult:
         Outer iterations; their meaning is the solver's.
     converged : bool
         Whether every residual norm is within the tolerance.
-    message : str
-        How the solver ended and, if it failed, what to change.
+    %(message)s
     history : dict of ndarray or None
-        What the solver recorded in each iteration, if it keeps a record.
+        What was recorded in each iteration, if anything.
     """
 
     values: Array
@@ -260,10 +253,8 @@ def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
 
 def as_preconditioner(T: Any, n: int) -> LinearOperator | None:
     """Return `T` as a LinearOperator after checking its order."""
-    if T is None:
-        return None
-    T = aslinearoperator(T)
-    if T.shape != (n, n):
+    T = None if T is None else aslinearoperator(T)
+    if T is not None and T.shape != (n, n):
         raise ValueError(
             f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
         )
@@ -327,8 +318,8 @@ def buffer_size(n_buffer: int | None, k: int) -> int:
 
 
 def check_scale(norm: float, what: str = "operator") -> None:
-    """Refuse an operator that is not zero and has no moderate norm."""
-    if norm != 0 and not _SMALLEST <= norm <= _LARGEST:
+    """Refuse a norm, not zero, of residuals whose squares may be out of range."""
+    if norm != 0 and not 1e-140 <= norm <= 1e150:
         raise ValueError(
             f"The {what} has a norm of about {norm:.1e}, too far from 1: the squares "
             f"of residuals are out of range. Scale the {what}."

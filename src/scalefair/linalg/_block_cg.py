@@ -10,22 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import all_finite, check_product, checked_product, judged_later
 from scalefair._random import check_random_state
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    Iteration,
-    Random,
-    as_block,
-    as_preconditioner,
-    as_symmetric_operator,
-    check_count,
-    column_norms,
-    eigh_descending,
-)
+from scalefair.linalg._base import TEXTS, Array, Iteration, Random
 from scalefair.linalg._orthonormalize import orthonormalize
 
 # Directions weaker than this, relative to the strongest, are rounding errors of it:
@@ -54,8 +44,7 @@ class LinearResult:
         Whether each residual norm is at most `tol`.
     converged : bool
         Whether all are.
-    message : str
-        How it ended and, if it failed, what to change.
+    %(message)s
     """
 
     X: Array
@@ -132,13 +121,13 @@ def block_cg(
            [0., 3.],
            [0., 0.]])
     """
-    operator = as_symmetric_operator(S, 1)
+    operator = base.as_symmetric_operator(S, 1)
     n = operator.shape[0]
-    B = as_block(B, n, "B")
-    check_count("max_products", max_products, 1)
+    B = base.as_block(B, n, "B")
+    base.check_count("max_products", max_products, 1)
     # Columns of moderate size, whose squares are in range: powers of two are exact.
     scale = _powers_of_two(B)
-    T, rng = as_preconditioner(preconditioner, n), check_random_state(random_state)
+    T, rng = base.as_preconditioner(preconditioner, n), check_random_state(random_state)
     iteration = _Iteration(operator, T, B / scale, rng)
     stalled, stuck, ended = 0, False, False
     while True:
@@ -187,7 +176,7 @@ class _Iteration(Iteration):
         super().__init__(A)
         self.T, self.rng = T, rng
         self.X, self.R = np.zeros_like(B), B  # overwritten
-        self.sizes = column_norms(B)
+        self.sizes = base.column_norms(B)
         self.sizes[self.sizes == 0] = 1.0
         self.P = self.SP = np.empty((B.shape[0], 0))
         self.inverse = np.empty((0, 0))
@@ -195,7 +184,7 @@ class _Iteration(Iteration):
         self.energy = np.zeros(B.shape[1])
 
     def relative_norms(self) -> Array:
-        return column_norms(self.R) / self.sizes
+        return base.column_norms(self.R) / self.sizes
 
     def step(self, active: NDArray[np.bool_]) -> bool:
         """Take every column's best step along new directions; whether it gains."""
@@ -220,7 +209,7 @@ class _Iteration(Iteration):
 
     def _invert(self, G: Array) -> Array:
         """Pseudo-inverse of ``P^T S P``; directions without curvature are not taken."""
-        values, vectors = eigh_descending(G)
+        values, vectors = base.eigh_descending(G)
         self.largest_curvature = max(self.largest_curvature, float(values[0]))
         if values[-1] < -1e-8 * self.largest_curvature:
             raise ValueError(
@@ -240,13 +229,13 @@ class _Iteration(Iteration):
 
 def _independent(Z: Array, rng: Random) -> Array:
     """Orthonormal basis of the span of Z, without rounding errors of the rest."""
-    norms = column_norms(Z)
+    norms = base.column_norms(Z)
     check_product(norms, "operator or the preconditioner")
     # Of unit columns: residuals of all sizes count alike.
     Z = np.ascontiguousarray(Z[:, norms > 0] / norms[norms > 0])
     if Z.shape[1] == 0:
         return Z
-    values, vectors = eigh_descending(kernels.block_gram(Z, Z))
+    values, vectors = base.eigh_descending(kernels.block_gram(Z, Z))
     kept = values > Z.shape[1] * _DEPENDENT * values[0]
     S = vectors[:, kept] / np.sqrt(values[kept])
     P = np.empty((Z.shape[0], S.shape[1]))

@@ -9,22 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._random import check_random_state, random_generator
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    as_dense,
-    as_problem,
-    check_count,
-    check_scale,
-    column_norms,
-    dense_result,
-    eigh_descending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._orthonormalize import orthonormalize
 
 # Blocks that the basis holds before it is restarted.
@@ -88,11 +77,11 @@ def block_krylov(
     >>> result.values.round(6)
     array([-300., -299., -298.])
     """
-    operator, start, _ = as_problem(A, k, X0)
+    operator, start, _ = base.as_problem(A, k, X0)
     n = operator.shape[0]
     if block_size is None:
         block_size = k + 10
-    check_count("block_size", block_size, 1)
+    base.check_count("block_size", block_size, 1)
     fewest = -(-k // block_size)
     if not isinstance(max_products, Integral) or max_products < fewest:
         raise ValueError(
@@ -100,10 +89,10 @@ def block_krylov(
             f"{block_size} vectors, got {max_products!r}."
         )
     if n <= 4 * max(block_size, k):
-        full = as_dense(operator)
-        values, vectors = _by_modulus(*eigh_descending(full))
+        full = base.as_dense(operator)
+        values, vectors = _by_modulus(*base.eigh_descending(full))
         top = np.ascontiguousarray(vectors[:, :k])
-        return dense_result(full, values[:k], top, n_iter=0)
+        return base.dense_result(full, values[:k], top, n_iter=0)
     rng = check_random_state(random_state)
     X = random_generator(rng).standard_normal((n, block_size))
     X[:, : start.shape[1]] = start[:, :block_size]
@@ -187,7 +176,7 @@ class _Basis(Iteration):
         b = self.F.shape[1]
         R = np.empty((self.F.shape[0], min(k, self.S.shape[1])))
         kernels.block_multiply(self.F, self.S[-b:, :k], R)
-        return column_norms(R)
+        return base.column_norms(R)
 
     def vectors(self, k: int) -> Array:
         """Return the k Ritz vectors largest in modulus."""
@@ -196,9 +185,9 @@ class _Basis(Iteration):
         return vectors
 
     def _set_ritz(self) -> None:
-        self.values, self.S = _by_modulus(*eigh_descending(self.T))
+        self.values, self.S = _by_modulus(*base.eigh_descending(self.T))
         self.scale = max(self.scale, float(np.abs(self.values[0])))
-        check_scale(self.scale)
+        base.check_scale(self.scale)
 
 
 def _by_modulus(values: Array, vectors: Array) -> tuple[Array, Array]:

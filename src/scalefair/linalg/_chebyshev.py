@@ -11,25 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    Pairs,
-    as_problem,
-    as_symmetric_operator,
-    buffer_size,
-    check_count,
-    check_scale,
-    dense_eigh,
-    eigh_descending,
-    ending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
@@ -96,8 +83,8 @@ def spectral_bounds(
     >>> round(bounds.lower, 1), round(bounds.upper, 1)
     (-1.0, 1.0)
     """
-    operator: LinearOperator = as_symmetric_operator(A, 1)
-    check_count("n_steps", n_steps, 1)
+    operator: LinearOperator = base.as_symmetric_operator(A, 1)
+    base.check_count("n_steps", n_steps, 1)
     n = operator.shape[0]
     rng = check_random_state(random_state)
     v = rng.standard_normal(n)
@@ -106,7 +93,7 @@ def spectral_bounds(
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
         w = checked_product(operator, basis[-1])
-        check_scale(float(np.abs(w).max()))
+        base.check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
         for q in basis:  # full orthogonalisation: a dozen vectors
             w -= (q @ w) * q
@@ -147,8 +134,7 @@ def chebyshev(
     Parameters
     ----------
     %(A)s
-        A float32 operator is iterated in float32, any other in float64. Orders up to
-        ``2 (k + n_buffer)`` are solved densely.
+        Iterated in float32 if it is; orders up to ``2 (k + n_buffer)`` solved densely.
     %(k)s
     %(tol)s
         In float32 little below 1e-5 is reached.
@@ -185,12 +171,12 @@ def chebyshev(
     >>> chebyshev(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
-    n_buffer = buffer_size(n_buffer, k)
-    check_count("max_iter", max_iter, 1)
-    check_count("max_degree", max_degree, 1)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
+    n_buffer = base.buffer_size(n_buffer, k)
+    base.check_count("max_iter", max_iter, 1)
+    base.check_count("max_degree", max_degree, 1)
     if operator.shape[0] - avoided.shape[1] <= 2 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
@@ -216,7 +202,7 @@ def chebyshev(
         else:
             iteration.lock()
         degree = min(iteration.wanted_degree(), max_degree, max(2 * degree, 16))
-    message = ending(
+    message = base.ending(
         n_iter,
         max_iter,
         worst,
@@ -242,7 +228,7 @@ class _Iteration(Iteration):
         self.lower, self.upper = bounds.lower, bounds.upper
         # Ritz values bound the norm from below: the test errs on the strict side.
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0  # 0: zero operator
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         self.tol = tol * self.scale
         # A multiple of the identity has an interval of no width.
         self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
@@ -308,7 +294,7 @@ class _Iteration(Iteration):
         self.count(self.X.shape[1])
         projected = kernels.block_gram(self.X, self.Y)
         check_product(projected)
-        self.values, S = eigh_descending(projected)
+        self.values, S = base.eigh_descending(projected)
         self.residuals = kernels.rotate_ritz(self.X, self.Y, S, self.values)
         self.lower = min(self.lower, float(self.values[-1]))
 
@@ -349,11 +335,10 @@ class _Iteration(Iteration):
         wanted = max(self.k - self.locked.shape[1], 1)
         values, residuals = self.values[:wanted], self.residuals[:wanted]
         end = float(self.values[-1])
-        # Values closer together than their errors can tell are one multiple
-        # eigenvalue: the cut then stays where it is, well below it.
+        # Values closer than their errors are one multiple eigenvalue: the cut stays.
         distinct = values[-1] - end > 1e-2 * float(residuals.max())
-        # A residual far above the distance to the wanted values: the end of the block
-        # is one of their copies, mixed with vectors about this far below.
+        # The end of the block is a copy of a wanted value, if its residual is far above
+        # the distance to it, mixed with vectors about this far below.
         distance = max(float(values[-1]) - end, np.finfo(float).tiny)
         mixed = float(self.residuals[-1]) ** 2 / distance
         if mixed > 100 * distance and self.cut < values[-1]:
@@ -427,8 +412,7 @@ def _take(block: np.ndarray, columns: NDArray[np.intp]) -> np.ndarray:
 
 def _first_cut(bounds: SpectralBounds, fraction: float) -> float:
     """Cut with clearly more than the given fraction of the spectrum above it."""
-    # A cut that is too low costs one filter some of its force; one that is too high
-    # makes it useless. Hence the factor ten.
+    # Too low a cut costs one filter some force, too high a cut all: hence the factor.
     above = np.cumsum(bounds.weights[::-1])[::-1]
     j = int(np.flatnonzero(above >= min(10 * fraction, 0.5)).max(initial=0))
     width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)

@@ -9,23 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    as_problem,
-    check_count,
-    check_scale,
-    column_norms,
-    dense_eigh,
-    eigh_descending,
-    ending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
@@ -94,11 +83,11 @@ def dual(
     >>> dual(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    check_count("max_iter", max_iter, 0)
+    base.check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * k:
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
@@ -124,7 +113,7 @@ class _Run(Iteration):
         self.n_before = len(bounds.nodes)
         width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         self.tol = tol * self.scale
         self.objective = EnergyDual(operator, bounds.lower - _MARGIN * width, k)
 
@@ -147,34 +136,34 @@ class _Run(Iteration):
         """Residual norms of the Ritz pairs in the span of the primal block."""
         H, MH = self.objective.H, self.objective.MH
         T = kernels.block_gram(H, MH)
-        values, S = eigh_descending(T)
+        values, S = base.eigh_descending(T)
         squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
         residuals: Array = np.sqrt(np.maximum(squares, 0.0))
         if residuals.max() > max(self.tol, _GRAM_LIMIT * np.abs(values).max()):
             return residuals
-        return column_norms(MH @ S - (H @ S) * values)
+        return base.column_norms(MH @ S - (H @ S) * values)
 
     def result(self, X: Array, work: Array, n_iter: int, max_iter: int) -> EigenResult:
         """Ritz pairs in the span of X, measured; both blocks are overwritten."""
         work[...] = checked_product(self.operator, X)
         T = kernels.block_gram(X, work)
-        values, S = eigh_descending(T)
+        values, S = base.eigh_descending(T)
         residuals = kernels.rotate_ritz(X, work, S, values)
         worst = float(residuals.max())
         converged = worst <= self.tol
         n_products = self.objective.n_products + 1
         self.n_products = self.n_before + n_products
         self.n_columns = self.n_before + len(values) * n_products
-        message = ending(n_iter, max_iter, worst, converged, steps="L-BFGS steps")
+        message = base.ending(n_iter, max_iter, worst, converged, steps="L-BFGS steps")
         return self.result_of((values, X, residuals), n_iter, converged, message)
 
 
 class EnergyDual:
     """Toland dual of maximising ``c/2 |MH|^2 + <B, MH>`` over orthonormal H.
 
-    It is ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm) with the gradient
-    ``(V - B) / c - M H``; H, the polar factor of MV, is the primal solution. Tonin et
-    al. (2025), propositions 3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
+    ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm), gradient ``(V - B) / c - M H`` with
+    H, the primal solution, the polar factor of MV: Tonin et al. (2025), propositions
+    3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
     """
 
     # A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
@@ -196,7 +185,7 @@ class EnergyDual:
         self._multiply(V, self._MV)
         check_product(self._MV)
         # A zero operator is shifted by next to nothing: small products do no harm.
-        check_scale(max(1.0, float(np.abs(self._MV).max())))
+        base.check_scale(max(1.0, float(np.abs(self._MV).max())))
         self._n_moves = 0
         self._measure()
         return self._value()

@@ -8,21 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
+import scalefair.linalg._base as base
 from scalefair._docs import documented
 from scalefair._entries import checked_product
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    Pairs,
-    as_problem,
-    check_scale,
-    dense_eigh,
-    eigh_descending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs, Random
 
 
 @documented(**TEXTS)
@@ -38,9 +29,8 @@ def lanczos(
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by restarted Lanczos.
 
-    Multiplies one vector at a time: the fewest products of all solvers here, and
-    the slowest ones. A last run, on the operator without the pairs found, looks for
-    copies of multiple eigenvalues that the first has missed.
+    Multiplies one vector at a time. A last run, on the operator without the pairs
+    found, looks for copies of multiple eigenvalues that the first has missed.
 
     Parameters
     ----------
@@ -57,8 +47,7 @@ def lanczos(
     Returns
     -------
     EigenResult
-        `n_iter` counts products. When ARPACK gives up, Ritz pairs of random vectors
-        complete what it found and `converged` is False.
+        `n_iter` counts products. Ritz pairs of random vectors complete what was found.
 
     %(raises)s
 
@@ -75,10 +64,10 @@ def lanczos(
     >>> lanczos(A, 2, tol=1e-10, random_state=0).values.round(8)
     array([99., 98.])
     """
-    operator, _, avoided = as_problem(A, k, orthogonal_to=orthogonal_to)
+    operator, _, avoided = base.as_problem(A, k, orthogonal_to=orthogonal_to)
     n = operator.shape[0]
     if k >= n - 1:
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     arpack = _Arpack(operator, avoided, tol, max_iter, rng)
     message = ""
@@ -131,9 +120,8 @@ def _find_again(arpack: _Arpack, pairs: Pairs) -> Pairs:
 
 def _add_copies(arpack: _Arpack, pairs: Pairs) -> Pairs:
     """Exchange the smallest pairs for larger ones that Lanczos has missed."""
-    # The space that one vector generates holds one eigenvector per eigenvalue: more
-    # copies of a multiple one come in by rounding errors only, late or never. With
-    # the pairs found moved to the lower end, what is largest now was missed.
+    # Copies of a multiple eigenvalue come in by rounding errors only, late or never.
+    # With the pairs found moved to the lower end, what is largest now was missed.
     while True:
         known, vectors, _ = pairs
         try:
@@ -152,17 +140,12 @@ class _Arpack(Iteration):
     """ARPACK on an operator, with the counts and the norm of its products."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        avoided: Array,
-        tol: float,
-        max_iter: int | None,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, avoided: Array, tol: float, max_iter: Any, rng: Random
     ) -> None:
-        super().__init__(operator)
+        super().__init__(A)
         self.avoided = avoided
         self.tol, self.max_iter, self.rng = tol, max_iter, rng
-        self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
+        self.dtype = np.float32 if A.dtype == np.float32 else np.float64
 
     def largest(
         self, k: int, moved: Array | None = None, by: Array | None = None
@@ -174,21 +157,16 @@ class _Arpack(Iteration):
             x = x.ravel()
             y = checked_product(self.operator, x, dtype=self.dtype)
             self.count(1)
-            check_scale(float(np.abs(y).max()))
+            base.check_scale(float(np.abs(y).max()))
             norm = float(np.linalg.norm(y) / np.linalg.norm(x))
             self.scale = max(self.scale, norm)
             return y if moved is None else y - moved @ (by * (moved.T @ x))
 
         v0 = self.rng.standard_normal(n)
         v0 -= self.avoided @ (self.avoided.T @ v0)
-        _, vectors = eigsh(
-            LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
-            k,
-            which="LA",
-            tol=self.tol,
-            maxiter=self.max_iter,
-            v0=v0.astype(self.dtype),
-        )
+        A = LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype)
+        options = {"tol": self.tol, "maxiter": self.max_iter, "v0": v0.astype(A.dtype)}
+        _, vectors = eigsh(A, k, which="LA", **options)
         found: Array = vectors.astype(np.float64)
         return found
 
@@ -199,7 +177,7 @@ class _Arpack(Iteration):
             vectors, _ = np.linalg.qr(vectors)
         product = self.multiply(vectors)
         projected = vectors.T @ product
-        values, S = eigh_descending(projected)
+        values, S = base.eigh_descending(projected)
         vectors, product = vectors @ S, product @ S
         residuals = np.linalg.norm(product - vectors * values, axis=0)
         self.scale = max(self.scale, float(np.abs(values).max()))

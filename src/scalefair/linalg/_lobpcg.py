@@ -11,26 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    Pairs,
-    as_preconditioner,
-    as_problem,
-    buffer_size,
-    check_count,
-    check_scale,
-    column_norms,
-    dense_eigh,
-    eigh_descending,
-    ending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
@@ -106,13 +92,13 @@ def lobpcg(
     >>> result.values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    T = as_preconditioner(preconditioner, n)
-    n_buffer = buffer_size(n_buffer, k)
-    check_count("max_iter", max_iter, 0)
+    T = base.as_preconditioner(preconditioner, n)
+    n_buffer = base.buffer_size(n_buffer, k)
+    base.check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     iteration = _Iteration(operator, T, k, k + n_buffer, tol)
     iteration.start(start, avoided, rng)
@@ -132,7 +118,7 @@ def lobpcg(
             iteration.restart()
         iteration.step()
         n_iter += 1
-    message = ending(
+    message = base.ending(
         n_iter,
         max_iter,
         worst,
@@ -145,10 +131,7 @@ def lobpcg(
 
 
 class _Iteration(Iteration):
-    """The basis [X, P] with its image under A, and what belongs to it.
-
-    X are Ritz vectors, P the directions of the last step; together orthonormal.
-    """
+    """Orthonormal basis [X, P] of Ritz vectors and last directions, with its image."""
 
     def __init__(
         self, A: LinearOperator, T: LinearOperator | None, k: int, m: int, tol: float
@@ -191,7 +174,7 @@ class _Iteration(Iteration):
         W = orthonormalize(W, against=against, rng=self.rng)
         AW = self._product(W)
         H = self._projected(W, AW)
-        values, S = eigh_descending(H)
+        values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
         self.projected = C.T @ H @ C
         self.values = values[:m]
@@ -213,7 +196,7 @@ class _Iteration(Iteration):
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
         H = kernels.block_gram(X, AX)
-        self.values, S = eigh_descending(H)
+        self.values, S = base.eigh_descending(H)
         kernels.block_rotate(X, S)
         kernels.block_rotate(AX, S)
         self.basis, self.image = X, AX
@@ -224,7 +207,7 @@ class _Iteration(Iteration):
     def _set_residuals(self) -> None:
         X, AX = self.basis[:, : self.m], self.image[:, : self.m]
         self.residuals = AX - X * self.values
-        self.residual_norms = column_norms(self.residuals)
+        self.residual_norms = base.column_norms(self.residuals)
 
     def _projected(self, W: Array, AW: Array) -> Array:
         """Return the matrix of A in the basis [X, P, W]."""
@@ -235,29 +218,26 @@ class _Iteration(Iteration):
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
         self.count(X.shape[1])
-        norm = float(column_norms(Y).max()) or float(np.abs(Y).max())
+        norm = float(base.column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)
         self.scale = max(self.scale, norm)
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         return Y
 
     def _precondition(self, R: Array) -> Array:
         if self.T is None:
             return R
         # Columns of unit length: float32 has no room for small residuals.
-        R /= np.maximum(column_norms(R), np.finfo(np.float64).tiny)
+        R /= np.maximum(base.column_norms(R), np.finfo(np.float64).tiny)
         W = np.empty_like(R)
         apply_block(self.T, R, W)
-        check_product(column_norms(W), "preconditioner")
+        check_product(base.column_norms(W), "preconditioner")
         return W
 
 
 def _directions(C: Array, active: NDArray[np.intp]) -> Array:
-    """Coefficients of the next directions: of the new vectors, what the old lack.
-
-    Made orthonormal to the new ones here, where it costs nothing on long vectors.
-    """
+    """Coefficients of the next directions: of the new vectors, what the old lack."""
     D = C[:, active].copy()
     D[: C.shape[1]] = 0.0
     for _ in range(2):

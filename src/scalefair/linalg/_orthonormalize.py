@@ -14,19 +14,16 @@ def orthonormalize(
 ) -> np.ndarray:
     """Overwrite `X` with an orthonormal basis that contains its span.
 
-    Each pass diagonalises the Gram matrix of the scaled columns and divides by the
-    square roots of its eigenvalues, those at rounding level raised to it: weak
-    directions come out short and the next pass separates them. Two or three do.
-    Directions that vanish or are rounding errors of the rest become random ones.
+    Two or three passes divide by the square root of the Gram matrix, its eigenvalues
+    raised to rounding level. Directions that vanish or are rounding errors of the rest
+    become random ones.
 
     Parameters
     ----------
     X : ndarray of shape (n, m)
-        C-contiguous, float32 or float64, ``m <= n``, columns of any length.
-        Overwritten.
+        C-contiguous, float32 or float64, ``m <= n``. Overwritten.
     against : ndarray of shape (n, p) or None, default=None
-        Orthonormal columns, of the type of `X`, that the result is to be orthogonal
-        to, ``m + p <= n``.
+        Orthonormal columns of the type of `X` to be orthogonal to, ``m + p <= n``.
     rng : RandomState
         For the replacement of dependent columns.
 
@@ -45,8 +42,7 @@ def orthonormalize(
     References
     ----------
     Stathopoulos, Wu (2002), "A block orthogonalization procedure with constant
-    synchronization requirements", SIAM Journal on Scientific Computing 23,
-    2165-2182 (SVQB).
+    synchronization requirements", SIAM Journal on Scientific Computing 23 (SVQB).
 
     Examples
     --------

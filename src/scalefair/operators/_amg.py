@@ -22,9 +22,7 @@ from scalefair.operators._base import (
 
 _COARSEST = 500  # orders that are inverted densely: 0.1 s, small beside a product
 _SLOWEST = 0.8  # a level that keeps more of its nodes is not worth having
-# Off-diagonal entries below this part of the largest in both of their rows are not
-# aggregated along: no smoother can work across them.
-_STRENGTH = 0.1
+_STRENGTH = 0.1  # entries are weak below this part of the largest in both their rows
 # Prolongation is smoothed where the next matrix and the prolongation then have at most
 # about so many times the entries of this matrix: beyond meshes they would fill up.
 _FILL, _PROLONGATION_FILL = 2.0, 5.0
@@ -276,8 +274,7 @@ def _prolongator(
     AT = sparse.csr_array(A @ T)
     n_coarse = T.shape[1]
     degree = sparse.csr_array(T.T @ AT).nnz / n_coarse
-    # Neighbours of neighbours become neighbours, among the aggregates and between
-    # them and the nodes.
+    # Neighbours of neighbours become neighbours, among aggregates and to nodes.
     reach = AT.nnz / A.shape[0]
     if (
         n_coarse * min(degree**2, n_coarse) > _FILL * A.nnz
@@ -301,8 +298,7 @@ def _invert(
 ) -> tuple[Matrix, int]:
     """Positive definite inverse of the coarsest matrix, and its number of entries.
 
-    Null vectors are given the eigenvalue of the unit; a matrix that is too large
-    (thousands of components) is left to the smoother.
+    Null vectors get the eigenvalue of the unit, too large a matrix the smoother alone.
     """
     inverse_diagonal, omega = _jacobi(A, b, unit)
     if A.shape[0] > 2 * _COARSEST:

@@ -147,7 +147,7 @@ class TypedOperator(SymmetricBlockOperator):
     """Operator that is there in both types, with `_set_type` for what differs."""
 
     def astype(self, dtype: Any) -> Self:
-        """Return the operator with products in another type; it shares what it can.
+        """Return the operator with products in another type.
 
         Parameters
         ----------
@@ -185,10 +185,7 @@ def check_stored(A: sparse.csr_array, data: NDArray[Any]) -> None:
 def put_product(
     Y: Block, X: Block, out: Block, alpha: float, shift: float, beta: float
 ) -> None:
-    """Overwrite `out` with ``alpha * (Y - shift * X) + beta * out``, and `Y`.
-
-    All are C-contiguous blocks of one type.
-    """
+    """Overwrite `out` with ``alpha * (Y - shift * X) + beta * out``, and `Y`."""
     if shift != 0:
         Y -= out.dtype.type(shift) * X
     put_sum(Y, out, alpha, beta)
@@ -213,10 +210,7 @@ def apply_block(
     shift: float = 0.0,
     beta: float = 0.0,
 ) -> np.ndarray:
-    """Overwrite `out` with ``alpha (A - shift I) X + beta out``, any operator `A`.
-
-    Uses `SymmetricBlockOperator.apply` where `A` has it. Callers judge the result.
-    """
+    """`SymmetricBlockOperator.apply` for any operator; callers judge the result."""
     with judged_later():
         if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
             return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)

@@ -43,10 +43,9 @@ from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
-# while the transpose gathers them at random. A third of the time at 100,000 rows.
+# while the transpose gathers them at random.
 _TILE_ROWS = 16384
-# Parts of a tile that are shared among threads.
-_CHUNKS = 64
+_CHUNKS = 64  # parts of a tile that are shared among threads
 
 Moments = tuple[Array, Array]
 
@@ -167,8 +166,8 @@ class SparseRows:
             a = coefficients[tile.code]
             tile.add_product(a, Y, out)
             sums[tile.code % len(sums)] += float(a) * column_sums
-        # Where the centres are the means the sums are rounding errors, and no less
-        # needed: the products above hold these errors times the centre.
+        # Where the centres are the means the sums are rounding errors, and the products
+        # above hold these errors times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
     def _add_product(

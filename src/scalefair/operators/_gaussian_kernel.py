@@ -133,7 +133,7 @@ class NystroemKernel(TypedOperator):
     n_landmarks : int, default=500
         Most columns of `Z`. Look at the errors below before a result is trusted.
     dtype : {np.float64, np.float32}, default=np.float64
-        Type of `Z` and of the products. `Z` is computed in float64.
+        Type of `Z` and of the products.
     %(random_state)s
 
     Attributes
@@ -321,10 +321,7 @@ def _check_gamma(gamma: float | None, n_features: int) -> float:
 
 
 def _kernel_points(X: Array, gamma: float) -> Array:
-    """Centre and scale points so that the kernel is ``2**-squared_distance``.
-
-    A large common offset would cost digits in float32.
-    """
+    """Points so that the kernel is ``2**-squared_distance``, centred for float32."""
     with judged_later():
         points: Array = X - X.mean(axis=0)
         points *= math.sqrt(gamma / math.log(2))

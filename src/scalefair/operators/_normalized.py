@@ -55,8 +55,7 @@ class NormalizedAffinity(TypedOperator):
     Raises
     ------
     ValueError
-        If `W` is not square, a row has entries that are not finite, or a node has
-        no positive degree.
+        If `W` is not square or not finite, or a node has no positive degree.
     TypeError
         If `W` is complex.
 
@@ -103,8 +102,7 @@ class NormalizedAffinity(TypedOperator):
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
-        A = self.matrix
-        real = self.dtype.type
+        A, real = self.matrix, self.dtype.type
         shift = shift - self.shift
         if X.shape[1] == 1:  # SciPy's serial loop is faster (docs/performance.md)
             put_product(A @ X, X, out, alpha, shift, beta)

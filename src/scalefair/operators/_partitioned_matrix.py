@@ -25,8 +25,7 @@ from scalefair.streaming import PartitionedRows
 class PartitionedMatrix(SymmetricBlockOperator):
     """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
 
-    A product with a block X sends X to the parts and puts their rows together. Symmetry
-    is not checked: `NormalizedOperator` does that.
+    A product sends its block to the parts. `NormalizedOperator` checks the symmetry.
 
     Parameters
     ----------
@@ -48,8 +47,8 @@ class PartitionedMatrix(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `W` is not square or not sparse. If an entry is not finite, at the first
-        product, with ``exchange="needed"`` at once: that is when all entries are seen.
+        If `W` is not square or not sparse, or, as late as the first product, if an
+        entry is not finite.
 
     Examples
     --------
@@ -141,7 +140,6 @@ def _multiply_own(block: _Block, X: np.ndarray) -> np.ndarray:
 def _multiply(W: sparse.csr_array, X: np.ndarray) -> np.ndarray:
     out = np.empty((W.shape[0], X.shape[1]), X.dtype)
     one, zero = X.dtype.type(1), X.dtype.type(0)
-    # What came from another process may be read-only or in another order.
-    X = np.ascontiguousarray(X)
+    X = np.ascontiguousarray(X)  # from another process it may be in another order
     csr_matmat(W.indptr, W.indices, W.data, X, out, one, zero, zero)
     return out

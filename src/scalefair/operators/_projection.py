@@ -97,8 +97,7 @@ class Projected(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If shapes disagree, the columns of `Q` are not orthonormal to 1e-8, or
-        `constrained_value` is not finite.
+        If shapes disagree, `Q` is not orthonormal to 1e-8, or the value not finite.
     TypeError
         If `A` or `Q` is complex.
     FloatingPointError
@@ -106,8 +105,8 @@ class Projected(SymmetricBlockOperator):
 
     References
     ----------
-    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group
-    Fairness Constraints", who shift :math:`P L P` by :math:`s (I - P)`.
+    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group Fairness
+    Constraints".
 
     Examples
     --------
