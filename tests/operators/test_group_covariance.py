@@ -267,6 +267,7 @@ def test_no_stored_entry(centering):
     operator = GroupCovariance(X, [0, 1] * 3, [1.0, 2.0], centering=centering)
     np.testing.assert_array_equal(operator @ np.eye(4), 0)
     np.testing.assert_array_equal(operator.compress(np.eye(4)), 0)
+    assert operator.compress(np.empty((4, 0))).shape == (2, 0, 0)
 
 
 @pytest.mark.parametrize(
