@@ -19,16 +19,6 @@ def problem(graphs):
     return NormalizedAffinity(W), dense, values[order], vectors[:, order]
 
 
-class TestStart:
-    def test_exact_vectors_need_no_filter(self, problem):
-        M, _, values, vectors = problem
-        result = chebyshev(M, 4, tol=1e-10, X0=vectors[:, :4], random_state=0)
-        assert result.converged
-        assert result.n_iter == 0
-        assert result.n_products == 12 + 1  # bounds, Rayleigh-Ritz
-        np.testing.assert_allclose(result.values, values[:4], atol=1e-12)
-
-
 class TestLimits:
     @pytest.mark.parametrize("max_degree", [3, 10, 200])
     def test_any_degree_converges(self, problem, check_pairs, max_degree, counting):
@@ -42,15 +32,6 @@ class TestLimits:
 
 
 class TestBounds:
-    def test_given_bounds_save_their_products(self, problem, counting):
-        M = problem[0]
-        bounds = spectral_bounds(M, random_state=0)
-        A = counting(M)
-        result = chebyshev(A, 4, tol=1e-8, bounds=bounds, random_state=0)
-        assert result.converged
-        # As documented, products spent on the bounds belong to the count.
-        assert result.n_products == A.n_products + len(bounds.nodes)
-
     @pytest.mark.parametrize("lower", [-0.5, 0.0, 0.1])
     @pytest.mark.parametrize("upper", [-0.5, 0.0, 0.1])
     def test_survives_wrong_bounds(self, problem, check_pairs, lower, upper):
@@ -106,33 +87,6 @@ def test_not_finite_beyond_the_bounds(problem):
     A[3, 3] = np.nan
     with pytest.raises(FloatingPointError, match="not finite"):
         chebyshev(A, 4, bounds=bounds, random_state=0)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_same_bits_for_any_number_of_threads(graphs, with_threads, dtype):
-    W = graphs.nearest_neighbors(5000, 10)
-    M = NormalizedAffinity(W, dtype=dtype)
-    Q = graphs.fairness_basis(M.degrees, graphs.random_groups(5000, 4))
-
-    def solve():
-        operator = Projected(M, Q, constrained_value=-1.0)
-        options = {"tol": 1e-4, "orthogonal_to": Q, "random_state": 0}
-        return chebyshev(operator, 6, **options)
-
-    one, two = with_threads(1, solve), with_threads(2, solve)
-    assert one.converged
-    assert np.array_equal(one.values, two.values)
-    assert np.array_equal(one.vectors, two.vectors)
-    assert one.n_columns == two.n_columns
-
-
-def test_small_gap_on_a_large_diagonal():
-    # Relative gap 1e-5 behind the wanted values: slow, but correct.
-    values = np.r_[1 + 1e-3 * np.arange(4), np.linspace(0, 1 - 1e-5, 3000)]
-    A = sparse.csr_array(sparse.diags_array(values))
-    result = chebyshev(A, 4, tol=1e-8, random_state=0)
-    assert result.converged
-    np.testing.assert_allclose(result.values, np.sort(values)[::-1][:4], atol=2e-8)
 
 
 def check_ends(bounds, values, slack=0.05):

@@ -9,34 +9,8 @@ from scipy.linalg import polar as scipy_polar
 from scipy.optimize import minimize
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.linalg import chebyshev, dual, spectral_bounds
 from scalefair.linalg._dual import EnergyDual, inverse_root, polar
 from scalefair.linalg._lbfgs import lbfgs
-from scalefair.operators import NormalizedAffinity
-
-
-def test_agrees_with_chebyshev(graphs):
-    M = NormalizedAffinity(graphs.block_model(300))
-    one = dual(M, 4, tol=1e-8, random_state=0)
-    other = chebyshev(M, 4, tol=1e-8, random_state=1)
-    np.testing.assert_allclose(one.values, other.values, atol=1e-10)
-    overlap = np.linalg.svd(one.vectors.T @ other.vectors, compute_uv=False)
-    np.testing.assert_allclose(overlap, 1, atol=1e-10)
-
-
-def test_start_is_used(graphs):
-    M = NormalizedAffinity(graphs.nearest_neighbors(250))
-    exact = dual(M, 4, tol=1e-8, random_state=0)
-    again = dual(M, 4, tol=1e-6, X0=exact.vectors, random_state=1)
-    assert again.n_iter < 3 < exact.n_iter
-
-
-def test_bounds_are_not_needed_twice(graphs, counting):
-    M = NormalizedAffinity(graphs.block_model(200))
-    bounds = spectral_bounds(M, random_state=0)
-    counted = counting(M)
-    result = dual(counted, 3, bounds=bounds, random_state=0)
-    assert result.n_products == counted.n_products + len(bounds.nodes)
 
 
 def positive_definite(n=120, seed=0):
@@ -149,12 +123,3 @@ def test_vanishing_directions_stay_short():
 def test_zero_block():
     np.testing.assert_array_equal(factor(np.zeros((10, 2))), 0)
     assert inverse_root(np.zeros((2, 2))).nuclear_norm == 0
-
-
-def test_inverse_root():
-    G = block(np.array([4.0, 2.0, 1.0]), n=50)
-    G = G.T @ G
-    root = inverse_root(G)
-    np.testing.assert_allclose(root.matrix @ G @ root.matrix, np.eye(3), atol=1e-12)
-    assert root.nuclear_norm == pytest.approx(7.0)
-    assert root.condition == pytest.approx(16.0)

@@ -121,14 +121,6 @@ def test_refuses_more_columns_than_can_be_orthonormal():
         orthonormalize(np.ones((4, 2)), against=np.eye(4)[:, :3].copy(), rng=rng)
 
 
-def test_same_bits_for_any_number_of_threads(with_threads):
-    def work():
-        X = np.vstack([with_condition(1e12, seed=s) for s in range(15)])
-        return orthonormalize(X, rng=np.random.RandomState(0))
-
-    assert np.array_equal(with_threads(1, work), with_threads(2, work))
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     exponents=st.lists(st.integers(-25, 0), min_size=1, max_size=10),

@@ -26,9 +26,6 @@ from scalefair.operators import (
     PartitionedMatrix,
     Projected,
     RBFKernel,
-    StreamedCovariance,
-    StreamedSecondMoment,
-    StreamedSquaredDifferences,
     SymmetricBlockOperator,
 )
 from scalefair.operators._base import TypedOperator, apply_block
@@ -93,10 +90,6 @@ def dense_covariance(X):
     return sum(w * Z.T @ Z / len(Z) for w, Z in zip((0.3, 0.7), parts, strict=True))
 
 
-def dense_difference(X):
-    return np.cov(X[codes(X) == 1].T) - np.cov(X[codes(X) == 0].T)
-
-
 def with_int64_indices(W):
     W = sparse.csr_array(W)
     W.indices, W.indptr = W.indices.astype(np.int64), W.indptr.astype(np.int64)
@@ -107,22 +100,6 @@ def covariance(form, **options):
     return lambda X, dtype: GroupCovariance(
         form(X), codes(X), [0.3, 0.7], dtype=dtype, **options
     )
-
-
-class Batches:
-    """Rows and codes in parts, again at every call."""
-
-    def __init__(self, X):
-        self.X = X
-
-    def __call__(self):
-        for start in range(0, len(self.X), 64):
-            part = slice(start, start + 64)
-            yield self.X[part], codes(self.X)[part]
-
-
-def streamed(X, dtype):
-    return StreamedCovariance(Batches(X), 2, [-1.0, 1.0], dtype=dtype)
 
 
 class GraphRows(RowReader):
@@ -250,17 +227,6 @@ REGISTRY = {
         lambda X, dtype: RBFKernel(X, gamma=0.5, dtype=dtype),
         features,
         lambda X: dense_kernel(X, 0.5),
-    ),
-    "StreamedCovariance": (streamed, rows, dense_difference),
-    "StreamedSecondMoment": (
-        lambda X, dtype: StreamedSecondMoment(streamed(X, dtype)),
-        rows,
-        lambda X: X.T @ X,
-    ),
-    "StreamedSquaredDifferences": (
-        lambda X, dtype: StreamedSquaredDifferences(streamed(X, dtype)),
-        rows,
-        lambda X: dense_difference(X) @ dense_difference(X),
     ),
 }
 OF_A_BASIS = [name for name in REGISTRY if REGISTRY[name][1] in (basis, no_columns)]
@@ -517,7 +483,7 @@ def test_products_of_what_is_not_finite(name, dtype, bad):
         assert bad == 1e308
         assert dtype == np.float64
         assert np.isfinite(product).all()
-    for method in ("compress", "captured", "code_products"):
+    for method in ("compress", "captured"):
         if hasattr(operator, method):
             with pytest.raises(ERRORS, match="not finite"):
                 getattr(operator, method)(V)

@@ -1,8 +1,4 @@
-"""What the solvers share: results, input that is checked, dense problems.
-
-The dense eigen-decomposition is the reference of the other solvers, and what they do
-with small orders.
-"""
+"""What the solvers share: results, checked input, and dense problems."""
 
 from __future__ import annotations
 
@@ -20,9 +16,8 @@ from scalefair._entries import check_orthonormal, checked_product
 from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
 
 Array = NDArray[np.float64]
-
-# Norms of an operator whose residuals, a small part of them, have squares in range.
-_SMALLEST, _LARGEST = 1e-140, 1e150
+Random = np.random.RandomState
+Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
 
 # Words that the docstrings of the eigensolvers share.
 TEXTS = {
@@ -35,19 +30,17 @@ k : int
     "tol": """\
 tol : float, default=1e-4
     A pair has converged when its residual norm is at most `tol` times the spectral
-    norm of the operator, as far as that is known from the products.""",
+    norm of the operator, as far as products tell that.""",
     "n_buffer": """\
 n_buffer : int or None, default=None
-    Extra vectors, which need not converge: the speed depends on the gap behind
-    them. None takes ``max(5, k // 10)``.""",
+    Extra vectors, which need not converge; None takes ``max(5, k // 10)``.""",
     "X0": """\
 X0 : array-like of shape (n, p) or None, default=None
-    Approximate eigenvectors to start from, any number of them; random vectors
-    complete them.""",
+    Any number of approximate eigenvectors to start from.""",
     "orthogonal_to": """\
 orthogonal_to : array-like of shape (n, r) or None, default=None
-    Orthonormal basis of an invariant subspace that is not wanted, ``r <= n - k``:
-    the vectors are orthogonal to it, to rounding.""",
+    Orthonormal basis, to 1e-8, of an invariant subspace that is not wanted,
+    ``r <= n - k``: the vectors are orthogonal to it.""",
     "bounds": """\
 bounds : SpectralBounds or None, default=None
     From `spectral_bounds`, if it was called already.""",
@@ -63,13 +56,15 @@ n_products : int
     Block products with the operator (of any width).
 n_columns : int
     Vectors multiplied in all: the sum of the widths of the products.""",
+    "message": """\
+message : str
+    How it ended and, if it failed, what to change.""",
     "raises": """\
 Raises
 ------
 ValueError
-    If `A` is not square, `k` or another argument does not fit it, the columns of
-    `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
-    1e-140 or above 1e150.
+    If `A` is not square, another argument does not fit it, or the norm of `A` is not
+    zero and below 1e-140 or above 1e150.
 FloatingPointError
     If a product with the operator or the preconditioner is not finite.""",
 }
@@ -93,10 +88,9 @@ class EigenResult:
         Outer iterations; their meaning is the solver's.
     converged : bool
         Whether every residual norm is within the tolerance.
-    message : str
-        How the solver ended and, if it failed, what to change.
+    %(message)s
     history : dict of ndarray or None
-        What the solver recorded in each iteration, if it keeps a record.
+        What was recorded in each iteration, if anything.
     """
 
     values: Array
@@ -129,25 +123,13 @@ class Iteration:
         return checked_product(self.operator, X)
 
     def result_of(
-        self,
-        values: Array,
-        vectors: Array,
-        residual_norms: Array,
-        n_iter: int,
-        converged: bool,
-        message: str,
+        self, pairs: Pairs, n_iter: int, converged: bool, message: str
     ) -> EigenResult:
         """Return the result; the vectors are oriented in place."""
-        return EigenResult(
-            values=values,
-            vectors=orient(vectors),
-            residual_norms=residual_norms,
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        values, vectors, residuals = pairs
+        counts = self.n_products, self.n_columns, n_iter
+        vectors = orient(vectors)
+        return EigenResult(values, vectors, residuals, *counts, converged, message)
 
 
 def orient(vectors: Array) -> Array:
@@ -271,10 +253,8 @@ def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
 
 def as_preconditioner(T: Any, n: int) -> LinearOperator | None:
     """Return `T` as a LinearOperator after checking its order."""
-    if T is None:
-        return None
-    T = aslinearoperator(T)
-    if T.shape != (n, n):
+    T = None if T is None else aslinearoperator(T)
+    if T is not None and T.shape != (n, n):
         raise ValueError(
             f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
         )
@@ -338,8 +318,8 @@ def buffer_size(n_buffer: int | None, k: int) -> int:
 
 
 def check_scale(norm: float, what: str = "operator") -> None:
-    """Refuse an operator that is not zero and has no moderate norm."""
-    if norm != 0 and not _SMALLEST <= norm <= _LARGEST:
+    """Refuse a norm, not zero, of residuals whose squares may be out of range."""
+    if norm != 0 and not 1e-140 <= norm <= 1e150:
         raise ValueError(
             f"The {what} has a norm of about {norm:.1e}, too far from 1: the squares "
             f"of residuals are out of range. Scale the {what}."

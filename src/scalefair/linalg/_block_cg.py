@@ -10,35 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import all_finite, check_product, checked_product, judged_later
 from scalefair._random import check_random_state
-from scalefair.kernels import (
-    block_gram,
-    block_multiply,
-    block_subtract,
-    single_blas_thread,
-)
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    Iteration,
-    as_block,
-    as_preconditioner,
-    as_symmetric_operator,
-    check_count,
-    column_norms,
-    eigh_descending,
-)
+from scalefair.linalg._base import TEXTS, Array, Iteration, Random
 from scalefair.linalg._orthonormalize import orthonormalize
 
 # Directions weaker than this, relative to the strongest, are rounding errors of it:
 # squared norms in a basis of unit columns, and curvatures.
 _DEPENDENT = 1e-14
-# Products in a row that gain nothing, beside the energy x^T b gained so far, until
-# the iteration gives up. Residuals may rise for long while the energy grows.
-_PATIENCE = 5
-_NO_GAIN = 1e-24
+# It gives up after so many products that gain nothing beside the energy x^T b so far;
+# residuals may rise for long while the energy grows.
+_PATIENCE, _NO_GAIN = 5, 1e-24
 
 
 @documented(**TEXTS)
@@ -59,8 +44,7 @@ class LinearResult:
         Whether each residual norm is at most `tol`.
     converged : bool
         Whether all are.
-    message : str
-        How it ended and, if it failed, what to change.
+    %(message)s
     """
 
     X: Array
@@ -74,7 +58,7 @@ class LinearResult:
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def block_cg(
     S: Any,
     B: ArrayLike,
@@ -87,10 +71,9 @@ def block_cg(
 ) -> LinearResult:
     """Solve ``S X = B`` for a positive semi-definite operator by block directions.
 
-    Every column takes the best step in the span of all directions, so that s right-hand
-    sides need far fewer products than one; linearly dependent ones do no harm. Of a
-    singular operator with `B` in its range the solution is that of least norm (with a
-    preconditioner: in its inverse). About ``8 n (6 s)`` bytes.
+    Every column takes the best step in the span of all directions: s right-hand sides
+    need far fewer products than one. Of a singular operator the solution is that of
+    least norm (with a preconditioner: in its inverse). About ``48 n s`` bytes.
 
     Parameters
     ----------
@@ -99,8 +82,7 @@ def block_cg(
     B : array-like of shape (n, s)
         Right-hand sides of any size, in the range of `S`.
     tol : float, default=1e-6
-        A column has converged when the norm of its residual is at most `tol` times
-        that of its right-hand side.
+        Most norm of a residual, relative to that of its right-hand side.
     max_products : int, default=200
         Most block products.
     preconditioner : LinearOperator, sparse matrix, ndarray or None, default=None
@@ -109,8 +91,7 @@ def block_cg(
         They replace directions that are dependent.
     callback : callable or None, default=None
         Called after each product with the solution and the residuals so far; ends the
-        iteration by returning True. ``X.T @ B`` grows towards ``B.T S^+ B`` from
-        below, long before residuals are small.
+        iteration by returning True.
 
     Returns
     -------
@@ -126,9 +107,8 @@ def block_cg(
 
     References
     ----------
-    O'Leary (1980), "The block conjugate gradient algorithm and related methods",
-    Linear Algebra and its Applications 29, 293-322. Ji, Li (2017), "A breakdown-free
-    block conjugate gradient method", BIT Numerical Mathematics 57, 379-403.
+    O'Leary (1980), "The block conjugate gradient algorithm and related methods". Ji, Li
+    (2017), "A breakdown-free block conjugate gradient method".
 
     Examples
     --------
@@ -141,13 +121,13 @@ def block_cg(
            [0., 3.],
            [0., 0.]])
     """
-    operator = as_symmetric_operator(S, 1)
+    operator = base.as_symmetric_operator(S, 1)
     n = operator.shape[0]
-    B = as_block(B, n, "B")
-    check_count("max_products", max_products, 1)
+    B = base.as_block(B, n, "B")
+    base.check_count("max_products", max_products, 1)
     # Columns of moderate size, whose squares are in range: powers of two are exact.
     scale = _powers_of_two(B)
-    T, rng = as_preconditioner(preconditioner, n), check_random_state(random_state)
+    T, rng = base.as_preconditioner(preconditioner, n), check_random_state(random_state)
     iteration = _Iteration(operator, T, B / scale, rng)
     stalled, stuck, ended = 0, False, False
     while True:
@@ -183,32 +163,20 @@ def block_cg(
             "The solution or its residuals are too large for float64: scale the "
             "right-hand sides."
         )
-    return LinearResult(
-        X=X,
-        residuals=R,
-        residual_norms=norms,
-        n_products=iteration.n_products,
-        n_columns=iteration.n_columns,
-        column_converged=~active,
-        converged=not active.any(),
-        message=message,
-    )
+    counts = iteration.n_products, iteration.n_columns
+    return LinearResult(X, R, norms, *counts, ~active, not active.any(), message)
 
 
 class _Iteration(Iteration):
     """Solution X, residual R, and the last directions P with their image."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        T: LinearOperator | None,
-        B: Array,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, T: LinearOperator | None, B: Array, rng: Random
     ) -> None:
-        super().__init__(operator)
+        super().__init__(A)
         self.T, self.rng = T, rng
         self.X, self.R = np.zeros_like(B), B  # overwritten
-        self.sizes = column_norms(B)
+        self.sizes = base.column_norms(B)
         self.sizes[self.sizes == 0] = 1.0
         self.P = self.SP = np.empty((B.shape[0], 0))
         self.inverse = np.empty((0, 0))
@@ -216,31 +184,32 @@ class _Iteration(Iteration):
         self.energy = np.zeros(B.shape[1])
 
     def relative_norms(self) -> Array:
-        return column_norms(self.R) / self.sizes
+        return base.column_norms(self.R) / self.sizes
 
     def step(self, active: NDArray[np.bool_]) -> bool:
         """Take every column's best step along new directions; whether it gains."""
         Z = self._precondition(np.ascontiguousarray(self.R[:, active]))
         if self.P.shape[1]:  # conjugate to the last directions
-            block_subtract(Z, self.P, self.inverse @ block_gram(self.SP, Z))
+            along = self.inverse @ kernels.block_gram(self.SP, Z)
+            kernels.block_subtract(Z, self.P, along)
         P = _independent(Z, self.rng)
         if P.shape[1] == 0:
             self.inverse = np.empty((0, 0))
             return False
         SP = self.multiply(P)
         self.P, self.SP = P, SP
-        self.inverse = self._invert(block_gram(P, SP))
-        slopes = block_gram(P, self.R)
+        self.inverse = self._invert(kernels.block_gram(P, SP))
+        slopes = kernels.block_gram(P, self.R)
         steps = self.inverse @ slopes
-        block_subtract(self.X, P, -steps)
-        block_subtract(self.R, SP, steps)
+        kernels.block_subtract(self.X, P, -steps)
+        kernels.block_subtract(self.R, SP, steps)
         gains = np.einsum("ij,ij->j", slopes, steps)
         self.energy += gains
         return bool((gains[active] > _NO_GAIN * self.energy[active]).any())
 
     def _invert(self, G: Array) -> Array:
         """Pseudo-inverse of ``P^T S P``; directions without curvature are not taken."""
-        values, vectors = eigh_descending(G)
+        values, vectors = base.eigh_descending(G)
         self.largest_curvature = max(self.largest_curvature, float(values[0]))
         if values[-1] < -1e-8 * self.largest_curvature:
             raise ValueError(
@@ -258,19 +227,19 @@ class _Iteration(Iteration):
         return checked_product(self.T, R, "preconditioner")
 
 
-def _independent(Z: Array, rng: np.random.RandomState) -> Array:
+def _independent(Z: Array, rng: Random) -> Array:
     """Orthonormal basis of the span of Z, without rounding errors of the rest."""
-    norms = column_norms(Z)
+    norms = base.column_norms(Z)
     check_product(norms, "operator or the preconditioner")
     # Of unit columns: residuals of all sizes count alike.
     Z = np.ascontiguousarray(Z[:, norms > 0] / norms[norms > 0])
     if Z.shape[1] == 0:
         return Z
-    values, vectors = eigh_descending(block_gram(Z, Z))
+    values, vectors = base.eigh_descending(kernels.block_gram(Z, Z))
     kept = values > Z.shape[1] * _DEPENDENT * values[0]
     S = vectors[:, kept] / np.sqrt(values[kept])
     P = np.empty((Z.shape[0], S.shape[1]))
-    block_multiply(Z, S, P)
+    kernels.block_multiply(Z, S, P)
     return orthonormalize(P, rng=rng)
 
 

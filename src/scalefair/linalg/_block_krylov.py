@@ -9,27 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_multiply,
-    block_subtract,
-    single_blas_thread,
-)
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    as_dense,
-    as_problem,
-    check_count,
-    check_scale,
-    column_norms,
-    dense_result,
-    eigh_descending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._orthonormalize import orthonormalize
 
 # Blocks that the basis holds before it is restarted.
@@ -37,7 +21,7 @@ _BASIS_BLOCKS = 8
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def block_krylov(
     A: Any,
     k: int,
@@ -50,16 +34,14 @@ def block_krylov(
 ) -> EigenResult:
     """Eigenpairs of a symmetric operator whose eigenvalues are largest in modulus.
 
-    For operators whose products are expensive whatever the width of the block, as where
-    each reads all data: wide blocks, every product kept in the basis, and few products,
-    three to six as a rule. A basis of eight blocks (``128 n block_size`` bytes) is
-    restarted from the Ritz vectors largest in modulus.
+    For operators whose products are expensive whatever the width of the block: wide
+    blocks, every product kept in the basis, three to six of them as a rule. A basis of
+    eight blocks (``128 n block_size`` bytes) is restarted from leading Ritz vectors.
 
     Parameters
     ----------
     %(A)s
-        Of any signature. An order of at most ``4 k`` or ``4 block_size`` is solved
-        densely, by one product with the identity.
+        Orders up to ``4 k`` or ``4 block_size`` are solved densely.
     %(k)s
     %(tol)s
     max_products : int, default=50
@@ -74,24 +56,16 @@ def block_krylov(
     Returns
     -------
     EigenResult
-        By decreasing modulus. Residual norms follow from the products that made the
-        basis, exact to rounding. `n_iter` counts restarts.
+        By decreasing modulus; `n_iter` counts restarts.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k`, `block_size` or `max_products` does not fit, or the
-        norm of `A` is not zero and below 1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
-    Golub, Underwood (1977), "The block Lanczos method for computing eigenvalues",
-    Mathematical Software III, 361-377. Wu, Simon (2000), "Thick-restart Lanczos
-    method for large symmetric eigenvalue problems", SIAM Journal on Matrix Analysis
-    and Applications 22, 602-616. Musco, Musco (2015), "Randomized block Krylov
-    methods for stronger and faster approximate singular value decomposition".
+    Golub, Underwood (1977), "The block Lanczos method for computing eigenvalues". Wu,
+    Simon (2000), "Thick-restart Lanczos method for large symmetric eigenvalue
+    problems". Musco, Musco (2015), "Randomized block Krylov methods for stronger and
+    faster approximate singular value decomposition".
 
     Examples
     --------
@@ -103,11 +77,11 @@ def block_krylov(
     >>> result.values.round(6)
     array([-300., -299., -298.])
     """
-    operator, start, _ = as_problem(A, k, X0)
+    operator, start, _ = base.as_problem(A, k, X0)
     n = operator.shape[0]
     if block_size is None:
         block_size = k + 10
-    check_count("block_size", block_size, 1)
+    base.check_count("block_size", block_size, 1)
     fewest = -(-k // block_size)
     if not isinstance(max_products, Integral) or max_products < fewest:
         raise ValueError(
@@ -115,10 +89,10 @@ def block_krylov(
             f"{block_size} vectors, got {max_products!r}."
         )
     if n <= 4 * max(block_size, k):
-        full = as_dense(operator)
-        values, vectors = _by_modulus(*eigh_descending(full))
+        full = base.as_dense(operator)
+        values, vectors = _by_modulus(*base.eigh_descending(full))
         top = np.ascontiguousarray(vectors[:, :k])
-        return dense_result(full, values[:k], top, n_iter=0)
+        return base.dense_result(full, values[:k], top, n_iter=0)
     rng = check_random_state(random_state)
     X = random_generator(rng).standard_normal((n, block_size))
     X[:, : start.shape[1]] = start[:, :block_size]
@@ -145,12 +119,8 @@ def block_krylov(
             basis.restart(kept)
             n_restarts += 1
         basis.extend()
-    values, vectors, converged = (
-        basis.values[:k].copy(),
-        basis.vectors(k),
-        n_converged == k,
-    )
-    return basis.result_of(values, vectors, residuals, n_restarts, converged, message)
+    pairs = basis.values[:k].copy(), basis.vectors(k), residuals
+    return basis.result_of(pairs, n_restarts, n_converged == k, message)
 
 
 class _Basis(Iteration):
@@ -176,11 +146,11 @@ class _Basis(Iteration):
     def multiply_newest(self) -> None:
         """Multiply the newest block; new Ritz pairs."""
         F = self.multiply(self.newest)
-        H = block_gram(self.V, F)
-        block_subtract(F, self.V, H)
+        H = kernels.block_gram(self.V, F)
+        kernels.block_subtract(F, self.V, H)
         # Once more against what cancellation left; it belongs to T as well.
-        correction = block_gram(self.V, F)
-        block_subtract(F, self.V, correction)
+        correction = kernels.block_gram(self.V, F)
+        kernels.block_subtract(F, self.V, correction)
         H += correction
         old, new = self.T.shape[0], H.shape[1]
         T = np.zeros((old + new, old + new))
@@ -205,19 +175,19 @@ class _Basis(Iteration):
         """Norms of ``A v - value v`` for the k Ritz pairs largest in modulus."""
         b = self.F.shape[1]
         R = np.empty((self.F.shape[0], min(k, self.S.shape[1])))
-        block_multiply(self.F, self.S[-b:, :k], R)
-        return column_norms(R)
+        kernels.block_multiply(self.F, self.S[-b:, :k], R)
+        return base.column_norms(R)
 
     def vectors(self, k: int) -> Array:
         """Return the k Ritz vectors largest in modulus."""
         vectors = np.empty((self.V.shape[0], k))
-        block_multiply(self.V, self.S[:, :k], vectors)
+        kernels.block_multiply(self.V, self.S[:, :k], vectors)
         return vectors
 
     def _set_ritz(self) -> None:
-        self.values, self.S = _by_modulus(*eigh_descending(self.T))
+        self.values, self.S = _by_modulus(*base.eigh_descending(self.T))
         self.scale = max(self.scale, float(np.abs(self.values[0])))
-        check_scale(self.scale)
+        base.check_scale(self.scale)
 
 
 def _by_modulus(values: Array, vectors: Array) -> tuple[Array, Array]:

@@ -11,45 +11,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    rotate_ritz,
-    single_blas_thread,
-)
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    as_problem,
-    as_symmetric_operator,
-    buffer_size,
-    check_count,
-    check_scale,
-    dense_eigh,
-    eigh_descending,
-    ending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
-# Degree of the first filter, from random vectors: enough to see the spectrum.
-_FIRST_DEGREE = 8
+_FIRST_DEGREE = 8  # of the filter of random vectors: enough to see the spectrum
 # The next filter is aimed at this fraction of the tolerance: a sweep that just
 # misses it costs another Rayleigh-Ritz step, worth three products.
 _AIM = 0.3
-# A filter may leave rounding errors of this size, relative to a wanted vector.
-_ROUNDING = 1e-4
+_ROUNDING = 1e-4  # errors that a filter may leave, relative to a wanted vector
 # Part of a last-level cache that a block should fit into, and the fewest columns
 # for which splitting a block to that end pays (docs/performance.md).
-_CACHE_BYTES = 16 * 2**20
-_NARROWEST = 16
-# Sweeps without progress (1 %) after which the iteration gives up.
-_PATIENCE = 8
+_CACHE_BYTES, _NARROWEST = 16 * 2**20, 16
+_PATIENCE = 8  # sweeps without progress (1 %) after which the iteration gives up
 
 
 class SpectralBounds(NamedTuple):
@@ -58,11 +37,10 @@ class SpectralBounds(NamedTuple):
     Attributes
     ----------
     lower, upper : float
-        Extreme Ritz value minus or plus its residual norm. Eigenvalues that the start
-        hardly contains may lie outside, as a rule by a few per cent of the width.
+        Extreme Ritz value minus or plus its residual norm. Eigenvalues may lie outside,
+        as a rule by a few per cent of the width.
     nodes, weights : ndarray
-        Gauss quadrature of the spectral density: near ``nodes[j]`` lies about
-        the fraction ``weights[j]`` of the eigenvalues. Ascending.
+        About the fraction ``weights[j]`` of the eigenvalues lies near ``nodes[j]``.
     """
 
     lower: float
@@ -89,19 +67,12 @@ def spectral_bounds(
     SpectralBounds
         Lower and upper bound, quadrature nodes and weights.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `n_steps` is not positive, or the norm of `A` is not zero
-        and below 1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
-    Zhou, Li (2011), "Bounding the spectrum of large Hermitian matrices",
-    Linear Algebra and its Applications 435, 480-493. Lin, Saad, Yang (2016),
-    "Approximating spectral densities of large matrices", SIAM Review 58, 34-65.
+    Zhou, Li (2011), "Bounding the spectrum of large Hermitian matrices". Lin, Saad,
+    Yang (2016), "Approximating spectral densities of large matrices".
 
     Examples
     --------
@@ -112,8 +83,8 @@ def spectral_bounds(
     >>> round(bounds.lower, 1), round(bounds.upper, 1)
     (-1.0, 1.0)
     """
-    operator: LinearOperator = as_symmetric_operator(A, 1)
-    check_count("n_steps", n_steps, 1)
+    operator: LinearOperator = base.as_symmetric_operator(A, 1)
+    base.check_count("n_steps", n_steps, 1)
     n = operator.shape[0]
     rng = check_random_state(random_state)
     v = rng.standard_normal(n)
@@ -122,7 +93,7 @@ def spectral_bounds(
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
         w = checked_product(operator, basis[-1])
-        check_scale(float(np.abs(w).max()))
+        base.check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
         for q in basis:  # full orthogonalisation: a dozen vectors
             w -= (q @ w) * q
@@ -138,7 +109,7 @@ def spectral_bounds(
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def chebyshev(
     A: Any,
     k: int,
@@ -156,16 +127,14 @@ def chebyshev(
     """Largest eigenpairs of a symmetric operator by filtered subspace iteration.
 
     A block of ``k + n_buffer`` vectors is multiplied by a Chebyshev polynomial of the
-    operator that is small on the unwanted part of the spectrum and grows fast above it,
-    then rotated to Ritz vectors. The cut follows the smallest Ritz value of the block,
-    the degree the gap between it and the wanted values; converged leading vectors are
-    locked. About ``16 n (k + n_buffer) + 8 n k`` bytes in float64.
+    operator that is small on the unwanted part of the spectrum, then rotated to Ritz
+    vectors; converged leading ones are locked. About ``16 n (k + n_buffer) + 8 n k``
+    bytes in float64.
 
     Parameters
     ----------
     %(A)s
-        A float32 operator is iterated in float32, any other in float64. Orders up to
-        ``2 (k + n_buffer)`` are solved densely.
+        Iterated in float32 if it is; orders up to ``2 (k + n_buffer)`` solved densely.
     %(k)s
     %(tol)s
         In float32 little below 1e-5 is reached.
@@ -190,9 +159,8 @@ def chebyshev(
 
     References
     ----------
-    Zhou, Saad, Tiago, Chelikowsky (2006), "Self-consistent-field calculations
-    using Chebyshev-filtered subspace iteration", Journal of Computational
-    Physics 219, 172-184.
+    Zhou, Saad, Tiago, Chelikowsky (2006), "Self-consistent-field calculations using
+    Chebyshev-filtered subspace iteration", Journal of Computational Physics 219.
 
     Examples
     --------
@@ -203,17 +171,17 @@ def chebyshev(
     >>> chebyshev(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
-    n_buffer = buffer_size(n_buffer, k)
-    check_count("max_iter", max_iter, 1)
-    check_count("max_degree", max_degree, 1)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
+    n_buffer = base.buffer_size(n_buffer, k)
+    base.check_count("max_iter", max_iter, 1)
+    base.check_count("max_degree", max_degree, 1)
     if operator.shape[0] - avoided.shape[1] <= 2 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
-    iteration = _Iteration(operator, k, k + n_buffer, tol, bounds, rng)
-    iteration.start(start, avoided)
+    iteration = _Iteration(operator, k, k + n_buffer, tol, bounds)
+    iteration.start(start, avoided, rng)
     given = start.shape[1] >= k
     degree = 0 if given else min(iteration.first_degree(), max_degree)
     best, stalled, n_iter = math.inf, 0, 0
@@ -234,7 +202,7 @@ def chebyshev(
         else:
             iteration.lock()
         degree = min(iteration.wanted_degree(), max_degree, max(2 * degree, 16))
-    message = ending(
+    message = base.ending(
         n_iter,
         max_iter,
         worst,
@@ -242,33 +210,25 @@ def chebyshev(
         steps="filter sweeps",
         if_stuck=" or use float64" if iteration.dtype == np.float32 else "",
     )
-    return iteration.result(n_iter, n_converged == k, message)
+    return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
 class _Iteration(Iteration):
     """State of the iteration: locked and active blocks, filter interval, counts."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        k: int,
-        m: int,
-        tol: float,
-        bounds: SpectralBounds,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, k: int, m: int, tol: float, bounds: SpectralBounds
     ) -> None:
-        super().__init__(operator)
-        self.n = operator.shape[0]
+        super().__init__(A)
+        self.n = A.shape[0]
         self.k, self.m = k, m
-        self.dtype: np.dtype[Any] = np.dtype(
-            np.float32 if operator.dtype == np.float32 else np.float64
-        )
+        single = A.dtype == np.float32
+        self.dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
         self.epsilon = float(np.finfo(self.dtype).eps)
-        self.rng = rng
         self.lower, self.upper = bounds.lower, bounds.upper
         # Ritz values bound the norm from below: the test errs on the strict side.
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0  # 0: zero operator
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         self.tol = tol * self.scale
         # A multiple of the identity has an interval of no width.
         self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
@@ -280,15 +240,17 @@ class _Iteration(Iteration):
         self._set_locked(self.avoided, np.empty(0), np.empty(0))
         self.n_products = self.n_columns = len(bounds.nodes)
 
-    def start(self, X0: Array, avoided: Array) -> None:
+    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
         """Fill the block with the given vectors and random ones."""
+        self.rng = rng
         self.avoided = avoided.astype(self.dtype, copy=False)
         given = min(X0.shape[1], self.m)
         self.X[:, given:] = random_generator(self.rng).standard_normal(
             (self.n, self.m - given), dtype=self.dtype
         )
         self.X[:, :given] = X0[:, :given]
-        block_subtract(self.X, self.avoided, block_gram(self.avoided, self.X))
+        inside = kernels.block_gram(self.avoided, self.X)
+        kernels.block_subtract(self.X, self.avoided, inside)
 
     def filter(self, degree: int) -> None:
         """Multiply the active block by the scaled Chebyshev polynomial."""
@@ -300,10 +262,7 @@ class _Iteration(Iteration):
         self.X, self.Y = self.Y, self.X
 
     def _panels(self) -> list[slice]:
-        """Columns that are filtered together.
-
-        Of an operator that gathers rows, so many as fit the cache, if not too few.
-        """
+        """Columns filtered together: if A gathers rows, so many as fit the cache."""
         m = self.X.shape[1]
         if not getattr(self.operator, "gathers_rows", False):
             return [slice(0, m)]
@@ -322,16 +281,9 @@ class _Iteration(Iteration):
         apply_block(self.operator, X, Y, alpha=sigma_1 / half_width, shift=center)
         for _ in range(1, degree):
             sigma_new = 1 / (2 / sigma_1 - sigma)
-            apply_block(
-                self.operator,
-                Y,
-                X,
-                alpha=2 * sigma_new / half_width,
-                shift=center,
-                beta=-sigma * sigma_new,
-            )
-            X, Y = Y, X
-            sigma = sigma_new
+            alpha, beta = 2 * sigma_new / half_width, -sigma * sigma_new
+            apply_block(self.operator, Y, X, alpha=alpha, shift=center, beta=beta)
+            X, Y, sigma = Y, X, sigma_new
         return Y
 
     def rayleigh_ritz(self) -> None:
@@ -340,10 +292,10 @@ class _Iteration(Iteration):
         self.X = orthonormalize(self.X, against=against, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
         self.count(self.X.shape[1])
-        projected = block_gram(self.X, self.Y)
+        projected = kernels.block_gram(self.X, self.Y)
         check_product(projected)
-        self.values, S = eigh_descending(projected)
-        self.residuals = rotate_ritz(self.X, self.Y, S, self.values)
+        self.values, S = base.eigh_descending(projected)
+        self.residuals = kernels.rotate_ritz(self.X, self.Y, S, self.values)
         self.lower = min(self.lower, float(self.values[-1]))
 
     def progress(self) -> tuple[int, float]:
@@ -383,11 +335,10 @@ class _Iteration(Iteration):
         wanted = max(self.k - self.locked.shape[1], 1)
         values, residuals = self.values[:wanted], self.residuals[:wanted]
         end = float(self.values[-1])
-        # Values closer together than their errors can tell are one multiple
-        # eigenvalue: the cut then stays where it is, well below it.
+        # Values closer than their errors are one multiple eigenvalue: the cut stays.
         distinct = values[-1] - end > 1e-2 * float(residuals.max())
-        # A residual far above the distance to the wanted values: the end of the block
-        # is one of their copies, mixed with vectors about this far below.
+        # The end of the block is a copy of a wanted value, if its residual is far above
+        # the distance to it, mixed with vectors about this far below.
         distance = max(float(values[-1]) - end, np.finfo(float).tiny)
         mixed = float(self.residuals[-1]) ** 2 / distance
         if mixed > 100 * distance and self.cut < values[-1]:
@@ -404,10 +355,8 @@ class _Iteration(Iteration):
     def _growth(self, values: Array) -> Array:
         """Logarithm of the growth of the filter per degree at the given values."""
         half_width = (self.cut - self.lower) / 2
-        center = (self.cut + self.lower) / 2
-        growth: Array = np.arccosh(
-            np.maximum((values - center) / half_width, 1 + 1e-12)
-        )
+        scaled = (values - (self.cut + self.lower) / 2) / half_width
+        growth: Array = np.arccosh(np.maximum(scaled, 1 + 1e-12))
         return growth
 
     def _safe_degree(self, wanted_growth: float) -> float:
@@ -420,24 +369,16 @@ class _Iteration(Iteration):
         room = _ROUNDING / (self.epsilon * small)
         return float((np.log(np.maximum(room, 1.0)) / excess).min())
 
-    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+    def pairs(self) -> Pairs:
+        """Return the k largest pairs."""
         values, residuals = self._all_pairs()
         largest = self._largest()
-        return self.result_of(
-            values[largest],
-            self._vectors(largest),
-            residuals[largest],
-            n_iter,
-            converged,
-            message,
-        )
+        return values[largest], self._vectors(largest), residuals[largest]
 
     def _all_pairs(self) -> tuple[Array, Array]:
         """Ritz values and residual norms, those of the locked vectors first."""
-        return (
-            np.append(self.locked_values, self.values),
-            np.append(self.locked_residuals, self.residuals),
-        )
+        values = np.append(self.locked_values, self.values)
+        return values, np.append(self.locked_residuals, self.residuals)
 
     def _largest(self) -> NDArray[np.intp]:
         """Places of the k largest values among all."""
@@ -471,8 +412,7 @@ def _take(block: np.ndarray, columns: NDArray[np.intp]) -> np.ndarray:
 
 def _first_cut(bounds: SpectralBounds, fraction: float) -> float:
     """Cut with clearly more than the given fraction of the spectrum above it."""
-    # A cut that is too low costs one filter some of its force; one that is too high
-    # makes it useless. Hence the factor ten.
+    # Too low a cut costs one filter some force, too high a cut all: hence the factor.
     above = np.cumsum(bounds.weights[::-1])[::-1]
     j = int(np.flatnonzero(above >= min(10 * fraction, 0.5)).max(initial=0))
     width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)

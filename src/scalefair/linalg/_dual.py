@@ -9,51 +9,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    add_scaled,
-    block_gram,
-    block_multiply,
-    block_rotate,
-    block_subtract,
-    combine,
-    inner,
-    rotate_ritz,
-    single_blas_thread,
-)
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    as_problem,
-    check_count,
-    check_scale,
-    column_norms,
-    dense_eigh,
-    eigh_descending,
-    ending,
-    orient,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
-# The smallest eigenvalue is shifted to this part of the width of the spectrum.
-_MARGIN = 0.02
-# Residuals below this part of the norm cannot be told from Gram matrices.
-_GRAM_LIMIT = 1e-7
-# Moves after which Gram matrix and distance are measured anew: updates gather
-# rounding errors.
-_MEASURE = 10
+_MARGIN = 0.02  # part of the width to which the smallest eigenvalue is shifted
+_GRAM_LIMIT = 1e-7  # smaller parts of the norm Gram matrices cannot tell
+_MEASURE = 10  # moves whose rounding errors Gram matrix and distance may gather
 _EPSILON = float(np.finfo(np.float64).eps)
 _MAX_PASSES = 4  # of the polar factor
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def dual(
     A: Any,
     k: int,
@@ -71,8 +46,7 @@ def dual(
     With :math:`M = A - \sigma I` positive definite, maximising :math:`|MH|^2` over
     orthonormal blocks has the dual :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm),
     smooth and without constraints; the polar factor of :math:`MV` is the primal
-    solution. A gradient step of length one is a step of subspace iteration, L-BFGS
-    accelerates it. Two block products a step; about ``152 n k`` bytes.
+    solution. L-BFGS takes two block products a step and about ``152 n k`` bytes.
 
     Parameters
     ----------
@@ -98,8 +72,7 @@ def dual(
     References
     ----------
     Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering under
-    Fairness Constraints", ICML, equation (14) without penalty and multipliers:
-    the constraints are in the operator instead.
+    Fairness Constraints", ICML, equation (14) without penalty and multipliers.
 
     Examples
     --------
@@ -110,11 +83,11 @@ def dual(
     >>> dual(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    check_count("max_iter", max_iter, 0)
+    base.check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * k:
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
@@ -124,21 +97,23 @@ def dual(
         # Of full rank: what a start of lower rank lacks is never found.
         V[:, : start.shape[1]] = start[:, :k]
         V = orthonormalize(V, against=avoided, rng=rng)
-    block_subtract(V, avoided, block_gram(avoided, V))
+    kernels.block_subtract(V, avoided, kernels.block_gram(avoided, V))
     n_iter = run.minimize(V, max_iter, callback)
-    return run.result(V, avoided, rng, n_iter, max_iter, len(bounds.nodes))
+    H = orthonormalize(run.objective.H, against=avoided, rng=rng)
+    return run.result(H, V, n_iter, max_iter)
 
 
-class _Run:
+class _Run(Iteration):
     """The dual function of one operator, and its residuals."""
 
     def __init__(
         self, operator: LinearOperator, k: int, tol: float, bounds: SpectralBounds
     ) -> None:
-        self.operator = operator
+        super().__init__(operator)
+        self.n_before = len(bounds.nodes)
         width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         self.tol = tol * self.scale
         self.objective = EnergyDual(operator, bounds.lower - _MARGIN * width, k)
 
@@ -160,95 +135,75 @@ class _Run:
     def residuals(self) -> Array:
         """Residual norms of the Ritz pairs in the span of the primal block."""
         H, MH = self.objective.H, self.objective.MH
-        T = block_gram(H, MH)
-        values, S = eigh_descending(T)
-        squares = ((block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
+        T = kernels.block_gram(H, MH)
+        values, S = base.eigh_descending(T)
+        squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
         residuals: Array = np.sqrt(np.maximum(squares, 0.0))
         if residuals.max() > max(self.tol, _GRAM_LIMIT * np.abs(values).max()):
             return residuals
-        return column_norms(MH @ S - (H @ S) * values)
+        return base.column_norms(MH @ S - (H @ S) * values)
 
-    def result(
-        self,
-        work: Array,
-        avoided: Array,
-        rng: np.random.RandomState,
-        n_iter: int,
-        max_iter: int,
-        n_before: int,
-    ) -> EigenResult:
-        """Ritz pairs of the primal block, measured; `work` is overwritten."""
-        X = orthonormalize(self.objective.H, against=avoided, rng=rng)
+    def result(self, X: Array, work: Array, n_iter: int, max_iter: int) -> EigenResult:
+        """Ritz pairs in the span of X, measured; both blocks are overwritten."""
         work[...] = checked_product(self.operator, X)
-        T = block_gram(X, work)
-        values, S = eigh_descending(T)
-        residuals = rotate_ritz(X, work, S, values)
+        T = kernels.block_gram(X, work)
+        values, S = base.eigh_descending(T)
+        residuals = kernels.rotate_ritz(X, work, S, values)
         worst = float(residuals.max())
         converged = worst <= self.tol
         n_products = self.objective.n_products + 1
-        return EigenResult(
-            values=values,
-            vectors=orient(X),
-            residual_norms=residuals,
-            n_products=n_before + n_products,
-            n_columns=n_before + len(values) * n_products,
-            n_iter=n_iter,
-            converged=converged,
-            message=ending(n_iter, max_iter, worst, converged, steps="L-BFGS steps"),
-        )
+        self.n_products = self.n_before + n_products
+        self.n_columns = self.n_before + len(values) * n_products
+        message = base.ending(n_iter, max_iter, worst, converged, steps="L-BFGS steps")
+        return self.result_of((values, X, residuals), n_iter, converged, message)
 
 
 class EnergyDual:
     """Toland dual of maximising ``c/2 |MH|^2 + <B, MH>`` over orthonormal H.
 
-    It is ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm) with the gradient
-    ``(V - B) / c - M H``; H, the polar factor of MV, is the primal solution. Tonin et
-    al. (2025), propositions 3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
+    ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm), gradient ``(V - B) / c - M H`` with
+    H, the primal solution, the polar factor of MV: Tonin et al. (2025), propositions
+    3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
     """
 
-    # M = A - shift I has to be positive definite. A step multiplies by it twice, with
-    # the direction and with H: values and slopes along a line come from Gram matrices.
+    # A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
+    # by it twice, with the direction and with H: what is on a line is in Gram matrices.
 
     def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
         self.A, self.shift = A, shift
         shape = (A.shape[0], k)
         self.curvature = 1.0
         self.B: Array | None = None
-        self.H = np.empty(shape)
-        self.MH = np.empty(shape)
-        self._MV = np.empty(shape)
-        self._MD = np.empty(shape)
+        self.H, self.MH = np.empty(shape), np.empty(shape)
+        self._MV, self._MD = np.empty(shape), np.empty(shape)
         self._gram = np.zeros((k, k))
         self._distance = 0.0
         self.n_products = 0
 
     def start(self, V: Array) -> float:
-        """Move to `V`; return the value there."""
         self._V = V
         self._multiply(V, self._MV)
         check_product(self._MV)
         # A zero operator is shifted by next to nothing: small products do no harm.
-        check_scale(max(1.0, float(np.abs(self._MV).max())))
+        base.check_scale(max(1.0, float(np.abs(self._MV).max())))
         self._n_moves = 0
         self._measure()
         return self._value()
 
     def gradient(self, out: Array) -> None:
-        """Write the gradient at the current point into `out`; updates H and MH."""
         polar(self._MV, self._root, self.H)
         self._multiply(self.H, self.MH)
-        combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
+        kernels.combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
         if self.B is not None:
-            add_scaled(out, -1 / self.curvature, self.B)
+            kernels.add_scaled(out, -1 / self.curvature, self.B)
 
     def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
-        """Return value and slope at ``V + t D`` as a function of `t`."""
         self._multiply(D, self._MD)
-        cross = block_gram(self._MV, self._MD)
-        square = block_gram(self._MD, self._MD)
-        linear, length = inner(self._V, D), inner(D, D)
+        cross = kernels.block_gram(self._MV, self._MD)
+        square = kernels.block_gram(self._MD, self._MD)
+        linear, length = kernels.inner(self._V, D), kernels.inner(D, D)
         if self.B is not None:
-            linear -= inner(self.B, D)
+            linear -= kernels.inner(self.B, D)
 
         old_gram, old_distance = self._gram, self._distance
 
@@ -268,8 +223,7 @@ class EnergyDual:
         return along
 
     def move(self, D: Array, t: float) -> float:
-        """Follow the point to ``V + t D``; return the value there."""
-        add_scaled(self._MV, t, self._MD)
+        kernels.add_scaled(self._MV, t, self._MD)
         self._gram, self._distance = self._line(t)
         self._n_moves += 1
         if self._n_moves % _MEASURE == 0:
@@ -277,10 +231,11 @@ class EnergyDual:
         return self._value()
 
     def _measure(self) -> None:
-        self._gram = block_gram(self._MV, self._MV)
-        self._distance = inner(self._V, self._V)
+        self._gram = kernels.block_gram(self._MV, self._MV)
+        self._distance = kernels.inner(self._V, self._V)
         if self.B is not None:
-            self._distance += inner(self.B, self.B) - 2 * inner(self.B, self._V)
+            self._distance += kernels.inner(self.B, self.B)
+            self._distance -= 2 * kernels.inner(self.B, self._V)
 
     def _value(self) -> float:
         self._root = inverse_root(self._gram)
@@ -301,15 +256,13 @@ class InverseRoot(NamedTuple):
 
 def inverse_root(gram: Array) -> InverseRoot:
     """Decompose a Gram matrix; eigenvalues at rounding level are raised to it."""
-    with single_blas_thread():
+    with kernels.single_blas_thread():
         values, S = np.linalg.eigh((gram + gram.T) / 2)
     top = max(float(values[-1]), float(np.finfo(np.float64).tiny))
     raised = np.maximum(values, len(values) * _EPSILON * top)
-    return InverseRoot(
-        (S / np.sqrt(raised)) @ S.T,
-        float(np.sqrt(np.maximum(values, 0.0)).sum()),
-        top / float(raised[0]),
-    )
+    nuclear_norm = float(np.sqrt(np.maximum(values, 0.0)).sum())
+    matrix = (S / np.sqrt(raised)) @ S.T
+    return InverseRoot(matrix, nuclear_norm, top / float(raised[0]))
 
 
 def polar(Z: Array, root: InverseRoot, out: Array) -> None:
@@ -318,9 +271,9 @@ def polar(Z: Array, root: InverseRoot, out: Array) -> None:
     `root` belongs to the Gram matrix of `Z`, which squares the condition; further
     passes mend what that spoils. Directions in which `Z` vanishes stay short.
     """
-    block_multiply(Z, root.matrix, out)
+    kernels.block_multiply(Z, root.matrix, out)
     for _ in range(_MAX_PASSES - 1):
         if root.condition < 1e3:  # orthonormal to 1e3 epsilon
             break
-        root = inverse_root(block_gram(out, out))
-        block_rotate(out, root.matrix)
+        root = inverse_root(kernels.block_gram(out, out))
+        kernels.block_rotate(out, root.matrix)

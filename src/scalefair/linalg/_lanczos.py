@@ -8,22 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
+import scalefair.linalg._base as base
 from scalefair._docs import documented
 from scalefair._entries import checked_product
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    as_problem,
-    check_scale,
-    dense_eigh,
-    eigh_descending,
-)
-
-_Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs, Random
 
 
 @documented(**TEXTS)
@@ -39,9 +29,8 @@ def lanczos(
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by restarted Lanczos.
 
-    Multiplies one vector at a time: the fewest products of all solvers here, and
-    the slowest ones. A last run, on the operator without the pairs found, looks for
-    copies of multiple eigenvalues that the first has missed.
+    Multiplies one vector at a time. A last run, on the operator without the pairs
+    found, looks for copies of multiple eigenvalues that the first has missed.
 
     Parameters
     ----------
@@ -58,8 +47,7 @@ def lanczos(
     Returns
     -------
     EigenResult
-        `n_iter` counts products. When ARPACK gives up, Ritz pairs of random vectors
-        complete what it found and `converged` is False.
+        `n_iter` counts products. Ritz pairs of random vectors complete what was found.
 
     %(raises)s
 
@@ -76,10 +64,10 @@ def lanczos(
     >>> lanczos(A, 2, tol=1e-10, random_state=0).values.round(8)
     array([99., 98.])
     """
-    operator, _, avoided = as_problem(A, k, orthogonal_to=orthogonal_to)
+    operator, _, avoided = base.as_problem(A, k, orthogonal_to=orthogonal_to)
     n = operator.shape[0]
     if k >= n - 1:
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     arpack = _Arpack(operator, avoided, tol, max_iter, rng)
     message = ""
@@ -97,11 +85,12 @@ def lanczos(
         message = f"ARPACK failed ({error}): use the Chebyshev solver."
     missing = k - vectors.shape[1]
     vectors = np.hstack([vectors, rng.standard_normal((n, missing))])
-    values, vectors, residuals = arpack.rayleigh_ritz(vectors)
+    pairs = arpack.rayleigh_ritz(vectors)
     if not missing:
-        if (residuals > tol * arpack.scale).any():
-            values, vectors, residuals = _find_again(arpack, values, vectors, residuals)
-        values, vectors, residuals = _add_copies(arpack, values, vectors, residuals)
+        if (pairs[2] > tol * arpack.scale).any():
+            pairs = _find_again(arpack, pairs)
+        pairs = _add_copies(arpack, pairs)
+    values, vectors, residuals = pairs
     converged = bool((residuals <= tol * arpack.scale).all())
     if converged:
         message = "Every residual is within tol."
@@ -110,64 +99,53 @@ def lanczos(
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."
         )
-    n_iter, vectors = arpack.n_products, np.ascontiguousarray(vectors)
-    return arpack.result_of(values, vectors, residuals, n_iter, converged, message)
+    pairs = values, np.ascontiguousarray(vectors), residuals
+    return arpack.result_of(pairs, arpack.n_products, converged, message)
 
 
-def _find_again(
-    arpack: _Arpack, values: Array, vectors: Array, residuals: Array
-) -> _Pairs:
+def _find_again(arpack: _Arpack, pairs: Pairs) -> Pairs:
     """Compute the inaccurate pairs once more, from another start."""
     # ARPACK estimates residuals; for a copy that came in by rounding errors the
     # estimate can be far too small.
+    values, vectors, residuals = pairs
     good = residuals <= arpack.tol * arpack.scale
     try:
         more = arpack.largest(
             int((~good).sum()), moved=vectors[:, good], by=values[good] + arpack.scale
         )
     except ArpackError:
-        return values, vectors, residuals
+        return pairs
     return arpack.rayleigh_ritz(np.hstack([vectors[:, good], more]))
 
 
-def _add_copies(
-    arpack: _Arpack, values: Array, vectors: Array, residuals: Array
-) -> _Pairs:
+def _add_copies(arpack: _Arpack, pairs: Pairs) -> Pairs:
     """Exchange the smallest pairs for larger ones that Lanczos has missed."""
-    # The space that one vector generates holds one eigenvector per eigenvalue: more
-    # copies of a multiple one come in by rounding errors only, late or never. With
-    # the pairs found moved to the lower end, what is largest now was missed.
-    k = len(values)
+    # Copies of a multiple eigenvalue come in by rounding errors only, late or never.
+    # With the pairs found moved to the lower end, what is largest now was missed.
     while True:
+        known, vectors, _ = pairs
         try:
-            more = arpack.largest(1, moved=vectors, by=values + arpack.scale)
+            more = arpack.largest(1, moved=vectors, by=known + arpack.scale)
         except ArpackError:
-            return values, vectors, residuals
-        more_values, more_vectors, more_residuals = arpack.rayleigh_ritz(
-            np.hstack([vectors, more])
-        )
+            return pairs
+        k = len(known)
+        values, vectors, residuals = arpack.rayleigh_ritz(np.hstack([vectors, more]))
         # Values within the tolerance of each other count as the same.
-        if (more_values[:k] <= values + arpack.tol * arpack.scale).all():
-            return values, vectors, residuals
-        values, vectors = more_values[:k], more_vectors[:, :k]
-        residuals = more_residuals[:k]
+        if (values[:k] <= known + arpack.tol * arpack.scale).all():
+            return pairs
+        pairs = values[:k], vectors[:, :k], residuals[:k]
 
 
 class _Arpack(Iteration):
     """ARPACK on an operator, with the counts and the norm of its products."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        avoided: Array,
-        tol: float,
-        max_iter: int | None,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, avoided: Array, tol: float, max_iter: Any, rng: Random
     ) -> None:
-        super().__init__(operator)
+        super().__init__(A)
         self.avoided = avoided
         self.tol, self.max_iter, self.rng = tol, max_iter, rng
-        self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
+        self.dtype = np.float32 if A.dtype == np.float32 else np.float64
 
     def largest(
         self, k: int, moved: Array | None = None, by: Array | None = None
@@ -179,32 +157,27 @@ class _Arpack(Iteration):
             x = x.ravel()
             y = checked_product(self.operator, x, dtype=self.dtype)
             self.count(1)
-            check_scale(float(np.abs(y).max()))
+            base.check_scale(float(np.abs(y).max()))
             norm = float(np.linalg.norm(y) / np.linalg.norm(x))
             self.scale = max(self.scale, norm)
             return y if moved is None else y - moved @ (by * (moved.T @ x))
 
         v0 = self.rng.standard_normal(n)
         v0 -= self.avoided @ (self.avoided.T @ v0)
-        _, vectors = eigsh(
-            LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
-            k,
-            which="LA",
-            tol=self.tol,
-            maxiter=self.max_iter,
-            v0=v0.astype(self.dtype),
-        )
+        A = LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype)
+        options = {"tol": self.tol, "maxiter": self.max_iter, "v0": v0.astype(A.dtype)}
+        _, vectors = eigsh(A, k, which="LA", **options)
         found: Array = vectors.astype(np.float64)
         return found
 
-    def rayleigh_ritz(self, vectors: Array) -> _Pairs:
+    def rayleigh_ritz(self, vectors: Array) -> Pairs:
         """Ritz values, vectors and residual norms in float64, largest first."""
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)
             vectors, _ = np.linalg.qr(vectors)
         product = self.multiply(vectors)
         projected = vectors.T @ product
-        values, S = eigh_descending(projected)
+        values, S = base.eigh_descending(projected)
         vectors, product = vectors @ S, product @ S
         residuals = np.linalg.norm(product - vectors * values, axis=0)
         self.scale = max(self.scale, float(np.abs(values).max()))

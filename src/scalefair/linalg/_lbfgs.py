@@ -11,22 +11,14 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from scalefair.kernels import (
-    add_scaled,
-    combine,
-    rows_combine,
-    rows_inner,
-    single_blas_thread,
-)
+from scalefair import kernels
 from scalefair.linalg._base import Array
 
-# A step is taken when the slope has fallen to this part of the first slope, and the
-# value by this part of what the slope promised (strong Wolfe conditions).
-_SLOPE = 0.1
-_DECREASE = 1e-4
+# Strong Wolfe conditions: the slope falls to this part of the first slope, the value
+# by this part of what that promised.
+_SLOPE, _DECREASE = 0.1, 1e-4
 _LONGEST = 2.0**30
-# Steps and gradient differences that are kept: ten saved no iteration here.
-_N_PAIRS = 5
+_N_PAIRS = 5  # steps and gradient differences kept: ten saved no iteration here
 
 
 class BlockObjective(Protocol):
@@ -55,7 +47,7 @@ class MinimizeResult:
     message: str
 
 
-@single_blas_thread()
+@kernels.single_blas_thread()
 def lbfgs(
     objective: BlockObjective,
     V: Array,
@@ -70,9 +62,8 @@ def lbfgs(
     Stops when a step lowers the value f by less than ``ftol * max(|f|, 1)``, no entry
     of the gradient exceeds `gtol`, or ``callback(n_iter, value)`` returns True.
     """
-    # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) runs on inner
-    # products (Chen, Wang, Zhou 2014): one pass over the kept pairs for those of a new
-    # one, and one for the direction. It keeps 14 blocks beside V.
+    # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) on inner products
+    # (Chen, Wang, Zhou 2014). It keeps 14 blocks beside V.
     memory = _Memory(V.shape)
     value = objective.start(V)
     objective.gradient(memory.gradient)
@@ -93,7 +84,7 @@ def lbfgs(
             message = "No lower value along the gradient: rounding level reached."
             return MinimizeResult(value, n_iter, False, message)
         old = value
-        add_scaled(V, t, D)
+        kernels.add_scaled(V, t, D)
         value = objective.move(D, t)
         objective.gradient(memory.next_gradient())
         memory.keep(t)
@@ -107,10 +98,9 @@ def lbfgs(
 class _Memory:
     """Kept pairs, the gradient, and the inner products among them."""
 
-    # Rows 0 to m hold directions, rows m + 1 to 2 m + 1 the differences of gradients
-    # along them, divided by the step: the recursion does not depend on the length
-    # of a pair. One slot more than pairs takes the new direction. Two more rows hold
-    # the gradients at both ends of a step.
+    # Rows 0 to m - 1 hold directions, one for the new one among them, rows m to 2 m - 1
+    # the differences of gradients along them, divided by the step; the last two the
+    # gradients at both ends of a step.
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.m = _N_PAIRS + 1
@@ -148,14 +138,14 @@ class _Memory:
             q[i] += weights[i] - (G[m + i] @ q) / G[i, m + i]
         self.slot = next(i for i in range(m) if i not in self.order)
         D: Array = self.rows[self.slot].reshape(self.shape)
-        rows_combine(self.rows, -q, D)
+        kernels.rows_combine(self.rows, -q, D)
         return D
 
     def keep(self, t: float) -> None:
         """Complete the pair of the last direction; keep it if it curves upwards."""
         s, y, rows = self.slot, self.m + self.slot, self.rows
         before = 4 * self.m + 1 - self.now
-        combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
+        kernels.combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
         self.order = self.order[-_N_PAIRS + 1 :]
         self.measure([s, y])
         curvature = self.products[s, y]
@@ -167,7 +157,7 @@ class _Memory:
         kept = [row for i in self.order for row in (i, self.m + i)]
         changed = [*changed, self.now]
         some = kept + changed
-        values = rows_inner(self.rows, some, changed)
+        values = kernels.rows_inner(self.rows, some, changed)
         self.products[np.ix_(some, changed)] = values
         self.products[np.ix_(changed, some)] = values.T
 

@@ -11,43 +11,23 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_rotate,
-    block_subtract,
-    single_blas_thread,
-)
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    EigenResult,
-    Iteration,
-    as_preconditioner,
-    as_problem,
-    buffer_size,
-    check_count,
-    check_scale,
-    column_norms,
-    dense_eigh,
-    eigh_descending,
-    ending,
-)
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
 # Iterations without progress (1 %) after which the search directions are dropped,
 # and after which the iteration gives up.
-_RESTART = 15
-_PATIENCE = 40
-# Search directions that depend on the others to this extent are dropped.
-_DEPENDENT = 1e-8
+_RESTART, _PATIENCE = 15, 40
+_DEPENDENT = 1e-8  # search directions that depend on others to this extent are dropped
 
 
 @documented(**TEXTS)
-@single_blas_thread()
+@kernels.single_blas_thread()
 def lobpcg(
     A: Any,
     k: int,
@@ -64,10 +44,9 @@ def lobpcg(
     """Largest eigenpairs of a symmetric operator by preconditioned search directions.
 
     Each iteration finds the best vectors in the span of the iterates, their
-    preconditioned residuals and the directions of the last step. Where eigenvalues lie
-    close together, as on meshes, it takes ten to twenty iterations with a multigrid
-    preconditioner, a polynomial filter degrees in the hundreds. Operator and
-    preconditioner may be float32, the iteration is float64. About
+    preconditioned residuals and the directions of the last step: ten to twenty with a
+    multigrid preconditioner where eigenvalues lie close together, as on meshes. In
+    float64, whatever the types of operator and preconditioner; about
     ``72 n (k + n_buffer)`` bytes.
 
     Parameters
@@ -98,11 +77,9 @@ def lobpcg(
 
     References
     ----------
-    Knyazev (2001), "Toward the optimal preconditioned eigensolver", SIAM Journal
-    on Scientific Computing 23, 517-541. Hetmaniuk, Lehoucq (2006), "Basis
-    selection in LOBPCG", Journal of Computational Physics 218, 324-332. Duersch,
-    Shao, Yang, Gu (2018), "A robust and efficient implementation of LOBPCG", SIAM
-    Journal on Scientific Computing 40, C655-C676.
+    Knyazev (2001), "Toward the optimal preconditioned eigensolver". Hetmaniuk, Lehoucq
+    (2006), "Basis selection in LOBPCG". Duersch, Shao, Yang, Gu (2018), "A robust and
+    efficient implementation of LOBPCG".
 
     Examples
     --------
@@ -115,16 +92,16 @@ def lobpcg(
     >>> result.values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = as_problem(A, k, X0, orthogonal_to)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    T = as_preconditioner(preconditioner, n)
-    n_buffer = buffer_size(n_buffer, k)
-    check_count("max_iter", max_iter, 0)
+    T = base.as_preconditioner(preconditioner, n)
+    n_buffer = base.buffer_size(n_buffer, k)
+    base.check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
-    iteration = _Iteration(operator, T, k, k + n_buffer, tol, avoided, rng)
-    iteration.start(start)
+    iteration = _Iteration(operator, T, k, k + n_buffer, tol)
+    iteration.start(start, avoided, rng)
     best, stalled, n_iter = math.inf, 0, 0
     while True:
         n_converged, worst = iteration.progress()
@@ -141,7 +118,7 @@ def lobpcg(
             iteration.restart()
         iteration.step()
         n_iter += 1
-    message = ending(
+    message = base.ending(
         n_iter,
         max_iter,
         worst,
@@ -150,30 +127,18 @@ def lobpcg(
         beside_more=", or use a better preconditioner",
         if_stuck=", or check that operator and preconditioner are symmetric",
     )
-    return iteration.result(n_iter, n_converged == k, message)
+    return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
 class _Iteration(Iteration):
-    """The basis [X, P] with its image under A, and what belongs to it.
-
-    X are Ritz vectors, P the directions of the last step; together orthonormal.
-    """
+    """Orthonormal basis [X, P] of Ritz vectors and last directions, with its image."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        T: LinearOperator | None,
-        k: int,
-        m: int,
-        tol: float,
-        avoided: Array,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, T: LinearOperator | None, k: int, m: int, tol: float
     ) -> None:
-        super().__init__(operator)
-        self.T = T
-        self.n = operator.shape[0]
-        self.k, self.m, self.tol, self.rng = k, m, tol, rng
-        self.avoided = avoided
+        super().__init__(A)
+        self.T, self.n = T, A.shape[0]
+        self.k, self.m, self.tol = k, m, tol
         # Set with every basis: its image, Ritz values, residuals of X, the matrix
         # of A in the basis, and whether image and residuals are direct products.
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
@@ -181,8 +146,9 @@ class _Iteration(Iteration):
         self.projected = np.empty((0, 0))
         self.measured = False
 
-    def start(self, X0: Array) -> None:
+    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
         """Take the given vectors and random ones, smoothed."""
+        self.avoided, self.rng = avoided, rng
         given = min(X0.shape[1], self.m)
         X = random_generator(self.rng).standard_normal((self.n, self.m))
         if given < self.m:
@@ -208,7 +174,7 @@ class _Iteration(Iteration):
         W = orthonormalize(W, against=against, rng=self.rng)
         AW = self._product(W)
         H = self._projected(W, AW)
-        values, S = eigh_descending(H)
+        values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
         self.projected = C.T @ H @ C
         self.values = values[:m]
@@ -217,22 +183,22 @@ class _Iteration(Iteration):
         self.measured = False
         self._set_residuals()
 
-    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+    def pairs(self) -> Pairs:
+        """Return the k largest pairs, measured."""
         if not self.measured:
             self.restart()
         k = self.k
         vectors = np.ascontiguousarray(self.basis[:, :k])
-        values, residuals = self.values[:k].copy(), self.residual_norms[:k].copy()
-        return self.result_of(values, vectors, residuals, n_iter, converged, message)
+        return self.values[:k].copy(), vectors, self.residual_norms[:k].copy()
 
     def _set_basis(self, X: Array) -> None:
         """Make X the basis, as Ritz vectors, with residuals that are measured."""
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
-        H = block_gram(X, AX)
-        self.values, S = eigh_descending(H)
-        block_rotate(X, S)
-        block_rotate(AX, S)
+        H = kernels.block_gram(X, AX)
+        self.values, S = base.eigh_descending(H)
+        kernels.block_rotate(X, S)
+        kernels.block_rotate(AX, S)
         self.basis, self.image = X, AX
         self.projected = np.diag(self.values)
         self.measured = True
@@ -241,40 +207,37 @@ class _Iteration(Iteration):
     def _set_residuals(self) -> None:
         X, AX = self.basis[:, : self.m], self.image[:, : self.m]
         self.residuals = AX - X * self.values
-        self.residual_norms = column_norms(self.residuals)
+        self.residual_norms = base.column_norms(self.residuals)
 
     def _projected(self, W: Array, AW: Array) -> Array:
         """Return the matrix of A in the basis [X, P, W]."""
-        across, corner = block_gram(self.basis, AW), block_gram(W, AW)
+        across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
         return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
 
     def _product(self, X: Array) -> Array:
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
         self.count(X.shape[1])
-        norm = float(column_norms(Y).max()) or float(np.abs(Y).max())
+        norm = float(base.column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)
         self.scale = max(self.scale, norm)
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         return Y
 
     def _precondition(self, R: Array) -> Array:
         if self.T is None:
             return R
         # Columns of unit length: float32 has no room for small residuals.
-        R /= np.maximum(column_norms(R), np.finfo(np.float64).tiny)
+        R /= np.maximum(base.column_norms(R), np.finfo(np.float64).tiny)
         W = np.empty_like(R)
         apply_block(self.T, R, W)
-        check_product(column_norms(W), "preconditioner")
+        check_product(base.column_norms(W), "preconditioner")
         return W
 
 
 def _directions(C: Array, active: NDArray[np.intp]) -> Array:
-    """Coefficients of the next directions: of the new vectors, what the old lack.
-
-    Made orthonormal to the new ones here, where it costs nothing on long vectors.
-    """
+    """Coefficients of the next directions: of the new vectors, what the old lack."""
     D = C[:, active].copy()
     D[: C.shape[1]] = 0.0
     for _ in range(2):
@@ -290,6 +253,6 @@ def _directions(C: Array, active: NDArray[np.intp]) -> Array:
 def _combine(V: Array, W: Array, C: Array) -> Array:
     """Return ``[V, W] @ C``."""
     out = np.zeros((V.shape[0], C.shape[1]))
-    block_subtract(out, V, -C[: V.shape[1]])
-    block_subtract(out, W, -C[V.shape[1] :])
+    kernels.block_subtract(out, V, -C[: V.shape[1]])
+    kernels.block_subtract(out, W, -C[V.shape[1] :])
     return out

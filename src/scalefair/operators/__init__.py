@@ -7,11 +7,6 @@ from scalefair.operators._group_covariance import GroupCovariance
 from scalefair.operators._normalized import NormalizedAffinity, NormalizedOperator
 from scalefair.operators._partitioned_matrix import PartitionedMatrix
 from scalefair.operators._projection import NullspaceProjector, Projected
-from scalefair.operators._streamed_covariance import (
-    StreamedCovariance,
-    StreamedSecondMoment,
-    StreamedSquaredDifferences,
-)
 
 __all__ = [
     "AMGPreconditioner",
@@ -23,9 +18,6 @@ __all__ = [
     "PartitionedMatrix",
     "Projected",
     "RBFKernel",
-    "StreamedCovariance",
-    "StreamedSecondMoment",
-    "StreamedSquaredDifferences",
     "SymmetricBlockOperator",
     "coarse_degree",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -11,24 +11,25 @@ from scipy.linalg import eigh
 
 from scalefair._docs import documented
 from scalefair.kernels import csr_matmat, single_blas_thread
-from scalefair.operators._base import TEXTS, Array, SymmetricBlockOperator, put_product
+from scalefair.operators._base import (
+    TEXTS,
+    Array,
+    Block,
+    SymmetricBlockOperator,
+    check_stored,
+    put_product,
+)
 
-# Orders that are inverted densely: 0.1 s, and small beside a product.
-_COARSEST = 500
-# A level that keeps more than this part of its nodes is not worth having.
-_SLOWEST = 0.8
-# Off-diagonal entries below this part of the largest in both of their rows are not
-# aggregated along: no smoother can work across them.
-_STRENGTH = 0.1
-# Smoothed prolongation is for levels where the next matrix and the prolongation then
-# have at most about so many times the entries of this matrix; on graphs that are no
-# meshes they would fill up.
-_FILL = 2.0
-_PROLONGATION_FILL = 5.0
-# Diagonal entries and eigenvalues below this, in units of the matrix, are rounding.
-_ZERO = 1e-13
-# Fewer aggregates than this do not show the shape of a graph.
-_FEWEST = 50
+_COARSEST = 500  # orders that are inverted densely: 0.1 s, small beside a product
+_SLOWEST = 0.8  # a level that keeps more of its nodes is not worth having
+_STRENGTH = 0.1  # entries are weak below this part of the largest in both their rows
+# Prolongation is smoothed where the next matrix and the prolongation then have at most
+# about so many times the entries of this matrix: beyond meshes they would fill up.
+_FILL, _PROLONGATION_FILL = 2.0, 5.0
+_ZERO = 1e-13  # diagonal entries and eigenvalues below, in units of the matrix, are 0
+_FEWEST = 50  # fewer aggregates do not show the shape of a graph
+
+Matrix: TypeAlias = sparse.csr_array | np.ndarray
 
 
 class _Level(NamedTuple):
@@ -50,9 +51,8 @@ class AMGPreconditioner(SymmetricBlockOperator):
     .. math:: T = 2 \omega D^{-1} - \omega^2 D^{-1} A D^{-1}
               + \bar P\, T_c\, \bar P^T, \qquad \bar P = (I - \omega D^{-1} A) P,
 
-    stored as two sparse matrices: three sparse products per level, all on blocks.
-    Prolongation is smoothed aggregation where that keeps the coarse matrix sparse,
-    plain aggregation elsewhere. Nothing is random.
+    three sparse products on blocks. Prolongation is smoothed aggregation where that
+    keeps the coarse matrix sparse, plain elsewhere. Nothing is random.
 
     Parameters
     ----------
@@ -82,9 +82,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
     References
     ----------
     Vanek, Mandel, Brezina (1996), "Algebraic multigrid by smoothed aggregation for
-    second and fourth order elliptic problems", Computing 56, 179-196. Bell, Olson,
-    Schroder, Southworth (2023), "PyAMG: Algebraic multigrid solvers in Python",
-    Journal of Open Source Software 8, 5495.
+    second and fourth order elliptic problems", Computing 56, 179-196.
 
     Examples
     --------
@@ -131,29 +129,23 @@ class AMGPreconditioner(SymmetricBlockOperator):
         self._cycle(0, X, out, alpha, shift, beta)
 
     def _cycle(
-        self,
-        depth: int,
-        X: np.ndarray,
-        out: np.ndarray,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
+        self, depth: int, X: Block, out: Block, alpha: float, shift: float, beta: float
+    ) -> Block:
         if depth == len(self.levels):
             return _apply_matrix(self.coarsest, X, out, alpha, shift, beta)
         S, P, R = self.levels[depth]
         _apply_matrix(S, X, out, alpha, shift, beta)
         coarse = np.empty((R.shape[0], X.shape[1]), self.dtype)
-        _apply_matrix(R, X, coarse)
-        correction = self._cycle(depth + 1, coarse, np.empty_like(coarse))
+        _apply_matrix(R, X, coarse, 1.0, 0.0, 0.0)
+        correction = np.empty_like(coarse)
+        self._cycle(depth + 1, coarse, correction, 1.0, 0.0, 0.0)
         return _apply_matrix(P, correction, out, alpha, 0.0, 1.0)
 
 
 def coarse_degree(A: Any) -> float:
     """Average number of aggregates that an aggregate of neighbouring nodes touches.
 
-    Aggregates are grown as for `AMGPreconditioner`. The number grows with the dimension
-    of a mesh, not with the number of neighbours: about 2 on lines and trees, 5 to 6 in
+    Aggregates are those of `AMGPreconditioner`. About 2 on lines and trees, 5 to 6 in
     the plane, 11 to 14 in space, far more on social networks.
 
     Parameters
@@ -197,13 +189,7 @@ def _as_matrix(A: Any) -> sparse.csr_array:
     if np.iscomplexobj(A.data):
         raise TypeError("The matrix must be real, got complex numbers.")
     A = A.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(A.data))
-    if bad.size:
-        row = int(np.searchsorted(A.indptr, bad[0], side="right")) - 1
-        raise ValueError(
-            f"The matrix has entries that are not finite (first: row {row}, column "
-            f"{A.indices[bad[0]]}, {A.data[bad[0]]}): remove or replace them."
-        )
+    check_stored(A, A.data)
     return A
 
 
@@ -218,15 +204,13 @@ def _check_unit(unit: float, dtype: np.dtype[Any]) -> None:
 
 def _as_candidate(candidate: Any, n: int) -> Array:
     b = np.ones(n) if candidate is None else np.array(candidate, np.float64)
-    if b.shape != (n,):
-        raise ValueError(
-            f"candidate must be a vector of {n} positive numbers, got shape {b.shape}."
-        )
     bad = np.flatnonzero(~(np.isfinite(b) & (b > 0)))
-    if bad.size:
+    if b.shape != (n,) or bad.size:
+        got = (
+            f"{b[bad[0]]} at entry {bad[0]}" if b.shape == (n,) else f"shape {b.shape}"
+        )
         raise ValueError(
-            f"candidate must be a vector of {n} positive numbers, got {b[bad[0]]} at "
-            f"entry {bad[0]}."
+            f"candidate must be a vector of {n} positive numbers, got {got}."
         )
     b /= b.max()
     if b.min() < 1e-140:  # squares are taken
@@ -242,16 +226,14 @@ def _jacobi(A: sparse.csr_array, b: Array, unit: float) -> tuple[Array, float]:
     diagonal = A.diagonal()
     # Rows of zeros (a node alone, an aggregate of a whole component) are left alone.
     diagonal[diagonal <= _ZERO * unit] = unit
-    # A bound on the spectral radius of D^{-1} A, exactly 2 for a Laplacian without
-    # positive off-diagonal entries and its null vector b. An estimate by power
-    # iteration would be sharper, but too small on some graphs.
+    # A bound on the spectral radius of D^{-1} A, exactly 2 for a Laplacian and its null
+    # vector b. Power iteration would be sharper, but too small on some graphs.
     bound = float((abs(A) @ b / (diagonal * b)).max(initial=0.0))
     return 1.0 / diagonal, 4 / 3 / max(bound, 1.0)
 
 
 def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_array:
     """Node by aggregate indicator; nodes without a strong neighbour are in none."""
-    # Only this needs pyamg, and few graphs need this.
     from pyamg.aggregation import standard_aggregation
 
     scale = np.sqrt(inverse_diagonal)
@@ -292,8 +274,7 @@ def _prolongator(
     AT = sparse.csr_array(A @ T)
     n_coarse = T.shape[1]
     degree = sparse.csr_array(T.T @ AT).nnz / n_coarse
-    # Neighbours of neighbours become neighbours, among the aggregates and between
-    # them and the nodes.
+    # Neighbours of neighbours become neighbours, among aggregates and to nodes.
     reach = AT.nnz / A.shape[0]
     if (
         n_coarse * min(degree**2, n_coarse) > _FILL * A.nnz
@@ -314,11 +295,10 @@ def _two_grid(
 
 def _invert(
     A: sparse.csr_array, b: Array, unit: float, dtype: np.dtype
-) -> tuple[np.ndarray | sparse.csr_array, int]:
+) -> tuple[Matrix, int]:
     """Positive definite inverse of the coarsest matrix, and its number of entries.
 
-    Null vectors are given the eigenvalue of the unit; a matrix that is too large
-    (thousands of components) is left to the smoother.
+    Null vectors get the eigenvalue of the unit, too large a matrix the smoother alone.
     """
     inverse_diagonal, omega = _jacobi(A, b, unit)
     if A.shape[0] > 2 * _COARSEST:
@@ -335,13 +315,8 @@ def _invert(
 
 
 def _apply_matrix(
-    A: sparse.csr_array | np.ndarray,
-    X: np.ndarray,
-    out: np.ndarray,
-    alpha: float = 1.0,
-    shift: float = 0.0,
-    beta: float = 0.0,
-) -> np.ndarray:
+    A: Matrix, X: Block, out: Block, alpha: float, shift: float, beta: float
+) -> Block:
     """Overwrite `out` with ``alpha (A - shift I) X + beta out``."""
     if isinstance(A, np.ndarray):
         with single_blas_thread():

@@ -8,12 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._entries import all_finite, check_product, judged_later
 from scalefair.kernels import combine
 
 Array = NDArray[np.float64]
+Block = np.ndarray  # of either type
 
 # Words that the docstrings of the operators share.
 TEXTS = {
@@ -26,26 +28,15 @@ dtype : {np.float64, np.float32}, default=np.float64
     "type_error": """\
 TypeError
     If the input is complex, or `dtype` is neither float32 nor float64.""",
-    "weights": """\
-weights : array-like of shape (G,)
-    :math:`w_g`, of any sign.""",
-    "group_attributes": """\
-weights : ndarray of shape (G,), float64
-    The weights.
-counts : ndarray of shape (G,), int64
-    Rows of each group.
-means : ndarray of shape (G, n), float64
-    Mean of each group.""",
 }
 
 
 class SymmetricBlockOperator(LinearOperator):
     """Real symmetric operator that works on blocks of vectors in place.
 
-    It is a :class:`scipy.sparse.linalg.LinearOperator` with one more method, `apply`,
-    shaped like a BLAS call: short recurrences run through it without temporary blocks.
-    Solvers accept any LinearOperator and use `apply` where there is one. A subclass
-    implements ``_apply(X, out, alpha, shift, beta)``; all products follow from it.
+    A :class:`scipy.sparse.linalg.LinearOperator` with one more method, `apply`, shaped
+    like a BLAS call, which solvers use where there is one: short recurrences need no
+    temporary blocks. A subclass implements ``_apply(X, out, alpha, shift, beta)``.
 
     Parameters
     ----------
@@ -58,8 +49,7 @@ class SymmetricBlockOperator(LinearOperator):
     ----------
     gathers_rows : bool
         Whether a product gathers rows of its block at random, as that with a sparse
-        matrix does: blocks too large for the cache are then better multiplied in parts.
-        For all others, parts would repeat the work that columns share.
+        matrix does: blocks too large for the cache are then multiplied in parts.
     """
 
     gathers_rows: bool = False
@@ -87,8 +77,7 @@ class SymmetricBlockOperator(LinearOperator):
         X : ndarray of shape (n, k)
             C-contiguous block of the operator's dtype.
         out : ndarray of shape (n, k)
-            C-contiguous block of the operator's dtype that does not overlap
-            `X`. It is not read when ``beta == 0``.
+            Another such block, not read when ``beta == 0``.
         alpha, shift, beta : float
             Coefficients.
 
@@ -154,24 +143,11 @@ class SymmetricBlockOperator(LinearOperator):
         return self
 
 
-class ProductOperator(SymmetricBlockOperator):
-    """Operator whose products come as new blocks; `apply` follows from them."""
-
-    def _apply(
-        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
-    ) -> None:
-        put_product(self._product(X), X, out, alpha, shift, beta)
-
-    @abstractmethod
-    def _product(self, X: np.ndarray) -> np.ndarray:
-        """Return the operator times a block, in an array that may be overwritten."""
-
-
 class TypedOperator(SymmetricBlockOperator):
     """Operator that is there in both types, with `_set_type` for what differs."""
 
     def astype(self, dtype: Any) -> Self:
-        """Return the operator with products in another type; it shares what it can.
+        """Return the operator with products in another type.
 
         Parameters
         ----------
@@ -195,21 +171,24 @@ class TypedOperator(SymmetricBlockOperator):
         """Convert to `dtype` what products read."""
 
 
-def put_product(
-    product: np.ndarray,
-    X: np.ndarray,
-    out: np.ndarray,
-    alpha: float,
-    shift: float,
-    beta: float,
-) -> None:
-    """Overwrite `out` with ``alpha * (product - shift * X) + beta * out``.
+def check_stored(A: sparse.csr_array, data: NDArray[Any]) -> None:
+    """Refuse the entries of a matrix, in their type now, that are not finite."""
+    if not all_finite(data):
+        bad = int(np.flatnonzero(~np.isfinite(data))[0])
+        row = int(np.searchsorted(A.indptr, bad, side="right")) - 1
+        raise ValueError(
+            f"The matrix has an entry that is not finite, at row {row}, column "
+            f"{A.indices[bad]} ({A.data[bad]}), in {data.dtype}: remove or replace it."
+        )
 
-    All are C-contiguous blocks of one type; `product` is overwritten as well.
-    """
+
+def put_product(
+    Y: Block, X: Block, out: Block, alpha: float, shift: float, beta: float
+) -> None:
+    """Overwrite `out` with ``alpha * (Y - shift * X) + beta * out``, and `Y`."""
     if shift != 0:
-        product -= out.dtype.type(shift) * X
-    put_sum(product, out, alpha, beta)
+        Y -= out.dtype.type(shift) * X
+    put_sum(Y, out, alpha, beta)
 
 
 def put_sum(X: np.ndarray, out: np.ndarray, alpha: float, beta: float) -> None:
@@ -231,10 +210,7 @@ def apply_block(
     shift: float = 0.0,
     beta: float = 0.0,
 ) -> np.ndarray:
-    """Overwrite `out` with ``alpha (A - shift I) X + beta out``, any operator `A`.
-
-    Uses `SymmetricBlockOperator.apply` where `A` has it. Callers judge the result.
-    """
+    """`SymmetricBlockOperator.apply` for any operator; callers judge the result."""
     with judged_later():
         if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
             return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)

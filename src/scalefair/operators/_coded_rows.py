@@ -1,8 +1,16 @@
-"""Rows of a table, divided by codes: dense, sparse, or in parts.
+"""Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` works on each class through the same four methods; what differs is
-how the rows are read. Rows in parts stay where they are: a product sends its n x k
-block to the parts and adds up what they return.
+`GroupCovariance` works on each class through four methods; what differs is how the rows
+are read. With Z_g the rows of code g less ``centres[g]`` (of `centres` of shape (1, n)
+the one row), they are
+
+- `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
+- `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
+- `moments`: means (G, n) and sums of squared distances to them (G,);
+- `astype`: the rows with stored entries no wider than a type; products convert them.
+
+Rows in parts stay where they are: a product sends its n x k block to the parts and adds
+up what they return.
 """
 
 from __future__ import annotations
@@ -10,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,45 +39,15 @@ from scalefair.kernels import (
     dense_rows_moments,
     single_blas_thread,
 )
-from scalefair.operators._base import Array
+from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
-# while the transpose gathers them at random. A third of the time at 100,000 rows.
+# while the transpose gathers them at random.
 _TILE_ROWS = 16384
-# Parts of a tile that are shared among threads.
-_CHUNKS = 64
+_CHUNKS = 64  # parts of a tile that are shared among threads
 
 Moments = tuple[Array, Array]
-
-
-class CodedRows(Protocol):
-    """Rows X of m x n entries, each with a code g from 0 to G - 1.
-
-    ``Z_g`` below are the rows of code g less ``centres[g]``; `centres` of shape (1, n)
-    are the same for all.
-    """
-
-    def astype(self, dtype: np.dtype) -> Self:
-        """Return the rows with stored entries no wider than `dtype`.
-
-        Narrower ones stay what they are: products convert them.
-        """
-
-    def moments(self) -> Moments:
-        """Means (G, n) and sums of squared distances to them (G,)."""
-
-    def add_products(
-        self,
-        V: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
-    ) -> None:
-        """Add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to `out`."""
-
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> Array:
-        """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
 
 
 class DenseRows:
@@ -88,17 +67,13 @@ class DenseRows:
         return _checked((means, scatter), self._X)
 
     def add_products(
-        self,
-        V: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
         out += dense_rows_matmat(
             self._X, self._codes, self._per_code(centres), coefficients, V
         )
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> Array:
+    def gram(self, V: Block, centres: Block) -> Array:
         return dense_rows_gram(self._X, self._codes, self._per_code(centres), V)
 
     def _per_code(self, centres: np.ndarray) -> np.ndarray:
@@ -116,6 +91,10 @@ class _Tile(NamedTuple):
     indices: NDArray[np.integer[Any]]
     data: np.ndarray
     bounds: NDArray[np.int64]
+
+    def add_product(self, a: float, Y: Block, out: Block) -> None:
+        """Add the transpose times ``a * Y`` to `out`."""
+        csr_add_matmat(self.indptr, self.indices, self.data, self.bounds, a, Y, out)
 
 
 class SparseRows:
@@ -152,15 +131,8 @@ class SparseRows:
         indptr, indices, data = csr_rows_transpose(
             X.indptr, X.indices, X.data, rows, X.shape[1]
         )
-        return _Tile(
-            code,
-            rows,
-            _equal_work(np.cumsum(lengths)),
-            indptr,
-            indices,
-            data,
-            _equal_work(indptr[1:]),
-        )
+        row_bounds, bounds = _equal_work(np.cumsum(lengths)), _equal_work(indptr[1:])
+        return _Tile(code, rows, row_bounds, indptr, indices, data, bounds)
 
     def astype(self, dtype: np.dtype) -> SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
@@ -174,33 +146,17 @@ class SparseRows:
         n = self._X.shape[1]
         means = np.zeros((self._counts.size, n))
         for tile in self._tiles:
-            csr_add_matmat(
-                tile.indptr,
-                tile.indices,
-                tile.data,
-                tile.bounds,
-                1.0,
-                np.ones((tile.rows.size, 1)),
-                means[tile.code].reshape(-1, 1),  # a view: the sums so far
-            )
+            sums = means[tile.code].reshape(-1, 1)  # a view
+            tile.add_product(1.0, np.ones((tile.rows.size, 1)), sums)
         means /= self._counts[:, None]
         scatter = np.zeros_like(means)
         for tile in self._tiles:
-            csr_rows_scatter(
-                tile.indptr,
-                tile.data,
-                tile.rows.size,
-                means[tile.code],
-                scatter[tile.code],
-            )
+            g, length = tile.code, tile.rows.size
+            csr_rows_scatter(tile.indptr, tile.data, length, means[g], scatter[g])
         return _checked((means, scatter.sum(axis=1)), self._X)
 
     def add_products(
-        self,
-        V: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
         if V.shape[1] == 1:  # SciPy's serial loop is faster for one vector
             self._add_product(V[:, 0], centres, coefficients, out[:, 0])
@@ -208,18 +164,14 @@ class SparseRows:
         sums = np.zeros((centres.shape[0], V.shape[1]))
         for tile, Y, column_sums in self._products(V, centres, coefficients != 0):
             a = coefficients[tile.code]
-            csr_add_matmat(tile.indptr, tile.indices, tile.data, tile.bounds, a, Y, out)
+            tile.add_product(a, Y, out)
             sums[tile.code % len(sums)] += float(a) * column_sums
-        # Where the centres are the means the sums are rounding errors, and no less
-        # needed: the products above hold these errors times the centre.
+        # Where the centres are the means the sums are rounding errors, and the products
+        # above hold these errors times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
     def _add_product(
-        self,
-        v: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, v: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
         X, code = self._part(coefficients != 0)
         centre = code % len(centres)
@@ -243,7 +195,7 @@ class SparseRows:
             self._parts[key] = self._X[rows], self._codes[rows]
         return self._parts[key]
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> Array:
+    def gram(self, V: Block, centres: Block) -> Array:
         grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
         every = np.ones(self._counts.size, bool)
         for tile, Y, _ in self._products(V, centres, every):
@@ -251,24 +203,19 @@ class SparseRows:
         return grams
 
     def _products(
-        self, V: np.ndarray, centres: np.ndarray, wanted: NDArray[np.bool_]
+        self, V: Block, centres: Block, wanted: NDArray[np.bool_]
     ) -> Iterator[tuple[_Tile, np.ndarray, np.ndarray]]:
         """Tiles of the wanted codes, centred products (overwritten), column sums."""
+        X = self._X
         offsets = block_gram(np.ascontiguousarray(centres.T), V).astype(V.dtype)
         longest = max(tile.rows.size for tile in self._tiles)
         products = np.empty((longest, V.shape[1]), V.dtype)
         for tile in self._tiles:
             if wanted[tile.code]:
                 Y = products[: tile.rows.size]
+                shift = offsets[tile.code % len(offsets)]
                 sums = csr_rows_matmat(
-                    self._X.indptr,
-                    self._X.indices,
-                    self._X.data,
-                    tile.rows,
-                    tile.row_bounds,
-                    V,
-                    offsets[tile.code % len(offsets)],
-                    Y,
+                    X.indptr, X.indices, X.data, tile.rows, tile.row_bounds, V, shift, Y
                 )
                 yield tile, Y, sums
 
@@ -311,8 +258,8 @@ class DistributedRows:
     def astype(self, dtype: np.dtype) -> DistributedRows:
         if not self._is_sparse or self._dtype.itemsize <= dtype.itemsize:
             return self
-        other = object.__new__(DistributedRows)
-        other.__dict__.update(self.__dict__, _dtype=dtype)
+        other = copy(self)
+        other._dtype = dtype
         other._parts = self._parts.map(_typed, dtype).persist()
         return other
 
@@ -320,16 +267,12 @@ class DistributedRows:
         return self._moments
 
     def add_products(
-        self,
-        V: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
-        out += self._parts.map(_product, V, centres, coefficients).reduce(_add)
+        out += self._parts.map(_product, V, centres, coefficients).reduce(add)
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> Array:
-        grams = self._parts.map(_gram, V, centres, self._shape[0]).reduce(_add)
+    def gram(self, V: Block, centres: Block) -> Array:
+        grams = self._parts.map(_gram, V, centres, self._shape[0]).reduce(add)
         return np.array(grams)  # what came from elsewhere may be read-only
 
 
@@ -390,9 +333,7 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
     )
 
 
-def _product(
-    part: _CodedPart, V: np.ndarray, centres: np.ndarray, coefficients: np.ndarray
-) -> np.ndarray:
+def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) -> Block:
     out = np.zeros_like(V)
     own = coefficients[part.present]
     if own.any():
@@ -400,12 +341,7 @@ def _product(
     return out
 
 
-def _gram(part: _CodedPart, V: np.ndarray, centres: np.ndarray, n_codes: int) -> Array:
+def _gram(part: _CodedPart, V: Block, centres: Block, n_codes: int) -> Array:
     grams = np.zeros((n_codes, V.shape[1], V.shape[1]))
     grams[part.present] = part.rows.gram(V, part.centres(centres))
     return grams
-
-
-def _add(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    total: NDArray[Any] = a + b
-    return total

@@ -25,23 +25,17 @@ from scalefair.kernels import (
 )
 from scalefair.operators._base import Array, TypedOperator, put_sum
 
-# Landmarks that are drawn together.
-_BLOCK = 50
-# Tiles of the kernel's rows that are worked on at a time.
-_CHUNK_TILES = 64
-# The diagonal of the kernel is 1: pivots below this are rounding errors.
-_PIVOT = 1e-12
-# Exact rows behind the estimate of the error in the Frobenius norm.
-_SAMPLED_ROWS = 256
-# Rows behind the estimate of the degrees.
-_DEGREE_ROWS = 1024
+_BLOCK = 50  # landmarks that are drawn together
+_CHUNK_TILES = 64  # tiles of the kernel's rows that are worked on at a time
+_PIVOT = 1e-12  # smaller pivots are rounding errors of the diagonal, which is 1
+_SAMPLED_ROWS = 256  # exact rows behind the error in the Frobenius norm
+_DEGREE_ROWS = 1024  # rows behind the estimate of the degrees
 
 _TEXTS = {
     "gamma": """\
 gamma : float or None, default=None
     :math:`\\gamma > 0`, in one over the squared unit of the features. None takes
-    ``1 / d``, as `sklearn.metrics.pairwise.rbf_kernel` does: squared distances grow
-    with the number of features.""",
+    ``1 / d``, as `sklearn.metrics.pairwise.rbf_kernel` does.""",
     "raises": """\
 Raises
 ------
@@ -61,18 +55,15 @@ class RBFKernel(TypedOperator):
     r"""Gaussian kernel matrix :math:`K_{ij} = \exp(-\gamma |x_i - x_j|^2)`.
 
     A product computes the matrix in tiles, each used for its rows and, transposed, for
-    its columns: memory is that of the points and of the blocks, time about 1 ns per
-    entry and thread in float32 and 2 ns in float64 for 30 vectors and 20 features.
+    its columns: memory is that of the points and of the blocks.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
-        Features, dense. The kernel depends on their units: standardise them
-        unless they are comparable.
+        Features, dense. Standardise them unless their units are comparable.
     %(gamma)s
     dtype : {np.float64, np.float32}, default=np.float64
-        Type of the products. In float32 the entries are accurate to about 1e-6
-        for points within a few kernel widths of their mean.
+        Type of the products. In float32 the entries are accurate to about 1e-6.
 
     Attributes
     ----------
@@ -82,8 +73,8 @@ class RBFKernel(TypedOperator):
 
     References
     ----------
-    Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering
-    under Fairness Constraints", appendix D.
+    Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering under
+    Fairness Constraints", appendix D.
 
     Examples
     --------
@@ -125,18 +116,14 @@ class NystroemKernel(TypedOperator):
 
     The Nyström approximation :math:`W = C U^+ C^T`: the columns of `C` are those of `K`
     for some points, the landmarks, and `U` their rows of `C`. Randomly pivoted Cholesky
-    draws the landmarks in blocks: one half in proportion to what is left of the
-    diagonal of `K`, which keeps degrees positive, the other to that of :math:`D^{-1/2}
-    K D^{-1/2}`, with degrees `D` estimated from 1024 rows: points far from the others
-    rule the leading eigenvectors of the normalised kernel. (Uniform landmarks, k-means
-    centres and the first half alone left errors 2 to 50 times as large in those
-    eigenvalues.)
+    draws the landmarks in blocks, one half in proportion to what is left of the
+    diagonal of `K`, the other to that of the normalised kernel :math:`D^{-1/2} K
+    D^{-1/2}`, whose leading eigenvectors points far from the others rule.
 
     :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for ``r``
-    landmarks, time to build it grows with :math:`n r^2`. `W` may have negative entries,
-    of the size of its errors, and a point far from all landmarks a row sum near zero,
-    of any sign, which `NormalizedOperator` refuses: more landmarks or a smaller `gamma`
-    help.
+    landmarks, time to build it grows with :math:`n r^2`. A point far from all landmarks
+    may have a row sum that is not positive, which `NormalizedOperator` refuses: more
+    landmarks or a smaller `gamma` help.
 
     Parameters
     ----------
@@ -146,7 +133,7 @@ class NystroemKernel(TypedOperator):
     n_landmarks : int, default=500
         Most columns of `Z`. Look at the errors below before a result is trusted.
     dtype : {np.float64, np.float32}, default=np.float64
-        Type of `Z` and of the products. `Z` is computed in float64.
+        Type of `Z` and of the products.
     %(random_state)s
 
     Attributes
@@ -155,14 +142,11 @@ class NystroemKernel(TypedOperator):
     landmarks : ndarray of shape (n_drawn,)
         Rows of `X` that were drawn.
     factor : ndarray of shape (n, rank)
-        `Z`. Directions among the landmarks whose pivot is at most 1e-12 are left
-        out (duplicates, smooth kernels): the rank may be below `n_landmarks`.
+        `Z`, of lower rank than `n_landmarks` if pivots are at most 1e-12.
     trace_error : float
-        :math:`\mathrm{tr}(K - W) / \mathrm{tr}\, K`: the error in the nuclear
-        norm, exact up to rounding. Between 0 and 1.
+        :math:`\mathrm{tr}(K - W) / \mathrm{tr}\, K`, the error in the nuclear norm.
     frobenius_error : float
-        Estimate of :math:`|K - W|_F / |K|_F` from 256 exact rows (all, if there
-        are fewer).
+        Estimate of :math:`|K - W|_F / |K|_F` from 256 exact rows.
     frobenius_error_std : float
         Standard error of that estimate.
 
@@ -170,9 +154,8 @@ class NystroemKernel(TypedOperator):
 
     References
     ----------
-    Chen, Epperly, Tropp, Webber (2025), "Randomly pivoted Cholesky: Practical
-    approximation of a kernel matrix with few entry evaluations",
-    Communications on Pure and Applied Mathematics 78, 995-1041.
+    Chen, Epperly, Tropp, Webber (2025), "Randomly pivoted Cholesky", Communications on
+    Pure and Applied Mathematics 78, 995-1041.
 
     Examples
     --------
@@ -209,9 +192,7 @@ class NystroemKernel(TypedOperator):
         Z, self.landmarks, self.trace_error = _pivoted_cholesky(
             points, min(int(n_landmarks), self.shape[0]), rng
         )
-        error, std = _sampled_error(points, Z, rng)
-        self.frobenius_error: float = error
-        self.frobenius_error_std: float = std
+        self.frobenius_error, self.frobenius_error_std = _sampled_error(points, Z, rng)
         self.factor: np.ndarray = Z
         self._set_type()
 
@@ -324,9 +305,8 @@ def _check_features(X: Any) -> Array:
     """Check a table of finite numbers; return it in float64."""
     if sparse.issparse(X):
         raise TypeError(
-            "A Gaussian kernel is computed from dense features, got a sparse matrix: "
-            "use a nearest-neighbour graph, or reduce the features to a few dense "
-            "ones (sklearn.decomposition.TruncatedSVD)."
+            "A Gaussian kernel takes dense features, got a sparse matrix: reduce it by "
+            "sklearn.decomposition.TruncatedSVD, or use a nearest-neighbour graph."
         )
     checked: Array = check_array(X, dtype=np.float64, input_name="X")
     return checked
@@ -341,10 +321,7 @@ def _check_gamma(gamma: float | None, n_features: int) -> float:
 
 
 def _kernel_points(X: Array, gamma: float) -> Array:
-    """Centre and scale points so that the kernel is ``2**-squared_distance``.
-
-    A large common offset would cost digits in float32.
-    """
+    """Points so that the kernel is ``2**-squared_distance``, centred for float32."""
     with judged_later():
         points: Array = X - X.mean(axis=0)
         points *= math.sqrt(gamma / math.log(2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from copy import copy
 from typing import Any, Self
 
@@ -12,93 +11,15 @@ from scipy import sparse
 
 from scalefair._docs import documented
 from scalefair._entries import all_finite, canonical, check_product, judged_later
-from scalefair.operators._base import (
-    TEXTS,
-    Array,
-    SymmetricBlockOperator,
-    TypedOperator,
-    put_sum,
-)
-from scalefair.operators._coded_rows import (
-    CodedRows,
-    DenseRows,
-    DistributedRows,
-    SparseRows,
-)
+from scalefair.operators._base import TEXTS, Array, TypedOperator, put_sum
+from scalefair.operators._coded_rows import DenseRows, DistributedRows, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
 
 _REAL = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-class WeightedCovariances(SymmetricBlockOperator):
-    """Weighted sum of the covariances C_g of groups of rows, in either form."""
-
-    counts: NDArray[np.int64]
-
-    def _set_weights(self, weights: ArrayLike, n_codes: int) -> None:
-        """Keep a copy of the weights, one finite number for each group."""
-        checked = np.array(weights, dtype=np.float64)
-        if checked.shape != (n_codes,) or n_codes < 1:
-            raise ValueError(
-                f"weights must be one number for each of the {n_codes} groups, at "
-                f"least one, got shape {checked.shape}."
-            )
-        if not np.isfinite(checked).all():
-            bad = int(np.flatnonzero(~np.isfinite(checked))[0])
-            raise ValueError(
-                f"weights must be finite, got {checked[bad]} for group {bad}: replace "
-                "it."
-            )
-        self.weights = checked
-
-    def with_weights(self, weights: ArrayLike) -> Self:
-        """Return the operator with other weights; all else is shared.
-
-        Parameters
-        ----------
-        weights : array-like of shape (G,)
-            New weights.
-
-        Returns
-        -------
-        SymmetricBlockOperator
-            A new operator of the same class.
-        """
-        other = copy(self)
-        other._set_weights(weights, self.counts.size)
-        return other
-
-    def compress(self, V: ArrayLike) -> Array:
-        """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
-
-        The weights play no part.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, k)
-            Block of vectors.
-
-        Returns
-        -------
-        ndarray of shape (G, k, k), float64
-            Symmetric.
-        """
-        V = self._as_block(V)
-        if V.size == 0:
-            return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
-        with judged_later():
-            grams = self._grams(V)
-            grams = (grams + grams.transpose(0, 2, 1)) / 2
-        check_product(grams)
-        return grams
-
-    @abstractmethod
-    def _grams(self, V: np.ndarray) -> Array:
-        """``V.T @ C_g @ V`` of every group, symmetric to rounding."""
-
-
 @documented(**TEXTS)
-class GroupCovariance(WeightedCovariances, TypedOperator):
+class GroupCovariance(TypedOperator):
     r"""Weighted sum of covariances :math:`\sum_g w_g C_g`, multiplied by, not formed.
 
     .. math::
@@ -106,33 +27,37 @@ class GroupCovariance(WeightedCovariances, TypedOperator):
         C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T
 
     over the :math:`m_g` rows of group `g`, where `c` is the mean of all rows or of
-    those of the group. A product with a block `V` is
-    :math:`\sum_g (w_g / m_g) (X_g - 1 c^T)^T (X_g - 1 c^T) V`.
+    those of the group.
 
     A sparse `X` is never densified: `c` enters as a correction of rank one, and the
-    transpose is stored beside it, in tiles of 16,384 rows of one group. A dense `X` is
-    read once in each product, in blocks of rows that are centred in a buffer: it may be
-    a memory-mapped file larger than the memory. Groups of zero weight are skipped.
+    transpose is stored beside it. A dense `X` is read once in each product, in blocks
+    of rows: it may be a memory-mapped file larger than the memory. Groups of zero
+    weight are skipped.
 
     Parameters
     ----------
     X : {array-like, sparse matrix, PartitionedRows} of shape (m, n)
-        Rows are samples, dense in any layout or sparse, used as they are in CSR and in
-        float32 or float64, converted otherwise. Do not change them while the operator
-        is in use. Rows in parts stay where they are: `V` goes to them.
+        Rows are samples, used as they are if dense or CSR in float32 or float64, else
+        converted. Do not change them while the operator is in use. Rows in parts stay
+        where they are: `V` goes to them.
     codes : {array-like of int, Parts}, shape (m,)
         Group of each row, 0 to ``G - 1``, every one of them present. For rows in
         parts also the codes that their `encode` returns.
-    %(weights)s
+    weights : array-like of shape (G,)
+        :math:`w_g`, of any sign.
     centering : {"global", "group"}, default="global"
         Whether `c` is the mean of all rows or that of the group.
     %(dtype)s
-        With float64, rows stored in float32 are converted as they are read. Means and
-        traces are float64 in either case.
+        Rows stored in float32 are converted as they are read.
 
     Attributes
     ----------
-    %(group_attributes)s
+    weights : ndarray of shape (G,), float64
+        The weights.
+    counts : ndarray of shape (G,), int64
+        Rows of each group.
+    means : ndarray of shape (G, n), float64
+        Mean of each group.
     mean : ndarray of shape (n,), float64
         Mean of all rows.
     group_traces : ndarray of shape (G,), float64
@@ -141,8 +66,7 @@ class GroupCovariance(WeightedCovariances, TypedOperator):
     Raises
     ------
     ValueError
-        If the shapes of `X`, `codes` and `weights` do not match, a group has no row,
-        an entry is not finite, or `centering` is unknown.
+        If shapes do not match, a group has no row, or an entry is not finite.
     %(type_error)s
 
     Examples
@@ -177,16 +101,16 @@ class GroupCovariance(WeightedCovariances, TypedOperator):
         super().__init__(dtype, X.shape[1])
         n_codes = np.size(weights)
         self._set_weights(weights, n_codes)
-        self._rows: CodedRows
+        self._rows: DenseRows | DistributedRows | SparseRows
         if isinstance(X, PartitionedRows):
             self.gathers_rows = X.is_sparse
             if not isinstance(codes, Parts):
-                codes = X.split(check_codes(codes, X.shape[0], n_codes))
-            self._rows = rows = DistributedRows(X, codes, n_codes)
-            self.counts = rows.counts
+                codes = X.split(_check_codes(codes, X.shape[0], n_codes))
+            self._rows = DistributedRows(X, codes, n_codes)
+            self.counts = self._rows.counts
         else:
             self.gathers_rows = sparse.issparse(X)
-            checked = check_codes(codes, X.shape[0], n_codes)
+            checked = _check_codes(codes, X.shape[0], n_codes)
             self.counts = np.bincount(checked, minlength=n_codes)
             kind = SparseRows if self.gathers_rows else DenseRows
             self._rows = kind(X, checked, n_codes)
@@ -227,8 +151,62 @@ class GroupCovariance(WeightedCovariances, TypedOperator):
         if coefficients.any():
             self._typed_rows.add_products(X, self._centres, coefficients, out)
 
-    def _grams(self, V: np.ndarray) -> Array:
-        return self._typed_rows.gram(V, self._centres) / self.counts[:, None, None]
+    def _set_weights(self, weights: ArrayLike, n_codes: int) -> None:
+        """Keep a copy of the weights, one finite number for each group."""
+        checked = np.array(weights, dtype=np.float64)
+        if checked.shape != (n_codes,) or n_codes < 1:
+            raise ValueError(
+                f"weights must be one number for each of the {n_codes} groups, at "
+                f"least one, got shape {checked.shape}."
+            )
+        if not np.isfinite(checked).all():
+            bad = int(np.flatnonzero(~np.isfinite(checked))[0])
+            raise ValueError(
+                f"weights must be finite, got {checked[bad]} for group {bad}."
+            )
+        self.weights = checked
+
+    def with_weights(self, weights: ArrayLike) -> Self:
+        """Return the operator with other weights; all else is shared.
+
+        Parameters
+        ----------
+        weights : array-like of shape (G,)
+            New weights.
+
+        Returns
+        -------
+        GroupCovariance
+            A new operator.
+        """
+        other = copy(self)
+        other._set_weights(weights, self.counts.size)
+        return other
+
+    def compress(self, V: ArrayLike) -> Array:
+        """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
+
+        The weights play no part.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, k)
+            Block of vectors.
+
+        Returns
+        -------
+        ndarray of shape (G, k, k), float64
+            Symmetric.
+        """
+        V = self._as_block(V)
+        if V.size == 0:
+            return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
+        with judged_later():
+            grams = self._typed_rows.gram(V, self._centres)
+            grams /= self.counts[:, None, None]
+            grams = (grams + grams.transpose(0, 2, 1)) / 2
+        check_product(grams)
+        return grams
 
     def captured(self, V: ArrayLike) -> Array:
         """Return ``trace(V.T @ C_g @ V)`` of every group, in one pass.
@@ -266,7 +244,7 @@ def _check_rows(X: Any) -> Any:
     return canonical(X)
 
 
-def check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
+def _check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
     """Return the codes of rows in int64, after checking that they are 0 to G - 1."""
     given = np.asarray(codes)
     if given.shape != (n_rows,) or given.dtype.kind not in "iu":

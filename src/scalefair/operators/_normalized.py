@@ -13,9 +13,7 @@ from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import csr_matmat
 from scalefair.operators._base import Array, TypedOperator, apply_block, put_product
 
-# Rounding errors of x^T W y, relative to sums of moduli, are far below this many
-# units in the last place.
-_SYMMETRY_UNITS = 100
+_SYMMETRY_UNITS = 100  # last places; rounding errors of x^T W y are far below
 
 _TEXTS = {
     "shift": """\
@@ -52,14 +50,12 @@ class NormalizedAffinity(TypedOperator):
     ----------
     %(degrees)s
     matrix : scipy.sparse.csr_array
-        :math:`D^{-1/2} W D^{-1/2}`; it shares the index arrays of `W` where
-        `W` is in CSR format.
+        :math:`D^{-1/2} W D^{-1/2}`; shares the index arrays of a CSR `W`.
 
     Raises
     ------
     ValueError
-        If `W` is not square, a row has entries that are not finite, or a node has
-        no positive degree.
+        If `W` is not square or not finite, or a node has no positive degree.
     TypeError
         If `W` is complex.
 
@@ -106,8 +102,7 @@ class NormalizedAffinity(TypedOperator):
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
-        A = self.matrix
-        real = self.dtype.type
+        A, real = self.matrix, self.dtype.type
         shift = shift - self.shift
         if X.shape[1] == 1:  # SciPy's serial loop is faster (docs/performance.md)
             put_product(A @ X, X, out, alpha, shift, beta)
@@ -121,8 +116,7 @@ class NormalizedAffinity(TypedOperator):
 class NormalizedOperator(TypedOperator):
     r"""Normalised affinity :math:`D^{-1/2} W D^{-1/2} + \sigma I` of an operator.
 
-    What `NormalizedAffinity` is for a stored graph, for an affinity that only
-    multiplies: a kernel computed anew in every product, a low-rank factor.
+    For an affinity that only multiplies: a kernel, a low-rank factor.
 
     Parameters
     ----------
@@ -130,8 +124,7 @@ class NormalizedOperator(TypedOperator):
         Symmetric affinity with positive row sums.
     %(shift)s
     dtype : {np.float64, np.float32} or None, default=None
-        Type of the products; None takes that of `W`. If `W` has another type and
-        a method `astype`, that is used; the degrees come from `W` as it is.
+        Type of the products, None that of `W`; degrees come from `W` as it is.
 
     Attributes
     ----------
@@ -142,8 +135,7 @@ class NormalizedOperator(TypedOperator):
     Raises
     ------
     ValueError
-        If `W` is not square or has infinite or NaN entries, if :math:`x^T W y` and
-        :math:`y^T W x` differ for random vectors by more than rounding, or if a node
+        If `W` is not square, finite and symmetric (tested by random vectors), or a node
         has no positive degree, or one out of the range of `dtype`.
     TypeError
         If `W` is complex.

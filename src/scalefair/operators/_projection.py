@@ -80,13 +80,10 @@ class Projected(SymmetricBlockOperator):
     r"""Symmetric operator restricted to the null space of :math:`Q^T`.
 
     The operator is :math:`P A P + c\, Q Q^T` with :math:`P = I - Q Q^T`: its
-    eigenvectors are those of :math:`A` restricted to :math:`\mathrm{null}(Q^T)`,
-    and, at the eigenvalue :math:`c`, the constrained directions
-    :math:`\mathrm{span}\, Q`. With :math:`c` at or below the smallest eigenvalue
-    of :math:`A` the constrained directions cannot be among the largest
-    eigenpairs. With :math:`B = AQ - Q (Q^T A Q + c I)/2` it equals
-    :math:`A - Q B^T - B Q^T`: a product costs one with :math:`A` and one pass
-    with 2r columns, and :math:`P` is never applied by itself.
+    eigenvectors are those of :math:`A` restricted to :math:`\mathrm{null}(Q^T)` and,
+    at the eigenvalue :math:`c`, the constrained directions :math:`\mathrm{span}\, Q`.
+    With :math:`B = AQ - Q (Q^T A Q + c I)/2` it equals :math:`A - Q B^T - B Q^T`: a
+    product costs one with :math:`A` and one pass with 2r columns.
 
     Parameters
     ----------
@@ -94,13 +91,13 @@ class Projected(SymmetricBlockOperator):
     Q : array-like of shape (n, r)
         Orthonormal columns.
     constrained_value : float
-        :math:`c`, the eigenvalue given to the constrained directions.
+        :math:`c`, the eigenvalue given to the constrained directions: at or below the
+        smallest of :math:`A` they are not among the largest eigenpairs.
 
     Raises
     ------
     ValueError
-        If shapes disagree, the columns of `Q` are not orthonormal to 1e-8, or
-        `constrained_value` is not finite.
+        If shapes disagree, `Q` is not orthonormal to 1e-8, or the value not finite.
     TypeError
         If `A` or `Q` is complex.
     FloatingPointError
@@ -108,8 +105,8 @@ class Projected(SymmetricBlockOperator):
 
     References
     ----------
-    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group
-    Fairness Constraints", who shift :math:`P L P` by :math:`s (I - P)`.
+    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group Fairness
+    Constraints".
 
     Examples
     --------
