@@ -190,63 +190,32 @@ class ScoreOracle(RowOracle):
     def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
-        if self.surrogate == "sigmoid":
-            return self._sigmoid(w, theta)
-        return self._ramp(w, Ramp(theta, corner))
-
-    def _ramp(self, w: Array, ramp: Ramp) -> OracleValue:
         table, codes, shape, shares = self._rows
+        m = codes.shape[0]
+        ramp = Ramp(theta, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
-        if self.loss in _PAIRWISE:
-            scores = self.scores(w)
-            loss, slopes, concave = self._losses(scores)
-            gradient, moments, sums = bin_pass(
-                table, codes, scores, slopes, shape, *bins
-            )
-        else:
+        concave_loss, concave_slopes = 0.0, None
+        if self.surrogate == "ramp" and self.loss in _KINDS:
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
                 table, codes, self._signs, kind, self.layout.effective(w), *bins
             )
-            loss /= codes.shape[0]
-            gradient /= codes.shape[0]
-            concave = 0.0, None
-        parts = ramp.parts(moments) * shares[:, None]
-        # None of it is formed where only the losses are asked for.
-        slopes_of = partial(ramp.slopes, sums, shares)
-        return self._value(loss, gradient, concave, parts, slopes_of)
-
-    def _sigmoid(self, w: Array, theta: Array) -> OracleValue:
-        scores = self.scores(w)
-        loss, slopes, concave = self._losses(scores)
-        gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
-        sigmoid = SigmoidShares(self._rows, scores, theta)
-        return self._value(
-            loss, gradient, concave, sigmoid.parts, sigmoid.slopes, sigmoid.combine
-        )
-
-    def _pulled(self, gradient: Array) -> Array:
-        """Gradient in the parameters from that in the weights of each group."""
-        return self.layout.lift(self.layout.units.pull_back(gradient))
-
-    def _losses(self, scores: Array) -> tuple[float, Array, _Concave]:
-        """Convex and subtracted loss, and their derivatives in the scores."""
-        if self.loss in _PAIRWISE:
-            return self._pairs.losses(scores)
-        m = scores.shape[0]
-        total, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
-        return total / m, slopes / m, (0.0, None)
-
-    def _value(
-        self,
-        loss: float,
-        gradient: Array,
-        concave: _Concave,
-        parts: Array,
-        slopes: Callable[[], Array],
-        combine: _Combine | None = None,
-    ) -> OracleValue:
-        concave_loss, concave_slopes = concave
+            loss, gradient = loss / m, gradient / m
+        else:
+            scores = self.scores(w)
+            if self.loss in _KINDS:
+                loss, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
+                loss, slopes = loss / m, slopes / m
+            else:
+                loss, slopes, (concave_loss, concave_slopes) = self._pairs.losses(
+                    scores
+                )
+            if self.surrogate == "ramp":
+                gradient, moments, sums = bin_pass(
+                    table, codes, scores, slopes, shape, *bins
+                )
+            else:
+                gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
         lifted = self._pulled(gradient)
         if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
@@ -254,13 +223,24 @@ class ScoreOracle(RowOracle):
             )
         concave_gradient = np.zeros_like(lifted)
         if concave_slopes is not None:
-            sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._pulled(sums)
+            total = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
+            concave_gradient = self._pulled(total)
+        slopes_of: Callable[[], Array]  # only formed where they are asked for
+        combine: _Combine | None = None
+        if self.surrogate == "ramp":
+            parts = ramp.parts(moments) * shares[:, None]
+            slopes_of = partial(ramp.slopes, sums, shares)
+        else:
+            sigmoid = SigmoidShares(self._rows, scores, theta)
+            parts, slopes_of, combine = sigmoid.parts, sigmoid.slopes, sigmoid.combine
         return OracleValue(
-            self.layout,
-            *(loss, lifted, parts, slopes),
+            *(self.layout, loss, lifted, parts, slopes_of),
             *(concave_loss, concave_gradient, combine),
         )
+
+    def _pulled(self, gradient: Array) -> Array:
+        """Gradient in the parameters from that in the weights of each group."""
+        return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
 class _Pairs:
@@ -430,39 +410,32 @@ class PartitionedOracle(RowOracle):
         self.n_calls += 1
         at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), corner
         sums: _Sums = self._oracles.map(_sums, *at).reduce(_added)
+        loss, gradient, parts, slopes = sums
         n_rows = self.group_sizes.sum()
-        slopes = sums.slopes / self.group_sizes[:, None, None]
-        gradient = sums.loss_gradient.reshape(-1, self.n_features + 1)
+        gradient = gradient.reshape(-1, self.n_features + 1)
+        slopes = slopes / self.group_sizes[:, None, None]
         return OracleValue(
             self.layout,
-            sums.loss / n_rows,
+            loss / n_rows,
             self.layout.units.pull_back(gradient).ravel() / n_rows,
-            sums.parts / self.group_sizes[:, None],
+            parts / self.group_sizes[:, None],
             lambda: slopes,
             *(0.0, np.zeros(self.n_weights)),
         )
 
 
-class _Sums(NamedTuple):
-    """Sums over rows of what `OracleValue` has the means of."""
-
-    loss: float
-    loss_gradient: Array
-    parts: Array
-    slopes: Array
+# Sums over rows of the loss, its gradient, the parts of shares and their slopes.
+_Sums = tuple[float, Array, Array, Array]
 
 
 def _sums(oracle: ScoreOracle, w: Array, theta: Array, corner: float) -> _Sums:
     # What was sent may be read-only, and kernels are compiled for what is not.
     value = oracle.evaluate(w, theta.copy(), corner=corner)
     sizes = oracle.group_sizes
-    return _Sums(
-        value.loss * sizes.sum(),
-        value.loss_gradient * sizes.sum(),
-        value.parts * sizes[:, None],
-        value.slopes * sizes[:, None, None],
-    )
+    loss, gradient = value.loss * sizes.sum(), value.loss_gradient * sizes.sum()
+    slopes = value.slopes * sizes[:, None, None]
+    return loss, gradient, value.parts * sizes[:, None], slopes
 
 
 def _added(a: _Sums, b: _Sums) -> _Sums:
-    return _Sums(*(x + y for x, y in zip(a, b, strict=True)))  # type: ignore
+    return tuple(x + y for x, y in zip(a, b, strict=True))  # type: ignore

@@ -37,9 +37,8 @@ def partial_fairness_path(
 ) -> list[PartiallyFairClassifier]:
     """Train classifiers for several gaps: a whole front of fairness and accuracy.
 
-    The tightest gap is solved first. Its solution satisfies the constraints of every
-    wider gap, so that each problem starts from the weights, thresholds and
-    multipliers of the one before; the rows are checked and encoded once.
+    The tightest gap is solved first; each wider one starts from the weights,
+    thresholds and multipliers of the one before, which satisfy its constraints.
 
     Parameters
     ----------
@@ -52,8 +51,8 @@ def partial_fairness_path(
     Returns
     -------
     list of PartiallyFairClassifier
-        Trained classifiers, in the order of `kappas`. The oracle calls that each
-        reports are those it needed beyond the one before.
+        Trained classifiers, in the order of `kappas`. Each reports the oracle calls
+        that it needed beyond the one before.
 
     Raises
     ------
@@ -62,22 +61,16 @@ def partial_fairness_path(
         reasons of `PartiallyFairClassifier.fit`.
     %(refused_parts)s
 
-    Warns
-    -----
-    ConvergenceWarning
-        As `PartiallyFairClassifier.fit` does, for each gap.
-    %(few_rows)s
+    %(warns)s
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import partial_fairness_path
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=2000)
-    >>> X = rng.randn(2000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(2000) > 2
+    >>> rows = make_biased_rows(2000, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> path = partial_fairness_path(
-    ...     X, y, sensitive_features=group, kappas=[0.02, 0.1, 0.3], interval=(0.1, 0.5)
+    ...     X, y, sensitive_features=group, kappas=[0.02, 0.1, 0.3]
     ... )
     >>> losses = [model.objective_ for model in path]
     >>> losses == sorted(losses, reverse=True)
@@ -139,8 +132,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         Least mean fairness, between 0 and 1. Gaps of held-out rows exceed those of
         the training rows, the more the fewer rows a fold has.
     estimator : PartiallyFairClassifier or None, default=None
-        Classifier with the other parameters; its `kappa` is not used. None takes
-        the defaults.
+        Classifier with the other parameters, by default those of its class.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None and numbers (None is 5) are stratified by label and group.
 
@@ -157,12 +149,10 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import PartiallyFairClassifierCV
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=3000)
-    >>> X = rng.randn(3000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(3000) > 2
+    >>> rows = make_biased_rows(2000, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> search = PartiallyFairClassifierCV([0.02, 0.1, 0.4], fairness_floor=0.8, cv=3)
     >>> search.fit(X, y, sensitive_features=group).kappa_
     0.1
@@ -200,10 +190,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         ----------
         %(rows_in_memory)s
 
-        Returns
-        -------
-        self : object
-            The trained classifier.
+        %(trained)s
 
         Raises
         ------
@@ -217,7 +204,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         ConvergenceWarning
             If no gap reaches `fairness_floor` (the fairest is taken), or the final
             training did not converge. Folds do not warn.
-        %(few_rows)s
+        UserWarning
+            If groups have fewer than 30 rows: the message names them.
         """
         refuse_parts(X, type(self).__name__)
         kappas = np.unique(check_kappas(self.kappas))
