@@ -142,13 +142,6 @@ def test_unseen_groups_are_named(unseen):
     assert repr(unseen) in str(error.value)
 
 
-def test_long_lists_of_groups_are_cut():
-    X, y, _ = _rows()
-    model = _Given().fit(X, y, sensitive_features=np.arange(40) % 20)
-    with pytest.raises(ValueError, match=r"8, 9 and 10 more\."):
-        model.predict(X, sensitive_features=["new"] * 40)
-
-
 def test_probabilities():
     model, X, _, groups = _fitted()
     probability = model.predict_proba(X, sensitive_features=groups)
