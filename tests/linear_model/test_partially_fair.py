@@ -44,6 +44,11 @@ def gap(model, X, group):
     )
 
 
+def fit(model, rows):
+    X, y, group = rows
+    return model.fit(X, y, sensitive_features=group)
+
+
 @pytest.fixture(scope="module")
 def rows():
     return make_rows()
@@ -51,8 +56,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def fitted(rows):
-    X, y, group = rows
-    return classifier().fit(X, y, sensitive_features=group)
+    return fit(classifier(), rows)
 
 
 def test_fair_where_asked_and_accurate(rows, fitted):
@@ -86,7 +90,7 @@ def test_attributes(rows, fitted):
 
 def test_objective_and_constraints_are_those_of_the_scores(rows):
     X, y, group = rows
-    model = classifier(tune_intercept=False).fit(X, y, sensitive_features=group)
+    model = fit(classifier(tune_intercept=False), rows)
     h = model.decision_function(X, sensitive_features=group)
     loss = np.log1p(np.exp(-np.where(y, h, -h))).mean()
     assert_allclose(model.objective_, loss)
@@ -100,9 +104,8 @@ def test_objective_and_constraints_are_those_of_the_scores(rows):
 
 
 def test_weak_criterion(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak", kappa=0.02, threshold=0.5)
-    model.fit(X, y, sensitive_features=group)
+    X, _, group = rows
+    model = fit(classifier(criterion="weak", kappa=0.02, threshold=0.5), rows)
     h = model.decision_function(X, sensitive_features=group)
     rate = [np.clip(h[group == g] - 0.5 + 0.5, 0, 1).mean() for g in ("a", "b")]
     clipped = np.clip(rate, *INTERVAL)
@@ -118,7 +121,7 @@ def test_other_losses_and_the_sigmoid(rows, loss):
     X, y, group = rows
     surrogate = "sigmoid" if loss == "logistic" else "ramp"
     model = classifier(loss=loss, surrogate=surrogate, n_thresholds=8, tol=5e-3)
-    model.fit(X, y, sensitive_features=group)
+    fit(model, rows)
     assert model.infeasibility_ <= 5e-3
     assert gap(model, X, group) < 0.3
     assert model.score(X, y, sensitive_features=group) > 0.7
@@ -126,8 +129,7 @@ def test_other_losses_and_the_sigmoid(rows, loss):
 
 
 def test_starts_agree_on_fairness(rows, fitted):
-    X, y, group = rows
-    zero = classifier(start="zero", tol=2e-3).fit(X, y, sensitive_features=group)
+    zero = fit(classifier(start="zero", tol=2e-3), rows)
     assert zero.infeasibility_ <= 2e-3
     # Problems are not convex, yet the two ends should not be far from each other.
     assert_allclose(zero.objective_, fitted.objective_, rtol=0.05)
@@ -137,42 +139,32 @@ def test_starts_agree_on_fairness(rows, fitted):
 
 @pytest.mark.parametrize("criterion", ["strong", "weak"])
 def test_start_may_be_given(rows, criterion):
-    X, y, group = rows
-    model = classifier(criterion=criterion, n_thresholds=8, tol=2e-3)
-    model.fit(X, y, sensitive_features=group)
+    model = fit(classifier(criterion=criterion, n_thresholds=8, tol=2e-3), rows)
     first = model.n_oracle_calls_
     model.set_params(start=np.column_stack([model.coef_, model.intercept_]))
-    model.fit(X, y, sensitive_features=group)
+    fit(model, rows)
     assert model.n_oracle_calls_ < first
     assert model.infeasibility_ <= 3e-3
 
 
 def test_given_start_must_fit_and_be_fair(rows):
-    X, y, group = rows
     with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
-        classifier(start=np.zeros(5)).fit(X, y, sensitive_features=group)
+        fit(classifier(start=np.zeros(5)), rows)
     unfair = np.zeros((2, 5))
     unfair[1, 4] = 5
     with pytest.raises(ValueError, match="start violates a fairness constraint"):
-        classifier(start=unfair).fit(X, y, sensitive_features=group)
+        fit(classifier(start=unfair), rows)
 
 
 def test_warm_start_goes_on(rows, fitted):
-    X, y, group = rows
-    model = clone(fitted).set_params(warm_start=True)
-    model.fit(X, y, sensitive_features=group)
+    model = fit(clone(fitted).set_params(warm_start=True), rows)
     first = model.n_oracle_calls_
-    model.fit(X, y, sensitive_features=group)
-    assert model.n_oracle_calls_ < first / 4
+    assert fit(model, rows).n_oracle_calls_ < first / 4
 
 
 def test_warm_start_for_another_interval_is_feasible(rows):
-    X, y, group = rows
-    model = classifier(warm_start=True, start="zero").fit(
-        X, y, sensitive_features=group
-    )
-    model.set_params(interval=(0.2, 0.4), n_thresholds=10)
-    model.fit(X, y, sensitive_features=group)
+    model = fit(classifier(warm_start=True, start="zero"), rows)
+    fit(model.set_params(interval=(0.2, 0.4), n_thresholds=10), rows)
     assert model.converged_
     assert model.infeasibility_ <= 1e-3
     assert model.thresholds_.shape == (10,)
@@ -182,12 +174,12 @@ def test_no_warm_start_from_another_shape(rows):
     # As many weights: 2 groups and 5 features, 3 groups and 3 features.
     X, y, group = rows
     model = classifier(warm_start=True, n_thresholds=4)
-    model.fit(np.column_stack([X, X[:, :1] ** 2]), y, sensitive_features=group)
+    fit(model, (np.column_stack([X, X[:, :1] ** 2]), y, group))
     assert model.coef_.shape == (2, 5)
     X, y, group = make_rows(n_groups=3)
-    model.fit(X[:, :3], y, sensitive_features=group)
-    cold = classifier(n_thresholds=4).fit(X[:, :3], y, sensitive_features=group)
-    assert np.array_equal(model.coef_, cold.coef_)
+    rows = X[:, :3], y, group
+    cold = fit(classifier(n_thresholds=4), rows)
+    assert np.array_equal(fit(model, rows).coef_, cold.coef_)
 
 
 def test_unfinished_says_so(rows):
@@ -209,10 +201,9 @@ def test_unfinished_says_so(rows):
 
 @pytest.mark.parametrize("solver", ["ssg", "direct"])
 def test_subgradient_solvers(rows, solver):
-    X, y, group = rows
     model = classifier(inner_solver=solver, start="zero", max_iter=10, n_thresholds=6)
     with pytest.warns(ConvergenceWarning, match='inner_solver="bundle"'):
-        model.fit(X, y, sensitive_features=group)
+        fit(model, rows)
     assert model.objective_ < np.log(2)
     assert model.infeasibility_ < 0.02
 
@@ -243,41 +234,30 @@ def test_weak_criterion_does_not_select_everybody():
     assert model.predict(X, sensitive_features=group).mean() < 0.15
 
 
-class TestMostAccurateShift:
-    @pytest.mark.parametrize("seed", range(20))
-    def test_all_places_tried(self, seed):
-        rng = np.random.RandomState(seed)
+def test_shift_is_the_best_of_all():
+    rng = np.random.RandomState(0)
+    for _ in range(20):
         scores = rng.randint(-3, 4, size=12) * 0.5
         signs = rng.choice([-1.0, 1.0], size=12)
-        shift = most_accurate_shift(scores, signs)
+        shifts = [most_accurate_shift(scores, signs), *np.arange(-2.25, 2.5, 0.5)]
+        right = [((scores + s > 0) == (signs > 0)).sum() for s in shifts]
+        assert right[0] == max(right)
 
-        def right(s):
-            return np.where(scores + s > 0, 1.0, -1.0) == signs
 
-        places = np.arange(-2.25, 2.5, 0.5)
-        best = max(right(s).sum() for s in places)
-        assert right(shift).sum() == best
-
-    def test_one_lucky_row_does_not_decide(self):
-        # 1000 rows: the walk has its broad top at 0.5 and a spike of two rows at 0.9.
-        scores = np.linspace(-1, 1, 1000)
-        signs = np.where(scores > 0.5, 1.0, -1.0)
-        signs[40:60] = 1.0
-        signs[960:985] = -1.0
-        assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
+def test_one_lucky_row_does_not_decide_the_shift():
+    # 1000 rows: the walk has its broad top at 0.5 and a spike of two rows at 0.9.
+    scores = np.linspace(-1, 1, 1000)
+    signs = np.where(scores > 0.5, 1.0, -1.0)
+    signs[40:60] = 1.0
+    signs[960:985] = -1.0
+    assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
 
 
 @pytest.fixture(scope="module")
 def path(rows):
     X, y, group = rows
-    return partial_fairness_path(
-        X,
-        y,
-        sensitive_features=group,
-        kappas=[0.3, 0.02, 0.1],
-        interval=INTERVAL,
-        n_thresholds=20,
-    )
+    how = {"kappas": [0.3, 0.02, 0.1], "interval": INTERVAL, "n_thresholds": 20}
+    return partial_fairness_path(X, y, sensitive_features=group, **how)
 
 
 def test_in_the_order_given(path):
@@ -289,10 +269,8 @@ def test_in_the_order_given(path):
 
 
 def test_each_is_a_solution(rows, path):
-    X, y, group = rows
     for model in path:
-        alone = PartiallyFairClassifier(**model.get_params())
-        alone.fit(X, y, sensitive_features=group)
+        alone = fit(clone(model), rows)
         assert model.converged_
         np.testing.assert_allclose(model.objective_, alone.objective_, rtol=0.02)
         if model.kappa > 0.02:  # a warm start
@@ -323,9 +301,8 @@ class TestCV:
         )
 
     def test_floor_decides(self, rows):
-        X, y, group = rows
-        loose = self.search(0.2).fit(X, y, sensitive_features=group)
-        strict = self.search(0.75).fit(X, y, sensitive_features=group)
+        loose = fit(self.search(0.2), rows)
+        strict = fit(self.search(0.75), rows)
         assert loose.kappa_ == 0.5
         assert strict.kappa_ == 0.02
         assert strict.best_estimator_.kappa == 0.02
@@ -342,11 +319,9 @@ class TestCV:
 
     def test_labels_and_groups_as_columns(self, rows):
         X, y, group = rows
-        flat = self.search(0.2).fit(X, y, sensitive_features=group)
+        flat = fit(self.search(0.2), rows)
         with pytest.warns(DataConversionWarning):
-            search = self.search(0.2).fit(
-                X, y[:, None], sensitive_features=group[:, None]
-            )
+            search = fit(self.search(0.2), (X, y[:, None], group[:, None]))
         np.testing.assert_array_equal(
             search.cv_results_["accuracy"], flat.cv_results_["accuracy"]
         )
@@ -354,7 +329,7 @@ class TestCV:
 
     def test_predicts_as_the_best(self, rows):
         X, y, group = rows
-        search = self.search(0.2).fit(X, y, sensitive_features=group)
+        search = fit(self.search(0.2), rows)
         best = search.best_estimator_
         for name in ("predict", "decision_function", "predict_proba"):
             np.testing.assert_array_equal(
@@ -366,16 +341,14 @@ class TestCV:
         )
 
     def test_no_folds(self, rows):
-        X, y, group = rows
         splits = iter([(np.arange(750), np.arange(750, 1500))])
-        search = self.search(0.2).set_params(cv=splits)
-        search.fit(X, y, sensitive_features=group)
+        search = fit(self.search(0.2).set_params(cv=splits), rows)
         with pytest.raises(ValueError, match="no folds"):
-            search.fit(X, y, sensitive_features=group)
+            fit(search, rows)
 
     def test_too_few_rows_for_the_folds(self, rows):
         X, y, _ = rows
         rare = np.zeros(len(y), int)
         rare[:2] = 1
         with pytest.raises(ValueError, match="fewer than the 3 folds"):
-            self.search(0.5).fit(X, y, sensitive_features=rare)
+            fit(self.search(0.5), (X, y, rare))
