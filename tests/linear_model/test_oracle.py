@@ -126,11 +126,8 @@ def test_any_number_of_threads(with_threads, surrogate, loss):
 
     def call():
         value = oracle.evaluate(w, THETA, corner=0.1)
-        return (
-            value.loss, value.loss_gradient, value.plus, value.minus,
-            value.plus_gradient, value.minus_gradient,
-            value.combine(value.plus, value.minus),
-        )  # fmt: skip
+        combined = value.combine(value.plus, value.minus)
+        return value.loss, value.loss_gradient, value.parts, value.slopes, combined
 
     for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
         assert np.array_equal(one, two)
@@ -159,11 +156,10 @@ def test_a_group_without_rows():
 
 def test_shift_of_all_scores():
     # Scores and thresholds that are far away, at the same distances.
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
+    oracle = oracle_of(*rows(), 3)
     w = random_weights(oracle)
     far = w.copy()
-    far[X.shape[1]] += 2.0**20
+    far[oracle.n_features] += 2.0**20
     for corner in (0.0, 0.05):
         near = oracle.evaluate(w, THETA, corner=corner)
         shifted = oracle.evaluate(far, THETA + 2.0**20, corner=corner)
@@ -191,7 +187,6 @@ def test_rounding_adds_no_rank():
 
 
 def test_overflow_is_an_error():
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
+    oracle = oracle_of(*rows(), 3)
     with pytest.raises(ValueError, match="overflow"):
         oracle.evaluate(np.full(21, np.nan), THETA)

