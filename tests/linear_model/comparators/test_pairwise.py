@@ -132,15 +132,13 @@ def _reference(X, y, groups, constraint, kappa, alpha):
     dummies = (groups[:, None] == np.unique(groups)[1:]).astype(float)
     extended = np.column_stack([X, np.ones(m)])
     columns = np.hstack([extended] + [z[:, None] * extended for z in dummies.T])
-    sign = 2.0 * y - 1
+    signed = (2.0 * y - 1)[:, None] * columns
     # Of standardized features.
     ridge = alpha * np.tile(np.append(X.var(axis=0), 0.0), 1 + dummies.shape[1])
     found = minimize(
-        lambda w: np.logaddexp(0, -sign * (columns @ w)).mean() + ridge @ w**2 / 2,
+        lambda w: np.logaddexp(0, -signed @ w).mean() + ridge @ w**2 / 2,
         np.zeros(columns.shape[1]),
-        jac=lambda w: (
-            -columns.T @ (sign * expit(-sign * (columns @ w))) / m + ridge * w
-        ),
+        jac=lambda w: ridge * w - signed.T @ expit(-signed @ w) / m,
         method="SLSQP",
         constraints={
             "type": "ineq",
