@@ -124,10 +124,7 @@ def _gives_probabilities(classifier: Any) -> bool:
 
 @documented(**TEXTS)
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
-    """Linear classifier of two classes whose weights may differ among groups.
-
-    A subclass has `_train`, which calls `_store_weights` in the end.
-    """
+    """Linear classifier of two classes whose weights may differ among groups."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "interval": [tuple, list],
@@ -184,7 +181,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _train(self, rows: TrainingRows) -> None:
-        """Fit checked rows; a warning of `fit`'s caller has the stacklevel 5."""
+        """Fit checked rows and call `_store_weights`; `fit`'s caller is 5 levels up."""
         raise NotImplementedError
 
     def decision_function(
@@ -374,10 +371,7 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept`` in the type of `X`, rows of weights as `coef_`.
-
-    A ValueError if a score is too large for that type.
-    """
+    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
     own, shift = (np.concatenate([a[:1], a[:1] + a[1:]]) for a in (coef, intercept))
     own, shift = own.astype(X.dtype), shift.astype(X.dtype)
     with judged_later():

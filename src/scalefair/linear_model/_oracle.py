@@ -1,8 +1,4 @@
-"""Loss of a linear model and smoothed shares of scores above thresholds.
-
-One call knows both, with all gradients; it reads the rows once for losses of single
-rows and the ramp.
-"""
+"""Loss of a linear model and smoothed shares of scores above thresholds."""
 
 from __future__ import annotations
 
@@ -47,10 +43,7 @@ _PAIRWISE = ("auc", "partial_auc")
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds.
-
-    Thresholds come last. `concave_loss` is subtracted: zero but for "partial_auc".
-    """
+    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds."""
 
     layout: WeightLayout
     loss: float
@@ -59,7 +52,7 @@ class OracleValue:
     # group above the threshold.
     parts: Array
     form_slopes: Callable[[], Array]
-    concave_loss: float
+    concave_loss: float  # subtracted from `loss`; zero but for "partial_auc"
     concave_gradient: Array
     form_combination: _Combine | None = None
 
@@ -85,7 +78,7 @@ class OracleValue:
 
     @cached_property
     def plus_gradient(self) -> Array:
-        """Gradients of `plus`, (G, P, n_weights + P)."""
+        """Gradients of `plus`, (G, P, n_weights + P), the thresholds last."""
         return self.layout.spread(np.hsplit(self.slopes, 2)[0])
 
     @cached_property
@@ -109,10 +102,7 @@ class OracleValue:
 
 
 class RowOracle(ABC):
-    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`.
-
-    `n_calls` counts the calls of `evaluate`.
-    """
+    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
 
     def __init__(self, layout: WeightLayout, group_sizes: NDArray[np.int64]) -> None:
         self.layout = layout
@@ -120,7 +110,7 @@ class RowOracle(ABC):
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
-        self.n_calls = 0
+        self.n_calls = 0  # of `evaluate`
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
@@ -128,10 +118,7 @@ class RowOracle(ABC):
 
     @abstractmethod
     def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
-        """Return the loss, the shares above the thresholds and their gradients.
-
-        Corners of the ramp are parabolas over `corner` to both sides.
-        """
+        """Return all; corners of the ramp are parabolas over `corner` to both sides."""
 
 
 class ScoreOracle(RowOracle):
@@ -272,11 +259,6 @@ class _Pairs:
         return *parts[0], parts[1] if self.first else (0.0, None)
 
 
-# See `row_table`.
-_Table = tuple[
-    NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.floating[Any]]
-]
-
 # Most weights of rows that are formed at a time.
 _WEIGHTS = 2**21
 
@@ -284,7 +266,7 @@ _WEIGHTS = 2**21
 class Rows(NamedTuple):
     """Rows of a table with the codes of their groups."""
 
-    table: _Table
+    table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
     codes: NDArray[np.int64]
     shape: tuple[int, int]  # groups, and features with the intercept
     shares: Array  # of a row in the mean of its group, (G,)
@@ -312,6 +294,7 @@ class Ramp:
     # (u + corner)^2 / (4 corner).
     def __init__(self, theta: Array, corner: float) -> None:
         self.corner = corner
+        self.n_powers = 2 if corner > 0 else 1  # of scores, times rows, in all sums
         # Near the thresholds squares of scores have the smallest rounding errors.
         self.centre = float(theta.mean()) if theta.size else 0.0
         shifted = theta - self.centre
@@ -321,11 +304,6 @@ class Ramp:
         self.edges = np.sort(ends if corner > 0 else self.kinks)
         # Edges where the parts begin to bend and where they are straight again.
         self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
-
-    @property
-    def n_powers(self) -> int:
-        """Powers of the scores that rows are multiplied by, in all sums."""
-        return 2 if self.corner > 0 else 1
 
     def parts(self, moments: Array) -> Array:
         """Return sums of both parts over groups, from those above the edges."""
@@ -368,10 +346,7 @@ class SigmoidShares:
         return np.ascontiguousarray(total.transpose(0, 2, 1))
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Return weighted sums of gradients, over parts (G, n + 1), cheaper than them.
-
-        And their last column over groups, (2 P,); weights are of shape (G, 2 P).
-        """
+        """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
         scaled = weights * self._rows.shares[:, None]
         total = np.zeros(self._rows.shape)
         for part, slopes in self._blocks():
@@ -391,10 +366,7 @@ class SigmoidShares:
 
 
 class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts, for losses of single rows.
-
-    Sums come from each part, which may lack groups and knows nothing of units.
-    """
+    """The oracle of rows in parts, which may lack groups and know of no units."""
 
     def __init__(
         self, oracles: Parts, layout: WeightLayout, group_sizes: NDArray[np.int64]

@@ -47,10 +47,7 @@ def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
 
 
 class ParityProblem(DCProblem):
-    """Objective and constraints as differences of convex functions of v.
-
-    Variables are the weights, then free thresholds; constraints are to be at most 0.
-    """
+    """Differences of convex functions of v: the weights, then free thresholds."""
 
     def __init__(
         self,
@@ -287,12 +284,10 @@ def solve(
     max_iter: int,
     n_calls: int,
 ) -> DCResult:
-    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls.
-
-    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible.
-    """
-    # The DC algorithm keeps what is feasible, as weights of zero are: it starts there
-    # if what it would start from violates the constraints by more than `tol`.
+    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls."""
+    # With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
+    # algorithm keeps what is feasible, as weights of zero are: it starts there if what
+    # it would start from violates the constraints by more than `tol`.
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
     if v0 is not None:
@@ -317,7 +312,15 @@ def solve(
             for objective, infeasibility, calls in found.history
         ]
         v = found.x if found.infeasibility <= tol else problem.start()
-    result = _certify(problem, v, inner_solver, tol, max_iter)
+    if inner_solver == "direct":
+        result = direct_switching_subgradient(
+            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
+        )
+    else:
+        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
+        if inner_solver == "ssg":
+            options |= {"inner": "switching_subgradient", "eps": _EPSILON}
+        result = idca(problem, v, **options)
     before = records[-1].n_calls if records else n_calls
     records += [replace(r, n_calls=r.n_calls + before) for r in result.history]
     remedy = "Raise max_iter or tol."
@@ -347,20 +350,6 @@ def warn_unfinished(found: DCResult, tol: float, *, stacklevel: int) -> None:
         )
 
 
-def _certify(
-    problem: ParityProblem, v: Array, inner: str, tol: float, max_iter: int
-) -> DCResult:
-    """Run the solver of the estimator's parameter."""
-    if inner == "direct":
-        return direct_switching_subgradient(
-            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
-        )
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
-    if inner == "ssg":
-        options |= {"inner": "switching_subgradient", "eps": _EPSILON}
-    return idca(problem, v, **options)
-
-
 def _violation(problem: ParityProblem, v: Array) -> float:
     (plus, _), (minus, _) = problem.evaluate(v)
     return float((plus - minus)[1:].max())
@@ -375,8 +364,7 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
             f"start must hold finite rows of coefficients and intercept, of shape "
             f"{expected}, got shape {w.shape}."
         )
-    w = problem.oracle.layout.parameters(w)
-    v = w
+    w = v = problem.oracle.layout.parameters(w)
     if isinstance(problem, StrongParity):
         theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
         v = problem.with_thresholds(w, theta)

@@ -128,7 +128,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     largest entry counts as constant and gets no weight.
 
     Of more than 100,000 rows in parts (or 64 MiB of them) a growing random sample is
-    solved first, in memory, unless `start` is not ``"auto"`` or warm. From each part
+    solved first, in memory, unless `start` is given, ``"zero"`` or warm. From a part
     come sums of ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client keeps
     10 bytes a row with up to 128 groups, and some 90 while it sorts the scores.
 
@@ -224,9 +224,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Raises
         ------
         ValueError
-            If an input is not as described, there are too many groups or rows too few
-            in one, `start` violates the constraints, or the loss compares pairs of
-            rows in parts.
+            If an input or a group is not as described, `start` violates the
+            constraints, or the loss compares pairs of rows in parts.
         MemoryError
             If the gradients of all constraints do not fit.
 
@@ -308,10 +307,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _may_go_on(self, problem: ParityProblem) -> bool:
-        if not (self.warm_start and hasattr(self, "coef_")):
-            return False
         n_rows, n_columns = problem.oracle.layout.shape
-        return self.coef_.shape == (n_rows, n_columns - 1)
+        last = getattr(self, "coef_", None) if self.warm_start else None
+        return last is not None and last.shape == (n_rows, n_columns - 1)
 
     def _finish(
         self, rows: TrainingRows, problem: ParityProblem, found: DCResult
@@ -355,10 +353,7 @@ _NEIGHBOURS = 0.01
 
 
 def most_accurate_shift(scores: Array, signs: Array) -> float:
-    """Return the shift after which most signs of the scores are right.
-
-    Zero if nothing is better; of several best places that of the smallest shift.
-    """
+    """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
     # maximum follows the noise: it is averaged over neighbouring cuts first. Between
     # two scores all shifts do the same: the middle is taken.

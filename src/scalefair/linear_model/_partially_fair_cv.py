@@ -220,17 +220,12 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
+                params |= {"kappas": kappas, "sensitive_features": groups[train]}
                 path = partial_fairness_path(
-                    _safe_indexing(X, train),
-                    labels[train],
-                    sensitive_features=groups[train],
-                    kappas=kappas,
-                    **params,
+                    _safe_indexing(X, train), labels[train], **params
                 )
-            held_out = _safe_indexing(X, test)
-            scores.append(
-                [_judge(m, held_out, labels[test], groups[test]) for m in path]
-            )
+            held_out = _safe_indexing(X, test), labels[test], groups[test]
+            scores.append([_judge(model, *held_out) for model in path])
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "
@@ -244,9 +239,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         _copy_input_attributes(self.best_estimator_, self)
         return self
 
-    def _folds(
-        self, X: Any, signs: NDArray[np.float64], codes: NDArray[np.int64]
-    ) -> Any:
+    def _folds(self, X: Any, signs: NDArray[Any], codes: NDArray[Any]) -> Any:
         strata = 2 * codes + (signs > 0)
         cv = check_cv(5 if self.cv is None else self.cv, strata, classifier=True)
         if isinstance(cv, StratifiedKFold):
@@ -258,9 +251,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                 )
         return cv.split(X, strata)
 
-    def _choose(
-        self, accuracy: NDArray[np.float64], fairness: NDArray[np.float64]
-    ) -> int:
+    def _choose(self, accuracy: NDArray[Any], fairness: NDArray[Any]) -> int:
         """Index of the most accurate gap that is fair enough."""
         mean_accuracy, mean_fairness = accuracy.mean(axis=1), fairness.mean(axis=1)
         enough = mean_fairness >= self.fairness_floor
@@ -282,9 +273,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self.estimator or PartiallyFairClassifier()
 
 
-def _judge(
-    model: PartiallyFairClassifier, X: Any, y: NDArray[Any], groups: NDArray[Any]
-) -> tuple[float, float]:
+def _judge(model: Any, X: Any, y: Any, groups: Any) -> tuple[float, float]:
     """Accuracy and fairness of held-out rows."""
     scores = model.decision_function(X, sensitive_features=groups)
     right = decide(scores, model.classes_) == y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,10 +137,7 @@ _GROWING = (1 / 16, 1 / 4, 1.0)
 
 
 class PartitionedTraining:
-    """Rows to learn from in parts; `options` are those of `ScoreOracle`.
-
-    `known` has signs and groups in small integers, but no features.
-    """
+    """Rows to learn from in parts; `known` has signs and groups, but no features."""
 
     def __init__(
         self,
@@ -194,13 +191,9 @@ class PartitionedTraining:
         for share in _GROWING:
             first = [rows[: max(int(share * rows.size), _LEAST)] for rows in drawn]
             taken = np.sort(np.concatenate(first))
-            yield TrainingRows(
-                X[np.searchsorted(positions, taken)],
-                known.signs[taken],
-                known.codes[taken],
-                known.classes,
-                known.groups,
-            )
+            own = X[np.searchsorted(positions, taken)]
+            signs, codes = known.signs[taken], known.codes[taken]
+            yield replace(known, X=own, signs=signs, codes=codes)
 
     def _take(self, positions: NDArray[np.int64]) -> Any:
         """Return some rows, by their sorted positions."""

@@ -47,8 +47,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     - ``"intra_group"`` (71): positives and negatives of `k`, plus that over negatives
       and positives of :math:`k'`, less 1.
 
-    As the surrogate grows with the squared differences of scores, a small `kappa` also
-    makes scores small.
+    A small `kappa` also makes scores small: their squared differences count.
 
     Parameters
     ----------
@@ -173,12 +172,10 @@ _RIDGE = 1e-3
 
 
 class CellPairs(NamedTuple):
-    """Constraint i sums, over t, the means of ``(1 + h - h')**2 / 2``.
+    """Groups, or rows of one class of a group, whose scores are compared."""
 
-    With scores h of the cell ``first[i, t]``, h' of ``second[i, t]``. A cell is a
-    group, or the rows of one class of a group.
-    """
-
+    # Constraint i sums, over t, the means of (1 + h - h')^2 / 2 with scores h of the
+    # cell first[i, t], h' of second[i, t].
     cells: NDArray[np.int64]  # of each row, every one of them occupied
     group_of_cell: NDArray[np.int64]
     first: NDArray[np.int64]
@@ -296,10 +293,7 @@ CellScores = tuple[Array, Array, Callable[[Array, Array], Array]]
 
 
 class MomentCells:
-    """Cells known by the mean and the covariance matrix of their rows, read once.
-
-    Weights are those of each group, (n_groups, d + 1), the intercepts last.
-    """
+    """Cells known by the mean and the covariance matrix of their rows, read once."""
 
     def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
         moments = GroupMoments.from_data(X, pairs.cells)
@@ -312,7 +306,7 @@ class MomentCells:
         self._group = pairs.group_of_cell
 
     def evaluate(self, weights: Array) -> CellScores:
-        """Return means and variances at weights of each group."""
+        """Return means and variances at weights of each group, the intercepts last."""
         own = weights[self._group]
         pulled = np.matmul(self.covariances, own[:, :-1, None])[:, :, 0]
 
