@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import available_if, fit_context
-from scalefair._docs import documented
+from scalefair._docs import SHARED, documented
 from scalefair._entries import (
     all_finite,
     canonical,
@@ -25,10 +25,9 @@ from scalefair._entries import (
     judged_later,
     validate_data,
 )
-from scalefair._groups import encode_groups, known_codes
+from scalefair._groups import check_interval, encode_groups, known_codes
 from scalefair.linear_model._training_rows import (
     TrainingRows,
-    check_groups,
     encode_labels,
     real_type,
     refuse_parts,
@@ -47,11 +46,10 @@ criterion : {"strong", "weak"}, default="strong"
 threshold : float, default=0.0
     The threshold of the weak criterion. The strong one has no use for it.
 loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
-    What is minimised, a mean over rows. ``"squared"`` is half the squared
-    difference from a label of -1 or 1. The last two are mean pairwise hinge losses
-    of positives against negatives, ``"partial_auc"`` of the negatives whose rank
-    among the negatives is in `interval` (examples B.1 and B.2 of [1]_); they
-    have no use for an intercept.
+    What is minimised, a mean over rows; ``"squared"`` is halved. The last two are
+    mean pairwise hinge losses of positives against negatives, ``"partial_auc"`` of
+    negatives whose rank among them is in `interval` (examples B.1 and B.2 of [1]_);
+    they have no use for an intercept.
 surrogate : {"ramp", "sigmoid"}, default="ramp"
     What stands for the indicator of a score above a threshold.""",
     "interactions": """\
@@ -64,8 +62,7 @@ alpha : float, default=0.0
     standardized features (see Notes of `PartiallyFairClassifier`).""",
     "group_limits": """\
 max_groups : int, default=100
-    Most groups: more look like a number, such as an age, and are refused. Nothing
-    is formed for each of them before.
+    Most groups: more look like a number, such as an age, and are refused.
 min_group_size : int, default=2
     Fewest rows of a group. Groups of fewer than 30 are warned of in any case.""",
     "group_weights_": """\
@@ -74,15 +71,24 @@ coef_ : ndarray of shape (n_rows, n_features)
     further group of `groups_` adds. One row without interactions.
 intercept_ : ndarray of shape (n_rows,)
     Intercepts, likewise.""",
-    "input_": """\
+    "input_": f"""\
 classes_ : ndarray of shape (2,)
     The labels.
-groups_ : ndarray of shape (n_groups,)
-    The groups, sorted.
-n_features_in_ : int
-    Number of columns of the input.
-feature_names_in_ : ndarray of shape (n_features_in_,)
-    Names of the columns, when the input has names that are strings.""",
+{SHARED["groups_"]}
+{SHARED["n_features_in_"]}
+{SHARED["feature_names_in_"]}""",
+    "trained": """\
+Returns
+-------
+self : object
+    The trained classifier.""",
+    "warns": """\
+Warns
+-----
+ConvergenceWarning
+    If the solver did not converge; the message says what to do.
+UserWarning
+    If groups have fewer than 30 rows: the message names them.""",
     "rows_in_memory": """\
 X : {array-like, sparse matrix} of shape (m, n_features)
     Rows of features, dense or CSR, in any units.
@@ -93,9 +99,6 @@ sensitive_features : array-like of shape (m,)
     "refused_parts": """\
 TypeError
     If `X` is a Dask collection or a reader: rows have to be in memory.""",
-    "few_rows": """\
-UserWarning
-    If groups have fewer than 30 rows: the message names them.""",
     "X": """\
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features.""",
@@ -121,10 +124,7 @@ def _gives_probabilities(classifier: Any) -> bool:
 
 @documented(**TEXTS)
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
-    """Linear classifier of two classes whose weights may differ among groups.
-
-    A subclass has `_train`, which calls `_store_weights` in the end.
-    """
+    """Linear classifier of two classes whose weights may differ among groups."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "interval": [tuple, list],
@@ -135,14 +135,16 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         "interactions": ["boolean"],
         "n_thresholds": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_groups": [Interval(Integral, 2, None, closed="left")],
         "min_group_size": [Interval(Integral, 1, None, closed="left")],
     }
 
+    interval: Sequence[float]
     loss: str
+    surrogate: str
     interactions: bool
-    alpha: float
     max_groups: int
     min_group_size: int
     coef_: NDArray[np.float64]
@@ -162,10 +164,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         ----------
         %(rows_in_memory)s
 
-        Returns
-        -------
-        self : object
-            The trained classifier.
+        %(trained)s
 
         Raises
         ------
@@ -174,11 +173,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             or rows too few in one, or the problem has no solution.
         %(refused_parts)s
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the solver did not converge; the message says what to do.
-        %(few_rows)s
+        %(warns)s
         """
         rows = self._check_training(X, y, sensitive_features)
         rows.warn_few(stacklevel=4)
@@ -186,7 +181,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _train(self, rows: TrainingRows) -> None:
-        """Fit checked rows; a warning of `fit`'s caller has the stacklevel 5."""
+        """Fit checked rows and call `_store_weights`; `fit`'s caller is 5 levels up."""
         raise NotImplementedError
 
     def decision_function(
@@ -202,15 +197,13 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         {ndarray, dask.array.Array} of shape (m,)
-            Scores, in float32 if `X` is, otherwise in float64. Positive scores
-            belong to ``classes_[1]``. For a Dask collection a Dask array that is not
-            computed yet.
+            Scores, in float32 if `X` is, else float64; positive ones belong to
+            ``classes_[1]``. A lazy Dask array for a Dask collection.
 
         Raises
         ------
         ValueError
-            If the model needs groups and there are none, or one it was not
-            trained on, or a score is too large for its type.
+            If groups are needed and missing or unseen, or a score overflows.
         """
         return self._outputs(X, sensitive_features, np.asarray)
 
@@ -289,6 +282,14 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         """Return the classifier whose weights give the scores."""
         return self
 
+    def _oracle_options(self) -> dict[str, Any]:
+        return {
+            "interactions": self.interactions,
+            "loss": self.loss,
+            "surrogate": self.surrogate,
+            "auc_interval": check_interval(self.interval),
+        }
+
     def _check_training(
         self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
     ) -> TrainingRows:
@@ -299,7 +300,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         classes, signs = encode_labels(y)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
         rows = TrainingRows(canonical(X), signs, codes, classes, groups)
-        check_groups(groups, rows.group_sizes, self.max_groups, self.min_group_size)
+        rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
         self.groups_ = groups
         return rows
@@ -334,11 +335,17 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         weights = model.coef_, model.intercept_
         codes = known = None
         if len(model.coef_) > 1:
-            given = model._needed(sensitive_features)
+            if sensitive_features is None:
+                raise ValueError(
+                    f"This {type(model).__name__} has weights of its own for each "
+                    "group: pass sensitive_features, the group of each row. A model "
+                    "that does not need them is trained with interactions=False."
+                )
             if in_parts:
-                groups, codes = X.encode(given, name="sensitive_features", what="group")
+                names = {"name": "sensitive_features", "what": "group"}
+                groups, codes = X.encode(sensitive_features, **names)
             else:
-                groups, codes = encode_groups(given, X.shape[0])
+                groups, codes = encode_groups(sensitive_features, X.shape[0])
             known = known_codes(groups, model.groups_)
         if not in_parts:
             codes = None if known is None else known[codes]
@@ -353,15 +360,6 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         )
         return outputs
 
-    def _needed(self, sensitive_features: ArrayLike | None) -> ArrayLike:
-        if sensitive_features is None:
-            raise ValueError(
-                f"This {type(self).__name__} has weights of its own for each group: "
-                "pass sensitive_features, the group of each row. A model that does "
-                "not need them is trained with interactions=False."
-            )
-        return sensitive_features
-
 
 # Takes scores, returns an entry or a row of entries for each.
 Output = Callable[[NDArray[Any]], NDArray[Any]]
@@ -373,10 +371,7 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept`` in the type of `X`, rows of weights as `coef_`.
-
-    A ValueError if a score is too large for that type.
-    """
+    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
     own, shift = (np.concatenate([a[:1], a[:1] + a[1:]]) for a in (coef, intercept))
     own, shift = own.astype(X.dtype), shift.astype(X.dtype)
     with judged_later():

@@ -1,8 +1,4 @@
-"""Loss of a linear model and smoothed shares of scores above thresholds.
-
-One call knows both, with all gradients; it reads the rows once for losses of single
-rows and the ramp.
-"""
+"""Loss of a linear model and smoothed shares of scores above thresholds."""
 
 from __future__ import annotations
 
@@ -47,10 +43,7 @@ _PAIRWISE = ("auc", "partial_auc")
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds.
-
-    Thresholds come last. `concave_loss` is subtracted: zero but for "partial_auc".
-    """
+    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds."""
 
     layout: WeightLayout
     loss: float
@@ -59,7 +52,7 @@ class OracleValue:
     # group above the threshold.
     parts: Array
     form_slopes: Callable[[], Array]
-    concave_loss: float
+    concave_loss: float  # subtracted from `loss`; zero but for "partial_auc"
     concave_gradient: Array
     form_combination: _Combine | None = None
 
@@ -85,7 +78,7 @@ class OracleValue:
 
     @cached_property
     def plus_gradient(self) -> Array:
-        """Gradients of `plus`, (G, P, n_weights + P)."""
+        """Gradients of `plus`, (G, P, n_weights + P), the thresholds last."""
         return self.layout.spread(np.hsplit(self.slopes, 2)[0])
 
     @cached_property
@@ -109,10 +102,7 @@ class OracleValue:
 
 
 class RowOracle(ABC):
-    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`.
-
-    `n_calls` counts the calls of `evaluate`.
-    """
+    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
 
     def __init__(self, layout: WeightLayout, group_sizes: NDArray[np.int64]) -> None:
         self.layout = layout
@@ -120,7 +110,7 @@ class RowOracle(ABC):
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
-        self.n_calls = 0
+        self.n_calls = 0  # of `evaluate`
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
@@ -128,10 +118,7 @@ class RowOracle(ABC):
 
     @abstractmethod
     def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
-        """Return the loss, the shares above the thresholds and their gradients.
-
-        Corners of the ramp are parabolas over `corner` to both sides.
-        """
+        """Return all; corners of the ramp are parabolas over `corner` to both sides."""
 
 
 class ScoreOracle(RowOracle):
@@ -190,63 +177,32 @@ class ScoreOracle(RowOracle):
     def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
-        if self.surrogate == "sigmoid":
-            return self._sigmoid(w, theta)
-        return self._ramp(w, Ramp(theta, corner))
-
-    def _ramp(self, w: Array, ramp: Ramp) -> OracleValue:
         table, codes, shape, shares = self._rows
+        m = codes.shape[0]
+        ramp = Ramp(theta, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
-        if self.loss in _PAIRWISE:
-            scores = self.scores(w)
-            loss, slopes, concave = self._losses(scores)
-            gradient, moments, sums = bin_pass(
-                table, codes, scores, slopes, shape, *bins
-            )
-        else:
+        concave_loss, concave_slopes = 0.0, None
+        if self.surrogate == "ramp" and self.loss in _KINDS:
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
                 table, codes, self._signs, kind, self.layout.effective(w), *bins
             )
-            loss /= codes.shape[0]
-            gradient /= codes.shape[0]
-            concave = 0.0, None
-        parts = ramp.parts(moments) * shares[:, None]
-        # None of it is formed where only the losses are asked for.
-        slopes_of = partial(ramp.slopes, sums, shares)
-        return self._value(loss, gradient, concave, parts, slopes_of)
-
-    def _sigmoid(self, w: Array, theta: Array) -> OracleValue:
-        scores = self.scores(w)
-        loss, slopes, concave = self._losses(scores)
-        gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
-        sigmoid = SigmoidShares(self._rows, scores, theta)
-        return self._value(
-            loss, gradient, concave, sigmoid.parts, sigmoid.slopes, sigmoid.combine
-        )
-
-    def _pulled(self, gradient: Array) -> Array:
-        """Gradient in the parameters from that in the weights of each group."""
-        return self.layout.lift(self.layout.units.pull_back(gradient))
-
-    def _losses(self, scores: Array) -> tuple[float, Array, _Concave]:
-        """Convex and subtracted loss, and their derivatives in the scores."""
-        if self.loss in _PAIRWISE:
-            return self._pairs.losses(scores)
-        m = scores.shape[0]
-        total, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
-        return total / m, slopes / m, (0.0, None)
-
-    def _value(
-        self,
-        loss: float,
-        gradient: Array,
-        concave: _Concave,
-        parts: Array,
-        slopes: Callable[[], Array],
-        combine: _Combine | None = None,
-    ) -> OracleValue:
-        concave_loss, concave_slopes = concave
+            loss, gradient = loss / m, gradient / m
+        else:
+            scores = self.scores(w)
+            if self.loss in _KINDS:
+                loss, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
+                loss, slopes = loss / m, slopes / m
+            else:
+                loss, slopes, (concave_loss, concave_slopes) = self._pairs.losses(
+                    scores
+                )
+            if self.surrogate == "ramp":
+                gradient, moments, sums = bin_pass(
+                    table, codes, scores, slopes, shape, *bins
+                )
+            else:
+                gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
         lifted = self._pulled(gradient)
         if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
@@ -254,13 +210,24 @@ class ScoreOracle(RowOracle):
             )
         concave_gradient = np.zeros_like(lifted)
         if concave_slopes is not None:
-            sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._pulled(sums)
+            total = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
+            concave_gradient = self._pulled(total)
+        slopes_of: Callable[[], Array]  # only formed where they are asked for
+        combine: _Combine | None = None
+        if self.surrogate == "ramp":
+            parts = ramp.parts(moments) * shares[:, None]
+            slopes_of = partial(ramp.slopes, sums, shares)
+        else:
+            sigmoid = SigmoidShares(self._rows, scores, theta)
+            parts, slopes_of, combine = sigmoid.parts, sigmoid.slopes, sigmoid.combine
         return OracleValue(
-            self.layout,
-            *(loss, lifted, parts, slopes),
+            *(self.layout, loss, lifted, parts, slopes_of),
             *(concave_loss, concave_gradient, combine),
         )
+
+    def _pulled(self, gradient: Array) -> Array:
+        """Gradient in the parameters from that in the weights of each group."""
+        return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
 class _Pairs:
@@ -292,11 +259,6 @@ class _Pairs:
         return *parts[0], parts[1] if self.first else (0.0, None)
 
 
-# See `row_table`.
-_Table = tuple[
-    NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.floating[Any]]
-]
-
 # Most weights of rows that are formed at a time.
 _WEIGHTS = 2**21
 
@@ -304,7 +266,7 @@ _WEIGHTS = 2**21
 class Rows(NamedTuple):
     """Rows of a table with the codes of their groups."""
 
-    table: _Table
+    table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
     codes: NDArray[np.int64]
     shape: tuple[int, int]  # groups, and features with the intercept
     shares: Array  # of a row in the mean of its group, (G,)
@@ -332,6 +294,7 @@ class Ramp:
     # (u + corner)^2 / (4 corner).
     def __init__(self, theta: Array, corner: float) -> None:
         self.corner = corner
+        self.n_powers = 2 if corner > 0 else 1  # of scores, times rows, in all sums
         # Near the thresholds squares of scores have the smallest rounding errors.
         self.centre = float(theta.mean()) if theta.size else 0.0
         shifted = theta - self.centre
@@ -341,11 +304,6 @@ class Ramp:
         self.edges = np.sort(ends if corner > 0 else self.kinks)
         # Edges where the parts begin to bend and where they are straight again.
         self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
-
-    @property
-    def n_powers(self) -> int:
-        """Powers of the scores that rows are multiplied by, in all sums."""
-        return 2 if self.corner > 0 else 1
 
     def parts(self, moments: Array) -> Array:
         """Return sums of both parts over groups, from those above the edges."""
@@ -388,10 +346,7 @@ class SigmoidShares:
         return np.ascontiguousarray(total.transpose(0, 2, 1))
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Return weighted sums of gradients, over parts (G, n + 1), cheaper than them.
-
-        And their last column over groups, (2 P,); weights are of shape (G, 2 P).
-        """
+        """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
         scaled = weights * self._rows.shares[:, None]
         total = np.zeros(self._rows.shape)
         for part, slopes in self._blocks():
@@ -411,10 +366,7 @@ class SigmoidShares:
 
 
 class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts, for losses of single rows.
-
-    Sums come from each part, which may lack groups and knows nothing of units.
-    """
+    """The oracle of rows in parts, which may lack groups and know of no units."""
 
     def __init__(
         self, oracles: Parts, layout: WeightLayout, group_sizes: NDArray[np.int64]
@@ -430,39 +382,32 @@ class PartitionedOracle(RowOracle):
         self.n_calls += 1
         at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), corner
         sums: _Sums = self._oracles.map(_sums, *at).reduce(_added)
+        loss, gradient, parts, slopes = sums
         n_rows = self.group_sizes.sum()
-        slopes = sums.slopes / self.group_sizes[:, None, None]
-        gradient = sums.loss_gradient.reshape(-1, self.n_features + 1)
+        gradient = gradient.reshape(-1, self.n_features + 1)
+        slopes = slopes / self.group_sizes[:, None, None]
         return OracleValue(
             self.layout,
-            sums.loss / n_rows,
+            loss / n_rows,
             self.layout.units.pull_back(gradient).ravel() / n_rows,
-            sums.parts / self.group_sizes[:, None],
+            parts / self.group_sizes[:, None],
             lambda: slopes,
             *(0.0, np.zeros(self.n_weights)),
         )
 
 
-class _Sums(NamedTuple):
-    """Sums over rows of what `OracleValue` has the means of."""
-
-    loss: float
-    loss_gradient: Array
-    parts: Array
-    slopes: Array
+# Sums over rows of the loss, its gradient, the parts of shares and their slopes.
+_Sums = tuple[float, Array, Array, Array]
 
 
 def _sums(oracle: ScoreOracle, w: Array, theta: Array, corner: float) -> _Sums:
     # What was sent may be read-only, and kernels are compiled for what is not.
     value = oracle.evaluate(w, theta.copy(), corner=corner)
     sizes = oracle.group_sizes
-    return _Sums(
-        value.loss * sizes.sum(),
-        value.loss_gradient * sizes.sum(),
-        value.parts * sizes[:, None],
-        value.slopes * sizes[:, None, None],
-    )
+    loss, gradient = value.loss * sizes.sum(), value.loss_gradient * sizes.sum()
+    slopes = value.slopes * sizes[:, None, None]
+    return loss, gradient, value.parts * sizes[:, None], slopes
 
 
 def _added(a: _Sums, b: _Sums) -> _Sums:
-    return _Sums(*(x + y for x, y in zip(a, b, strict=True)))  # type: ignore
+    return tuple(x + y for x, y in zip(a, b, strict=True))  # type: ignore

@@ -27,6 +27,8 @@ from scalefair.optimize import (
 )
 
 Part = tuple[Array, Array]
+# Convex parts of the constraints with their gradients, then the subtracted ones.
+ConstraintParts = tuple[Array, list[Array], Array, list[Array]]
 # Thresholds are fitted to weights up to this part of the slack, in so many passes.
 _OFF_CENTRE = 0.05
 _ATTEMPTS = 60
@@ -37,12 +39,6 @@ _COPIES = 16
 Slopes = Callable[[Array], Array]
 
 
-def rank_grid(interval: tuple[float, float], kappa: float, n: int) -> Array:
-    """Ranks at which the strong criterion is enforced: n equidistant ones."""
-    low, high = interval
-    return np.linspace(low, high - kappa * (high - low), n, endpoint=False)
-
-
 def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
     """Thresholds above which scores of zero have the rates."""
     if surrogate == "ramp":
@@ -51,10 +47,7 @@ def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
 
 
 class ParityProblem(DCProblem):
-    """Objective and constraints as differences of convex functions of v.
-
-    Variables are the weights, then free thresholds; constraints are to be at most 0.
-    """
+    """Differences of convex functions of v: the weights, then free thresholds."""
 
     def __init__(
         self,
@@ -94,11 +87,9 @@ class ParityProblem(DCProblem):
         return w
 
     def plus(self, v: Array) -> Part:
-        """Values and gradients of the convex parts."""
         return self.evaluate(v)[0]
 
     def minus(self, v: Array) -> Part:
-        """Values and gradients of the convex functions that are subtracted."""
         return self.evaluate(v)[1]
 
     def evaluate(self, v: Array) -> tuple[Part, Part]:
@@ -135,10 +126,7 @@ class ParityProblem(DCProblem):
         return ConstrainedValue(objective, gradient, constraints, pull_back)
 
     @abstractmethod
-    def _constraint_parts(
-        self, value: OracleValue
-    ) -> tuple[Array, list[Array], Array, list[Array]]:
-        """Convex parts of the constraints with gradients, then the subtracted."""
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts: ...
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
@@ -146,20 +134,14 @@ class ParityProblem(DCProblem):
 
 
 class StrongParity(ParityProblem):
-    """Problem (13): the rates at free thresholds lie between p and p + slack."""
+    """Problem (13): rates at free thresholds lie between ranks p and p + slack."""
 
-    def __init__(
-        self,
-        oracle: RowOracle,
-        interval: tuple[float, float],
-        kappa: float,
-        ridge: float,
-        n_thresholds: int,
-        surrogate: str,
-    ) -> None:
-        super().__init__(oracle, interval, kappa, ridge)
-        self.ranks = rank_grid(interval, kappa, n_thresholds)
+    def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
+        super().__init__(*common)
+        low, high = self.interval
+        self.ranks = np.linspace(low, high - self.slack, n_thresholds, endpoint=False)
         self.surrogate = surrogate
+        oracle = self.oracle
         self.n_variables = oracle.n_weights + n_thresholds
         self.n_constraints = 2 * oracle.n_groups * n_thresholds
 
@@ -172,7 +154,6 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights `w`, and thresholds that suit them."""
         # The highest and the lowest rate above a threshold are to be in the middle of
         # their bounds. Rates fall in the threshold: those at `theta` and at every
         # later attempt make a table that the next attempt is interpolated in.
@@ -195,9 +176,7 @@ class StrongParity(ParityProblem):
             step *= 2
         return np.concatenate([w, theta])
 
-    def _constraint_parts(
-        self, value: OracleValue
-    ) -> tuple[Array, list[Array], Array, list[Array]]:
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
         plus, minus = value.plus, value.minus
         n = self.n_variables
         plus_gradient = value.plus_gradient.reshape(-1, n)
@@ -225,20 +204,12 @@ class StrongParity(ParityProblem):
 class WeakParity(ParityProblem):
     """Problem (17): rates at one fixed threshold, cut to the interval, are close."""
 
-    def __init__(
-        self,
-        oracle: RowOracle,
-        interval: tuple[float, float],
-        kappa: float,
-        ridge: float,
-        threshold: float,
-        constant: float,
-    ) -> None:
-        super().__init__(oracle, interval, kappa, ridge)
+    def __init__(self, *common: Any, threshold: float, constant: float) -> None:
+        super().__init__(*common)
         self.constant = constant
         self.threshold = np.array([threshold])
-        self.n_variables = oracle.n_weights
-        self.pairs = np.argwhere(~np.eye(oracle.n_groups, dtype=bool))
+        self.n_variables = self.oracle.n_weights
+        self.pairs = np.argwhere(~np.eye(self.oracle.n_groups, dtype=bool))
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
@@ -251,9 +222,7 @@ class WeakParity(ParityProblem):
     def thresholds(self, v: Array) -> Array:
         return self.threshold
 
-    def _constraint_parts(
-        self, value: OracleValue
-    ) -> tuple[Array, list[Array], Array, list[Array]]:
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
         n = self.n_variables
         plus, minus = value.plus[:, 0], value.minus[:, 0]
         plus_gradient = value.plus_gradient[:, 0, :n]
@@ -315,12 +284,10 @@ def solve(
     max_iter: int,
     n_calls: int,
 ) -> DCResult:
-    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls.
-
-    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible.
-    """
-    # The DC algorithm keeps what is feasible, as weights of zero are: it starts there
-    # if what it would start from violates the constraints by more than `tol`.
+    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls."""
+    # With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
+    # algorithm keeps what is feasible, as weights of zero are: it starts there if what
+    # it would start from violates the constraints by more than `tol`.
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
     if v0 is not None:
@@ -345,7 +312,15 @@ def solve(
             for objective, infeasibility, calls in found.history
         ]
         v = found.x if found.infeasibility <= tol else problem.start()
-    result = _certify(problem, v, inner_solver, tol, max_iter)
+    if inner_solver == "direct":
+        result = direct_switching_subgradient(
+            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
+        )
+    else:
+        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
+        if inner_solver == "ssg":
+            options |= {"inner": "switching_subgradient", "eps": _EPSILON}
+        result = idca(problem, v, **options)
     before = records[-1].n_calls if records else n_calls
     records += [replace(r, n_calls=r.n_calls + before) for r in result.history]
     remedy = "Raise max_iter or tol."
@@ -375,20 +350,6 @@ def warn_unfinished(found: DCResult, tol: float, *, stacklevel: int) -> None:
         )
 
 
-def _certify(
-    problem: ParityProblem, v: Array, inner: str, tol: float, max_iter: int
-) -> DCResult:
-    """Run the solver of the estimator's parameter."""
-    if inner == "direct":
-        return direct_switching_subgradient(
-            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
-        )
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
-    if inner == "ssg":
-        options |= {"inner": "switching_subgradient", "eps": _EPSILON}
-    return idca(problem, v, **options)
-
-
 def _violation(problem: ParityProblem, v: Array) -> float:
     (plus, _), (minus, _) = problem.evaluate(v)
     return float((plus - minus)[1:].max())
@@ -403,8 +364,7 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
             f"start must hold finite rows of coefficients and intercept, of shape "
             f"{expected}, got shape {w.shape}."
         )
-    w = problem.oracle.layout.parameters(w)
-    v = w
+    w = v = problem.oracle.layout.parameters(w)
     if isinstance(problem, StrongParity):
         theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
         v = problem.with_thresholds(w, theta)

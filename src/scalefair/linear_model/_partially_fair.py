@@ -47,10 +47,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     `kappa` at any threshold, the weak one that they do not at one. Outside of the
     range, where decisions are not contested, the scores are free [1]_.
 
-    The constraints are differences of convex functions once a ramp stands for the
-    indicator of a score above a threshold. The inexact DC algorithm solves the
-    problem, a bundle method its convex subproblems, with a certificate:
-    `kkt_residual_` is computed, not assumed.
+    With a ramp in place of the indicator of a score above a threshold the constraints
+    are differences of convex functions. The inexact DC algorithm solves the problem,
+    a bundle method its convex subproblems; `kkt_residual_` certifies the solution.
 
     Parameters
     ----------
@@ -61,35 +60,34 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     %(criterion)s
     %(interactions)s
     n_thresholds : int, default=10
-        Ranks at which the strong criterion is enforced. Between them gaps add up:
-        25 cost little more and give smaller gaps.
+        Ranks at which the strong criterion is enforced; 25 cost little more and give
+        smaller gaps, which add up between them.
     %(alpha)s
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
         Solver of the convex subproblems: proximal bundle, certified, or the
-        switching subgradient method of [1]_. ``"direct"`` applies the latter to the
-        problem itself, without DC algorithm and without any guarantee.
+        switching subgradients of [1]_. ``"direct"`` applies these to the problem
+        itself, without any guarantee.
     start : {"auto", "zero"} or array-like of shape (n_rows, d + 1), default="auto"
         ``"auto"`` starts from an augmented Lagrangian's solution of the problem with
-        rounded corners, ``"zero"`` from weights of zero (for the weak criterion the
-        best constant score), as [1]_ does, with more iterations to come. An array gives
-        rows of coefficients and intercept as `coef_` has them; they must be feasible.
+        rounded corners, ``"zero"`` from weights of zero (weak criterion: from the best
+        constant score), as [1]_ does, with more iterations. An array gives feasible
+        rows of coefficients, as `coef_` has them, and intercept.
     tune_intercept : bool, default=True
         Whether the intercept is moved, after training, to where the training rows
-        are classified best, and the probabilities with it; not with the weak criterion,
-        which it would change. The accuracy is averaged over thresholds up to 1 % of the
-        rows away, as its maximum follows noise.
+        are classified best, averaged over thresholds up to 1 % of the rows away; not
+        with the weak criterion, which it would change.
     tol : float, default=1e-3
         Nearly-KKT residual (definition 6.2 of [1]_), in the coefficients of
         standardized features, at which to stop.
     max_iter : int, default=500
-        Most iterations of the DC algorithm. ``"ssg"`` takes 150 subgradient steps
-        in each, ``"direct"`` 150 times as many in all.
+        Most iterations of the DC algorithm, of 150 subgradient steps each with
+        ``"ssg"``; ``"direct"`` takes 150 times as many steps.
     warm_start : bool, default=False
         Whether `fit` starts from the last solution, if the numbers of features and
         groups are the same.
     random_state : int, RandomState instance or None, default=None
-        Draws the sample that training on many rows in parts begins with; the same
-        integer gives the same result. Nothing is drawn for rows in memory.
+        Draws the sample that training on many rows in parts begins with; nothing is
+        drawn for rows in memory.
     %(group_limits)s
 
     Attributes
@@ -124,18 +122,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     Notes
     -----
     The problem is solved for features of mean 0 and standard deviation 1, or, if a
-    feature has two values, of distance 1 between them [2]_; neither is formed, so
-    that sparse rows stay sparse. The residual, `tol` and `alpha` are about that
-    problem, `coef_` and `intercept_` about the features as given, in any units. A
-    column whose deviation is below 1e-10 of its largest entry counts as constant and
-    gets no weight.
+    feature has two values, of distance 1 between them [2]_, which are never formed.
+    The residual, `tol` and `alpha` are about that problem, `coef_` and `intercept_`
+    about the features as given. A column whose deviation is below 1e-10 of its
+    largest entry counts as constant and gets no weight.
 
-    Of more than 100,000 rows in parts (or 64 MiB of them) a growing random sample,
-    1/16, 1/4 and all of so many, is solved first, in memory, and all rows start from
-    its solution, so that few passes over them are left. Any `start` but ``"auto"``, a
-    warm start too, goes without. From each part come sums as large as the gradients
-    of all constraints, ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client
-    keeps 10 bytes a row with up to 128 groups, and some 90 while it sorts the scores.
+    Of more than 100,000 rows in parts (or 64 MiB of them) a growing random sample is
+    solved first, in memory, unless `start` is given, ``"zero"`` or warm. From a part
+    come sums of ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client keeps
+    10 bytes a row with up to 128 groups, and some 90 while it sorts the scores.
 
     References
     ----------
@@ -146,12 +141,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import PartiallyFairClassifier
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=2000)
-    >>> X = rng.randn(2000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(2000) > 2
+    >>> rows = make_biased_rows(2000, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> fair = PartiallyFairClassifier((0.1, 0.5), kappa=0.05, n_thresholds=25)
     >>> fair = fair.fit(X, y, sensitive_features=group)
     >>> fair.converged_, fair.partial_parity_gap_ < 0.15
@@ -164,7 +157,6 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
         "start": [StrOptions({"auto", "zero"}), "array-like"],
         "tune_intercept": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="neither")],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
     }
@@ -220,33 +212,24 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ----------
         X : {array-like, sparse matrix, Dask collection, reader} of shape \
                 (m, n_features)
-            Rows of features, dense or CSR, in any units; they are not copied if they
-            are C-contiguous. Partitions of a Dask collection stay where they are, a
-            reader is read anew in each pass.
+            Rows of features, dense or CSR, in any units, not copied if C-contiguous.
+            Partitions of Dask stay where they are; each pass reads a reader anew.
         y : array-like or Dask collection of shape (m,)
             Labels of two kinds.
         sensitive_features : array-like or Dask collection of shape (m,)
             Group of each row, at least two different ones.
 
-        Returns
-        -------
-        self : object
-            The trained classifier.
+        %(trained)s
 
         Raises
         ------
         ValueError
-            If an input is not as described, there are too many groups or rows too few
-            in one, `start` violates the constraints, or the loss compares pairs of
-            rows in parts.
+            If an input or a group is not as described, `start` violates the
+            constraints, or the loss compares pairs of rows in parts.
         MemoryError
             If the gradients of all constraints do not fit.
 
-        Warns
-        -----
-        ConvergenceWarning
-            If the residual or the infeasibility stayed above `tol`.
-        %(few_rows)s
+        %(warns)s
         """
         check_interval(self.interval)
         samples: Iterator[TrainingRows] = iter(())
@@ -278,14 +261,6 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         warn_unfinished(found, self.tol, stacklevel=4)
         return self
 
-    def _oracle_options(self) -> dict[str, Any]:
-        return {
-            "interactions": self.interactions,
-            "loss": self.loss,
-            "surrogate": self.surrogate,
-            "auc_interval": check_interval(self.interval),
-        }
-
     def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
@@ -293,9 +268,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         problem: ParityProblem
         if self.criterion == "weak":
             constant = best_constant(rows.signs, self.loss)
-            problem = WeakParity(*common, float(self.threshold), constant)
+            problem = WeakParity(
+                *common, threshold=float(self.threshold), constant=constant
+            )
         else:
-            problem = StrongParity(*common, self.n_thresholds, self.surrogate)
+            problem = StrongParity(
+                *common, n_thresholds=self.n_thresholds, surrogate=self.surrogate
+            )
         problem.require_memory()
         return problem
 
@@ -328,10 +307,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _may_go_on(self, problem: ParityProblem) -> bool:
-        if not (self.warm_start and hasattr(self, "coef_")):
-            return False
         n_rows, n_columns = problem.oracle.layout.shape
-        return self.coef_.shape == (n_rows, n_columns - 1)
+        last = getattr(self, "coef_", None) if self.warm_start else None
+        return last is not None and last.shape == (n_rows, n_columns - 1)
 
     def _finish(
         self, rows: TrainingRows, problem: ParityProblem, found: DCResult
@@ -375,10 +353,7 @@ _NEIGHBOURS = 0.01
 
 
 def most_accurate_shift(scores: Array, signs: Array) -> float:
-    """Return the shift after which most signs of the scores are right.
-
-    Zero if nothing is better; of several best places that of the smallest shift.
-    """
+    """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
     # maximum follows the noise: it is averaged over neighbouring cuts first. Between
     # two scores all shifts do the same: the middle is taken.

@@ -37,9 +37,8 @@ def partial_fairness_path(
 ) -> list[PartiallyFairClassifier]:
     """Train classifiers for several gaps: a whole front of fairness and accuracy.
 
-    The tightest gap is solved first. Its solution satisfies the constraints of every
-    wider gap, so that each problem starts from the weights, thresholds and
-    multipliers of the one before; the rows are checked and encoded once.
+    The tightest gap is solved first; each wider one starts from the weights,
+    thresholds and multipliers of the one before, which satisfy its constraints.
 
     Parameters
     ----------
@@ -52,8 +51,8 @@ def partial_fairness_path(
     Returns
     -------
     list of PartiallyFairClassifier
-        Trained classifiers, in the order of `kappas`. The oracle calls that each
-        reports are those it needed beyond the one before.
+        Trained classifiers, in the order of `kappas`. Each reports the oracle calls
+        that it needed beyond the one before.
 
     Raises
     ------
@@ -62,22 +61,16 @@ def partial_fairness_path(
         reasons of `PartiallyFairClassifier.fit`.
     %(refused_parts)s
 
-    Warns
-    -----
-    ConvergenceWarning
-        As `PartiallyFairClassifier.fit` does, for each gap.
-    %(few_rows)s
+    %(warns)s
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import partial_fairness_path
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=2000)
-    >>> X = rng.randn(2000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(2000) > 2
+    >>> rows = make_biased_rows(2000, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> path = partial_fairness_path(
-    ...     X, y, sensitive_features=group, kappas=[0.02, 0.1, 0.3], interval=(0.1, 0.5)
+    ...     X, y, sensitive_features=group, kappas=[0.02, 0.1, 0.3]
     ... )
     >>> losses = [model.objective_ for model in path]
     >>> losses == sorted(losses, reverse=True)
@@ -139,8 +132,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         Least mean fairness, between 0 and 1. Gaps of held-out rows exceed those of
         the training rows, the more the fewer rows a fold has.
     estimator : PartiallyFairClassifier or None, default=None
-        Classifier with the other parameters; its `kappa` is not used. None takes
-        the defaults.
+        Classifier with the other parameters, by default those of its class.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None and numbers (None is 5) are stratified by label and group.
 
@@ -157,12 +149,10 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import PartiallyFairClassifierCV
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=3000)
-    >>> X = rng.randn(3000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(3000) > 2
+    >>> rows = make_biased_rows(2000, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> search = PartiallyFairClassifierCV([0.02, 0.1, 0.4], fairness_floor=0.8, cv=3)
     >>> search.fit(X, y, sensitive_features=group).kappa_
     0.1
@@ -200,10 +190,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         ----------
         %(rows_in_memory)s
 
-        Returns
-        -------
-        self : object
-            The trained classifier.
+        %(trained)s
 
         Raises
         ------
@@ -217,7 +204,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         ConvergenceWarning
             If no gap reaches `fairness_floor` (the fairest is taken), or the final
             training did not converge. Folds do not warn.
-        %(few_rows)s
+        UserWarning
+            If groups have fewer than 30 rows: the message names them.
         """
         refuse_parts(X, type(self).__name__)
         kappas = np.unique(check_kappas(self.kappas))
@@ -232,17 +220,12 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
+                params |= {"kappas": kappas, "sensitive_features": groups[train]}
                 path = partial_fairness_path(
-                    _safe_indexing(X, train),
-                    labels[train],
-                    sensitive_features=groups[train],
-                    kappas=kappas,
-                    **params,
+                    _safe_indexing(X, train), labels[train], **params
                 )
-            held_out = _safe_indexing(X, test)
-            scores.append(
-                [_judge(m, held_out, labels[test], groups[test]) for m in path]
-            )
+            held_out = _safe_indexing(X, test), labels[test], groups[test]
+            scores.append([_judge(model, *held_out) for model in path])
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "
@@ -256,9 +239,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         _copy_input_attributes(self.best_estimator_, self)
         return self
 
-    def _folds(
-        self, X: Any, signs: NDArray[np.float64], codes: NDArray[np.int64]
-    ) -> Any:
+    def _folds(self, X: Any, signs: NDArray[Any], codes: NDArray[Any]) -> Any:
         strata = 2 * codes + (signs > 0)
         cv = check_cv(5 if self.cv is None else self.cv, strata, classifier=True)
         if isinstance(cv, StratifiedKFold):
@@ -270,9 +251,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                 )
         return cv.split(X, strata)
 
-    def _choose(
-        self, accuracy: NDArray[np.float64], fairness: NDArray[np.float64]
-    ) -> int:
+    def _choose(self, accuracy: NDArray[Any], fairness: NDArray[Any]) -> int:
         """Index of the most accurate gap that is fair enough."""
         mean_accuracy, mean_fairness = accuracy.mean(axis=1), fairness.mean(axis=1)
         enough = mean_fairness >= self.fairness_floor
@@ -294,9 +273,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self.estimator or PartiallyFairClassifier()
 
 
-def _judge(
-    model: PartiallyFairClassifier, X: Any, y: NDArray[Any], groups: NDArray[Any]
-) -> tuple[float, float]:
+def _judge(model: Any, X: Any, y: Any, groups: Any) -> tuple[float, float]:
     """Accuracy and fairness of held-out rows."""
     scores = model.decision_function(X, sensitive_features=groups)
     right = decide(scores, model.classes_) == y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,36 @@ class TrainingRows:
         given = self.X, self.signs, self.codes, len(self.groups)
         return ScoreOracle(*given, units=units, **options)
 
+    def check_groups(self, max_groups: int, min_group_size: int) -> None:
+        """Raise a ValueError if the groups are none."""
+        check_two_groups(self.groups, "sklearn.linear_model.LogisticRegression")
+        n_groups, sizes = len(self.groups), self.group_sizes
+        if n_groups > max_groups:
+            raise ValueError(
+                f"sensitive_features has {n_groups:,} different values, more than "
+                f"max_groups={max_groups}: is it a number or an identifier, not a "
+                "category? Every group takes constraints and weights of its own. Put "
+                f"the values into a few ranges or kinds, or pass max_groups={n_groups} "
+                "if all of them are meant."
+            )
+        small = np.flatnonzero(sizes < min_group_size)
+        if small.size:
+            raise ValueError(
+                f"{small.size} of the {n_groups} groups of sensitive_features have "
+                f"fewer rows than min_group_size={min_group_size}: "
+                f"{self._named(small)}. Shares of so few rows cannot be compared: join "
+                "them with others or leave them out. "
+                f"min_group_size={sizes.min()} takes them as they are."
+            )
+
+    def _named(self, small: NDArray[np.intp]) -> str:
+        """Return groups with their sizes, the smallest first."""
+        sizes = self.group_sizes
+        order = small[np.argsort(sizes[small], kind="stable")]
+        names = [f"{self.groups.tolist()[k]!r} ({sizes[k]})" for k in order[:_NAMED]]
+        rest = small.size - len(names)
+        return ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
+
     def warn_few(self, *, stacklevel: int) -> None:
         """Warn of groups in which shares, and so gaps, are mostly noise."""
         sizes = self.group_sizes
@@ -60,7 +90,7 @@ class TrainingRows:
             error = 0.5 / np.sqrt(sizes.min())
             warnings.warn(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "
-                f"{_named(self.groups, sizes, small)}. A share of {sizes.min()} row(s) "
+                f"{self._named(small)}. A share of {sizes.min()} row(s) "
                 f"has a standard error of up to {error:.2f}. Join such groups with "
                 "others, or measure the gaps on more rows.",
                 UserWarning,
@@ -77,7 +107,7 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
     if kind != "binary" or len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
-            f"{kind}, with {len(classes)} classes."
+            f"{kind}, with {len(classes)} classes: {listed(classes.tolist())}."
         )
     if len(classes) < 2:
         raise ValueError(
@@ -85,43 +115,6 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
             "is nothing to tell apart."
         )
     return classes, np.where(codes == 1, 1.0, -1.0)
-
-
-def check_groups(
-    groups: NDArray[Any],
-    sizes: NDArray[np.integer[Any]],
-    max_groups: int,
-    min_group_size: int,
-) -> None:
-    """Raise a ValueError if the distinct groups, of these sizes, are not groups."""
-    check_two_groups(groups, "sklearn.linear_model.LogisticRegression")
-    if len(groups) > max_groups:
-        raise ValueError(
-            f"sensitive_features has {len(groups):,} different values, more than "
-            f"max_groups={max_groups}: is it a number or an identifier, not a "
-            "category? Every group takes constraints and weights of its own. Put the "
-            f"values into a few ranges or kinds, or pass max_groups={len(groups)} if "
-            "all of them are meant."
-        )
-    small = np.flatnonzero(sizes < min_group_size)
-    if small.size:
-        raise ValueError(
-            f"{small.size} of the {len(groups)} groups of sensitive_features have "
-            f"fewer rows than min_group_size={min_group_size}: "
-            f"{_named(groups, sizes, small)}. Shares of so few rows cannot be "
-            "compared: join them with others or leave them out. "
-            f"min_group_size={sizes.min()} takes them as they are."
-        )
-
-
-def _named(
-    groups: NDArray[Any], sizes: NDArray[np.integer[Any]], small: NDArray[np.intp]
-) -> str:
-    """Return groups with their sizes, the smallest first."""
-    order = small[np.argsort(sizes[small], kind="stable")]
-    names = [f"{groups.tolist()[k]!r} ({sizes[k]})" for k in order[:_NAMED]]
-    rest = small.size - len(names)
-    return ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
 
 
 def refuse_parts(X: Any, name: str) -> None:
@@ -144,10 +137,7 @@ _GROWING = (1 / 16, 1 / 4, 1.0)
 
 
 class PartitionedTraining:
-    """Rows to learn from in parts; `options` are those of `ScoreOracle`.
-
-    `known` has signs and groups in small integers, but no features.
-    """
+    """Rows to learn from in parts; `known` has signs and groups, but no features."""
 
     def __init__(
         self,
@@ -163,11 +153,6 @@ class PartitionedTraining:
                 'up over partitions: use "logistic", "hinge" or "squared".'
             )
         classes, labels = rows.encode(y, name="y", what="label")
-        if len(classes) > 2:
-            raise ValueError(
-                "Only binary classification is supported, y has "
-                f"{len(classes)} different values: {listed(classes.tolist())}."
-            )
         encode_labels(classes)
         groups, codes = rows.encode(
             sensitive_features, name="sensitive_features", what="group"
@@ -176,8 +161,7 @@ class PartitionedTraining:
         all_codes = np.concatenate(codes.gather())
         self.rows = rows
         self.known = TrainingRows(None, signs, all_codes, classes, groups)
-        sizes = self.known.group_sizes
-        check_groups(groups, sizes, *limits)
+        self.known.check_groups(*limits)
         dtype = real_type(rows)
         given = dtype, len(groups), options
         oracles = rows.map(_make_oracle, *given, each=[labels, codes]).persist()
@@ -185,7 +169,7 @@ class PartitionedTraining:
         layout = WeightLayout(
             rows.shape[1], len(groups), options["interactions"], units
         )
-        self.oracle = PartitionedOracle(oracles, layout, sizes)
+        self.oracle = PartitionedOracle(oracles, layout, self.known.group_sizes)
 
     def growing_samples(self, rng: np.random.RandomState) -> Iterator[TrainingRows]:
         """Yield random samples, each with the rows of the one before; none of few rows.
@@ -207,13 +191,9 @@ class PartitionedTraining:
         for share in _GROWING:
             first = [rows[: max(int(share * rows.size), _LEAST)] for rows in drawn]
             taken = np.sort(np.concatenate(first))
-            yield TrainingRows(
-                X[np.searchsorted(positions, taken)],
-                known.signs[taken],
-                known.codes[taken],
-                known.classes,
-                known.groups,
-            )
+            own = X[np.searchsorted(positions, taken)]
+            signs, codes = known.signs[taken], known.codes[taken]
+            yield replace(known, X=own, signs=signs, codes=codes)
 
     def _take(self, positions: NDArray[np.int64]) -> Any:
         """Return some rows, by their sorted positions."""

@@ -1,7 +1,4 @@
-"""Weights of features in any units, and of all groups as one vector.
-
-Features are centred and scaled without being touched, as their weights are.
-"""
+"""Weights of features in any units, and of all groups as one vector."""
 
 from __future__ import annotations
 
@@ -30,10 +27,9 @@ _TWO_VALUES = 1e-9
 
 
 class ColumnSpread(NamedTuple):
-    """Rows, and for each column mean, standard deviation, least and largest entry.
+    """Rows, and for each column mean, standard deviation, least and largest entry."""
 
-    Deviations are never squared as they are, so that none overflows.
-    """
+    # Deviations are never squared as they are, so that none overflows.
 
     n_rows: int
     mean: Array
@@ -59,10 +55,7 @@ class ColumnSpread(NamedTuple):
         )
 
     def scale(self) -> Array:
-        """Return the unit of each column: 0 for constant ones.
-
-        The distance of two values, else the standard deviation [Gelman 2008].
-        """
+        """Distance of two values, else the deviation [Gelman 2008], 0 if constant."""
         with judged_later():
             distance = self.high - self.low
         if not (all_finite(distance) and all_finite(self.deviation)):
@@ -82,10 +75,7 @@ class ColumnSpread(NamedTuple):
 
 
 def column_spread(X: Any, chosen: NDArray[np.bool_] | None = None) -> ColumnSpread:
-    """Return the spread of finite rows, or of those that are `chosen`.
-
-    An ndarray or canonical CSR, of any real type; sparse rows stay sparse.
-    """
+    """Return the spread of finite rows, dense or canonical CSR, maybe `chosen` ones."""
     blocks = row_blocks(X, _BLOCK_BYTES)
     if chosen is not None:
         blocks = ((rows, X[chosen[rows]]) for rows, X in blocks if chosen[rows].any())
@@ -119,11 +109,9 @@ def _spread_of_block(X: Any) -> ColumnSpread:
 
 
 class FeatureUnits(NamedTuple):
-    """How weights of standardized features, never formed, become those of the given.
+    """How weights of standardized features, never formed, become those of the given."""
 
-    Scores take ``coefficient / scale`` and an intercept less ``centre`` times that.
-    """
-
+    # Scores take coefficient / scale, and an intercept less centre times that.
     # (n,) each, 0 for a constant column, which gets no weight.
     centre: Array  # means
     scale: Array  # units, those of `ColumnSpread`
@@ -163,11 +151,9 @@ class FeatureUnits(NamedTuple):
 
 
 class WeightLayout(NamedTuple):
-    """Rows of n coefficients, each with its intercept last, as one vector in `units`.
+    """Rows of n coefficients and their intercept, as one vector in `units`."""
 
-    One row, or with interactions one shared by all groups, and what each other adds.
-    """
-
+    # One row, or with interactions one shared by all groups, and what each other adds.
     n_features: int
     n_groups: int
     interactions: bool

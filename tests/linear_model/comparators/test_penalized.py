@@ -54,17 +54,10 @@ def _objective(model, X, y, groups):
 @pytest.mark.parametrize("interactions", [True, False])
 def test_the_objective_is_that_of_the_paper(criterion, surrogate, interactions):
     X, y, groups = _data()
-    model = PenalizedPartialParityClassifier(
-        (0.1, 0.6),
-        0.05,
-        criterion=criterion,
-        surrogate=surrogate,
-        interactions=interactions,
-        threshold=0.2,
-        learning_rate=0.01,
-        alpha=0.1,
-        max_iter=400,
-    ).fit(X, y, sensitive_features=groups)
+    how = {"criterion": criterion, "surrogate": surrogate, "interactions": interactions}
+    how |= {"threshold": 0.2, "learning_rate": 0.01, "alpha": 0.1, "max_iter": 400}
+    model = PenalizedPartialParityClassifier((0.1, 0.6), 0.05, **how)
+    model.fit(X, y, sensitive_features=groups)
     objective, gap = _objective(model, X, y, groups)
     assert model.objective_ == pytest.approx(objective, abs=1e-10)
     assert model.surrogate_gap_ == pytest.approx(gap, abs=1e-10)
@@ -92,44 +85,28 @@ def test_penalty_slopes(criterion):
         assert change / 1e-7 == pytest.approx((slope * step).sum(), abs=1e-6)
 
 
-def test_one_step_by_hand():
-    X, y, groups = _data()
-    X = scale(X)  # as the classifier does
-    model = PenalizedPartialParityClassifier(
-        penalty=0.0, learning_rate=0.1, max_iter=1
-    ).fit(X, y, sensitive_features=groups)
-    residual = 0.5 - y  # derivative of the logistic loss at scores of zero
-    expected = [
-        -0.1 * (residual * own) @ X / len(y)
-        for own in (np.ones(len(y)), groups == 1, groups == 2)
-    ]
-    np.testing.assert_allclose(model.coef_, expected, atol=1e-12)
+@pytest.mark.parametrize("criterion", ["strong", "weak"])
+def test_a_larger_penalty_is_fairer(criterion):
+    X, y, groups = _data(m=300, n_groups=2)
+    how = {"criterion": criterion, "learning_rate": 0.02, "max_iter": 500}
+    little, much = (
+        PenalizedPartialParityClassifier((0.1, 0.6), penalty, **how).fit(
+            X, y, sensitive_features=groups
+        )
+        for penalty in (0.01, 1.0)
+    )
+    assert much.surrogate_gap_ < 0.5 * little.surrogate_gap_
 
 
 def test_without_penalty_it_is_logistic_regression():
     X, y, groups = _data()
-    X = scale(X)
+    X = scale(X)  # as the classifier does
     model = PenalizedPartialParityClassifier(
         penalty=0.0, interactions=False, learning_rate=1.0, max_iter=600, alpha=0.05
     ).fit(X, y, sensitive_features=groups)
-    plain = LogisticRegression(C=1 / (0.05 * len(y)), tol=1e-10, max_iter=1000)
-    plain.fit(X, y)
+    plain = LogisticRegression(C=1 / (0.05 * len(y)), tol=1e-10).fit(X, y)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-5)
     np.testing.assert_allclose(model.intercept_, plain.intercept_, atol=1e-5)
-
-
-@pytest.mark.parametrize("criterion", ["strong", "weak"])
-def test_a_larger_penalty_is_fairer(criterion):
-    X, y, groups = _data(m=300, n_groups=2)
-    gaps = [
-        PenalizedPartialParityClassifier(
-            (0.1, 0.6), penalty, criterion=criterion, learning_rate=0.02, max_iter=500
-        )
-        .fit(X, y, sensitive_features=groups)
-        .surrogate_gap_
-        for penalty in (0.01, 1.0)
-    ]
-    assert gaps[1] < 0.5 * gaps[0]
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc"])
@@ -139,7 +116,6 @@ def test_other_losses_fall(loss):
         (0.0, 0.5), 0.05, loss=loss, learning_rate=0.02, max_iter=100
     ).fit(X, y, sensitive_features=groups)
     assert model.objective_ < model.history_[0] - 0.01
-    assert not hasattr(model, "predict_proba")
 
 
 def test_tolerance_stops():
@@ -152,7 +128,7 @@ def test_tolerance_stops():
         model.set_params(learning_rate=1e-3, max_iter=100).fit(
             X, y, sensitive_features=groups
         )
-    assert caught[0].filename == __file__
+    assert caught[-1].filename == __file__
 
 
 def test_steps_too_long_to_improve_warn():
@@ -162,7 +138,7 @@ def test_steps_too_long_to_improve_warn():
     )
     with pytest.warns(ConvergenceWarning, match="No step of 20 improved") as caught:
         model.fit(X, y, sensitive_features=groups)
-    assert caught[0].filename == __file__
+    assert caught[-1].filename == __file__
     assert not model.coef_.any()
 
 

@@ -35,32 +35,28 @@ from scalefair.streaming import GroupMoments
 class PairwiseFairClassifier(BaseGroupClassifier):
     r"""Linear classifier whose scores rank rows of different groups alike.
 
-    Minimises the mean loss under a bound on how often, by a surrogate, a row of one
-    group is ranked above a row of another. With :math:`\sigma(x) = (1 + x)^2 / 2` in
-    place of the indicator of :math:`x \ge 0`, each ordered pair of groups
-    :math:`(k, k')` gives one convex quadratic constraint [1]_:
+    Minimises the mean loss under a bound on how often a row of one group is ranked
+    above a row of another. With :math:`\sigma(x) = (1 + x)^2 / 2` in place of the
+    indicator of :math:`x \ge 0`, each ordered pair of groups :math:`(k, k')` gives a
+    convex quadratic constraint [1]_, at most `kappa`: the mean of
+    :math:`\sigma(h - h')` over
 
-    - ``"group_auc"`` (66): the mean of :math:`\sigma(h - h')` over rows of `k` and
-      of :math:`k'`, less 1/2;
-    - ``"inter_group"`` (69): the mean of :math:`\sigma(h - h')` over positives of
-      `k` and negatives of :math:`k'`, plus that over negatives of `k` and positives
-      of :math:`k'`, less 1;
-    - ``"intra_group"`` (71): the mean of :math:`\sigma(h - h')` over positives and
-      negatives of `k`, plus that over negatives and positives of :math:`k'`, less 1;
+    - ``"group_auc"`` (66): rows of `k` and of :math:`k'`, less 1/2;
+    - ``"inter_group"`` (69): positives of `k` and negatives of :math:`k'`, plus that
+      over negatives of `k` and positives of :math:`k'`, less 1;
+    - ``"intra_group"`` (71): positives and negatives of `k`, plus that over negatives
+      and positives of :math:`k'`, less 1.
 
-    each at most `kappa`. The surrogate exceeds the indicator's mean by half of the
-    squared differences of scores, so that a small `kappa` also makes scores small.
+    A small `kappa` also makes scores small: their squared differences count.
 
     Parameters
     ----------
     constraint : {"group_auc", "inter_group", "intra_group"}, default="group_auc"
         What is bounded. The last two need rows of both classes in every group.
     kappa : float, default=0.05
-        The bound. Not a probability: the surrogate is not bounded, and values from
-        0.05 to 10 make sense.
+        The bound; not a probability, values from 0.05 to 10 make sense.
     loss : {"logistic", "squared"}, default="logistic"
-        Objective, a mean over the rows; ``"squared"`` is half the squared
-        difference from a label of -1 or 1.
+        Objective, a mean over the rows; ``"squared"`` is halved.
     %(interactions)s
     %(alpha)s
     tol : float, default=1e-4
@@ -74,17 +70,15 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     %(group_weights_)s
     %(input_)s
     surrogate_gap_ : float
-        Largest left side of the constraints on the training rows; at most `kappa`
-        up to `infeasibility_`.
+        Largest left side of the constraints on the training rows.
     objective_ : float
         Value of the objective, the penalty included.
     infeasibility_ : float
         Largest violation of a constraint.
     kkt_residual_ : float
-        The largest of the norm of the Lagrangian's gradient (in whitened variables:
-        the units of the features do not matter), the infeasibility (relative to
-        the bound) and the products of constraints and multipliers. The problem is
-        convex: zero means that no weights are better.
+        The largest of the norm of the Lagrangian's gradient (in whitened variables),
+        the infeasibility (relative to the bound) and the products of constraints and
+        multipliers. The problem is convex: zero means that no weights are better.
     n_iter_ : int
         Updates of the multipliers.
     n_oracle_calls_ : int
@@ -97,13 +91,6 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     PartiallyFairClassifier : Parity within a range of ranks.
     PenalizedPartialParityClassifier : The same by a penalty.
 
-    Notes
-    -----
-    The mean over all pairs of rows of cells A and B (groups, or rows of one class
-    of a group) is :math:`((1 + \mu_A - \mu_B)^2 + v_A + v_B) / 2`, with the means
-    and variances of their scores: those of the rows, read once, times the weights;
-    for many features, from the scores. The second moments whiten the variables.
-
     References
     ----------
     %(paper)s
@@ -111,12 +98,10 @@ class PairwiseFairClassifier(BaseGroupClassifier):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import PairwiseFairClassifier
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=2000)
-    >>> X = rng.randn(2000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(2000) > 2
+    >>> rows = make_biased_rows(2000, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> tight = PairwiseFairClassifier(kappa=0.5).fit(X, y, sensitive_features=group)
     >>> tight.converged_, round(tight.surrogate_gap_, 3)
     (True, 0.5)
@@ -127,7 +112,6 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         "constraint": [StrOptions({"group_auc", "inter_group", "intra_group"})],
         "kappa": [Interval(Real, 0, None, closed="neither")],
         "loss": [StrOptions({"logistic", "squared"})],
-        "tol": [Interval(Real, 0, None, closed="neither")],
     }
 
     def __init__(
@@ -175,10 +159,9 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.converged_ = found.kkt_residual <= self.tol
         if not self.converged_:
             warnings.warn(
-                f"The KKT residual is {apart(self.kkt_residual_, self.tol)} "
-                f"(tol={self.tol:g}) "
-                f"after {self.n_iter_} updates of the multipliers. Raise max_iter or "
-                "tol, or a small alpha if the classes can be separated.",
+                f"The KKT residual is {apart(self.kkt_residual_, self.tol)} (tol="
+                f"{self.tol:g}) after {self.n_iter_} updates of the multipliers. Raise "
+                "max_iter or tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,
                 stacklevel=5,  # where `fit` is called
             )
@@ -189,11 +172,10 @@ _RIDGE = 1e-3
 
 
 class CellPairs(NamedTuple):
-    """Constraint i sums, over t, the means of ``(1 + h - h')**2 / 2``.
+    """Groups, or rows of one class of a group, whose scores are compared."""
 
-    With scores h of the cell ``first[i, t]``, h' of ``second[i, t]``.
-    """
-
+    # Constraint i sums, over t, the means of (1 + h - h')^2 / 2 with scores h of the
+    # cell first[i, t], h' of second[i, t].
     cells: NDArray[np.int64]  # of each row, every one of them occupied
     group_of_cell: NDArray[np.int64]
     first: NDArray[np.int64]
@@ -239,9 +221,7 @@ class PairwiseProblem:
         self.oracle = oracle
         self.limit = 0.5 * pairs.first.shape[1] + kappa
         self.ridge = ridge_factors(oracle.layout, alpha)
-        self.cells = score_cells(
-            rows.X, oracle.layout.units, pairs.cells, pairs.group_of_cell
-        )
+        self.cells = score_cells(rows.X, oracle.layout.units, pairs)
         # Curvature of a squared loss in each row of weights, the penalty included. That
         # of the logistic loss is a quarter of it, at most.
         groups = [self.cells.second_moments(k) for k in range(oracle.n_groups)]
@@ -255,12 +235,11 @@ class PairwiseProblem:
         means, variances, gradient = self.cells.evaluate(layout.of_groups(W))
         first, second = self.pairs.first, self.pairs.second
         above = 1.0 + means[first] - means[second]
-        # Mean of (1 + h - h')^2 / 2 over all pairs
+        # Means of (1 + h - h')^2 / 2 over all pairs of rows, from those of the cells.
         terms = (above**2 + variances[first] + variances[second]) / 2.0
 
         def pull_back(multipliers: Array) -> Array:
-            on_means = np.zeros(means.size)
-            on_variances = np.zeros(means.size)
+            on_means, on_variances = np.zeros((2, means.size))
             weights = multipliers[:, None] / self.limit
             slopes = weights * above
             halves = np.broadcast_to(weights / 2.0, first.shape)
@@ -314,29 +293,20 @@ CellScores = tuple[Array, Array, Callable[[Array, Array], Array]]
 
 
 class MomentCells:
-    """Cells known by the mean and the covariance matrix of their rows, read once.
+    """Cells known by the mean and the covariance matrix of their rows, read once."""
 
-    Weights are those of each group, (n_groups, d + 1), the intercepts last.
-    """
-
-    def __init__(
-        self,
-        X: Any,
-        units: FeatureUnits,
-        cells: NDArray[np.int64],
-        group_of_cell: NDArray[np.int64],
-    ) -> None:
-        moments = GroupMoments.from_data(X, cells)
+    def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
+        moments = GroupMoments.from_data(X, pairs.cells)
         means = (moments.means - units.centre) * units.factor
         self.means = np.column_stack([means, np.ones(len(moments.counts))])
         self.covariances = moments.covariances("group")
         self.covariances *= units.factor[:, None]
         self.covariances *= units.factor
         self._shares = moments.counts / moments.counts.sum()
-        self._group = group_of_cell
+        self._group = pairs.group_of_cell
 
     def evaluate(self, weights: Array) -> CellScores:
-        """Return means and variances at weights of each group."""
+        """Return means and variances at weights of each group, the intercepts last."""
         own = weights[self._group]
         pulled = np.matmul(self.covariances, own[:, :-1, None])[:, :, 0]
 
@@ -365,21 +335,14 @@ class MomentCells:
 class RowCells:
     """The same for many features: rows are multiplied by."""
 
-    def __init__(
-        self,
-        X: Any,
-        units: FeatureUnits,
-        cells: NDArray[np.int64],
-        group_of_cell: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
         self._X = X
         self._units = units
-        self._cells = cells
-        self._rows = row_table(X), group_of_cell[cells]
-        self._counts = np.bincount(cells, minlength=len(group_of_cell))
+        self._cells = pairs.cells
+        self._rows = row_table(X), pairs.group_of_cell[pairs.cells]
+        self._counts = np.bincount(pairs.cells, minlength=len(pairs.group_of_cell))
 
     def evaluate(self, weights: Array) -> CellScores:
-        """Return means and variances at weights of each group."""
         scores = row_scores(*self._rows, self._units.restore(weights))
         means = np.bincount(self._cells, scores) / self._counts
         deviations = scores - means[self._cells]
@@ -403,13 +366,10 @@ class RowCells:
 
 
 def score_cells(
-    X: Any,
-    units: FeatureUnits,
-    cells: NDArray[np.int64],
-    group_of_cell: NDArray[np.int64],
+    X: Any, units: FeatureUnits, pairs: CellPairs
 ) -> MomentCells | RowCells:
     """Return the kind of cells that costs less."""
-    numbers = len(group_of_cell) * X.shape[1] ** 2
+    numbers = len(pairs.group_of_cell) * X.shape[1] ** 2
     entries = X.nnz if sparse.issparse(X) else X.size
     few = 8 * numbers <= _MOMENT_BYTES and numbers <= _PASSES * entries
-    return (MomentCells if few else RowCells)(X, units, cells, group_of_cell)
+    return (MomentCells if few else RowCells)(X, units, pairs)

@@ -38,10 +38,10 @@ _LEFT = (
 class PenalizedPartialParityClassifier(BaseGroupClassifier):
     r"""Linear classifier that pays for unequal rates within a range of ranks.
 
-    Minimises, by subgradient descent, the mean loss plus `penalty` times the gap
-    in partial demographic parity, the indicator of a score above a threshold being
-    replaced by a surrogate. With :math:`S_k(\theta)` the mean of the surrogate over
-    group `k` and the interval :math:`[\alpha, \beta)`, the gap is
+    Minimises, by subgradient descent, the mean loss plus `penalty` times the gap in
+    partial demographic parity. With :math:`S_k(\theta)` the mean over group `k` of a
+    surrogate of the indicator of a score above :math:`\theta`, and the interval
+    :math:`[\alpha, \beta)`, the gap is
 
     - of the strong criterion (78): :math:`\frac{2}{\beta - \alpha} \max_{p, k}
       |S_k(\theta_p) - p|` at equidistant ranks p, :math:`\theta_p` being trained;
@@ -62,12 +62,11 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     n_thresholds : int, default=10
         Ranks of the strong criterion.
     learning_rate : float, default=5e-3
-        Length of a step relative to the subgradient. Constant, as in [1]_, where it
-        is chosen from 5e-4 to 5e-3 on a validation split; too long a one is an error.
+        Length of a step relative to the subgradient, constant as in [1]_, where it is
+        chosen from 5e-4 to 5e-3 on a validation split.
     %(alpha)s
     tol : float, default=0.0
-        Stops if the best objective fell by less in 500 steps. The default takes all
-        steps, as in [1]_.
+        Stops if the best objective fell by less in 500 steps; 0 takes all, as [1]_.
     max_iter : int, default=10000
         Most steps, a pass over the rows each.
     %(group_limits)s
@@ -79,8 +78,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     thresholds_ : ndarray of shape (n_thresholds,)
         Scores at the ranks; for the weak criterion `threshold`.
     objective_ : float
-        Loss, ridge and penalty together: the least that was seen, at the weights
-        that are kept.
+        Least sum of loss, ridge and penalty, at the weights that are kept.
     surrogate_gap_ : float
         The penalised gap there.
     history_ : ndarray of shape (n_iter_ + 1,)
@@ -102,17 +100,14 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from scalefair.datasets import make_biased_rows
     >>> from scalefair.linear_model import PenalizedPartialParityClassifier
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=500)
-    >>> X = rng.randn(500, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(500) > 2
-    >>> how = {"learning_rate": 0.05, "max_iter": 1000}
-    >>> free = PenalizedPartialParityClassifier((0.1, 0.5), 0.01, **how)
-    >>> fair = PenalizedPartialParityClassifier((0.1, 0.5), 1.0, **how)
-    >>> models = [m.fit(X, y, sensitive_features=group) for m in (free, fair)]
-    >>> free.surrogate_gap_ > 2 * fair.surrogate_gap_
+    >>> rows = make_biased_rows(500, 3, random_state=0)
+    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
+    >>> fair = PenalizedPartialParityClassifier((0.1, 0.5), learning_rate=0.05)
+    >>> fair.set_params(max_iter=1000).fit(X, y, sensitive_features=group).n_iter_
+    1000
+    >>> fair.surrogate_gap_ < 0.1
     True
     """
 
@@ -158,12 +153,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
 
     def _train(self, rows: TrainingRows) -> None:
         low, high = check_interval(self.interval)
-        oracle = rows.oracle(
-            interactions=self.interactions,
-            loss=self.loss,
-            surrogate=self.surrogate,
-            auc_interval=(low, high),
-        )
+        oracle = rows.oracle(**self._oracle_options())
         if self.criterion == "strong":
             ranks = np.linspace(low, high, self.n_thresholds, endpoint=False)
             # The sigmoid has no rate of zero.
