@@ -31,13 +31,11 @@ Array = NDArray[np.float64]
 _CHUNK = 2048
 # The bound is raised until the gap to it is this part of the cost.
 GAP = 1e-3
-# Cutting planes at most, the first change of a price in rows, and the largest cluster
-# whose rows are taken to be whole.
+# Cutting planes, first change of a price in rows, largest cluster of whole rows.
 _MAX_STEPS = 60
 _RADIUS = 4.0
 _MOST_SIZES = 4096
-# Row-column pairs of a problem that is given to the linear program whole, and the
-# most pairs of one linear program otherwise.
+# Pairs of a problem given to the linear program whole; most pairs otherwise.
 _WHOLE = 20_000
 _MOST_PAIRS = 60_000
 # Rows that may change column within the box of one price; more where it was hit.
@@ -45,8 +43,8 @@ _RANK = 30
 _MAX_ROUNDS = 16
 # Rows of the sample on which the smoothed dual starts.
 _SAMPLE_ROWS = 20_000
-# Costs that differ by less than this part of the largest one are ties. Rows are merged
-# if fewer than this part of a sample of rows are distinct.
+# Part of the largest cost that makes ties; rows of a sample, and part of them that is
+# distinct, below which rows are merged.
 _TIE = 1e-9
 _TIE_SAMPLE = 2000
 _DISTINCT = 0.9
@@ -161,10 +159,7 @@ def optimal_prices(
 
 
 def _merge_ties(problem: AssignmentProblem) -> tuple[AssignmentProblem, Array]:
-    """Distinct rows, and how many each stands for, where many are equal.
-
-    No small box of prices would hold some of them only.
-    """
+    """Distinct rows, and how many each stands for: no box holds some of many."""
     costs, groups = problem.costs, problem.groups
     n, k = costs.shape
     unit = _TIE * float(costs.max()) or 1.0

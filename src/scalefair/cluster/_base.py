@@ -22,36 +22,32 @@ TEXTS = {
     "connected_components": """\
 connected_components : {"raise", "largest", "all"}, default="raise"
     What to do when the graph has several components: an error; cluster the
-    largest one (all other nodes get the label -1); or cluster every node that
-    has an edge. Isolated nodes always get the label -1, unless they are an
-    error. The shares of the groups are those among the clustered nodes.""",
+    largest one; or cluster every node that has an edge. Nodes left out get the
+    label -1. The shares of the groups are those among the clustered nodes.""",
     "labels_": """\
 labels_ : ndarray of shape (n,), int
     Cluster of each node, -1 for nodes left out.""",
     "embedding_": """\
 embedding_ : ndarray of shape (n, n_clusters)
-    H: orthonormal columns with :math:`F^T H = 0`; zero rows for nodes left
-    out.""",
+    H: orthonormal columns, :math:`F^T H = 0`; zero rows for nodes left out.""",
     "groups_": """\
 groups_ : ndarray
     Sorted groups among the clustered nodes.""",
     "sensitive_features": """\
 sensitive_features : array-like of shape (n,)
-    Group of each node: numbers, strings or booleans, none missing, at
-    least two different ones.""",
+    Group of each node, at least two: numbers, strings or booleans.""",
     "bad_graph": """\
 ValueError
-    If `W` is not square, not symmetric, or has negative or non-finite
-    entries; if there are fewer than two groups among the clustered nodes
-    or too few nodes for `n_clusters`; if the graph has several components
-    and ``connected_components="raise"``.""",
+    If `W` is not square and symmetric with finite entries >= 0, if there are fewer
+    than two groups or too few nodes for `n_clusters` among the clustered nodes, or
+    several components and ``connected_components="raise"``.""",
     "scores": """\
 scalefair.metrics.balance_score : How balanced the clusters are.
 scalefair.metrics.normalized_cut_score : What the clustering costs.""",
 }
 
 # Difference between w_ij and w_ji, relative to the largest weight, that is taken for
-# rounding; in float32 it is 100 units in the last place, if that is more.
+# rounding; or 100 units in the last place, if that is more.
 _ASYMMETRY = 1e-8
 
 
@@ -66,6 +62,7 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "connected_components": [StrOptions({"raise", "largest", "all"})],
         "random_state": ["random_state"],

@@ -25,16 +25,14 @@ from scalefair.kernels import move_along_paths, single_blas_thread
 
 Array = NDArray[np.float64]
 
-# Rounds of integer programs over counts; rounds of the relaxation after which one of
-# them takes less time than more.
+# Rounds of integer programs over counts; of the relaxation before one of them.
 _MAX_ROUNDS = 3
 _PATIENCE = 4
 # Sizes of a cluster that are tried around the one of the relaxation.
 _AROUND = 24
 # Most row-cluster pairs of an integer program over rows.
 _FEW_PAIRS = 4000
-# Nodes of one integer program over rows, over counts near given ones, or over counts
-# with cuts; counted, not timed, for repeatability.
+# Nodes of one integer program over rows, counts near given ones, counts with cuts.
 _NODES = 300
 _NEAR_NODES = 20
 _CUT_NODES = 30
@@ -53,8 +51,7 @@ class FairAssignment:
     nearest_cost : float
         The same when every row goes to its nearest centre.
     lower_bound : float
-        No assignment that meets the bounds costs less: value of a feasible dual
-        solution, up to the rounding of sums over all rows.
+        No assignment that meets the bounds costs less, up to rounding.
     max_violation : float
         Largest amount by which a share misses its bound, relative to the group's
         share in the population. 0.0: all bounds hold.

@@ -104,8 +104,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         How the embedding is rounded: by k-means, which can lose balance, or
         (``"fair"``) by k-means and then `fair_assignment`.
     balance_tolerance : float, default=0.1
-        Largest deviation of a group's share in a cluster, relative to its share in
-        the population, for ``assign_labels="fair"``.
+        Largest relative deviation of a group's share in a cluster from that in the
+        population, for ``assign_labels="fair"``.
     %(connected_components)s
         All else than stored graphs is taken as connected.
     random_state : int, RandomState instance or None, default=None
@@ -117,8 +117,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     %(labels_)s
     %(embedding_)s
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Eigenvalues of M on the fair subspace, largest first; their sum is the
-        maximised trace. With ``"admm"``, Ritz values of M on the span of H.
+        Eigenvalues of M on the fair subspace, largest first; with ``"admm"``, Ritz
+        values of M on the span of H.
     residuals_ : ndarray of shape (n_clusters,)
         Residual norm of each eigenpair; with ``"admm"``, in the problem it solves.
     n_products_ : int
@@ -139,8 +139,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     affinity_matrix_ : csr_array or LinearOperator of shape (n, n)
         The affinity used: the one given, the graph built, or the kernel.
     affinity_error_ : float or None
-        Relative error of ``"rbf_nystroem"`` in the Frobenius norm, estimated from
-        a sample of exact rows.
+        Estimated relative error of ``"rbf_nystroem"`` in the Frobenius norm.
     %(n_features_in_)s
     %(feature_names_in_)s
 
@@ -166,8 +165,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     >>> data = make_fair_sbm(2000, n_clusters=4, n_groups=2, random_state=0)
     >>> groups = data.sensitive_features
     >>> model = FairSpectralClustering(n_clusters=4, random_state=0)
-    >>> model = model.fit(data.graph, sensitive_features=groups)
-    >>> balance_score(model.labels_, sensitive_features=groups) > 0.95
+    >>> labels = model.fit_predict(data.graph, sensitive_features=groups)
+    >>> balance_score(labels, sensitive_features=groups) > 0.95
     True
     """
 
@@ -248,8 +247,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Raises
         ------
         %(bad_graph)s
-            If no assignment meets `balance_tolerance` (the message names one that
-            can be met).
+            If no assignment meets `balance_tolerance`; the message names one to meet.
 
         Warns
         -----
@@ -330,10 +328,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         except ValueError as error:
             if self.affinity != "rbf_nystroem":
                 raise
-            raise ValueError(
-                f"{error} Or raise n_landmarks or lower gamma: the low-rank kernel is "
-                "too coarse for these nodes."
-            ) from error
+            remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
+            raise ValueError(f"{error} {remedy}") from error
         # All nodes: the components of an operator cannot be seen.
         return normalized, np.ones(W.shape[0], dtype=bool)
 

@@ -115,10 +115,7 @@ def _iterate(
 def _more_centres(
     X: Array, low: Array, n_more: int, rng: np.random.RandomState
 ) -> Array:
-    """Rows chosen by greedy k-means++; fewer when no row is apart from a centre.
-
-    `low` is the squared distance of each row to the centres, infinite if there is none.
-    """
+    """Rows by greedy k-means++; `low`: squared distances to the centres, or inf."""
     squares = np.einsum("ij,ij->i", X, X)
     chosen: list[int] = []
     while len(chosen) < n_more:

@@ -61,8 +61,7 @@ class ShareBounds:
         """Fewest and most rows of each group in clusters by size; which can be."""
         expected = self.sizes[:, None] * (size / self.sizes.sum())
         low = np.ceil(np.maximum(1 - self.tolerance, 0) * expected - _ROUNDING)
-        high = np.floor((1 + self.tolerance) * expected + _ROUNDING)
-        high = np.minimum(high, size)
+        high = np.minimum(np.floor((1 + self.tolerance) * expected + _ROUNDING), size)
         possible = (low <= high).all(axis=0)
         possible &= (low.sum(axis=0) <= size) & (size <= high.sum(axis=0))
         return low, high, possible

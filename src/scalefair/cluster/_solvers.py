@@ -105,9 +105,7 @@ def solve(
     name: str, problem: FairProblem, options: SolverOptions
 ) -> tuple[str, EigenResult]:
     """Name of the solver that ran, and its result; Chebyshev takes over from LOBPCG."""
-    asked = name
-    if name == "auto":
-        name = choose_solver(problem)
+    asked, name = name, choose_solver(problem) if name == "auto" else name
     result = SOLVERS[name](problem, options)
     if name == "lobpcg" and not result.converged:
         if asked == "lobpcg":
@@ -311,8 +309,7 @@ def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
 def _known_vector(problem: FairProblem) -> Array:
     """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
     X0: Array = np.sqrt(problem.affinity.degrees)[:, None]
-    X0 /= np.linalg.norm(X0)
-    return X0
+    return X0 / np.linalg.norm(X0)
 
 
 SOLVERS: dict[str, Callable[[FairProblem, SolverOptions], EigenResult]] = {

@@ -34,8 +34,8 @@ _MOST_MEMORY = 2 * 2**30
 _MATRICES = 2
 # Block products of a matrix-free solution with two groups.
 _PRODUCTS = 100
-# Time of an operation with a stored entry of a sparse matrix, and of one in a dense
-# product with a block, in units of one in a dense second moment.
+# Time of an operation with a stored entry, and of one in a dense product with a block,
+# in units of one in a dense second moment.
 _SPARSE = 10.0
 _BLOCK = 2.0
 # Time of a full eigendecomposition, in units of n^3 of these.
@@ -189,9 +189,8 @@ class FairPCA(BaseGroupPCA):
     ) -> FairPCA:
         """Add rows to the moments; the subspace is found when it is asked for.
 
-        `transform`, or the first fitted attribute of the subspace that is read,
-        solves the problem for all rows seen so far, by ``"gram"`` whatever `solver`
-        says. The first call decides the number of features.
+        `transform`, or the first fitted attribute of the subspace that is read, solves
+        the problem for all rows so far, by ``"gram"`` whatever `solver` says.
 
         Parameters
         ----------

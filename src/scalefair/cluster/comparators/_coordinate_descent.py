@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, M
 from scalefair.kernels import indicator_sweep, weight_within
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
 
 # The starts compete until a sweep gains less than this; the best one goes on.
 _COARSE_GAIN = 0.01
@@ -109,7 +110,6 @@ class CoordinateDescentFairClustering(GraphComparator):
         **GraphComparator._parameter_constraints,
         "fairness_weight": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"random"}), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
     _uses_loops = True
 
@@ -156,7 +156,7 @@ class CoordinateDescentFairClustering(GraphComparator):
         )
         return labels, descent.scaled_indicator(labels), None if converged else warning
 
-    def _starts(self, kept: Mask, rng: RandomState) -> list[NDArray[np.int64]]:
+    def _starts(self, kept: Mask, rng: RandomState) -> list[Labels]:
         n, k = int(kept.sum()), self.n_clusters
         if isinstance(self.init, str):
             return [rng.permutation(np.arange(n) % k) for _ in range(self.n_init)]
@@ -191,7 +191,7 @@ class _Descent:
         self.degrees, self.codes = problem.affinity.degrees, problem.group_codes
         self.shares = np.bincount(self.codes) / problem.n
 
-    def totals(self, labels: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    def totals(self, labels: Labels) -> tuple[Array, Array, Array]:
         """Weight inside, volume and group counts of each cluster."""
         k, h = self.k, self.shares.size
         W = self.W
@@ -207,12 +207,8 @@ class _Descent:
         )
 
     def run(
-        self,
-        start: NDArray[np.int64],
-        max_iter: int,
-        least_gain: float,
-        rng: RandomState,
-    ) -> tuple[NDArray[np.int64], list[float], bool]:
+        self, start: Labels, max_iter: int, least_gain: float, rng: RandomState
+    ) -> tuple[Labels, list[float], bool]:
         """Sweep until no node moves, or a sweep gains less than `least_gain`.
 
         Returns labels, objective before and after each sweep, whether no node moved.
@@ -241,7 +237,7 @@ class _Descent:
                 break
         return labels, history, False
 
-    def scaled_indicator(self, labels: NDArray[np.int64]) -> Array:
+    def scaled_indicator(self, labels: Labels) -> Array:
         volumes = np.bincount(labels, self.degrees, minlength=self.k)
         H = np.zeros((labels.size, self.k))
         H[np.arange(labels.size), labels] = np.sqrt(self.degrees / volumes[labels])

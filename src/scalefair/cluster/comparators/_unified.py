@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,16 +62,14 @@ class UnifiedFairSpectralClustering(GraphComparator):
         Neighbours a node of the learned graph shall have, roughly: :math:`\theta`
         follows from it. With ``affinity="nearest_neighbors"`` also of the given graph.
     embedding_weight : float, default=0.5
-        :math:`\mu`: nodes of two clusters are about that much farther from each
-        other than :math:`p_{ij}`, which lies between 0 and 1.
+        :math:`\mu`: what two clusters add to :math:`p_{ij}`, which is at most 1.
     label_weight : float, default=0.1
         :math:`\gamma`, how much the clusters count for the embedding; results were
         alike from 0.01 to 1. With 0 the embedding of a learned graph of more pieces
         than clusters is not determined.
     %(affinity)s
     tol : float, default=1e-3
-        The iteration stops when the weights of the learned graph change by less
-        than this, in the Frobenius norm relative to their own.
+        Relative change of the learned weights, in the norm, at which to stop.
     max_iter : int, default=50
         Most rounds of the four updates.
     n_init : int, default=10
@@ -109,7 +107,6 @@ class UnifiedFairSpectralClustering(GraphComparator):
     cosine of two of its rows (scaled to a largest weight of 1, with loops of 1), for
     the ``5 * n_neighbors`` most similar nodes of each. The Laplacian of S is scaled by
     the given degrees, as F of [2]_ is; :math:`\theta` follows from `n_neighbors` [3]_.
-
     The learned graph often falls into pieces, such as the members of one group in
     one cluster; start and label term hold them together. A cluster can end empty.
 
@@ -137,7 +134,6 @@ class UnifiedFairSpectralClustering(GraphComparator):
         "embedding_weight": [Interval(Real, 0, None, closed="neither")],
         "label_weight": [Interval(Real, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
     _uses_loops = False
 
@@ -184,7 +180,9 @@ class UnifiedFairSpectralClustering(GraphComparator):
             history.append(state.objective())
             change = np.linalg.norm(state.weights - before)
             converged = bool(change <= self.tol * np.linalg.norm(state.weights))
-        self.learned_affinity_ = state.learned_graph(kept)
+        spread = sparse.eye_array(kept.size, format="csr")[:, np.flatnonzero(kept)]
+        S = state.pairs.matrix(state.weights)
+        self.learned_affinity_ = sparse.csr_array(spread @ S @ spread.T)
         self.history_, self.n_iter_ = np.array(history), len(history)
         warning = (
             f"The learned graph still changes by more than tol={self.tol:g} after "
@@ -252,15 +250,6 @@ class _Alternation:
             - np.log(sums).sum()
             + s @ s
             + self.node_weights @ (misfit**2).sum(axis=1)
-        )
-
-    def learned_graph(self, kept: Mask) -> sparse.csr_array:
-        """S among all nodes, those left out isolated."""
-        S = self.pairs.matrix(self.weights).tocoo()
-        nodes = np.flatnonzero(kept)
-        return sparse.csr_array(
-            (S.data, (nodes[S.coords[0]], nodes[S.coords[1]])),
-            shape=(kept.size, kept.size),
         )
 
     def _scaled_embedding(self) -> Array:

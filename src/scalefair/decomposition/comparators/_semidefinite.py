@@ -22,8 +22,7 @@ from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
-# Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1:
-# the averaging and the eigensolver leave errors of about 1e-15 in them.
+# Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1.
 _ROUNDING = 1e-12
 
 
