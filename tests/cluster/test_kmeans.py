@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._kmeans import embedding_kmeans
+from scalefair.cluster._kmeans import _iterate, embedding_kmeans
 from scalefair.datasets import fetch_deezer_europe, fetch_lastfm_asia
 
 
@@ -80,6 +80,12 @@ def test_attempts_do_not_cost_more(n_init):
     attempted = _cost(U, embedding_kmeans(U, 12, n_init=n_init, random_state=0))
     # Attempts are iterated a little, only the best of them to the end.
     assert attempted <= 1.01 * alone
+
+
+def test_hopeless_attempts_end_after_two_iterations():
+    U = _heavy_tails()
+    two, given_up = (_iterate(U, U[:9], **o) for o in ({"max_iter": 2}, {"to_beat": 0}))
+    assert given_up.cost == two.cost > _iterate(U, U[:9]).cost
 
 
 def test_order_of_rows():
