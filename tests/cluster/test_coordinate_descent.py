@@ -8,7 +8,6 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import CoordinateDescentFairClustering
-from scalefair.datasets import make_fair_sbm
 from scalefair.kernels import indicator_sweep, weight_within
 from scalefair.metrics import balance_score, normalized_cut_score
 
@@ -62,12 +61,6 @@ def _sweep(W, groups, labels, weight, order):
     return labels, n_moves, (inside, volumes, counts)
 
 
-def _block_diagonal(sizes):
-    return sparse.csr_array(
-        sparse.block_diag([np.ones((s, s)) - np.eye(s) for s in sizes])
-    )
-
-
 # --- The descent ------------------------------------------------------------------
 
 
@@ -112,33 +105,15 @@ def test_sweep_does_the_updates_in_the_given_order():
     np.testing.assert_array_equal(labels, expected)
 
 
-def test_sweep_follows_a_permutation_of_the_nodes():
-    n, k = 30, 3
-    W, groups = _random_graph(n, seed=4), np.arange(n) % 3
-    start = np.random.RandomState(0).permutation(np.arange(n) % k)
-    order = np.random.RandomState(1).permutation(n)
-    shuffle = np.random.RandomState(2).permutation(n)
-    where = np.argsort(shuffle)  # new number of each node
-    labels, _, _ = _sweep(W, groups, start, 1.0, order)
-    shuffled, _, _ = _sweep(
-        W[shuffle][:, shuffle], groups[shuffle], start[shuffle], 1.0, where[order]
-    )
-    np.testing.assert_array_equal(shuffled, labels[shuffle])
-
-
-def test_ties_stay_where_they_are():
+def test_ties_and_the_last_node_of_a_cluster_stay():
     # A complete graph and equal clusters: every exchange costs the same.
-    W, groups = np.ones((12, 12)), np.arange(12) % 2
     labels = np.repeat([0, 1, 2], 4)
-    moved, n_moves, _ = _sweep(W, groups, labels, 0.0, np.arange(12))
+    args = np.ones((12, 12)), np.arange(12) % 2
+    moved, n_moves, _ = _sweep(*args, labels, 0.0, np.arange(12))
     assert n_moves == 0
     np.testing.assert_array_equal(moved, labels)
-
-
-def test_last_node_of_a_cluster_stays():
-    W, groups = np.ones((8, 8)), np.arange(8) % 2
-    labels = np.array([0, 0, 0, 0, 0, 0, 0, 1])
-    moved, _, _ = _sweep(W, groups, labels, 100.0, np.arange(7, 8))
+    labels = np.where(np.arange(12) == 7, 1, 0)
+    moved, _, _ = _sweep(*args, labels, 100.0, np.array([7]))
     assert moved[7] == 1
 
 
@@ -189,16 +164,9 @@ def test_result_is_a_local_minimum_and_close_to_the_best():
 # --- The estimator ----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def planted():
-    return make_fair_sbm(
-        1500, n_clusters=5, n_groups=3, average_degree=40, random_state=1
-    )
-
-
-def test_weight_trades_the_cut_for_fairness():
+def test_weight_trades_the_cut_for_fairness(graphs):
     # Two cliques that are the groups, joined by few edges.
-    W = sparse.lil_array(_block_diagonal([20, 20]))
+    W = sparse.lil_array(graphs.many_cliques(2, 20))
     for i in range(0, 20, 4):
         W[i, 20 + i] = W[20 + i, i] = 1
     groups = np.repeat(["a", "b"], 20)
@@ -214,15 +182,12 @@ def test_weight_trades_the_cut_for_fairness():
     assert balance[1] == 1
 
 
-def test_embedding_is_the_scaled_indicator(planted):
-    groups = planted.sensitive_features
-    W = planted.graph
+def test_embedding_is_the_scaled_indicator(graphs):
+    W = graphs.block_model(240)
     model = CoordinateDescentFairClustering(4, n_init=1, random_state=0)
-    model.fit(W, sensitive_features=groups)
+    model.fit(W, sensitive_features=np.arange(240) % 3)
     H, labels = model.embedding_, model.labels_
-    degrees = W.toarray().sum(axis=1)
-    M = W.toarray() / np.sqrt(np.outer(degrees, degrees))
-    cut = 4 - np.trace(H.T @ M @ H)
+    cut = 4 - np.trace(H.T @ graphs.normalized(W) @ H)
     assert cut == pytest.approx(normalized_cut_score(W, labels))
     assert ((H != 0).sum(axis=1) == 1).all()
 
@@ -238,15 +203,6 @@ def test_more_starts_are_never_worse():
     assert ends[1] < ends[0]
 
 
-def test_given_start(planted):
-    groups = planted.sensitive_features
-    model = CoordinateDescentFairClustering(5, init=planted.target, random_state=0)
-    model.fit(planted.graph, sensitive_features=groups)
-    assert model.n_iter_ <= 3
-    # The numbers of the clusters are those of the start.
-    assert np.mean(model.labels_ == planted.target) > 0.99
-
-
 def test_one_cluster_and_as_many_as_nodes():
     W, groups = _random_graph(10), np.arange(10) % 2
     one = CoordinateDescentFairClustering(1).fit(W, sensitive_features=groups)
@@ -256,18 +212,16 @@ def test_one_cluster_and_as_many_as_nodes():
     assert sorted(every.labels_) == list(range(10))
 
 
-def test_start_that_is_a_local_minimum():
+def test_start_that_is_a_local_minimum(graphs):
     # One sweep shows that no node moves: no further one, and no warning.
     start = np.repeat([0, 1], 10)
-    W = _block_diagonal([10, 10]).tolil()
-    W[0, 10] = W[10, 0] = 1
-    model = CoordinateDescentFairClustering(2, init=start, max_iter=1, random_state=0)
-    model.fit(W, sensitive_features=np.arange(20) % 2)
-    assert model.converged_
-    assert model.n_iter_ == 1
-    np.testing.assert_array_equal(model.labels_, start)
-    again = model.set_params(max_iter=100).fit(W, sensitive_features=np.arange(20) % 2)
-    assert again.n_iter_ == 1
+    W, groups = graphs.two_cliques(10, 1.0), np.arange(20) % 2
+    for max_iter in (1, 100):
+        model = CoordinateDescentFairClustering(2, init=start, max_iter=max_iter)
+        model.fit(W, sensitive_features=groups)
+        assert model.converged_
+        assert model.n_iter_ == 1
+        np.testing.assert_array_equal(model.labels_, start)
 
 
 def test_no_convergence_is_said():
@@ -293,6 +247,3 @@ def test_bad_start(init, message):
     model = CoordinateDescentFairClustering(3, init=init)
     with pytest.raises(ValueError, match=message):
         model.fit(_random_graph(10), sensitive_features=np.arange(10) % 2)
-
-
-# --- scikit-learn's conventions ---------------------------------------------------

@@ -12,7 +12,6 @@ from scalefair.cluster import (
     FairAssignment,
     FairSpectralClustering,
     _assignment_prices,
-    _fair_assignment,
     _share_bounds,
     fair_assignment,
 )
@@ -48,19 +47,8 @@ def squared(X, centers):
     return ((X[:, None] - centers[None]) ** 2).sum(axis=2)
 
 
-def by_enumeration(X, centers, groups, tolerance):
-    """Cheapest fair assignment among all; inf when there is none."""
-    C, k = squared(X, centers), len(centers)
-    best = np.inf
-    for labels in itertools.product(range(k), repeat=len(X)):
-        cost = C[np.arange(len(X)), labels].sum()
-        if cost < best and shares_hold(np.array(labels), groups, k, tolerance):
-            best = cost
-    return best
-
-
 def by_integer_program(X, centers, groups, tolerance):
-    """The same by HiGHS on the whole problem, one binary variable per pair."""
+    """Cheapest fair assignment by HiGHS, one binary variable per pair; inf: none."""
     C = squared(X, centers)
     n, k = C.shape
     rows = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
@@ -112,28 +100,18 @@ def checked(X, centers, groups, tolerance=0.1):
     return result
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("tolerance", [0.0, 0.35, 1.0])
-def test_against_enumeration(seed, tolerance):
-    k, h = [(2, 2), (3, 2), (2, 3)][seed % 3]
-    n = 12 if k == 2 else 8
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tolerance", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(
+    ("n", "k", "h"), [(12, 2, 2), (8, 3, 2), (12, 2, 3), (30, 4, 2), (30, 4, 3)]
+)
+def test_against_the_whole_integer_program(n, k, h, tolerance, seed):
     X, centers, groups = problem(seed, n, k, h)
-    exact = by_enumeration(X, centers, groups, tolerance)
+    exact = by_integer_program(X, centers, groups, tolerance)
     if np.isinf(exact):
         with pytest.raises(ValueError, match="No whole counts"):
             fair_assignment(X, centers, sensitive_features=groups, tolerance=tolerance)
         return
-    result = checked(X, centers, groups, tolerance)
-    assert result.lower_bound <= exact * (1 + 1e-9)
-    assert exact * (1 - 1e-9) <= result.cost
-    assert result.cost <= exact * 1.002
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_against_the_whole_integer_program(seed):
-    X, centers, groups = problem(seed, 30, 4, 2 + seed % 2)
-    tolerance = 0.3
-    exact = by_integer_program(X, centers, groups, tolerance)
     result = checked(X, centers, groups, tolerance)
     assert result.lower_bound <= exact * (1 + 1e-6)
     assert exact * (1 - 1e-6) <= result.cost <= exact * 1.002
@@ -218,14 +196,10 @@ class TestTies:
 
 
 class TestDegenerate:
-    def test_one_cluster(self):
-        X, _, groups = problem(3, 50, 2, 2)
-        result = fair_assignment(X, X[:1], sensitive_features=groups, tolerance=0.0)
-        assert not result.labels.any()
-
-    def test_one_group_is_the_nearest_centre(self):
-        X, centers, _ = problem(3, 200, 4, 2)
-        result = fair_assignment(X, centers, sensitive_features=np.zeros(200))
+    def test_one_cluster_and_one_group(self):
+        X, centers, groups = problem(3, 200, 4, 2)
+        assert not checked(X, X[:1], groups, 0.0).labels.any()
+        result = checked(X, centers, np.zeros(200, int))
         np.testing.assert_array_equal(result.labels, squared(X, centers).argmin(1))
         assert result.gap == 0
 
@@ -246,22 +220,16 @@ class TestDegenerate:
             fair_assignment(X, centers, sensitive_features=groups, tolerance=0.5)
         checked(X, centers, groups, 2.0)
 
-    def test_far_centre_gets_a_row(self):
+    @pytest.mark.parametrize("tolerance", [5.0, 1e6, 1e16, 1e308])
+    def test_far_centre_gets_a_row(self, tolerance):
         X, centers, groups = problem(5, 100, 2, 2)
         centers = np.vstack([centers, [[100.0, 100.0]]])
-        result = fair_assignment(X, centers, sensitive_features=groups, tolerance=5.0)
+        result = checked(X, centers, groups, tolerance)
         assert (result.labels == 2).sum() == 1
         C = squared(X, centers)
         forced = C.min(axis=1).sum() + (C[:, 2] - C.min(axis=1)).min()
         assert result.cost == pytest.approx(forced)
         assert result.gap < 1e-6
-
-    @pytest.mark.parametrize("tolerance", [1e6, 1e16, 1e308])
-    def test_tolerance_that_bounds_nothing(self, tolerance):
-        X, centers, groups = problem(5, 100, 2, 2)
-        centers = np.vstack([centers, [[100.0, 100.0]]])
-        results = [checked(X, centers, groups, t) for t in (100.0, tolerance)]
-        np.testing.assert_array_equal(results[0].labels, results[1].labels)
 
     def test_nothing_to_gain_after_the_fallback(self, monkeypatch):
         # No gap is left between cost and bound, by which programs could be scaled.
@@ -274,10 +242,12 @@ class TestDegenerate:
 @pytest.mark.parametrize(
     ("sizes", "k", "tolerance"),
     [
-        ([3, 500], 50, 0.1),
+        ([3, 200], 20, 0.1),
         ([7, 13], 2, 0.0),
         ([5, 5, 11], 4, 0.05),
         ([40, 1], 3, 0.3),
+        # Pairs have shares of 1/2, 70/155 wanted: 0.1072.
+        ([70, 85], 25, 0.1),
     ],
 )
 def test_tolerance_named_in_the_error_is_feasible(sizes, k, tolerance):
@@ -291,20 +261,6 @@ def test_tolerance_named_in_the_error_is_feasible(sizes, k, tolerance):
     assert shares_hold(result.labels, groups, k, named)
     if named < 0.9:  # and it is the least, to the digits printed
         assert ShareBounds(np.array(sizes), k, named - 3e-4).any_table() is None
-
-
-def test_nearest_tolerance_of_pairs():
-    # 70 and 85 rows in 25 clusters: pairs have shares of 1/2, 70/155 wanted.
-    groups = np.repeat([0, 1], [70, 85])
-    X = np.random.default_rng(0).standard_normal((155, 2))
-    with pytest.raises(ValueError, match=r"tolerance=0\.1072"):
-        fair_assignment(X, X[:25], sensitive_features=groups, tolerance=0.1)
-
-
-def test_named_tolerance_keeps_its_digits(monkeypatch):
-    monkeypatch.setattr(ShareBounds, "nearest_feasible_tolerance", lambda _: 12345.6667)
-    message = _fair_assignment._infeasible(ShareBounds(np.array([3, 37037]), 40, 0.1))
-    assert "tolerance=12345.6667," in message
 
 
 @pytest.mark.parametrize("block", [3, 4096])
@@ -345,12 +301,6 @@ def test_paths_against_linear_sum_assignment(seed, ties):
     # The prices prove it.
     dual = (C + prices).min(axis=1).sum() - prices @ target
     assert dual == pytest.approx(exact)
-
-
-def test_paths_refuse_counts_that_do_not_add_up():
-    labels = np.empty(3, np.int64)
-    C = np.zeros((3, 2))
-    assert move_along_paths(C, np.zeros(2), np.array([2, 2]), labels) == 1
 
 
 def _relaxation(seed, n, k, h, tolerance):
@@ -399,13 +349,6 @@ def test_relaxation_of_merged_rows(noise):
         patch.setattr(_assignment_prices, "_WHOLE", 10**6)
         whole = optimal_prices(tied)
     assert result.lower_bound == pytest.approx(whole.lower_bound, rel=1e-8)
-
-
-def test_distinct_rows_are_not_merged():
-    relaxation = _relaxation(0, 5000, 6, 3, 0.1)
-    merged, times = _merge_ties(relaxation)
-    assert merged is relaxation
-    assert (times == 1).all()
 
 
 def test_linear_program_that_highs_cannot_solve(monkeypatch):
@@ -535,42 +478,24 @@ def plain(hard):
     return fit(hard)
 
 
-@pytest.fixture(scope="module")
-def fair(hard):
-    return fit(hard, assign_labels="fair")
-
-
-@pytest.mark.parametrize("tolerance", [0.05, 0.2])
+@pytest.mark.parametrize("tolerance", [0.05, 0.2, 50.0])
 def test_bounds_hold_exactly(hard, plain, tolerance):
     groups = np.asarray(hard.sensitive_features)
     model = fit(hard, assign_labels="fair", balance_tolerance=tolerance)
-    shares = np.unique(groups, return_counts=True)[1] / groups.size
-    for label in range(8):
-        members = groups[model.labels_ == label]
-        for group, share in zip(np.unique(groups), shares, strict=True):
-            got = (members == group).mean()
-            assert (1 - tolerance) * share <= got + 1e-12
-            assert got <= (1 + tolerance) * share + 1e-12
-    assert balance_score(model.labels_, sensitive_features=groups) > balance_score(
-        plain.labels_, sensitive_features=groups
-    )
+    assert shares_hold(model.labels_, groups, 8, tolerance)
+    if tolerance == 50.0:  # moves hardly anything
+        assert (model.labels_ != plain.labels_).mean() < 0.01
+    else:
+        assert balance_score(model.labels_, sensitive_features=groups) > balance_score(
+            plain.labels_, sensitive_features=groups
+        )
     # The embedding is the same: only the rounding differs.
     np.testing.assert_array_equal(model.embedding_, plain.embedding_)
-
-
-def test_assignment_is_reported(plain, fair):
-    result = fair.assignment_
+    result = model.assignment_
     assert isinstance(result, FairAssignment)
     assert result.max_violation == 0
-    assert result.nearest_cost <= result.lower_bound + 1e-9
-    assert result.lower_bound <= result.cost + 1e-9
-    np.testing.assert_array_equal(result.labels, fair.labels_)
+    np.testing.assert_array_equal(result.labels, model.labels_)
     assert plain.assignment_ is None
-
-
-def test_wide_tolerance_moves_hardly_anything(hard, plain):
-    model = fit(hard, assign_labels="fair", balance_tolerance=50.0)
-    assert (model.labels_ != plain.labels_).mean() < 0.01
 
 
 def test_nodes_left_out_stay_out(hard):

@@ -1,7 +1,7 @@
 """Prices of the fair assignment, and the lower bounds on its cost that they prove.
 
-With prices per group and cluster each row takes the cluster that minimises cost plus
-price; a smoothed dual starts them, linear programs make them optimal.
+Each row takes the cluster of least cost plus price of its group there; a smoothed dual
+starts the prices, linear programs make them optimal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ Array = NDArray[np.float64]
 _CHUNK = 2048
 # The bound is raised until the gap to it is this part of the cost.
 GAP = 1e-3
-# Cutting planes at most, the first change of a price in rows, and the largest cluster
-# whose rows are taken to be whole.
+# Cutting planes, first change of a price in rows, largest cluster of whole rows.
 _MAX_STEPS = 60
 _RADIUS = 4.0
 _MOST_SIZES = 4096
-# Row-column pairs of a problem that is given to the linear program whole, and the
-# most pairs of one linear program otherwise.
+# Pairs of a problem given to the linear program whole; most pairs otherwise.
 _WHOLE = 20_000
 _MOST_PAIRS = 60_000
 # Rows that may change column within the box of one price; more where it was hit.
@@ -45,8 +43,8 @@ _RANK = 30
 _MAX_ROUNDS = 16
 # Rows of the sample on which the smoothed dual starts.
 _SAMPLE_ROWS = 20_000
-# Costs that differ by less than this part of the largest one are ties. Rows are merged
-# if fewer than this part of a sample of rows are distinct.
+# Part of the largest cost that makes ties; rows of a sample, and part of them that is
+# distinct, below which rows are merged.
 _TIE = 1e-9
 _TIE_SAMPLE = 2000
 _DISTINCT = 0.9
@@ -93,11 +91,10 @@ class AssignmentProblem:
         return total, sums * self.weights, table * self.weights[:, None]
 
     def certify(self, prices: Array, credits: Array) -> tuple[Array, float]:
-        """Prices made feasible, and the bound on all fair assignments they prove.
+        """Prices less the dearest fair mix of rows, and the lower bound they prove.
 
-        If no fair mix of rows has a positive price in any cluster, the least priced
-        costs add up to a lower bound; prices are made so by subtracting the dearest
-        mix. The credits, >= 0, are the multipliers of the smallest size of clusters.
+        With no positive price of a mix the least priced costs add up to a bound. The
+        credits, >= 0, are the multipliers of the smallest size of clusters.
         """
         prices = prices + credits
         low, high = self.bounds.lower, self.bounds.upper
@@ -131,9 +128,8 @@ def optimal_prices(
 ) -> OptimalPrices:
     """Solve the linear relaxation by linear programs in boxes around the prices.
 
-    Only rows whose cheapest cluster can change inside the box enter; leaving it costs
-    what its side says. With no price at a side the solution is optimal, which the bound
-    over all pairs confirms. After rounds 1, 2, 4, ... `enough` may end the search.
+    Only rows whose cheapest cluster can change inside the box enter; with no price at
+    a side the solution is optimal. After rounds 1, 2, 4, ... `enough` may end it.
     """
     h, k = problem.shape
     prices, bound = problem.certify(_start(problem), np.zeros(k))
@@ -163,10 +159,7 @@ def optimal_prices(
 
 
 def _merge_ties(problem: AssignmentProblem) -> tuple[AssignmentProblem, Array]:
-    """Distinct rows, and how many each stands for, where a sample has many ties.
-
-    No small box of prices would hold some of many equal rows only.
-    """
+    """Distinct rows, and how many each stands for: no box holds some of many."""
     costs, groups = problem.costs, problem.groups
     n, k = costs.shape
     unit = _TIE * float(costs.max()) or 1.0
@@ -203,16 +196,16 @@ def _start(problem: AssignmentProblem) -> Array:
         *((sample, t, 30) for t in (1.0, 0.3, 0.1, 0.03)),
         (problem, 0.02, 10),
     ]:
-        dual = _SmoothedDual(part, unit, temperature)
         x = minimize(
-            dual,
+            _smoothed_dual,
             x,
+            (part, unit, temperature),
             jac=True,
             method="L-BFGS-B",
             bounds=[(0, None)] * x.size,
             options={"maxiter": steps, "maxcor": 10, "ftol": 1e-7, "gtol": 1e-7},
         ).x
-    return dual.prices(x) * unit
+    return _prices_of(x, problem) * unit
 
 
 def _sample(problem: AssignmentProblem) -> AssignmentProblem:
@@ -229,47 +222,34 @@ def _sample(problem: AssignmentProblem) -> AssignmentProblem:
     )
 
 
-class _SmoothedDual:
-    """Negative smoothed dual per row and its gradient, for a minimiser.
+def _smoothed_dual(
+    x: Array, problem: AssignmentProblem, unit: float, temperature: float
+) -> tuple[float, Array]:
+    """Negative smoothed dual per row, in units, and its gradient, for a minimiser."""
+    bounds, credits = problem.bounds, x[-problem.shape[1] :]
+    value, _, counts = problem.choices(
+        _prices_of(x, problem) * unit, temperature * unit
+    )
+    value += bounds.smallest * credits.sum() * unit
+    sizes = counts.sum(axis=0)
+    gradient = np.concatenate(
+        [
+            (counts - bounds.upper[:, None] * sizes).ravel(),
+            (bounds.lower[:, None] * sizes - counts).ravel(),
+            bounds.smallest - sizes,
+        ]
+    )
+    n = float(np.diff(problem.offsets) @ problem.weights)
+    return -value / (n * unit), -gradient / n
 
-    Variables: multipliers, >= 0, of the upper bounds, the lower ones and the smallest
-    size, in units of a typical margin between clusters.
-    """
 
-    def __init__(
-        self, problem: AssignmentProblem, unit: float, temperature: float
-    ) -> None:
-        self.problem, self.unit = problem, unit
-        self.temperature = temperature * unit
-        self.n = float(np.diff(problem.offsets) @ problem.weights)
-
-    def _split(self, x: Array) -> list[Array]:
-        h, k = self.problem.shape
-        above, below, credits = np.split(x, [h * k, 2 * h * k])
-        return [above.reshape(h, k), below.reshape(h, k), credits]
-
-    def prices(self, x: Array) -> Array:
-        above, below, credits = self._split(x)
-        bounds = self.problem.bounds
-        shared = bounds.upper @ above - bounds.lower @ below
-        prices: Array = above - below - shared - credits
-        return prices
-
-    def __call__(self, x: Array) -> tuple[float, Array]:
-        bounds, credits = self.problem.bounds, self._split(x)[2]
-        value, _, counts = self.problem.choices(
-            self.prices(x) * self.unit, self.temperature
-        )
-        value += bounds.smallest * credits.sum() * self.unit
-        sizes = counts.sum(axis=0)
-        gradient = np.concatenate(
-            [
-                (counts - bounds.upper[:, None] * sizes).ravel(),
-                (bounds.lower[:, None] * sizes - counts).ravel(),
-                bounds.smallest - sizes,
-            ]
-        )
-        return -value / (self.n * self.unit), -gradient / self.n
+def _prices_of(x: Array, problem: AssignmentProblem) -> Array:
+    """Prices from multipliers, >= 0, of upper bounds, lower ones and smallest size."""
+    (h, k), bounds = problem.shape, problem.bounds
+    above, below = x[:-k].reshape(2, h, k)
+    shared = bounds.upper @ above - bounds.lower @ below
+    prices: Array = above - below - shared - x[-k:]
+    return prices
 
 
 class _BoxSolution(NamedTuple):
@@ -305,16 +285,8 @@ class _Box:
             return
         self.widths = np.empty(prices.shape)
         while True:
-            box_widths(
-                costs,
-                problem.offsets,
-                prices,
-                self.best,
-                self.low,
-                second,
-                ranks,
-                self.widths,
-            )
+            state = prices, self.best, self.low, second, ranks
+            box_widths(costs, problem.offsets, *state, self.widths)
             # Ties: no width at all would leave the prices where they are.
             np.maximum(self.widths, 1e-12 * costs.max() + 1e-300, out=self.widths)
             self._open()
@@ -384,11 +356,10 @@ class _Box:
 
 
 class ColumnBound:
-    """Lower bound that knows that the rows of each group in a cluster are whole.
+    """Lower bound by whole counts N of each cluster (Dantzig and Wolfe 1960).
 
-    At prices p the least priced costs of all rows, less what the dearest whole counts N
-    of each cluster cost, ``max p_l . N``, are a lower bound (Dantzig and Wolfe 1960).
-    It is concave in p, and maximised by cutting planes within a box around the best.
+    At prices p: the least priced costs of all rows, less the largest ``p_l . N``. It is
+    concave in p, and maximised by cutting planes within a box around the best.
     """
 
     def __init__(self, problem: AssignmentProblem) -> None:

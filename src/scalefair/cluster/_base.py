@@ -22,36 +22,32 @@ TEXTS = {
     "connected_components": """\
 connected_components : {"raise", "largest", "all"}, default="raise"
     What to do when the graph has several components: an error; cluster the
-    largest one (all other nodes get the label -1); or cluster every node that
-    has an edge. Isolated nodes always get the label -1, unless they are an
-    error. The shares of the groups are those among the clustered nodes.""",
+    largest one; or cluster every node that has an edge. Nodes left out get the
+    label -1. The shares of the groups are those among the clustered nodes.""",
     "labels_": """\
 labels_ : ndarray of shape (n,), int
     Cluster of each node, -1 for nodes left out.""",
     "embedding_": """\
 embedding_ : ndarray of shape (n, n_clusters)
-    H: orthonormal columns with :math:`F^T H = 0`; zero rows for nodes left
-    out.""",
+    H: orthonormal columns, :math:`F^T H = 0`; zero rows for nodes left out.""",
     "groups_": """\
 groups_ : ndarray
     Sorted groups among the clustered nodes.""",
     "sensitive_features": """\
 sensitive_features : array-like of shape (n,)
-    Group of each node: numbers, strings or booleans, none missing, at
-    least two different ones.""",
+    Group of each node, at least two: numbers, strings or booleans.""",
     "bad_graph": """\
 ValueError
-    If `W` is not square, not symmetric, or has negative or non-finite
-    entries; if there are fewer than two groups among the clustered nodes
-    or too few nodes for `n_clusters`; if the graph has several components
-    and ``connected_components="raise"``.""",
+    If `W` is not square and symmetric with finite entries >= 0, if there are fewer
+    than two groups or too few nodes for `n_clusters` among the clustered nodes, or
+    several components and ``connected_components="raise"``.""",
     "scores": """\
 scalefair.metrics.balance_score : How balanced the clusters are.
 scalefair.metrics.normalized_cut_score : What the clustering costs.""",
 }
 
 # Difference between w_ij and w_ji, relative to the largest weight, that is taken for
-# rounding; in float32 it is 100 units in the last place, if that is more.
+# rounding; or 100 units in the last place, if that is more.
 _ASYMMETRY = 1e-8
 
 
@@ -66,6 +62,7 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "connected_components": [StrOptions({"raise", "largest", "all"})],
         "random_state": ["random_state"],
@@ -96,8 +93,14 @@ class GraphClustering(ClusterMixin, BaseEstimator):
             return _checked_affinity(W)
         return nearest_neighbors_affinity(W, self.n_neighbors)
 
+    def _kept_part(
+        self, W: sparse.csr_array
+    ) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
+        """Affinity among the nodes to cluster, and the mask of these."""
+        kept = self._kept_nodes(W)
+        return (W if kept.all() else sparse.csr_array(W[kept][:, kept])), kept
+
     def _kept_nodes(self, W: sparse.csr_array) -> NDArray[np.bool_]:
-        """Mask of the nodes to cluster; ValueError names what stands in the way."""
         n = W.shape[0]
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
@@ -110,19 +113,19 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         sizes = np.bincount(component)
         if self.connected_components == "raise":
             isolated = np.flatnonzero(~linked)
-            detail = (
-                f", {isolated.size} of them isolated nodes (first: {isolated[0]})"
-                if isolated.size
-                else ""
-            )
-            precomputed = self.affinity == "precomputed"
+            detail, remedy = "", ""
+            if isolated.size:
+                detail = (
+                    f", {isolated.size} of them isolated (first: node {isolated[0]})"
+                )
+            if self.affinity != "precomputed":
+                remedy = " Or raise n_neighbors."
             raise ValueError(
                 f"The graph has {n_components} connected components{detail}; the "
                 f"largest has {sizes.max()} of {n} nodes. Choose "
                 'connected_components="largest" to cluster that one (all other nodes '
                 'get the label -1) or connected_components="all" to cluster every '
-                "node that has an edge (isolated nodes get the label -1)."
-                + ("" if precomputed else " Or raise n_neighbors.")
+                f"node that has an edge (isolated nodes get the label -1).{remedy}"
             )
         inside: NDArray[np.bool_] = component == sizes.argmax()
         return inside
@@ -138,11 +141,6 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         self.labels_[kept] = labels
         self.embedding_ = np.zeros((kept.size, H.shape[1]))
         self.embedding_[kept] = H
-
-
-def kept_part(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
-    """Affinity among the kept nodes."""
-    return W if kept.all() else sparse.csr_array(W[kept][:, kept])
 
 
 def kept_groups(
@@ -180,27 +178,24 @@ def nearest_neighbors_affinity(X: Any, n_neighbors: int) -> sparse.csr_array:
 def partitioned_affinity(W: Any) -> PartitionedMatrix:
     """Affinity in parts as an operator; it must be square, entries finite and >= 0."""
     rows = PartitionedRows.of(W)
-    if rows.shape[0] != rows.shape[1]:
-        raise ValueError(
-            f"A precomputed affinity must be a square matrix, got shape {rows.shape}: "
-            "each block of rows needs the columns of all nodes."
-        )
+    check_square(rows.shape)
     graph = PartitionedMatrix(rows)
     rows.map(_refuse_negative).gather()
     return graph
 
 
-def _checked_affinity(W: Any) -> sparse.csr_array:
-    """Clean CSR matrix of a precomputed affinity, which is not modified.
-
-    Entries stored more than once are added, explicit zeros go, a difference between
-    ``w_ij`` and ``w_ji`` at rounding level is averaged away.
-    """
-    if W.shape[0] != W.shape[1]:
+def check_square(shape: tuple[int, ...]) -> None:
+    """Refuse the shape of rows of features where an affinity is expected."""
+    if shape[0] != shape[1]:
         raise ValueError(
-            f"A precomputed affinity must be a square matrix, got shape {W.shape}. "
+            f"A precomputed affinity must be a square matrix, got shape {shape}. "
             'For rows of features use affinity="nearest_neighbors".'
         )
+
+
+def _checked_affinity(W: Any) -> sparse.csr_array:
+    """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
+    check_square(W.shape)
     A = _with_small_indices(canonical(sparse.csr_array(W)))
     _refuse_negative(A)
     with np.errstate(over="ignore"):

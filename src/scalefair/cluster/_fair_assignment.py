@@ -25,16 +25,14 @@ from scalefair.kernels import move_along_paths, single_blas_thread
 
 Array = NDArray[np.float64]
 
-# Rounds of integer programs over counts; rounds of the relaxation after which one of
-# them takes less time than more.
+# Rounds of integer programs over counts; of the relaxation before one of them.
 _MAX_ROUNDS = 3
 _PATIENCE = 4
 # Sizes of a cluster that are tried around the one of the relaxation.
 _AROUND = 24
 # Most row-cluster pairs of an integer program over rows.
 _FEW_PAIRS = 4000
-# Nodes of one integer program over rows, over counts near given ones, or over counts
-# with cuts; counted, not timed, for repeatability.
+# Nodes of one integer program over rows, counts near given ones, counts with cuts.
 _NODES = 300
 _NEAR_NODES = 20
 _CUT_NODES = 30
@@ -53,11 +51,10 @@ class FairAssignment:
     nearest_cost : float
         The same when every row goes to its nearest centre.
     lower_bound : float
-        No assignment that meets the bounds costs less: value of a feasible dual
-        solution, up to the rounding of sums over all rows.
+        No assignment that meets the bounds costs less, up to rounding.
     max_violation : float
-        Largest amount by which the share of a group in a cluster misses its bound,
-        relative to the share of the group in the population. 0.0: all bounds hold.
+        Largest amount by which a share misses its bound, relative to the group's
+        share in the population. 0.0: all bounds hold.
     n_moved : int
         Rows that are not at a nearest centre.
     message : str
@@ -106,8 +103,7 @@ def fair_assignment(
         Group of each row: numbers, strings or booleans, none missing.
     tolerance : float, default=0.1
         Largest relative deviation of a share, at least 0: 0.1 lets a group of 30 %
-        have between 27 % and 33 % of a cluster. 0 asks for equal shares, which needs
-        cluster sizes that divide; from 1 on a group may be absent.
+        have between 27 % and 33 % of a cluster; from 1 on a group may be absent.
 
     Returns
     -------
@@ -117,22 +113,16 @@ def fair_assignment(
     Raises
     ------
     ValueError
-        If an argument does not fit, or the distances overflow; or if counts, being
-        whole, cannot meet the bounds. The message then names a tolerance at which
-        they can.
+        If an argument does not fit, the distances overflow, or whole counts cannot
+        meet the bounds: the message then names a tolerance at which they can.
 
     Notes
     -----
-    *Lower bound.* With prices :math:`p_{sl}` each row takes the centre that minimises
-    distance plus price. If no fair mix of rows has a positive price in any cluster, the
-    priced distances sum to a lower bound; the best prices solve a linear program.
-
-    *Whole rows.* With whole counts given, the best assignment is a transport problem;
-    only the choice of the counts is not proved optimal. While the gap is more than a
-    thousandth, cutting planes raise the bound (Dantzig and Wolfe 1960) and integer
-    programs look for other counts.
-
-    *Memory.* 8 n k bytes of squared distances, about 100 n and a sorted copy of `X`.
+    Prices of a linear program give the lower bound. With whole counts given, the best
+    assignment is a transport problem; only the choice of the counts is not proved
+    optimal. While the gap is more than a thousandth, cutting planes raise the bound
+    (Dantzig and Wolfe 1960) and integer programs look for other counts. Memory: 8 n k
+    bytes of squared distances, about 100 n and a sorted copy of `X`.
 
     Examples
     --------
@@ -178,7 +168,12 @@ def fair_assignment(
         search.run(relaxed, fallback)
         assert search.labels is not None  # the fallback at least
         labels, lower_bound = search.labels, search.lower_bound
-        message = _message(relaxed)
+        message = f"Linear program solved in {relaxed.n_rounds} rounds."
+        if not relaxed.optimal:
+            message = (
+                f"Linear program not solved to the end in {relaxed.n_rounds} rounds: "
+                "`gap` says how far the cost may be from the least."
+            )
     cost = _cost(rows, means, labels)
     each = np.arange(n)
     moved = costs[each, labels] > costs[each, nearest]
@@ -211,10 +206,7 @@ def _check(X: Array, centers: Array, tolerance: float) -> None:
 
 
 def _squared_distances(X: Array, centers: Array) -> Array:
-    """Squared distances of all rows to all centres, by one product.
-
-    One BLAS thread: the last digits must not depend on the number of threads.
-    """
+    """Squared distances by one product; their digits depend on no number of threads."""
     with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         middle = centers.mean(axis=0)
         X, centers = X - middle, centers - middle
@@ -252,22 +244,12 @@ def _infeasible(bounds: ShareBounds) -> str:
     )
 
 
-def _message(relaxed: OptimalPrices) -> str:
-    if relaxed.optimal:
-        return f"Linear program solved in {relaxed.n_rounds} rounds."
-    return (
-        f"Linear program not solved to the end in {relaxed.n_rounds} rounds: `gap` "
-        "says how far the cost may be from the least."
-    )
-
-
 @dataclass
 class CountSearch:
     """Best assignment and lower bound so far; every table tried adds a cut.
 
-    The cost of a group is convex in its counts, and any prices p give the cut
-    ``cost(N) >= value(p) - p . N``. The least sum of the cuts over tables of whole
-    counts is a lower bound, too, and suggests the next table.
+    Of each group, ``cost(N) >= value(p) - p . N`` at any prices p. The least sum of the
+    cuts over whole tables N is a lower bound, too, and suggests the next table.
     """
 
     problem: AssignmentProblem
@@ -277,11 +259,7 @@ class CountSearch:
     cuts: list[tuple[Array, Array]] = field(default_factory=list)
 
     def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
-        """Try tables near the relaxation, then others; the fallback if there is none.
-
-        The fallback is a table that meets the bounds: there is an assignment in the
-        end.
-        """
+        """Try tables near the relaxation, then others; the fallback is a fair one."""
         self._cut(relaxed.prices)
         if not self._done():
             self.near(relaxed)
@@ -357,9 +335,8 @@ class CountSearch:
     ) -> NDArray[np.int64] | None:
         """Whole counts near the relaxed ones, at small cost; None: none found.
 
-        To first order prices say what a row more costs, the steepness how much that
-        changes. Each cluster gets the size that costs least by itself, the largest what
-        is left; then the counts are a transport problem, whose vertices are whole.
+        Each cluster gets the size that costs least by itself, the largest what is left;
+        then the counts are a transport problem, whose vertices are whole.
         """
         bounds, counts, steep = self.problem.bounds, relaxed.counts, relaxed.steepness
         (h, k), sizes = counts.shape, bounds.sizes
@@ -429,9 +406,8 @@ class CountSearch:
     def _table_of_rows(self, relaxed: OptimalPrices) -> NDArray[np.int64] | None:
         """Solve the problem with whole counts; None when it has too many pairs.
 
-        A row in a cluster that is not its cheapest adds the excess to the relaxed
-        bound: pairs whose excess is above the gap are in no better assignment. Only
-        the counts are integer variables, the rows follow.
+        Pairs whose priced cost exceeds the least of the row by more than the gap are in
+        no better assignment. Only the counts are integer variables, the rows follow.
         """
         problem, prices = self.problem, relaxed.prices
         groups, n = problem.groups, problem.costs.shape[0]

@@ -22,8 +22,8 @@ from scalefair._random import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
     GraphClustering,
+    check_square,
     kept_groups,
-    kept_part,
     partitioned_affinity,
 )
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
@@ -49,8 +49,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     :math:`D^{-1/2} H` gives the clusters. With exactly `n_clusters` different rows
     every cluster would hold each group in its share of the population; the balance
     that is reached is to be measured (:func:`scalefair.metrics.balance_score`).
-    Matrices are multiplied by, never formed: memory and time per product grow with the
-    stored entries of `W`.
+    Memory beyond `W`: 8 (float64) or 12 (float32) bytes per stored entry for M, and
+    about ``24 n k`` bytes for the iteration.
 
     Parameters
     ----------
@@ -62,27 +62,25 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         - ``"chebyshev"``: Chebyshev-filtered subspace iteration in blocks.
         - ``"lanczos"``: ARPACK on the projected operator, one vector at a time
           (s-FSC of [2]_).
-        - ``"lobpcg"``: LOBPCG with an algebraic multigrid preconditioner, for
-          grids and k-NN graphs; needs a stored graph.
+        - ``"lobpcg"``: LOBPCG, preconditioned by multigrid; needs a stored graph.
         - ``"dual"``: L-BFGS on the dual of [3]_ for the projected operator.
-        - ``"admm"``: algorithm 1 of [3]_, for comparison: it enforces
-          :math:`F^T M H = 0` (M shifted by 1.01), which is another problem.
+        - ``"admm"``: algorithm 1 of [3]_, which solves another problem: it enforces
+          :math:`F^T M H = 0` (M shifted by 1.01).
         - ``"nullspace"``: dense, for up to a few thousand nodes (o-FSC of [1]_).
-        - ``"auto"``: ``"nullspace"`` up to 100 nodes, or up to 26,754 when
-          `n_clusters` exceeds a quarter of them; ``"lobpcg"`` on graphs whose
-          neighbourhoods grow as on a line or in the plane (grids, road networks);
-          else ``"chebyshev"``. The fastest on every graph measured.
+        - ``"auto"``: the fastest on every graph measured: ``"nullspace"`` up to 100
+          nodes, or up to 26,754 when `n_clusters` exceeds a quarter of them;
+          ``"lobpcg"`` on graphs that grow as lines or planes do (grids, road
+          networks); else ``"chebyshev"``.
     affinity : str, default="precomputed"
         What the data are and how they are compared.
 
         - ``"precomputed"``: `fit` takes the affinity matrix itself, or a
-          LinearOperator that multiplies by it.
-        - ``"nearest_neighbors"``: `fit` takes rows of features and builds their
-          symmetric k-NN graph.
-        - ``"rbf"``: Gaussian kernel ``exp(-gamma |x - y|^2)`` of rows of features,
-          exact and never stored: every product computes it anew.
+          LinearOperator that multiplies by it; otherwise rows of features.
+        - ``"nearest_neighbors"``: their symmetric k-NN graph.
+        - ``"rbf"``: Gaussian kernel ``exp(-gamma |x - y|^2)``, exact and never
+          stored: every product computes it anew.
         - ``"rbf_nystroem"``: low-rank approximation of that kernel, for 10^5 rows
-          and more; its error is estimated in `affinity_error_`.
+          and more.
     n_neighbors : int, default=10
         Neighbours of each row, itself not counted (``"nearest_neighbors"``).
     gamma : float or None, default=None
@@ -91,41 +89,36 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     n_landmarks : int, default=500
         Rank of ``"rbf_nystroem"``.
     tol : float, default=1e-4
-        Residual norm, relative to :math:`|M| = 1`, at which an eigenpair is
-        accepted. The clusters settle well before; 1e-3 is often enough.
+        Residual norm at which an eigenpair is accepted (:math:`|M| = 1`). The
+        clusters settle well before; 1e-3 is often enough.
     max_iter : int or None, default=None
         Most iterations of the solver. None: 100 filter sweeps of ``"chebyshev"``,
-        10 n restarts of ``"lanczos"``, 500 steps of ``"lobpcg"``, 1000 L-BFGS steps of
-        ``"dual"`` and 10 of ``"admm"``, as in [3]_, which is seldom enough for `tol`.
+        10 n restarts of ``"lanczos"``, 500 steps of ``"lobpcg"``, 1000 of ``"dual"``
+        and 10 of ``"admm"``, as in [3]_, which is seldom enough for `tol`.
     dtype : {np.float64, np.float32}, default=np.float64
         Type in which ``"chebyshev"`` and ``"lanczos"`` iterate. float32 takes about
-        half the memory and time; ``"chebyshev"`` finishes in float64, so that the
-        embedding is as accurate as `tol` says and exactly fair.
+        half the memory and time; ``"chebyshev"`` still finishes in float64.
     n_init : int, default=10
-        Attempts of k-means on all rows: a deterministic start (pivoted QR), starts
-        of k-means++, whose centres are crossed, and attempts that mend the best.
+        Attempts of k-means on all rows: starts, and attempts to mend the best.
     assign_labels : {"kmeans", "fair"}, default="kmeans"
         How the embedding is rounded: by k-means, which can lose balance, or
-        (``"fair"``) by k-means and then `fair_assignment`, which keeps each group's
-        share in every cluster within `balance_tolerance`.
+        (``"fair"``) by k-means and then `fair_assignment`.
     balance_tolerance : float, default=0.1
-        Largest deviation of a group's share in a cluster, relative to its share in
-        the population, for ``assign_labels="fair"``.
+        Largest relative deviation of a group's share in a cluster from that in the
+        population, for ``assign_labels="fair"``.
     %(connected_components)s
-        Kernels, operators and graphs in parts are taken as connected; an isolated
-        node of these is an error.
+        All else than stored graphs is taken as connected.
     random_state : int, RandomState instance or None, default=None
         For the starting block, k-means and landmarks. The same integer gives the same
-        embedding to rounding (1e-12 of its largest entry), whatever the number of
-        threads, and the same labels of all nodes not between two clusters to that.
+        embedding to rounding (1e-12 of its largest entry) with any number of threads.
 
     Attributes
     ----------
     %(labels_)s
     %(embedding_)s
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Eigenvalues of M on the fair subspace, largest first; their sum is the
-        maximised trace. With ``"admm"``, Ritz values of M on the span of H.
+        Eigenvalues of M on the fair subspace, largest first; with ``"admm"``, Ritz
+        values of M on the span of H.
     residuals_ : ndarray of shape (n_clusters,)
         Residual norm of each eigenpair; with ``"admm"``, in the problem it solves.
     n_products_ : int
@@ -140,16 +133,13 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     solver_ : str
         The solver that ran.
     history_ : dict of ndarray or None
-        Record of ``"admm"``, one entry per iteration: see
-        `scalefair.linalg.AdmmResult`. None for the other solvers.
+        Record of ``"admm"`` (`scalefair.linalg.AdmmResult`); None for other solvers.
     assignment_ : FairAssignment or None
         Cost, lower bound and moved nodes of ``assign_labels="fair"``.
     affinity_matrix_ : csr_array or LinearOperator of shape (n, n)
-        The affinity used; for ``"nearest_neighbors"``, the graph built; for
-        kernels, the operator.
+        The affinity used: the one given, the graph built, or the kernel.
     affinity_error_ : float or None
-        Relative error of ``"rbf_nystroem"`` in the Frobenius norm, estimated from
-        a sample of exact rows.
+        Estimated relative error of ``"rbf_nystroem"`` in the Frobenius norm.
     %(n_features_in_)s
     %(feature_names_in_)s
 
@@ -157,11 +147,6 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     --------
     fair_assignment : The rounding of ``assign_labels="fair"`` by itself.
     %(scores)s
-
-    Notes
-    -----
-    Memory beyond `W`: 8 (float64) or 12 (float32) bytes per stored entry for the
-    scaled affinity and about ``24 n k`` bytes for the iteration.
 
     References
     ----------
@@ -180,8 +165,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     >>> data = make_fair_sbm(2000, n_clusters=4, n_groups=2, random_state=0)
     >>> groups = data.sensitive_features
     >>> model = FairSpectralClustering(n_clusters=4, random_state=0)
-    >>> model = model.fit(data.graph, sensitive_features=groups)
-    >>> balance_score(model.labels_, sensitive_features=groups) > 0.95
+    >>> labels = model.fit_predict(data.graph, sensitive_features=groups)
+    >>> balance_score(labels, sensitive_features=groups) > 0.95
     True
     """
 
@@ -247,10 +232,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         ----------
         W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
             Symmetric affinity with entries >= 0, in any SciPy sparse format, dense,
-            or a LinearOperator with positive row sums; with another `affinity` than
-            ``"precomputed"`` rows of features. A graph larger than the memory may come
-            in blocks of rows, with all n columns: a Dask collection of CSR blocks or a
-            reader, see `scalefair.operators.PartitionedMatrix`.
+            or a LinearOperator with positive row sums; or in blocks of rows, a Dask
+            collection or a reader (`scalefair.operators.PartitionedMatrix`). With
+            another `affinity` than ``"precomputed"`` rows of features.
         %(y_ignored)s
         %(sensitive_features)s
             A Dask array or series, too.
@@ -263,8 +247,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Raises
         ------
         %(bad_graph)s
-            If no assignment meets `balance_tolerance` (the message names one that
-            can be met).
+            If no assignment meets `balance_tolerance`; the message names one to meet.
 
         Warns
         -----
@@ -329,8 +312,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.affinity_error_: float | None = None
         if not (isinstance(W, LinearOperator) or self.affinity.startswith("rbf")):
             self.affinity_matrix_ = self._graph(W)
-            kept = self._kept_nodes(self.affinity_matrix_)
-            return NormalizedAffinity(kept_part(self.affinity_matrix_, kept)), kept
+            part, kept = self._kept_part(self.affinity_matrix_)
+            return NormalizedAffinity(part), kept
         if self.affinity == "rbf":
             W = RBFKernel(W, gamma=self.gamma)
         elif self.affinity == "rbf_nystroem":
@@ -338,20 +321,15 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 W, gamma=self.gamma, n_landmarks=self.n_landmarks, random_state=rng
             )
             self.affinity_error_ = W.frobenius_error
-        elif W.shape[0] != W.shape[1]:
-            raise ValueError(
-                f"A precomputed affinity must be a square matrix, got shape {W.shape}."
-            )
+        check_square(W.shape)
         self.affinity_matrix_ = W
         try:
             normalized = NormalizedOperator(W, dtype=np.float64)
         except ValueError as error:
             if self.affinity != "rbf_nystroem":
                 raise
-            raise ValueError(
-                f"{error} Or raise n_landmarks or lower gamma: the low-rank kernel is "
-                "too coarse for these nodes."
-            ) from error
+            remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
+            raise ValueError(f"{error} {remedy}") from error
         # All nodes: the components of an operator cannot be seen.
         return normalized, np.ones(W.shape[0], dtype=bool)
 

@@ -37,14 +37,12 @@ def embedding_kmeans(
 ) -> NDArray[np.int32]:
     """Labels of the rows of a spectral embedding by k-means with good starts.
 
-    Embeddings of real graphs have rows far from all others, clusters of a handful of
-    nodes that make up most of the cost: no sample of rows has them all, every start
-    misses other ones. So all rows take part, and starts are crossed: of the centres of
-    two, those are taken away whose rows lose least by going to the next nearest. The
-    first start is read off by pivoted QR (Damle, Minden, Ying 2019, Information and
-    Inference 8), the others are greedy k-means++; half of the `n_init` attempts add a
-    few centres to the best, and take as many away (Fritzke 2020, arXiv:2006.15666).
-    Any number of threads gives the same labels.
+    Real embeddings have clusters of a handful of rows far from all others, of which
+    every start misses some. So starts are crossed: of the centres of two, those go
+    whose rows lose least by it. The first is read off by pivoted QR (Damle, Minden,
+    Ying 2019, Information and Inference 8), the others are greedy k-means++; half of
+    the attempts add centres to the best and take as many away (Fritzke 2020,
+    arXiv:2006.15666). Any number of threads gives the same labels.
     """
     rng = check_random_state(random_state)
     X = np.ascontiguousarray(U, dtype=np.float64)
@@ -117,11 +115,7 @@ def _iterate(
 def _more_centres(
     X: Array, low: Array, n_more: int, rng: np.random.RandomState
 ) -> Array:
-    """Rows chosen by greedy k-means++; fewer when no row is apart from a centre.
-
-    `low` is the squared distance of each row to the centres there are, infinite if
-    there are none.
-    """
+    """Rows by greedy k-means++; `low`: squared distances to the centres, or inf."""
     squares = np.einsum("ij,ij->i", X, X)
     chosen: list[int] = []
     while len(chosen) < n_more:
@@ -155,8 +149,7 @@ def _cross(X: Array, a: _Run, b: _Run) -> _Run:
 def _mend(X: Array, best: _Run, centres: Array) -> _Run:
     """Best of a run and of one from the centres that are needed of many.
 
-    Half of those to go are taken away at a time, but no two of which one is the
-    nearest centre of the other, which may be needed when that is gone.
+    Half of those to go are taken away at a time, but none with its nearest centre.
     """
     n_clusters = len(best.centres)
     run = _iterate(X, centres, max_iter=2)

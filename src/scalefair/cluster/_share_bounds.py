@@ -16,11 +16,9 @@ from scipy.optimize import LinearConstraint, milp
 
 Array = NDArray[np.float64]
 
-# Counts are whole; the bounds on them are products in floating point. A bound that
-# is missed by less than this part of a row is met.
+# A bound that is missed by less than this part of a row is met.
 _ROUNDING = 1e-9
-# Nodes of a search for a table. Counted, not timed, so that results do not depend
-# on the speed of the machine.
+# Nodes of a search for a table: counted, not timed, for repeatability.
 _NODES = 2000
 # Sizes of a cluster that are tried together.
 _SIZES = 4096
@@ -50,10 +48,7 @@ class ShareBounds:
 
     @cached_property
     def smallest(self) -> int:
-        """Fewest rows of a cluster that can meet the bounds; 0 when none can.
-
-        The smallest of k clusters has at most ``n // k`` rows.
-        """
+        """Fewest rows of a cluster, at most n // k, that meet the bounds; 0: none."""
         most = int(self.sizes.sum()) // self.k
         for start in range(1, most + 1, _SIZES):
             size = np.arange(start, min(start + _SIZES, most + 1))
@@ -66,8 +61,7 @@ class ShareBounds:
         """Fewest and most rows of each group in clusters by size; which can be."""
         expected = self.sizes[:, None] * (size / self.sizes.sum())
         low = np.ceil(np.maximum(1 - self.tolerance, 0) * expected - _ROUNDING)
-        high = np.floor((1 + self.tolerance) * expected + _ROUNDING)
-        high = np.minimum(high, size)
+        high = np.minimum(np.floor((1 + self.tolerance) * expected + _ROUNDING), size)
         possible = (low <= high).all(axis=0)
         possible &= (low.sum(axis=0) <= size) & (size <= high.sum(axis=0))
         return low, high, possible
@@ -97,8 +91,7 @@ class ShareBounds:
     ) -> tuple[LinearConstraint, LinearConstraint]:
         """Of a table, row by row, and `n_more` other variables, in a program.
 
-        The first are on shares (upper, lower) and then on the sizes of clusters, all
-        as ``A N <= b``, the second on the sums over the groups.
+        First ``A N <= b`` of shares (upper, lower) and sizes, then sums of the groups.
         """
         h, k = self.sizes.size, self.k
         columns = sparse.hstack([sparse.eye_array(k)] * h)
@@ -141,10 +134,7 @@ class ShareBounds:
         return None
 
     def nearest_feasible_tolerance(self) -> float:
-        """Tolerance of four digits, above this one, at which a table is found.
-
-        Bisection; tables are searched within a limit, so that a smaller one may exist.
-        """
+        """Tolerance of four digits, above this one, at which a table is found."""
 
         def found(t: float) -> bool:
             return replace(self, tolerance=t).any_table() is not None
@@ -167,10 +157,7 @@ class ShareBounds:
 def dearest_counts(
     prices: Array, low: Array, high: Array, total: Array | float
 ) -> Array:
-    """Find the counts between bounds, of given totals, that cost most at the prices.
-
-    Groups are along the first axis; bounds and totals may have another.
-    """
+    """Find the counts of groups (first axis) that cost most, of given totals."""
     counts = low.copy()
     left = total - counts.sum(axis=0)
     for s in np.argsort(-prices, kind="stable"):

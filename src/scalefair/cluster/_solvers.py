@@ -43,13 +43,11 @@ _OMEGA = 0.01
 # Most nodes of the dense solver: three matrices of their order take 16 GiB.
 DENSE_LIMIT = 26_754
 
-# Up to this order the dense decomposition is exact and takes milliseconds; beyond it
-# the iterations are faster (docs/performance.md).
+# Up to this order the dense solver is the fastest (docs/performance.md).
 _DENSE_ORDER = 100
-# Nodes whose neighbours' neighbours are counted, and what speaks against a mesh:
-# two hops reach this many times as many nodes as one, or an aggregate touches this
-# many others. In the plane they are 3 and 6, in space 4 and 11 to 14, on social
-# networks 12 to 36 and 14 to 100.
+# Nodes whose neighbours' neighbours are counted, and what speaks against a mesh: two
+# hops reach so many times the nodes of one, or an aggregate touches so many others. In
+# the plane 3 and 6, in space 4 and 11 to 14, on social networks 12 to 36 and 14 to 100.
 _SAMPLE = 200
 _TWO_HOPS = 8.0
 _COARSE_DEGREE = 8.0
@@ -106,13 +104,8 @@ class SolverOptions:
 def solve(
     name: str, problem: FairProblem, options: SolverOptions
 ) -> tuple[str, EigenResult]:
-    """Run the solver of the given name, or the one to choose; which, and its result.
-
-    LOBPCG that does not converge is followed by Chebyshev iteration from its block.
-    """
-    asked = name
-    if name == "auto":
-        name = choose_solver(problem)
+    """Name of the solver that ran, and its result; Chebyshev takes over from LOBPCG."""
+    asked, name = name, choose_solver(problem) if name == "auto" else name
     result = SOLVERS[name](problem, options)
     if name == "lobpcg" and not result.converged:
         if asked == "lobpcg":
@@ -138,10 +131,7 @@ def _together(result: EigenResult, first: EigenResult) -> EigenResult:
 
 
 def choose_solver(problem: FairProblem) -> str:
-    """Pick the solver of ``solver="auto"``, the fastest measured (docs/performance.md).
-
-    On meshes of up to two dimensions, where gaps are tiny, multigrid makes LOBPCG so.
-    """
+    """Pick the fastest measured (docs/performance.md): LOBPCG on lines and planes."""
     n, affinity = problem.n, problem.affinity
     many_clusters = problem.k > n // 4
     if n <= _DENSE_ORDER or (many_clusters and n <= DENSE_LIMIT):
@@ -223,8 +213,7 @@ def _chebyshev(
 ) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator.
 
-    With ``dtype=np.float32`` the iteration runs in float32 and its result is the
-    start of one in float64, which as a rule only has to confirm it.
+    With float32 the result is the start of one in float64, which has to confirm it.
     """
     bounds = _bounds(problem, options)
     common: dict[str, Any] = {
@@ -234,13 +223,12 @@ def _chebyshev(
     }
     if X0 is None:
         X0 = _known_vector(problem)
-    # At the lower end of the spectrum of M the constrained directions cannot be
-    # wanted (interlacing), nor do they widen the interval the filter works on.
+    # At the lower end the constrained directions are not wanted (interlacing), nor do
+    # they widen the interval the filter works on.
     value, coarse = bounds.lower, None
     if np.dtype(options.dtype) == np.float32:
-        low = Projected(
-            problem.affinity.astype(np.float32), problem.Q, constrained_value=value
-        )
+        single = problem.affinity.astype(np.float32)
+        low = Projected(single, problem.Q, constrained_value=value)
         common["tol"] = max(options.tol, _SINGLE_TOL)
         coarse = chebyshev(low, problem.k, X0=X0, **common)
         X0 = coarse.vectors
@@ -284,15 +272,13 @@ def _dual(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Algorithm 1 of Tonin et al. 2025, which constrains M H and not H."""
+    quiet = replace(options, callback=lambda _, worst: options.callback(0, worst))
     found = dc_admm(
         problem.affinity,
         problem.k,
         problem.F,
         shift=-(1 + _OMEGA),
-        **{
-            **options.keywords(),
-            "callback": lambda _, worst: options.callback(0, worst),
-        },
+        **quiet.keywords(),
     )
     H = found.vectors
     T = block_gram(H, problem.affinity @ H)
@@ -323,8 +309,7 @@ def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
 def _known_vector(problem: FairProblem) -> Array:
     """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
     X0: Array = np.sqrt(problem.affinity.degrees)[:, None]
-    X0 /= np.linalg.norm(X0)
-    return X0
+    return X0 / np.linalg.norm(X0)
 
 
 SOLVERS: dict[str, Callable[[FairProblem, SolverOptions], EigenResult]] = {

@@ -47,16 +47,14 @@ n_components : int, default=2
     "centering": """\
 centering : {"global", "group"}, default="global"
     What is subtracted from the rows when covariances are computed: the mean of all
-    rows, as PCA does, or each group's own mean. `transform` subtracts the mean of
-    all rows in either case: the group of a new row need not be known.""",
+    rows, as PCA does, or each group's own. `transform` subtracts that of all rows.""",
     "components_": """\
 components_ : ndarray of shape (n_components, n_features)
     Orthonormal rows that span the subspace: its principal axes for all rows,
     largest variance first, the entry largest in modulus positive.""",
     "explained_variance_": """\
 explained_variance_ : ndarray of shape (n_components,)
-    Variance of the rows along each component (sums divided by the number of
-    rows, as in the losses).""",
+    Variance of the rows along each component (divided by their number).""",
     "mean_": """\
 mean_ : ndarray of shape (n_features,)
     Mean of all rows.""",
@@ -184,13 +182,12 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         -------
         {ndarray, dask.array.Array} of shape (m, n_components)
             Coordinates of the rows less the mean, in float32 if `X` is, otherwise in
-            float64. For a Dask collection a Dask array that is not computed yet.
+            float64; of a Dask collection not computed yet.
 
         Raises
         ------
         ValueError
-            If `X` has another number of features than in `fit`, or entries that are
-            not finite.
+            If the number of features is not that of `fit`, or an entry not finite.
         """
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
@@ -214,14 +211,12 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         ndarray of shape (m, n_features)
-            Rows within the subspace of the components, the mean added; in float32 if
-            `X` is, otherwise in float64.
+            Rows within the subspace, the mean added; in float32 if `X` is.
 
         Raises
         ------
         ValueError
-            If `X` does not hold rows of one coordinate for each component, all of
-            them finite.
+            If `X` does not hold one finite coordinate per component in each row.
         """
         check_is_fitted(self)
         scores = check_array(X, dtype=[np.float64, np.float32], input_name="X")

@@ -34,8 +34,8 @@ _MOST_MEMORY = 2 * 2**30
 _MATRICES = 2
 # Block products of a matrix-free solution with two groups.
 _PRODUCTS = 100
-# Time of an operation with a stored entry of a sparse matrix, and of one in a dense
-# product with a block, in units of one in a dense second moment.
+# Time of an operation with a stored entry, and of one in a dense product with a block,
+# in units of one in a dense second moment.
 _SPARSE = 10.0
 _BLOCK = 2.0
 # Time of a full eigendecomposition, in units of n^3 of these.
@@ -66,17 +66,15 @@ class FairPCA(BaseGroupPCA):
     the r largest eigenvalues. Fair PCA minimises the largest loss [1]_. For two
     groups both losses are equal at the optimum and U consists of leading
     eigenvectors of :math:`t C_A + (1-t) C_B` at the t that maximises the concave
-    dual [2]_; its derivative is the difference of the losses, and its root is found
-    to rounding. For more groups the dual weights :math:`\lambda` of all groups are
-    sought; the loss is certified by `duality_gap_`.
+    dual [2]_. For more groups the dual weights of all groups are sought; there can be
+    a gap, `duality_gap_`.
 
     Parameters
     ----------
     %(n_components)s
     solver : {"auto", "gram", "matrix_free"}, default="auto"
         - ``"gram"``: one pass over the rows accumulates the second moments of each
-          group (``8 n_features**2`` bytes a group, float64); the rest does not
-          depend on the number of rows.
+          group (``8 n_features**2`` bytes a group).
         - ``"matrix_free"``: covariances are multiplied by, in block products with
           the rows, and never formed: for many features.
         - ``"auto"``: the one that needs fewer operations, by an estimate; never
@@ -88,8 +86,7 @@ class FairPCA(BaseGroupPCA):
     max_iter : int, default=100
         Most evaluations of the dual, an eigenproblem each. Two groups need 4 to 20.
     random_state : int, RandomState instance or None, default=None
-        For starting vectors with many features; the result depends on it by no more
-        than the tolerance.
+        For starting vectors with many features; the result hardly depends on it.
 
     Attributes
     ----------
@@ -125,11 +122,6 @@ class FairPCA(BaseGroupPCA):
     SemidefiniteFairPCA : The semidefinite relaxation, by multiplicative weights.
     ErrorWeightedFairPCA : Equalises errors instead of losses.
     GroupPCA : Plain PCA with the losses of each group.
-
-    Notes
-    -----
-    Two groups have no duality gap; three or more can have one. The user guide has an
-    example, and what each solver costs.
 
     References
     ----------
@@ -197,9 +189,8 @@ class FairPCA(BaseGroupPCA):
     ) -> FairPCA:
         """Add rows to the moments; the subspace is found when it is asked for.
 
-        `transform`, or the first fitted attribute of the subspace that is read,
-        solves the problem for all rows seen so far, by ``"gram"`` whatever `solver`
-        says. The first call decides the number of features.
+        `transform`, or the first fitted attribute of the subspace that is read, solves
+        the problem for all rows so far, by ``"gram"`` whatever `solver` says.
 
         Parameters
         ----------
@@ -216,8 +207,8 @@ class FairPCA(BaseGroupPCA):
         Raises
         ------
         ValueError
-            If the rows do not fit those before, or the estimator was fitted without
-            moments (``solver="matrix_free"``).
+            If the rows do not fit those before, or ``solver="matrix_free"`` has
+            fitted the estimator without moments.
         """
         fitted: dict[str, Any] = self.__dict__
         if "components_" in fitted and "moments_" not in fitted:

@@ -31,9 +31,8 @@ class JointNumericalRange:
     Attributes
     ----------
     points : ndarray of shape (k, 2)
-        Boundary points in the order of `angles`, that is, counterclockwise. A
-        corner is repeated for every normal it has; a normal of a flat piece has two
-        rows, its end points.
+        Boundary points, counterclockwise. A corner is repeated for every normal; a
+        normal of a flat piece has two rows, its end points.
     angles : ndarray of shape (k,)
         Angle of the outward normal of each point, in radians, nondecreasing.
     support : ndarray of shape (k,)
@@ -72,13 +71,10 @@ def joint_numerical_range(
         Number of columns of U, ``1 <= r <= n``.
     n_angles : int, default=180
         Number of directions, at least 3, equally spaced over the full turn from
-        angle 0. The default, one every two degrees, draws a smooth curve. An even
-        number takes half the time per direction: a decomposition serves the
-        opposite direction as well.
+        angle 0. An even number takes half the time per direction.
     angles : array-like of shape (p,) or None, default=None
-        Directions to use instead, in radians and increasing, to look closely at a
-        part of the boundary; ``[0, pi / 2]`` holds the points where no group can
-        gain without the other's loss.
+        Directions to use instead, in radians and increasing; in ``[0, pi / 2]`` no
+        group can gain without the other's loss.
 
     Returns
     -------
@@ -96,12 +92,9 @@ def joint_numerical_range(
     -----
     The set is convex if n >= 3, so that the polygon of the points lies within it,
     and the intersection of the half-planes of `support` contains it. For n = 2 and
-    r = 1 it is an ellipse without its interior (or a segment), for r = n the single
-    point of the two traces.
-
-    It takes a full eigendecomposition of order n for each direction (for each two
-    opposite ones if `n_angles` is even); memory about ``50 n**2`` bytes
-    beside the input.
+    r = 1 it is an ellipse without its interior (or a segment), for r = n a point.
+    Each direction takes a full eigendecomposition (or half of one), and all of them
+    about ``50 n**2`` bytes of memory.
 
     References
     ----------

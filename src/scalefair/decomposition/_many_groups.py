@@ -256,8 +256,7 @@ def local_minimax(
 ) -> Array:
     """Decrease ``max_g b_g - Tr(U^T A_g U)`` over subspaces by damped Newton steps.
 
-    `weights` are the first multipliers of the losses; the search ends when the model
-    promises at most `atol`.
+    `weights` are the first multipliers; the search ends at a likely gain of `atol`.
     """
     size = float(np.abs(A).max())
     if U.shape[0] == U.shape[1] or size == 0.0:
@@ -294,10 +293,7 @@ def local_minimax(
 
 
 def _frame(A: Array, U: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
-    """Axes of the weighted sum in the subspace (values sigma) and its complement (rho).
-
-    Also the gradients ``Q^T A_g U`` of all groups and the curvatures sigma_j - rho_i.
-    """
+    """Axes of the weighted sum in the subspace and beside, gradients, curvatures."""
     r = U.shape[1]
     M = np.tensordot(weights, A, axes=1)
     Q = np.linalg.qr(U, mode="complete")[0][:, r:]

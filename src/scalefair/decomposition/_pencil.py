@@ -141,11 +141,7 @@ class FormedPencil(CovariancePencil):
         return Leading(vectors, float(values.sum()), 1, "")
 
     def _filters(self, r: int) -> bool:
-        """Whether a filtered block takes less time than LAPACK.
-
-        That takes as long as some 30 products with a block of n / 10 vectors, which is
-        what a filter needs unless its start is good.
-        """
+        """Whether a filtered block takes less time than LAPACK: of some 30 products."""
         return 10 * r <= self.n_features
 
 
@@ -238,8 +234,7 @@ def arpack_leading(
 ) -> tuple[Array, Array, int] | None:
     """Leading eigenpairs by ARPACK, and the number of products; None if it failed.
 
-    A Krylov space of one vector needs the fewest products, but may miss one of several
-    equal eigenvalues: a few Lanczos steps without the pairs found look for it.
+    It may miss one of several equal eigenvalues: more Lanczos steps look for it.
     """
     n = H.shape[0]
     n_products = 0

@@ -41,8 +41,7 @@ _FIRST_TOL = 1e-7
 _SLOPE_TOL = 0.1
 # Bracket of the dual's maximum, as a part of the tolerance.
 _BRACKET_TOL = 0.1
-# Largest error of the weights beside the square of the one before that was seen
-# (0.4), with a margin.
+# Error of the weights beside the square of the one before (0.4 seen), with a margin.
 _SQUARED = 10.0
 # Weights this close have nearly the same eigenvectors.
 _NEAR = 1e-2
@@ -109,10 +108,9 @@ def solve_small(C: Array, r: int, **options: Any) -> GroupsSolution:
 def solve_by_subspaces(
     pencil: CovariancePencil, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis:
-    """Maximise the dual phi with the large problem evaluated at a few weights only.
+    """Maximise the dual with the large problem evaluated at a few weights only.
 
-    The dual of the problem reduced to the eigenvectors found so far bounds phi from
-    above. Its basis is returned: of two groups with losses equal to rounding.
+    The dual of the problem reduced to the eigenvectors found so far is its upper bound.
     """
     search = _Search(pencil, r, tol, check_random_state(random_state))
     while len(search.visited) < max_iter:
@@ -187,10 +185,7 @@ class _Search:
         return width <= _BRACKET_TOL * self.tol * self._scale()
 
     def level(self) -> bool:
-        """Whether two groups' losses are equal at the large problem's eigenvectors.
-
-        Or would be after a secant step. Always so unless there are two groups.
-        """
+        """Whether the losses of two groups (if two) are equal, or will be by secant."""
         if self.losses.size != 2:
             return True
         if len(self.visited) < 2:
@@ -203,8 +198,7 @@ class _Search:
     def secant(self) -> tuple[Array, float]:
         """Root of the line through the last two derivatives, and its likely error.
 
-        The line's slope and the second derivative of the reduced dual err in ways of
-        their own: as far as they agree the step can be trusted.
+        As far as its slope and the reduced dual's curvature agree it can be trusted.
         """
         weights = self.visited[-1]
         if weights.size != 2 or len(self.visited) < 2:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
+from numpy.random import RandomState
+from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._random import check_random_state
-from scalefair.cluster.comparators._base import TEXTS, ClusteredGraph, GraphComparator
+from scalefair.cluster._solvers import FairProblem
+from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
 from scalefair.kernels import indicator_sweep, weight_within
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
 
 # The starts compete until a sweep gains less than this; the best one goes on.
 _COARSE_GAIN = 0.01
@@ -35,26 +35,25 @@ class CoordinateDescentFairClustering(GraphComparator):
 
     where :math:`c_l` counts the members of cluster :math:`l` by group and :math:`z`
     holds the shares of the groups in the population. One node after the other is
-    given the cluster where J is least, until no node moves. For comparison: the cuts
-    of :class:`FairSpectralClustering` were much smaller on graphs with many clusters.
+    given the cluster where J is least, until no node moves: a local minimum. For
+    comparison: :class:`FairSpectralClustering` cuts much less with many clusters.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters. None of them is ever empty.
     fairness_weight : float, default=1.0
-        :math:`\lambda`. Both sums have one term per cluster, of order 1, so 1 gives
-        cut and fairness the same importance; 0 minimises the normalised cut alone.
+        :math:`\lambda`. With 1 cut and fairness are of the same importance; 0
+        minimises the normalised cut alone.
     %(affinity)s
     n_neighbors : int, default=10
         Neighbours of each row, itself not counted.
     init : "random" or array-like of shape (n,), default="random"
         Start: random clusters of equal size, or a label from 0 to
-        ``n_clusters - 1`` for each node, such as the labels of another method.
+        ``n_clusters - 1`` for each node that leaves no cluster empty.
     n_init : int, default=10
         Random starts. Each goes on until a sweep lowers J by less than 1 %; the
-        one with the smallest J is continued until no node moves. With given
-        labels there is one start.
+        one with the smallest J is continued until no node moves.
     max_iter : int, default=100
         Most sweeps over the nodes for each start.
     %(connected_components)s
@@ -86,12 +85,9 @@ class CoordinateDescentFairClustering(GraphComparator):
     Notes
     -----
     Written from the published description of FFSC [1]_, without its formulas or code.
-    Chosen here: the two terms of J, random starts and orders, no empty clusters. [2]_
-    reports that the matrix H of FFSC is not orthonormal; here `embedding_` is the
-    indicator scaled to unit columns.
-
-    A sweep takes O(m + n k) operations for m stored entries; memory is that of the
-    affinity in CSR format. The end is a local minimum for moves of single nodes.
+    Chosen here: the two terms of J, random starts and orders, no empty clusters, and
+    an `embedding_` of unit columns (that of FFSC is not orthonormal [2]_). A sweep
+    takes O(m + n k) operations for m stored entries.
 
     References
     ----------
@@ -103,12 +99,10 @@ class CoordinateDescentFairClustering(GraphComparator):
     --------
     >>> from scalefair.cluster import CoordinateDescentFairClustering
     >>> from scalefair.datasets import make_fair_sbm
-    >>> from scalefair.metrics import balance_score
     >>> data = make_fair_sbm(1000, n_clusters=3, n_groups=2, random_state=0)
-    >>> groups = data.sensitive_features
     >>> model = CoordinateDescentFairClustering(n_clusters=3, random_state=0)
-    >>> model = model.fit(data.graph, sensitive_features=groups)
-    >>> balance_score(model.labels_, sensitive_features=groups) > 0.95
+    >>> model = model.fit(data.graph, sensitive_features=data.sensitive_features)
+    >>> model.converged_
     True
     """
 
@@ -116,8 +110,8 @@ class CoordinateDescentFairClustering(GraphComparator):
         **GraphComparator._parameter_constraints,
         "fairness_weight": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"random"}), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
+    _uses_loops = True
 
     def __init__(
         self,
@@ -142,57 +136,37 @@ class CoordinateDescentFairClustering(GraphComparator):
         self.connected_components = connected_components
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, W: Any, y: Any = None, *, sensitive_features: ArrayLike
-    ) -> CoordinateDescentFairClustering:
-        """Cluster the nodes of a graph, or rows of features.
-
-        %(fit)s
-            If `init` is no label of a cluster for each node, or leaves one empty.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If nodes still moved in the last sweep.
-        """
-        graph = self._read_graph(W, sensitive_features, loops=True)
-        rng = check_random_state(self.random_state)
-        problem = _Problem(graph, self.n_clusters, float(self.fairness_weight))
+    def _cluster(
+        self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
+    ) -> Found:
+        descent = _Descent(W, problem, float(self.fairness_weight))
         starts = [
-            problem.descend(start, self.max_iter, _COARSE_GAIN, rng)
-            for start in self._starts(graph, rng)
+            descent.run(start, self.max_iter, _COARSE_GAIN, rng)
+            for start in self._starts(kept, rng)
         ]
         labels, history, converged = min(starts, key=lambda run: run[1][-1])
         if not converged:
             left = self.max_iter - (len(history) - 1)
-            labels, fine, converged = problem.descend(labels, left, 0.0, rng)
+            labels, fine, converged = descent.run(labels, left, 0.0, rng)
             history += fine[1:]
-        if not converged:
-            warnings.warn(
-                f"Nodes still moved in sweep max_iter={self.max_iter}: the clusters "
-                "are not yet a local minimum. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        self.n_iter_ = len(history) - 1
-        H = problem.scaled_indicator(labels)
-        self._set_results(graph, labels, H, history, converged)
-        return self
+        self.history_, self.n_iter_ = np.array(history), len(history) - 1
+        warning = (
+            f"Nodes still moved in sweep max_iter={self.max_iter}: the clusters are "
+            "not yet a local minimum. Raise max_iter."
+        )
+        return labels, descent.scaled_indicator(labels), None if converged else warning
 
-    def _starts(
-        self, graph: ClusteredGraph, rng: np.random.RandomState
-    ) -> list[NDArray[np.int64]]:
-        n, k = graph.W.shape[0], self.n_clusters
+    def _starts(self, kept: Mask, rng: RandomState) -> list[Labels]:
+        n, k = int(kept.sum()), self.n_clusters
         if isinstance(self.init, str):
             return [rng.permutation(np.arange(n) % k) for _ in range(self.n_init)]
         labels = np.asarray(self.init)
-        if labels.shape != graph.kept.shape or labels.dtype.kind not in "iu":
+        if labels.shape != kept.shape or labels.dtype.kind not in "iu":
             raise ValueError(
-                f"init must be 'random' or {graph.kept.size} integer labels, one per "
+                f"init must be 'random' or {kept.size} integer labels, one per "
                 f"node; got shape {labels.shape} and dtype {labels.dtype}."
             )
-        labels = labels[graph.kept].astype(np.int64)
+        labels = labels[kept].astype(np.int64)
         if labels.min() < 0 or labels.max() >= k:
             raise ValueError(
                 f"init must hold labels from 0 to n_clusters - 1 = {k - 1}, got "
@@ -207,19 +181,17 @@ class CoordinateDescentFairClustering(GraphComparator):
         return [labels]
 
 
-class _Problem:
+class _Descent:
     """The objective of one graph, and descent on it from given labels."""
 
-    def __init__(self, graph: ClusteredGraph, k: int, fairness_weight: float) -> None:
-        self.W = graph.W
-        self.n = graph.W.shape[0]
-        self.k = k
-        self.fairness_weight = fairness_weight
-        self.codes = graph.codes
-        self.degrees = graph.degrees
-        self.shares = np.bincount(graph.codes) / self.n
+    def __init__(
+        self, W: sparse.csr_array, problem: FairProblem, fairness_weight: float
+    ) -> None:
+        self.W, self.k, self.fairness_weight = W, problem.k, fairness_weight
+        self.degrees, self.codes = problem.affinity.degrees, problem.group_codes
+        self.shares = np.bincount(self.codes) / problem.n
 
-    def totals(self, labels: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    def totals(self, labels: Labels) -> tuple[Array, Array, Array]:
         """Weight inside, volume and group counts of each cluster."""
         k, h = self.k, self.shares.size
         W = self.W
@@ -234,31 +206,26 @@ class _Problem:
             (1.0 - inside / volumes).sum() + self.fairness_weight * (unfair**2).sum()
         )
 
-    def descend(
-        self,
-        start: NDArray[np.int64],
-        max_iter: int,
-        least_gain: float,
-        rng: np.random.RandomState,
-    ) -> tuple[NDArray[np.int64], list[float], bool]:
-        """Sweep until no node moves, or one gains less than `least_gain`, relatively.
+    def run(
+        self, start: Labels, max_iter: int, least_gain: float, rng: RandomState
+    ) -> tuple[Labels, list[float], bool]:
+        """Sweep until no node moves, or a sweep gains less than `least_gain`.
 
-        Returns the labels, the objective at the start and after each sweep, and
-        whether the last sweep moved no node.
+        Returns labels, objective before and after each sweep, whether no node moved.
         """
-        labels = start.copy()
+        W, labels = self.W, start.copy()
         totals = self.totals(labels)
         history = [self.objective(*totals)]
         for _ in range(max_iter):
             n_moves = indicator_sweep(
-                self.W.indptr,
-                self.W.indices,
-                self.W.data,
+                W.indptr,
+                W.indices,
+                W.data,
                 self.degrees,
                 self.codes,
                 self.shares,
                 self.fairness_weight,
-                rng.permutation(self.n),
+                rng.permutation(labels.size),
                 labels,
                 *totals,
             )
@@ -270,8 +237,8 @@ class _Problem:
                 break
         return labels, history, False
 
-    def scaled_indicator(self, labels: NDArray[np.int64]) -> Array:
+    def scaled_indicator(self, labels: Labels) -> Array:
         volumes = np.bincount(labels, self.degrees, minlength=self.k)
-        H = np.zeros((self.n, self.k))
-        H[np.arange(self.n), labels] = np.sqrt(self.degrees / volumes[labels])
+        H = np.zeros((labels.size, self.k))
+        H[np.arange(labels.size), labels] = np.sqrt(self.degrees / volumes[labels])
         return H

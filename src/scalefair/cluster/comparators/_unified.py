@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Integral, Real
+from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.random import RandomState
+from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils._param_validation import Interval
 
-from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._random import check_random_state
 from scalefair.cluster._fair_spectral import FairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
-from scalefair.cluster.comparators._base import TEXTS, ClusteredGraph, GraphComparator
-from scalefair.cluster.comparators._learned_graph import (
-    candidate_pairs,
-    learn_weights,
-    sparsity_weight,
-)
+from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
 
 Array = NDArray[np.float64]
 
 _MAX_STEPS = 50
 # Norm of the projected gradient, relative to that of its two terms.
 _GRADIENT_TOL = 1e-6
-# Frobenius norm of a step: the Gram matrix before the return to the orthonormal
-# blocks then has a condition number of at most 101.
+# Frobenius norm of a step: the condition number of the Gram matrix is at most 101.
 _LONGEST_STEP = 10.0
+# The learned graph chooses among this many neighbours per neighbour it shall have.
+_CANDIDATES_PER_NEIGHBOR = 5
+# Rows of a block in which the most similar nodes are looked for.
+_BLOCK_ROWS = 1024
+_MAX_NEWTON = 200
+# Gain of a Newton step, per node, below which the objective is rounding.
+_LEAST_GAIN = 1e-14
 
 
 @documented(**TEXTS)
@@ -51,30 +51,25 @@ class UnifiedFairSpectralClustering(GraphComparator):
     :math:`\sqrt{\mathrm{vol} / k}\, D^{-1/2} H`, which for perfect clusters is a
     rotated indicator. Edges between nodes far apart in the fair embedding fade, and
     the embedding follows the learned graph. S, H, R and Y are updated in turn; none
-    of the updates raises J.
-
-    For comparison: :class:`FairSpectralClustering`, which gives the start, works on
-    the graph as it is.
+    of the updates raises J. For comparison: :class:`FairSpectralClustering`, which
+    gives the start, works on the graph as it is.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters and of columns of the embedding.
     n_neighbors : int, default=10
-        Neighbours a node of the learned graph shall have, on average and roughly;
-        :math:`\theta` follows from it. With ``affinity="nearest_neighbors"`` also
-        those of the graph that is given.
+        Neighbours a node of the learned graph shall have, roughly: :math:`\theta`
+        follows from it. With ``affinity="nearest_neighbors"`` also of the given graph.
     embedding_weight : float, default=0.5
-        :math:`\mu`: nodes of two clusters are about that much farther from each
-        other than :math:`p_{ij}`, which lies between 0 and 1.
+        :math:`\mu`: what two clusters add to :math:`p_{ij}`, which is at most 1.
     label_weight : float, default=0.1
         :math:`\gamma`, how much the clusters count for the embedding; results were
-        alike from 0.01 to 1. With 0 they do not count, and a learned graph of more
-        pieces than clusters leaves the embedding undetermined.
+        alike from 0.01 to 1. With 0 the embedding of a learned graph of more pieces
+        than clusters is not determined.
     %(affinity)s
     tol : float, default=1e-3
-        The iteration stops when the weights of the learned graph change by less
-        than this, in the Frobenius norm relative to their own.
+        Relative change of the learned weights, in the norm, at which to stop.
     max_iter : int, default=50
         Most rounds of the four updates.
     n_init : int, default=10
@@ -107,18 +102,13 @@ class UnifiedFairSpectralClustering(GraphComparator):
     Notes
     -----
     Written from the abstract of the preprint of UFSC [1]_ and the authors' published
-    MATLAB code (github.com/kalman36912/UFSC), without the article's text. The code
-    learns the graph of all pairs from signals, which it smooths. Here an affinity is
-    given: :math:`p_{ij}` is 1 less the cosine of two of its rows (scaled to a largest
-    weight of 1, loops of 1), for the ``5 * n_neighbors`` most similar nodes of each,
-    which bounds time and memory. The Laplacian of S is scaled by the degrees of the
-    given graph, so that F, start and costs are those of
-    :class:`FairSpectralClustering`; :math:`\theta` follows from `n_neighbors` [3]_ in
-    place of two parameters. Self-loops are ignored.
-
+    MATLAB code (github.com/kalman36912/UFSC), which learns the graph of all pairs from
+    signals. Here an affinity is given, its loops ignored: :math:`p_{ij}` is 1 less the
+    cosine of two of its rows (scaled to a largest weight of 1, with loops of 1), for
+    the ``5 * n_neighbors`` most similar nodes of each. The Laplacian of S is scaled by
+    the given degrees, as F of [2]_ is; :math:`\theta` follows from `n_neighbors` [3]_.
     The learned graph often falls into pieces, such as the members of one group in
-    one cluster; start and label term hold them together. A cluster can end empty: Y
-    takes for each node the largest entry of :math:`v_i R`.
+    one cluster; start and label term hold them together. A cluster can end empty.
 
     References
     ----------
@@ -132,12 +122,10 @@ class UnifiedFairSpectralClustering(GraphComparator):
     --------
     >>> from scalefair.cluster import UnifiedFairSpectralClustering
     >>> from scalefair.datasets import make_fair_sbm
-    >>> from scalefair.metrics import balance_score
     >>> data = make_fair_sbm(1000, n_clusters=3, n_groups=2, random_state=0)
-    >>> groups = data.sensitive_features
     >>> model = UnifiedFairSpectralClustering(n_clusters=3, random_state=0)
-    >>> model = model.fit(data.graph, sensitive_features=groups)
-    >>> balance_score(model.labels_, sensitive_features=groups) > 0.95
+    >>> model = model.fit(data.graph, sensitive_features=data.sensitive_features)
+    >>> model.converged_
     True
     """
 
@@ -146,8 +134,8 @@ class UnifiedFairSpectralClustering(GraphComparator):
         "embedding_weight": [Interval(Real, 0, None, closed="neither")],
         "label_weight": [Interval(Real, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
+    _uses_loops = False
 
     def __init__(
         self,
@@ -174,36 +162,16 @@ class UnifiedFairSpectralClustering(GraphComparator):
         self.connected_components = connected_components
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, W: Any, y: Any = None, *, sensitive_features: ArrayLike
-    ) -> UnifiedFairSpectralClustering:
-        """Cluster the nodes of a graph, or rows of features.
-
-        %(fit)s
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the learned graph still changes by more than `tol` at the end, or the
-            start did not converge.
-        """
-        graph = self._read_graph(W, sensitive_features, loops=False)
-        rng = check_random_state(self.random_state)
+    def _cluster(
+        self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
+    ) -> Found:
         start = FairSpectralClustering(
             self.n_clusters,
             n_init=self.n_init,
             connected_components="all",
             random_state=rng,
-        ).fit(graph.W, sensitive_features=graph.codes)
-        state = _Alternation(
-            graph,
-            self.n_neighbors,
-            float(self.embedding_weight),
-            float(self.label_weight),
-            start.embedding_,
-            start.labels_,
-        )
+        ).fit(W, sensitive_features=problem.group_codes)
+        state = _Alternation(W, problem, self, start)
         history: list[float] = []
         converged = False
         while not converged and len(history) < self.max_iter:
@@ -212,17 +180,15 @@ class UnifiedFairSpectralClustering(GraphComparator):
             history.append(state.objective())
             change = np.linalg.norm(state.weights - before)
             converged = bool(change <= self.tol * np.linalg.norm(state.weights))
-        if not converged:
-            warnings.warn(
-                f"The learned graph still changes by more than tol={self.tol:g} after "
-                f"max_iter={self.max_iter} rounds. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        self.learned_affinity_ = state.learned_graph(graph.kept)
-        self.n_iter_ = len(history)
-        self._set_results(graph, state.labels, state.H, history, converged)
-        return self
+        spread = sparse.eye_array(kept.size, format="csr")[:, np.flatnonzero(kept)]
+        S = state.pairs.matrix(state.weights)
+        self.learned_affinity_ = sparse.csr_array(spread @ S @ spread.T)
+        self.history_, self.n_iter_ = np.array(history), len(history)
+        warning = (
+            f"The learned graph still changes by more than tol={self.tol:g} after "
+            f"max_iter={self.max_iter} rounds. Raise max_iter or tol."
+        )
+        return state.labels, state.H, None if converged else warning
 
 
 class _Alternation:
@@ -230,27 +196,23 @@ class _Alternation:
 
     def __init__(
         self,
-        graph: ClusteredGraph,
-        n_neighbors: int,
-        embedding_weight: float,
-        label_weight: float,
-        H: Array,
-        labels: NDArray[np.integer],
+        W: sparse.csr_array,
+        problem: FairProblem,
+        parameters: UnifiedFairSpectralClustering,
+        start: FairSpectralClustering,
     ) -> None:
-        n, k = H.shape
-        self.degrees = graph.degrees
-        self.inv_sqrt_degrees = graph.inv_sqrt_degrees
-        self.problem = FairProblem(graph, graph.codes, k)
-        self.pairs = candidate_pairs(graph.W, n_neighbors)
-        self.theta = sparsity_weight(self.pairs, n_neighbors)
-        self.mu = embedding_weight
+        self.problem, self.degrees = problem, problem.affinity.degrees
+        self.inv_sqrt_degrees = problem.affinity.inv_sqrt_degrees
+        self.pairs = candidate_pairs(W, parameters.n_neighbors)
+        self.theta = sparsity_weight(self.pairs, parameters.n_neighbors)
+        self.mu = float(parameters.embedding_weight)
+        label_weight = float(parameters.label_weight)
         self.node_weights = label_weight * self.degrees / self.degrees.mean()
         # v_i is this times row i of D^{-1/2} H.
-        self.scale = float(np.sqrt(self.degrees.sum() / k))
-        self.H = H
-        self.labels: NDArray[np.integer] = labels
+        self.scale = float(np.sqrt(self.degrees.sum() / problem.k))
+        self.H, self.labels = start.embedding_, start.labels_
         self.weights = np.zeros(self.pairs.rows.size)
-        self.multipliers = np.ones(n)
+        self.multipliers = np.ones(problem.n)
         self._rotate()
 
     def advance(self) -> None:
@@ -273,7 +235,7 @@ class _Alternation:
         return A, linear[:, None] * self.R.T[self.labels]
 
     def objective(self) -> float:
-        """J of the class's description."""
+        """J of the estimator's description."""
         s = self.weights
         sums = self.pairs.sums(s)
         if not sums.min() > 0:
@@ -290,18 +252,10 @@ class _Alternation:
             + self.node_weights @ (misfit**2).sum(axis=1)
         )
 
-    def learned_graph(self, kept: NDArray[np.bool_]) -> sparse.csr_array:
-        """S among all nodes, those left out isolated."""
-        S = self.pairs.matrix(self.weights).tocoo()
-        nodes = np.flatnonzero(kept)
-        return sparse.csr_array(
-            (S.data, (nodes[S.coords[0]], nodes[S.coords[1]])),
-            shape=(kept.size, kept.size),
-        )
-
     def _scaled_embedding(self) -> Array:
-        """Return V, whose rows are v_i of the class's description."""
-        return self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
+        """V, whose rows are v_i of the estimator's description."""
+        V: Array = self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
+        return V
 
     def _rotate(self) -> None:
         V = self._scaled_embedding() * self.degrees[:, None]
@@ -321,10 +275,8 @@ class _Alternation:
 def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Array:
     """Lower Tr(H' A H) - 2 Tr(B' H) within H'H = I, Q'H = 0; Q orthonormal.
 
-    Gradient steps of the lengths of Barzilai and Borwein, halved until the value
-    falls, each followed by a return to the orthonormal blocks by the polar factor
-    (Wen, Yin 2013, "A feasible method for optimization with orthogonality
-    constraints", Mathematical Programming 142, 397-434).
+    Gradient steps of Barzilai and Borwein, each followed by a return by the polar
+    factor (Wen, Yin 2013, Mathematical Programming 142, 397-434).
     """
     B = B - Q @ (Q.T @ B)
     AH = A @ H
@@ -388,3 +340,151 @@ def _polar(X: Array) -> Array:
     values, V = np.linalg.eigh(X.T @ X)
     H: Array = X @ ((V / np.sqrt(values)) @ V.T)
     return H
+
+
+@dataclass(frozen=True)
+class CandidatePairs:
+    """Pairs of nodes that the learned graph may join."""
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]  # rows < columns
+    distances: Array  # in the given graph, between 0 and 1
+    n: int  # nodes
+
+    def matrix(self, values: Array) -> sparse.csr_array:
+        """Symmetric matrix with the values at the pairs, without stored zeros."""
+        stored = values != 0
+        i, j, v = self.rows[stored], self.columns[stored], values[stored]
+        return sparse.csr_array(
+            (np.append(v, v), (np.append(i, j), np.append(j, i))),
+            shape=(self.n, self.n),
+        )
+
+    def sums(self, values: Array) -> Array:
+        """Row sums of ``matrix(values)``."""
+        first = np.bincount(self.rows, values, self.n)
+        second = np.bincount(self.columns, values, self.n)
+        return np.asarray(first + second, dtype=np.float64)
+
+
+def candidate_pairs(W: sparse.csr_array, n_neighbors: int) -> CandidatePairs:
+    """Pairs of similar nodes of a graph without loops or isolated nodes.
+
+    Similarity, 1 less the distance: cosine of two rows of W, scaled to a largest weight
+    of 1, with loops of 1; each node proposes, and each row keeps, the 5 q largest.
+    """
+    n = W.shape[0]
+    most = _CANDIDATES_PER_NEIGHBOR * n_neighbors
+    X = _top_entries(W, most)
+    X = sparse.csr_array(X.maximum(X.T))
+    X.data /= W.data.max()
+    X = sparse.csr_array(X + sparse.eye_array(n))
+    norms = np.sqrt((X * X) @ np.ones(n))
+    X.data /= np.repeat(norms, np.diff(X.indptr))
+    XT = sparse.csr_array(X.T)
+    blocks = []
+    for start in range(0, n, _BLOCK_ROWS):
+        similar = sparse.csr_array(X[start : start + _BLOCK_ROWS] @ XT)
+        rows = np.repeat(np.arange(similar.shape[0]), np.diff(similar.indptr))
+        similar.data[rows + start == similar.indices] = 0.0
+        blocks.append(_top_entries(similar, most))
+    top = sparse.csr_array(sparse.vstack(blocks))
+    upper = sparse.triu(top.maximum(top.T), k=1).tocsr().tocoo()
+    return CandidatePairs(
+        rows=upper.coords[0].astype(np.intp),
+        columns=upper.coords[1].astype(np.intp),
+        distances=np.maximum(1.0 - upper.data, 0.0),  # a cosine can round above 1
+        n=n,
+    )
+
+
+def sparsity_weight(pairs: CandidatePairs, n_neighbors: int) -> float:
+    """Weight of the distances that leaves about q = `n_neighbors` edges per node.
+
+    Median of ``(q z[q+1]^2 - z[q+1] sum(z[:q]))^(-1/2)``, z the sorted distances of a
+    node with more than q candidates, not all alike (Kalofolias, Perraudin 2019).
+    """
+    i = np.append(pairs.rows, pairs.columns)
+    z = np.append(pairs.distances, pairs.distances)
+    order = np.lexsort((z, i))
+    z = z[order]
+    counts = np.bincount(i, minlength=pairs.n)
+    first = np.cumsum(counts) - counts
+    first = first[counts > n_neighbors]
+    if first.size == 0:
+        return 1.0
+    q = n_neighbors
+    total = np.append(0.0, np.cumsum(z))
+    nearest = total[first + q] - total[first]
+    farther = z[first + q]
+    spread = farther * (q * farther - nearest)
+    # Rounding of the running sum must not pass for a difference between distances.
+    spread = spread[spread > 1e-9 * q]
+    return float(np.median(spread**-0.5)) if spread.size else 1.0
+
+
+def learn_weights(
+    pairs: CandidatePairs, costs: Array, multipliers: Array
+) -> tuple[Array, Array]:
+    """Weights s >= 0 that minimise ``sum(2 c s + s^2) - sum(log d)``, d the degrees.
+
+    By Newton's method on the dual from multipliers > 0 of the nodes, returned too:
+    ``s_ij = max(x_i + x_j - 2 c_ij, 0) / 2`` and ``x_i = 1 / d_i`` in the end.
+    """
+    i, j = pairs.rows, pairs.columns
+
+    def evaluate(x: Array) -> tuple[float, Array]:
+        excess = np.maximum(x[i] + x[j] - 2.0 * costs, 0.0)
+        return float(excess @ excess) / 4.0 - float(np.log(x).sum()), excess
+
+    x = multipliers
+    value, excess = evaluate(x)
+    for _ in range(_MAX_NEWTON):
+        gradient = pairs.sums(excess) / 2.0 - 1.0 / x
+        step = _newton_step(pairs.matrix((excess > 0).astype(np.float64)), x, gradient)
+        slope = float(gradient @ step)
+        shrinks = step < 0
+        length = 1.0
+        if shrinks.any():  # the multipliers stay positive
+            length = min(1.0, 0.9 * float((-x[shrinks] / step[shrinks]).min()))
+        if -slope <= _LEAST_GAIN * (x.size + abs(value)):
+            x = x + length * step  # too small a step to be seen in the objective
+            break
+        trial, trial_excess = evaluate(x + length * step)
+        while trial > value + 1e-4 * length * slope and length > 1e-10:
+            length /= 2.0
+            trial, trial_excess = evaluate(x + length * step)
+        x, value, excess = x + length * step, trial, trial_excess
+    return evaluate(x)[1] / 2.0, x
+
+
+def _newton_step(active: sparse.csr_array, x: Array, gradient: Array) -> Array:
+    """Solve with the Hessian ``diag(1/x^2) + (A + diag(A 1)) / 2``."""
+    n = x.size
+    diagonal = 1.0 / x**2 + 0.5 * (active @ np.ones(n))
+    hessian = LinearOperator(
+        (n, n), matvec=lambda v: diagonal * v + 0.5 * (active @ v), dtype=np.float64
+    )
+    jacobi = sparse.diags_array(1.0 / diagonal)
+    step: Array
+    # Any iterate is a direction of descent.
+    step, _ = cg(hessian, -gradient, rtol=1e-6, maxiter=200, M=jacobi)
+    return step
+
+
+def _top_entries(A: sparse.csr_array, most: int) -> sparse.csr_array:
+    """Copy of the `most` largest positive entries of each row."""
+    chosen = []
+    for start, stop in zip(A.indptr[:-1], A.indptr[1:], strict=True):
+        if stop - start > most:
+            largest = np.argpartition(A.data[start:stop], stop - start - most)
+            chosen.append(start + largest[-most:])
+        else:
+            chosen.append(np.arange(start, stop))
+    kept = np.concatenate(chosen)
+    rows = np.repeat(np.arange(A.shape[0]), [positions.size for positions in chosen])
+    positive = A.data[kept] > 0
+    kept, rows = kept[positive], rows[positive]
+    return sparse.csr_array(
+        (A.data[kept], (rows, A.indices[kept])), shape=A.shape, dtype=np.float64
+    )

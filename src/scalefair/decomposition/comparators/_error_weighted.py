@@ -35,8 +35,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
     there are exactly two groups.
 
     Errors, not losses, are made equal: a group that is harder to reconstruct even
-    with a basis of its own is favoured at the cost of the other. `FairPCA` makes
-    the losses equal.
+    with a basis of its own is favoured at the cost of the other.
 
     Parameters
     ----------
@@ -79,14 +78,11 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
 
     Notes
     -----
-    :math:`e_B - e_A` never falls as :math:`\alpha` grows, so that its square has one
-    valley, and the bases admitted by the constraint are those of an interval that
-    ends at 1: a golden-section search that turns away from bases not admitted finds
-    the best :math:`\alpha`. The difference jumps where the leading eigenvalues of
-    the weighted matrix tie; no :math:`\alpha` may then make the errors equal. Where
-    it is constant, the search goes by its sign. The best of all bases visited is
-    kept, plain PCA among them. The weighted matrix has the signs of (B1) of [2]_,
-    not those of (B2).
+    :math:`e_B - e_A` never falls as :math:`\alpha` grows, and the bases admitted by
+    the constraint are those of an interval that ends at 1: a golden-section search
+    finds the best :math:`\alpha`. The difference jumps where the leading eigenvalues
+    of the weighted matrix tie; no :math:`\alpha` may then make the errors equal. The
+    best of all bases visited is kept. Signs are those of (B1) of [2]_, not of (B2).
 
     References
     ----------
@@ -196,10 +192,9 @@ class _WeightedErrors:
 def golden_section(
     errors: _WeightedErrors, limit: float, tol: float, max_iter: int
 ) -> tuple[_Point, float, int]:
-    """Minimise the squared difference over [0, 1] to a width of `tol`.
+    """Minimise the squared difference over [0, 1]; the best point, width and steps.
 
-    Returns the best point, the width and the number of points. Points whose larger
-    error exceeds `limit` are not admitted; if one is not, none to the left of it is.
+    Points whose larger error exceeds `limit` are not admitted, nor any to their left.
     """
     best, n_iter = errors.at(1.0), 1
     low, high = 0.0, 1.0

@@ -22,8 +22,7 @@ from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
-# Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1:
-# the averaging and the eigensolver leave errors of about 1e-15 in them.
+# Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1.
 _ROUNDING = 1e-12
 
 
@@ -39,10 +38,9 @@ class SemidefiniteFairPCA(BaseGroupPCA):
     the average of these projections or the last one, whichever has the smaller
     largest loss, and rows are mapped by :math:`P^* = I - \sqrt{I - P}`.
 
-    P* is a projector only if P is; its rank is in general larger than
-    `n_components`. `transform` therefore returns `rank_` coordinates, scaled such
-    that `inverse_transform` of `transform` multiplies the centred rows by P*. The
-    answer is approximate; `duality_gap_` bounds its error.
+    The rank of P* is in general larger than `n_components`: `transform` returns
+    `rank_` coordinates, scaled such that `inverse_transform` of `transform` multiplies
+    the centred rows by P*. The answer is approximate; `duality_gap_` bounds its error.
 
     Parameters
     ----------
@@ -50,12 +48,10 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         r, the dimension that the relaxation allows in all.
     %(centering)s
     max_iter : int, default=10
-        Iterations T, one eigendecomposition each: the authors' number. All of them
-        are made: there is no other stopping test.
+        Iterations T, one eigendecomposition each: the authors' number, all made.
     step : float, default=1.0
         Step :math:`\eta` of the weights, :math:`w_g \propto \exp(\eta \sum loss_g)`;
-        the authors' value. It multiplies losses in units of `X` squared, so that
-        scaling `X` by c is the same as scaling `step` by c squared.
+        the authors' value. Scaling `X` by c is scaling `step` by c squared.
 
     Attributes
     ----------
@@ -92,16 +88,12 @@ class SemidefiniteFairPCA(BaseGroupPCA):
 
     Notes
     -----
-    An extreme point of the relaxation has rank r for two groups ([1]_ had r + 1);
-    averages are not extreme, and no linear program is solved to make them so. With
-    at most r dimensions no map is better than the solution of fair PCA.
-
-    If all losses stay below W, the largest loss of the averaged projection exceeds
-    the least one by at most :math:`\ln(G)/(\eta T) + \eta W^2/8`. The choice
+    No linear program makes the average an extreme point of the relaxation, of rank r
+    for two groups ([1]_ had r + 1). If all losses stay below W, its largest loss
+    exceeds the least one by at most :math:`\ln(G)/(\eta T) + \eta W^2/8`:
     :math:`T = 32 \ln(G)/\epsilon^2`, :math:`\eta = \epsilon/8` makes this at most
-    :math:`\epsilon` when W is at most 6.9; scale the data if it is not.
-
-    Memory: ``8 (G + 2) n_features**2`` bytes and the moments.
+    :math:`\epsilon` when W is at most 6.9. Memory: ``8 (G + 2) n_features**2`` bytes
+    and the moments.
 
     References
     ----------
@@ -190,8 +182,7 @@ def multiplicative_weights(
 ) -> Relaxed:
     """Make the largest loss under a P of trace `r` small in `n_iter` PCAs.
 
-    `C` are the covariances, shape (G, n, n), `best` the sums of their `r` largest
-    eigenvalues, `step` the factor of the summed losses in the weights' exponent.
+    `best` are the sums of the `r` largest eigenvalues of each C.
     """
     n_groups, n, _ = C.shape
     average = np.zeros((n, n))
