@@ -46,8 +46,8 @@ threshold : float, default=0.0
     The threshold of the weak criterion. The strong one has no use for it.
 loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
     What is minimised, a mean over rows; ``"squared"`` is halved. The last two are
-    pairwise hinge losses of positives against negatives, ``"partial_auc"`` of those
-    whose rank among negatives is in `interval` (examples B.1 and B.2 of [1]_).
+    pairwise hinge losses of positives against negatives, ``"partial_auc"`` of negatives
+    whose rank among them is in `interval` (examples B.1, B.2 of [1]_); no intercept.
 surrogate : {"ramp", "sigmoid"}, default="ramp"
     What stands for the indicator of a score above a threshold.""",
     "interactions": """\
@@ -107,6 +107,12 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
     "sensitive_features": """\
 sensitive_features : array-like or Dask collection of shape (m,), default=None
     Group of each row; used, and needed, by a model with interactions only.""",
+    "example_rows": """\
+Examples
+--------
+>>> from scalefair.datasets import make_biased_rows
+>>> rows = make_biased_rows(2000, 3, random_state=0)
+>>> X, y, group = rows.data, rows.target, rows.sensitive_features""",
     "paper": """\
 .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
    based on difference-of-convex constraints".""",

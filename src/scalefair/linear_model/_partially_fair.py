@@ -116,12 +116,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     .. [2] Gelman, "Scaling regression inputs by dividing by two standard
        deviations", Statistics in Medicine 27 (2008).
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PartiallyFairClassifier
-    >>> rows = make_biased_rows(2000, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> fair = PartiallyFairClassifier((0.1, 0.5), kappa=0.05, n_thresholds=25)
     >>> fair = fair.fit(X, y, sensitive_features=group)
     >>> fair.converged_, fair.partial_parity_gap_ < 0.15
@@ -331,8 +327,7 @@ _NEIGHBOURS = 0.01
 def most_accurate_shift(scores: Array, signs: Array) -> float:
     """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
-    # maximum follows the noise: it is averaged over neighbouring cuts first. Between
-    # two scores all shifts do the same: the middle is taken.
+    # maximum follows the noise: it is averaged over neighbouring cuts first.
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     # gain[i]: rows right if the i lowest scores become negative, up to a constant

@@ -62,12 +62,8 @@ def partial_fairness_path(
 
     %(warns)s
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import partial_fairness_path
-    >>> rows = make_biased_rows(2000, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> path = partial_fairness_path(X, y, sensitive_features=group, kappas=[0.1, 0.3])
     >>> path[0].objective_ > path[1].objective_
     True
@@ -140,12 +136,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         n_folds), "accuracy" and "fairness" of the held-out rows.
     %(input_)s
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PartiallyFairClassifierCV
-    >>> rows = make_biased_rows(2000, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> search = PartiallyFairClassifierCV([0.02, 0.1, 0.4], fairness_floor=0.8, cv=3)
     >>> search.fit(X, y, sensitive_features=group).kappa_
     0.1

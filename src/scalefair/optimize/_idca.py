@@ -37,8 +37,7 @@ from scalefair.optimize._simplex import Array
 _SHARE = 0.4
 # Calls per subproblem, unless the caller says otherwise.
 _INNER_CALLS = {"bundle": 60, "switching_subgradient": 150}
-# A subproblem of more calls than this was too hard: the proximal weight doubles. One
-# that ended at the first call was easy: the weight falls, to a tenth at the least.
+# After more calls than this the proximal weight doubles; after a single one it falls.
 _HARD = 8
 _EASIER = 1.1
 # Accuracy of the switching subgradient method, of the paper.
@@ -78,8 +77,7 @@ def idca(
     inner : {"bundle", "switching_subgradient"}, default="bundle"
         Solver of the subproblems, see `proximal_bundle` and `switching_subgradient`.
     mu : float, default=0.3
-        Proximal weight at the start. The bundle doubles it after a subproblem of
-        more than eight calls and lowers it, to a tenth at the least, after easy ones.
+        Proximal weight at the start; the bundle adapts it, to a tenth at the least.
     %(metric)s
         Rough curvatures of the objective can save most of the calls. The residual is
         in the Euclidean norm all the same.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Part of the interval that the bracket may shrink to beside an end at zero, where
-# floating-point numbers never end.
+# Part of the interval at which a bracket beside zero counts as a point.
 _NARROWEST = 2.0**-80
 
 

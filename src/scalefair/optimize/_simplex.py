@@ -310,8 +310,7 @@ def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
 
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
-# Proximal term that keeps singular systems solvable; steps repeat until it is of
-# no effect.
+# Proximal term of singular systems; steps repeat until it is of no effect.
 _RIDGE = 1e-13
 
 
@@ -324,9 +323,8 @@ def maximize_quadratic_on_simplex(
 ) -> Array:
     """Maximise ``c @ x - x @ Q @ x / 2`` over the simplex.
 
-    Or over nonnegative vectors of which some entries sum to 1; the function must be
-    bounded above there. An active-set method: exact to rounding after finitely many
-    steps; equal rows of `Q` do no harm.
+    Or over nonnegative vectors of which some entries sum to 1, if it is bounded above
+    there. An active-set method: exact to rounding, singular `Q` included.
 
     Parameters
     ----------

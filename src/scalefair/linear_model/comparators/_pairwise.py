@@ -36,8 +36,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     r"""Linear classifier whose scores rank rows of different groups alike.
 
     Minimises the mean loss under convex quadratic bounds [1]_ on how often rows of one
-    group are ranked above those of another. For each ordered pair :math:`(k, k')` the
-    mean of :math:`\sigma(h - h') = (1 + h - h')^2 / 2` is at most `kappa`, over
+    group are ranked above those of another. For each ordered pair :math:`(k, k')` of
+    groups at most `kappa` is allowed: the mean of :math:`(1 + h - h')^2 / 2` over
 
     - ``"group_auc"`` (66): rows of `k` and of :math:`k'`, less 1/2;
     - ``"inter_group"`` (69): positives of `k` and negatives of :math:`k'`, plus that
@@ -86,12 +86,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     %(paper)s
        Appendix D.3.
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PairwiseFairClassifier
-    >>> rows = make_biased_rows(2000, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> tight = PairwiseFairClassifier(kappa=0.5).fit(X, y, sensitive_features=group)
     >>> tight.converged_, round(tight.surrogate_gap_, 3)
     (True, 0.5)

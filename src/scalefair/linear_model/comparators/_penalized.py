@@ -92,17 +92,12 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     %(paper)s
        Appendix D.4.
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PenalizedPartialParityClassifier
-    >>> rows = make_biased_rows(500, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> fair = PenalizedPartialParityClassifier((0.1, 0.5), learning_rate=0.05)
-    >>> fair.set_params(max_iter=1000).fit(X, y, sensitive_features=group).n_iter_
-    1000
-    >>> fair.surrogate_gap_ < 0.1
-    True
+    >>> fair = fair.set_params(max_iter=1000).fit(X, y, sensitive_features=group)
+    >>> fair.n_iter_, fair.surrogate_gap_ < 0.1
+    (1000, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
