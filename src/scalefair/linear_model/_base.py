@@ -37,9 +37,8 @@ from scalefair.streaming import PartitionedRows, is_partitioned
 TEXTS = {
     "interval": """\
 interval : tuple of float, default=(0.0, 1.0)
-    Ranks ``(alpha, beta)`` within which the groups are to be treated alike,
-    as shares of a group counted from the highest score: ``(0.05, 0.30)`` is
-    the top 5 % to 30 %. The default is ordinary demographic parity of scores.""",
+    Ranks within which the groups are to be treated alike, shares of a group counted
+    from the highest score: ``(0.05, 0.30)`` is the top 5 % to 30 %.""",
     "criterion": """\
 criterion : {"strong", "weak"}, default="strong"
     Whether parity is asked for at all thresholds or at `threshold` alone.
@@ -47,19 +46,16 @@ threshold : float, default=0.0
     The threshold of the weak criterion. The strong one has no use for it.
 loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
     What is minimised, a mean over rows; ``"squared"`` is halved. The last two are
-    mean pairwise hinge losses of positives against negatives, ``"partial_auc"`` of
-    negatives whose rank among them is in `interval` (examples B.1 and B.2 of [1]_);
-    they have no use for an intercept.
+    pairwise hinge losses of positives against negatives, ``"partial_auc"`` of negatives
+    whose rank among them is in `interval` (examples B.1, B.2 of [1]_); no intercept.
 surrogate : {"ramp", "sigmoid"}, default="ramp"
     What stands for the indicator of a score above a threshold.""",
     "interactions": """\
 interactions : bool, default=True
-    Whether groups have weights of their own. Without, the model does not use
-    the group, and prediction does not need it.""",
+    Whether groups have weights of their own; else prediction needs no group.""",
     "alpha": """\
 alpha : float, default=0.0
-    Factor of half the squared norm of the coefficients (not the intercepts) of
-    standardized features (see Notes of `PartiallyFairClassifier`).""",
+    Factor of half the squared norm of the coefficients of standardized features.""",
     "group_limits": """\
 max_groups : int, default=100
     Most groups: more look like a number, such as an age, and are refused.
@@ -71,6 +67,12 @@ coef_ : ndarray of shape (n_rows, n_features)
     further group of `groups_` adds. One row without interactions.
 intercept_ : ndarray of shape (n_rows,)
     Intercepts, likewise.""",
+    "solution": """\
+objective_, infeasibility_ : float
+    The objective with its penalty, and the largest violation of a constraint.""",
+    "search": """\
+n_iter_, n_oracle_calls_, converged_ : int, int and bool
+    Iterations, passes over the rows, and whether the residual is within `tol`.""",
     "input_": f"""\
 classes_ : ndarray of shape (2,)
     The labels.
@@ -104,8 +106,13 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
     Rows of features.""",
     "sensitive_features": """\
 sensitive_features : array-like or Dask collection of shape (m,), default=None
-    Group of each row. Needed by a model with interactions, ignored by one
-    without.""",
+    Group of each row; used, and needed, by a model with interactions only.""",
+    "example_rows": """\
+Examples
+--------
+>>> from scalefair.datasets import make_biased_rows
+>>> rows = make_biased_rows(2000, 3, random_state=0)
+>>> X, y, group = rows.data, rows.target, rows.sensitive_features""",
     "paper": """\
 .. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
    based on difference-of-convex constraints".""",
@@ -197,8 +204,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         {ndarray, dask.array.Array} of shape (m,)
-            Scores, in float32 if `X` is, else float64; positive ones belong to
-            ``classes_[1]``. A lazy Dask array for a Dask collection.
+            Scores, in float32 if `X` is; positive ones belong to ``classes_[1]``.
 
         Raises
         ------

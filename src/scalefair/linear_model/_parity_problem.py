@@ -32,8 +32,7 @@ ConstraintParts = tuple[Array, list[Array], Array, list[Array]]
 # Thresholds are fitted to weights up to this part of the slack, in so many passes.
 _OFF_CENTRE = 0.05
 _ATTEMPTS = 60
-# Arrays of the size of all gradients that the solver has at once, of both parts at
-# the centre, the best point and the last one; measured with cuts and all.
+# Arrays of the size of all gradients that the solver has at once, as measured.
 _COPIES = 16
 # Takes multipliers of the constraints, gives weights of the rates.
 Slopes = Callable[[Array], Array]
@@ -260,8 +259,7 @@ class WeakParity(ParityProblem):
         return within[k] - within[other] - self.slack, slopes
 
 
-# The corners of the ramp are rounded over this much to both sides while it is
-# treated as smooth.
+# Corners of the ramp are rounded over this much to both sides, to treat it as smooth.
 _CORNER = 0.05
 # Of the paper: subgradient steps per subproblem, and accuracy of the subproblems.
 _STEPS, _EPSILON = 150, 2e-3

@@ -39,17 +39,12 @@ from scalefair.streaming import is_partitioned
 class PartiallyFairClassifier(BaseGroupClassifier):
     r"""Linear classifier whose scores are fair within a range of ranks.
 
-    Scores :math:`h_w(x)` decide who is above which threshold. Let :math:`P_k(\theta)`
-    be the share of group `k` above :math:`\theta`, and
-    :math:`A_k(\theta) = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)`
-    what of it lies within the ranks :math:`[\alpha, \beta)`, 0 being the top. The
-    strong criterion asks that no two groups differ in :math:`A_k` by more than
-    `kappa` at any threshold, the weak one that they do not at one. Outside of the
-    range, where decisions are not contested, the scores are free [1]_.
-
-    With a ramp in place of the indicator of a score above a threshold the constraints
-    are differences of convex functions. The inexact DC algorithm solves the problem,
-    a bundle method its convex subproblems; `kkt_residual_` certifies the solution.
+    With :math:`P_k(\theta)` the share of group `k` that scores above :math:`\theta`,
+    :math:`A_k = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)` is what of
+    it lies within the ranks :math:`[\alpha, \beta)`. No two groups are to differ in
+    :math:`A_k` by more than `kappa`, at any threshold (strong criterion) or at one
+    (weak); outside of the range the scores are free [1]_. The inexact DC algorithm
+    solves the problem for a surrogate; `kkt_residual_` certifies the solution.
 
     Parameters
     ----------
@@ -60,25 +55,20 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     %(criterion)s
     %(interactions)s
     n_thresholds : int, default=10
-        Ranks at which the strong criterion is enforced; 25 cost little more and give
-        smaller gaps, which add up between them.
+        Ranks at which the strong criterion is enforced; 25 give smaller gaps.
     %(alpha)s
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
-        Solver of the convex subproblems: proximal bundle, certified, or the
-        switching subgradients of [1]_. ``"direct"`` applies these to the problem
-        itself, without any guarantee.
+        Solver of the convex subproblems: proximal bundle, certified, or switching
+        subgradients; ``"direct"`` applies these to the problem itself, unguaranteed.
     start : {"auto", "zero"} or array-like of shape (n_rows, d + 1), default="auto"
-        ``"auto"`` starts from an augmented Lagrangian's solution of the problem with
-        rounded corners, ``"zero"`` from weights of zero (weak criterion: from the best
-        constant score), as [1]_ does, with more iterations. An array gives feasible
-        rows of coefficients, as `coef_` has them, and intercept.
+        ``"auto"`` is an augmented Lagrangian's solution of the problem with rounded
+        corners, ``"zero"`` that of [1]_ (weak criterion: the best constant score). An
+        array gives feasible rows of coefficients, as `coef_` has them, and intercept.
     tune_intercept : bool, default=True
-        Whether the intercept is moved, after training, to where the training rows
-        are classified best, averaged over thresholds up to 1 % of the rows away; not
-        with the weak criterion, which it would change.
+        Whether the intercept is moved, after training (and `objective_`), to where
+        rows are classified best; not with the weak criterion, which it would change.
     tol : float, default=1e-3
-        Nearly-KKT residual (definition 6.2 of [1]_), in the coefficients of
-        standardized features, at which to stop.
+        Nearly-KKT residual (definition 6.2 of [1]_) at which to stop.
     max_iter : int, default=500
         Most iterations of the DC algorithm, of 150 subgradient steps each with
         ``"ssg"``; ``"direct"`` takes 150 times as many steps.
@@ -86,8 +76,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Whether `fit` starts from the last solution, if the numbers of features and
         groups are the same.
     random_state : int, RandomState instance or None, default=None
-        Draws the sample that training on many rows in parts begins with; nothing is
-        drawn for rows in memory.
+        Draws the sample that training on many rows in parts begins with.
     %(group_limits)s
 
     Attributes
@@ -98,21 +87,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Scores at the enforced ranks; for the weak criterion `threshold`.
     partial_parity_gap_ : float
         Gap of the criterion on the training rows, exact: not the surrogate's.
-    objective_ : float
-        Value of the objective, the penalty included, before the intercept is moved.
-    infeasibility_ : float
-        Largest violation of a constraint of the surrogate problem.
+    %(solution)s
     kkt_residual_ : float
         Nearly-KKT residual.
     history_ : list of dict
         Records of the iterations with the keys "objective", "infeasibility",
         "kkt_residual" (nan where it was not computed) and "n_oracle_calls".
-    n_iter_ : int
-        Iterations of the DC algorithm.
-    n_oracle_calls_ : int
-        Passes over the rows.
-    converged_ : bool
-        Whether the residual is within `tol`.
+    %(search)s
 
     See Also
     --------
@@ -121,30 +102,22 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     Notes
     -----
-    The problem is solved for features of mean 0 and standard deviation 1, or, if a
-    feature has two values, of distance 1 between them [2]_, which are never formed.
-    The residual, `tol` and `alpha` are about that problem, `coef_` and `intercept_`
-    about the features as given. A column whose deviation is below 1e-10 of its
-    largest entry counts as constant and gets no weight.
-
-    Of more than 100,000 rows in parts (or 64 MiB of them) a growing random sample is
-    solved first, in memory, unless `start` is given, ``"zero"`` or warm. From a part
-    come sums of ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client keeps
-    10 bytes a row with up to 128 groups, and some 90 while it sorts the scores.
+    The residual, `tol` and `alpha` are about features of mean 0 and deviation 1, those
+    of two values with distance 1 between them [2]_, `coef_` and `intercept_` about the
+    features as given. A column whose deviation is below 1e-10 of its largest entry
+    counts as constant and gets no weight. From a part of many rows come sums of
+    ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client keeps 10 bytes a
+    row with up to 128 groups, and some 90 while it sorts the scores.
 
     References
     ----------
     %(paper)s
        Problems (13) and (17), algorithms 1 to 3.
-    .. [2] Gelman (2008). "Scaling regression inputs by dividing by two standard
-       deviations". Statistics in Medicine 27, 2865-2873.
+    .. [2] Gelman, "Scaling regression inputs by dividing by two standard
+       deviations", Statistics in Medicine 27 (2008).
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PartiallyFairClassifier
-    >>> rows = make_biased_rows(2000, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> fair = PartiallyFairClassifier((0.1, 0.5), kappa=0.05, n_thresholds=25)
     >>> fair = fair.fit(X, y, sensitive_features=group)
     >>> fair.converged_, fair.partial_parity_gap_ < 0.15
@@ -210,10 +183,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features, dense or CSR, in any units, not copied if C-contiguous.
-            Partitions of Dask stay where they are; each pass reads a reader anew.
+        %(X)s
+            Dense or CSR, in any units, not copied if C-contiguous. Partitions of Dask
+            stay where they are; each pass reads a reader anew.
         y : array-like or Dask collection of shape (m,)
             Labels of two kinds.
         sensitive_features : array-like or Dask collection of shape (m,)
@@ -355,8 +327,7 @@ _NEIGHBOURS = 0.01
 def most_accurate_shift(scores: Array, signs: Array) -> float:
     """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
-    # maximum follows the noise: it is averaged over neighbouring cuts first. Between
-    # two scores all shifts do the same: the middle is taken.
+    # maximum follows the noise: it is averaged over neighbouring cuts first.
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     # gain[i]: rows right if the i lowest scores become negative, up to a constant

@@ -24,8 +24,7 @@ from scalefair.linear_model._weights import (
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
-# The share of the rows above a threshold has, in a group of fewer, a standard error
-# of up to 0.09: more than most gaps that are asked for.
+# In a group of fewer a share has a standard error of up to 0.09.
 FEW_ROWS = 30
 # Groups that a message names.
 _NAMED = 5
@@ -172,10 +171,7 @@ class PartitionedTraining:
         self.oracle = PartitionedOracle(oracles, layout, self.known.group_sizes)
 
     def growing_samples(self, rng: np.random.RandomState) -> Iterator[TrainingRows]:
-        """Yield random samples, each with the rows of the one before; none of few rows.
-
-        Groups have their shares of the sample, or 500 rows if that is more.
-        """
+        """Yield ever larger random samples of each group; none of few rows."""
         known, m = self.known, len(self.known.codes)
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
         size = min(_SAMPLE_ROWS, _SAMPLE_BYTES * m // max(width * self.rows.nnz, 1))

@@ -31,10 +31,9 @@ class ConstrainedValue:
     ----------
     objective, gradient : float and ndarray of shape (n,)
         Of the objective.
-    constraints : ndarray of shape (m,)
-        Values of the constraints, feasible at or below zero.
-    pull_back : callable
-        Takes weights (m,) to the weighted sum of the constraints' gradients, (n,).
+    constraints, pull_back : ndarray of shape (m,) and callable
+        Values, feasible at or below zero, and what takes weights (m,) to the weighted
+        sum of the constraints' gradients, (n,).
     """
 
     objective: float
@@ -50,20 +49,14 @@ class AugmentedLagrangianResult:
 
     Attributes
     ----------
-    x : ndarray of shape (n,)
-        The point.
-    %(objective)s
-    %(multipliers)s
-    kkt_residual : float
+    %(point)s
+    kkt_residual, penalty : float
         The largest of the norm of the Lagrangian's gradient, the infeasibility, and
-        the products of multipliers and constraints.
-    penalty : float
-        The last one.
+        the products of multipliers and constraints; and the last penalty.
     n_iter, n_calls : int
         Rounds, each with its own multipliers, and evaluations.
     converged : bool
-        Whether the violation is within the tolerance and the objective settled, or
-        the gradient of the Lagrangian is small.
+        Whether the violation is within `tol` and gradient or objective settled.
     history : list of tuple
         For each round the objective, the infeasibility and the calls so far.
     """
@@ -112,17 +105,14 @@ def augmented_lagrangian(
         First multipliers; None takes zeros.
     penalty : float, default=10.0
         First penalty :math:`\rho`.
-    tol : float, default=1e-4
-        Violation, and complementarity :math:`|\lambda_i c_i|`, allowed in the end.
-    stationarity : float, default=1e-3
-        Norm of the Lagrangian's gradient that is allowed in the end.
+    tol, stationarity : float, default=1e-4, 1e-3
+        Violation or complementarity :math:`|\lambda_i c_i|`, and norm of the
+        Lagrangian's gradient, allowed in the end.
     settled : float, default=0.0
         A round that changes the objective by no more than this share of itself also
-        ends the search, if the violation is within `tol`: for a start of another
-        method, where stationarity is not worth its price.
+        ends the search, if the violation is within `tol`.
     max_iter, max_inner : int, default=50, 500
-        Most rounds, and most iterations of L-BFGS in one. The first rounds are solved
-        to a gradient of 0.01 and 0.001 only.
+        Most rounds, and most iterations of L-BFGS in one.
 
     Returns
     -------
@@ -139,8 +129,7 @@ def augmented_lagrangian(
 
     References
     ----------
-    .. [1] Nocedal, J. & Wright, S. J. (2006). Numerical Optimization, second
-       edition, section 17.3. Springer.
+    .. [1] Nocedal & Wright, "Numerical Optimization" (2006), section 17.3.
 
     Examples
     --------

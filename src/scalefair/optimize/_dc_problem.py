@@ -1,7 +1,4 @@
-"""Problems with differences of convex functions, and when a point solves one.
-
-The problem, what solvers return, the oracle that they call, the nearly-KKT residual.
-"""
+"""Problems with differences of convex functions, and when a point solves one."""
 
 from __future__ import annotations
 
@@ -27,10 +24,8 @@ v : ndarray of shape (n,)
 
 Returns
 -------
-values : ndarray of shape (m + 1,)
-    The objective's part first, then those of the constraints.
-jacobian : ndarray of shape (m + 1, n)
-    One subgradient of each.""",
+values, jacobian : ndarray of shape (m + 1,) and (m + 1, n)
+    The objective's part first, then the constraints'; one subgradient of each.""",
     "problem": """\
 problem : DCProblem
     Objective and constraints; for a convex problem the minus parts are zero.""",
@@ -43,19 +38,20 @@ mu : float, default=1.0
 metric : array-like of shape (n,) or (n, n), or None, default=None
     Positive diagonal or positive definite matrix M of the proximal terms, where
     :math:`|d|^2 = d^T M d`; None is the identity.""",
-    "objective": """\
+    "point": """\
+x, multipliers : ndarray of shape (n,) and (m,)
+    The point, and nonnegative multipliers of the constraints.
 objective, infeasibility : float
     :math:`f_0` there, and the largest constraint value, 0 if none is positive.""",
-    "multipliers": """\
-multipliers : ndarray of shape (m,)
-    Nonnegative multipliers of the constraints.""",
     "message": """\
 message : str
     How the search ended and, if it failed, what to change.""",
     "subproblem_raises": """\
 ValueError
     If `center` is not a finite vector of the right length, `mu`, `eps` or
-    `max_calls` is not positive, or `metric` not positive definite.""",
+    `max_calls` is not positive, or `metric` not positive definite.
+FloatingPointError
+    If the oracle returns numbers that are not finite.""",
     "not_finite": """\
 FloatingPointError
     If the oracle returns numbers that are not finite.""",
@@ -129,24 +125,20 @@ class DCProblem(ABC):
 
         Returns
         -------
-        plus, minus : tuple of ndarray
+        tuple of tuple of ndarray
             What `plus` and `minus` return.
         """
         return self.plus(v), self.minus(v)
 
 
-@documented(**TEXTS)
 @dataclass(frozen=True)
 class DCRecord:
     """State of a solver after one of its iterations.
 
     Attributes
     ----------
-    %(objective)s
-    kkt_residual : float
-        Residual of the iterate that was proved; nan where the solver proves none.
-    n_calls : int
-        Calls of the oracle so far.
+    objective, infeasibility, kkt_residual, n_calls : float and int
+        As in `DCResult`, at the iterate and so far.
     """
 
     objective: float
@@ -162,17 +154,11 @@ class DCResult:
 
     Attributes
     ----------
-    x : ndarray of shape (n,)
-        Point returned.
-    %(objective)s
+    %(point)s
     kkt_residual : float
-        Nearly-KKT residual of `x` with `multipliers`, an upper bound that is proved
-        (see `nearly_kkt_residual`); nan if the method proves none.
-    %(multipliers)s
-    n_iter, n_calls : int
-        Iterations of the outer loop, and calls of the oracle: one per point.
-    history : list of DCRecord
-        One record per iteration.
+        Upper bound of `nearly_kkt_residual` that is proved; nan if there is none.
+    n_iter, n_calls, history : int, int and list of DCRecord
+        Outer iterations, calls of the oracle (one per point), a record per iteration.
     converged : bool
         Whether `kkt_residual` met the tolerance.
     %(message)s
@@ -275,19 +261,13 @@ _PRICES = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 
 @dataclass(frozen=True)
 class KKTResidual:
-    r"""The four parts of the nearly-KKT residual; `value` is the largest.
+    """The four parts of the nearly-KKT residual; `value` is the largest.
 
     Attributes
     ----------
-    distance : float
-        :math:`|\hat x - x|`.
-    stationarity : float
-        Norm of the sum of plus-subgradients at :math:`\hat x` less the
-        minus-subgradients at `x`, weighted by 1 and the multipliers.
-    violation : float
-        Largest constraint value at `x`, 0 if none is positive.
-    complementarity : float
-        Largest :math:`|\lambda_i f_i(x)|`.
+    distance, stationarity, violation, complementarity : float
+        Left sides of the inequalities of `nearly_kkt_residual`, in that order; the
+        violation is 0 if no constraint is positive.
     """
 
     distance: float
@@ -320,16 +300,13 @@ def nearly_kkt_residual(
           + \sum_i \lambda_i (f_i^{+\prime} - f_i^{-\prime})| \le \epsilon, \quad
         f_i(x) \le \epsilon, \quad |\lambda_i f_i(x)| \le \epsilon .
 
-    The subgradients are those that the problem returns: points that have several may
-    deserve a smaller :math:`\epsilon` than the residual.
+    The subgradients are those that the problem returns.
 
     Parameters
     ----------
     %(problem)s
-    x : array-like of shape (n,)
-        Point judged.
-    multipliers : array-like of shape (m,)
-        Multipliers of the constraints, nonnegative.
+    x, multipliers : array-like of shape (n,) and (m,)
+        Point judged, and nonnegative multipliers of the constraints.
     x_hat : array-like of shape (n,)
         Witness near `x`; `x` itself is allowed.
 
@@ -377,10 +354,10 @@ def residual_at(x: Point, multipliers: Array, x_hat: Point) -> KKTResidual:
 def residual_of_aggregate(
     x: Point, multipliers: Array, x_hat: Point, norm: float, error: float
 ) -> KKTResidual:
-    r"""Residual proved by a combination of cuts rather than by subgradients.
+    """Residual proved by a combination of cuts rather than by subgradients.
 
-    It is an `error`-subgradient of :math:`f_0^+ + \sum \lambda_i f_i^+` at `x_hat`;
-    less the minus-subgradients at `x` it has the given `norm`.
+    It is an `error`-subgradient of the weighted plus parts at `x_hat`; less the
+    minus-subgradients at `x` it has the given `norm`.
     """
     distance = float(np.linalg.norm(x_hat.x - x.x))
     error = max(error, 0.0)

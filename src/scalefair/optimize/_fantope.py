@@ -23,21 +23,15 @@ class FantopeResult:
 
     Attributes
     ----------
-    W : ndarray of shape (n, n)
-        Symmetric, eigenvalues in [0, 1], trace `k`.
-    weights : ndarray of shape (G,)
-        Dual weights, on the simplex.
-    value, bound : float
-        ``max_g b_g - <A_g, W>``, and ``weights @ b - top_k(sum_g weights_g A_g)``: no
-        `W` has a smaller value.
-    gap : float
-        ``value - bound``; below zero by rounding only.
+    W, weights : ndarray of shape (n, n) and (G,)
+        Matrix of the Fantope, and dual weights on the simplex.
+    value, bound, gap : float
+        ``max_g b_g - <A_g, W>``, ``weights @ b - top_k(sum_g weights_g A_g)``, which no
+        `W` goes below, and their difference; below zero by rounding only.
     n_iter : int
         Newton systems set up, each solved for a predictor and a corrector.
-    converged : bool
-        Whether the gap met the tolerance.
-    message : str
-        How the solver ended and, if it failed, what to change.
+    converged, message : bool and str
+        Whether the gap met the tolerance; how the solver ended and what to change.
     """
 
     W: Array
@@ -56,27 +50,19 @@ def minimax_on_fantope(
 ) -> FantopeResult:
     r"""Minimise ``max_g b_g - <A_g, W>`` over ``0 <= W <= I``, ``Tr W = k``.
 
-    The Fantope is the convex hull of the projectors of rank `k`, so this is the
-    convex relaxation of a minimax problem over subspaces. Its dual is the
-    maximisation of :math:`\lambda^T b - top_k(\sum_g \lambda_g A_g)` over the simplex,
-    with top_k the sum of the `k` largest eigenvalues, and there is no gap between
-    the two. A predictor-corrector method with Nesterov-Todd scaling [1]_, [2]_ follows
-    the central path; a dozen iterations are usual. The gap is that of `W` and `weights`
-    themselves, measured by an eigendecomposition.
+    The Fantope is the convex hull of the projectors of rank `k`. The dual maximises
+    :math:`\lambda^T b - top_k(\sum_g \lambda_g A_g)` over the simplex, top_k being the
+    sum of the `k` largest eigenvalues. A predictor-corrector method with Nesterov-Todd
+    scaling [1]_, [2]_ follows the central path, a dozen iterations usually.
 
     Parameters
     ----------
-    A : array-like of shape (G, n, n)
-        Symmetric matrices.
-    b : array-like of shape (G,)
-        Constants.
+    A, b : array-like of shape (G, n, n) and (G,)
+        Symmetric matrices and constants.
     k : int
         Trace of `W`, ``1 <= k <= n - 1``.
-    tol : float, default=1e-9
-        Bound on the gap, relative to the value; rounding in the largest of the
-        matrices bounds what can be reached.
-    max_iter : int, default=60
-        Most iterations.
+    tol, max_iter : float and int, default=1e-9, 60
+        Bound on the gap, relative to the value, and most iterations.
 
     Returns
     -------
@@ -93,8 +79,7 @@ def minimax_on_fantope(
     ----------
     .. [1] Nesterov, Todd, "Primal-dual interior-point methods for self-scaled
        cones", SIAM J. Optim. 8 (1998).
-    .. [2] Vandenberghe, "The CVXOPT linear and quadratic cone program solvers"
-       (2010), section 5.
+    .. [2] Vandenberghe, "The CVXOPT linear and quadratic cone program solvers" (2010).
 
     Examples
     --------
@@ -195,10 +180,7 @@ _TO_BOUNDARY = 0.98  # share of the way to the boundary that a step may go
 
 
 class _Pair:
-    """Complementary matrices P, D > 0 and the scaling that makes them one.
-
-    ``R^-1 P R^-T = R^T D R = diag(lam)``; `matrix` and its multiplier.
-    """
+    """Matrix P and multiplier D, scaled: ``R^-1 P R^-T = R^T D R = diag(lam)``."""
 
     def __init__(self, P: Array, D: Array) -> None:
         left, right = np.linalg.cholesky(P), np.linalg.cholesky(D)

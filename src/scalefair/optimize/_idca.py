@@ -1,8 +1,4 @@
-"""Solvers of problems with differences of convex functions.
-
-The inexact DC algorithm, whose subproblems the proximal bundle method solves, and the
-switching subgradient methods: of the subproblem, and of the problem itself.
-"""
+"""Inexact DC algorithm, and switching subgradients of subproblem and problem."""
 
 from __future__ import annotations
 
@@ -41,8 +37,7 @@ from scalefair.optimize._simplex import Array
 _SHARE = 0.4
 # Calls per subproblem, unless the caller says otherwise.
 _INNER_CALLS = {"bundle": 60, "switching_subgradient": 150}
-# A subproblem of more calls than this was too hard: the proximal weight doubles. One
-# that ended at the first call was easy: the weight falls, to a tenth at the least.
+# After more calls than this the proximal weight doubles; after a single one it falls.
 _HARD = 8
 _EASIER = 1.1
 # Accuracy of the switching subgradient method, of the paper.
@@ -68,12 +63,9 @@ def idca(
     """Nearly-KKT point of a problem with differences of convex functions.
 
     The minus parts are linearised at the current point and the convex subproblem
-    that results is solved approximately (algorithm 1 of [1]_), until the nearly-KKT
-    residual of definition 6.2 is at most `tol`. It is proved from subgradients that
-    the oracle returned, never assumed from small steps.
-
-    With ``inner="bundle"`` cuts are kept between subproblems, so that most of them
-    need one call. The objective's proximal term is centred ahead of the iterate,
+    that results is solved approximately (algorithm 1 of [1]_), until a nearly-KKT
+    residual (definition 6.2) of at most `tol` is proved. The bundle keeps its cuts
+    between subproblems; the objective's proximal term is centred ahead of the iterate,
     along the last step (inertia), as long as the objective falls.
 
     Parameters
@@ -85,21 +77,18 @@ def idca(
     inner : {"bundle", "switching_subgradient"}, default="bundle"
         Solver of the subproblems, see `proximal_bundle` and `switching_subgradient`.
     mu : float, default=0.3
-        Proximal weight at the start. The bundle doubles it after a subproblem of
-        more than eight calls and lowers it, to a tenth at the least, after easy ones.
+        Proximal weight at the start; the bundle adapts it, to a tenth at the least.
     %(metric)s
-        Rough curvatures of the objective, such as mean squares of the features, can
-        save most of the calls. The residual is in the Euclidean norm all the same.
-    tol : float, default=1e-3
-        Bound on the nearly-KKT residual.
-    max_iter : int, default=1000
-        Most subproblems.
+        Rough curvatures of the objective can save most of the calls. The residual is
+        in the Euclidean norm all the same.
+    tol, max_iter : float and int, default=1e-3, 1000
+        Bound on the nearly-KKT residual, and most subproblems.
     max_calls, inner_calls : int or None, default=None
-        Most calls of the oracle, and most per subproblem. None sets no limit, and 60
-        per subproblem for the bundle, 150 for the switching subgradient method.
+        Most calls of the oracle (None: no limit), and most per subproblem (None: 60
+        for the bundle, 150 for the switching subgradient method).
     eps : float or None, default=None
-        Absolute accuracy of the subproblems. None takes 2e-3 for the switching
-        subgradient method; the bundle then works to 0.4 mu times the squared step.
+        Accuracy of the subproblems. None takes 2e-3 for switching subgradients; the
+        bundle then works to 0.4 mu times the squared step.
     callback : callable or None, default=None
         Called with the `DCRecord` of every iteration.
 
@@ -204,10 +193,7 @@ class _BundleStep:
         return self.solver.solve(centre, calls, self.pull)
 
     def certify(self, centre: Point, solved: Solved) -> _Certificate:
-        """Smallest residual that is proved, of the old or the new point.
-
-        The witness is the point itself, the other one, or a nearby point of the model.
-        """
+        """Smallest residual that is proved, of the old or the new point."""
         new, lam, model = solved.point, solved.result.multipliers, solved.model
         proved = [
             (residual_at(x, lam, hat), x)
@@ -259,10 +245,9 @@ def switching_subgradient(
     r"""Solve the convex subproblem at a centre by switching subgradients.
 
     The subproblem is that of `proximal_bundle`. Where the largest constraint value
-    g is at most `eps` the step is :math:`\epsilon / |g_0'|^2` along
-    :math:`-g_0'`, elsewhere :math:`g / |g'|^2` along :math:`-g'`, a subgradient of
-    the most violated constraint (algorithm 2 of [1]_). The method proves no bound: it
-    takes all steps, unless a subgradient is zero, and `converged` is False.
+    g is at most `eps` the step is :math:`-\epsilon g_0' / |g_0'|^2`, elsewhere
+    :math:`-g g' / |g'|^2` with a subgradient of the most violated constraint
+    (algorithm 2 of [1]_). No bound is proved: `converged` is False.
 
     Parameters
     ----------
@@ -271,19 +256,17 @@ def switching_subgradient(
     eps : float, default=1e-3
         Tolerance of the violation and length of the steps, in units of the functions.
     max_calls : int, default=150
-        Number of steps; each calls the oracle once.
+        Number of steps, a call each; fewer if a subgradient is zero.
     %(metric)s
 
     Returns
     -------
     SubproblemResult
-        The best nearly feasible point, with the multipliers that fit its subgradients
-        best; the lower bound is -inf.
+        With the multipliers that fit the subgradients best, and lower bound -inf.
 
     Raises
     ------
     %(subproblem_raises)s
-    %(not_finite)s
 
     %(paper)s
 
@@ -383,10 +366,8 @@ def direct_switching_subgradient(
     %(problem)s
     x0 : array-like of shape (n,)
         First point.
-    eps : float, default=1e-3
-        :math:`\epsilon`, or c with `decreasing`.
-    decreasing : bool, default=False
-        Whether :math:`\epsilon_t` falls like 1 / (t + 1).
+    eps, decreasing : float and bool, default=1e-3, False
+        :math:`\epsilon_t`, or the c of one that decreases.
     tol : float, default=1e-3
         Nearly-KKT residual that counts as converged.
     max_iter : int, default=10000
@@ -395,9 +376,8 @@ def direct_switching_subgradient(
     Returns
     -------
     DCResult
-        The nearly feasible point of smallest objective, or the least infeasible one
-        where none was nearly feasible. Its residual is computed once, at the end;
-        the history holds about a hundred records, evenly spaced.
+        The nearly feasible point of smallest objective, else the least infeasible
+        one. Its history holds about a hundred records.
 
     Raises
     ------

@@ -1,8 +1,4 @@
-"""Certified solver of the convex subproblem: a proximal bundle method.
-
-From the top down: the solver, its cutting planes with the dual of their proximal
-subproblem, and the metric of the proximal term.
-"""
+"""Certified solver of the convex subproblem: a proximal bundle method."""
 
 from __future__ import annotations
 
@@ -38,21 +34,15 @@ class SubproblemResult:
 
     Attributes
     ----------
-    x : ndarray of shape (n,)
-        Best nearly feasible point.
-    value : float
-        Objective of the subproblem at `x`, proximal term included.
-    lower_bound : float
-        No feasible point has a smaller value; -inf if the method proves none.
-    gap : float
-        ``value - lower_bound``; may be negative where the violation is not zero.
+    x, multipliers : ndarray of shape (n,) and (m,)
+        Best nearly feasible point, and nonnegative multipliers of the constraints.
+    value, lower_bound, gap : float
+        Objective at `x`, proximal term included; what no feasible point goes below,
+        -inf if unproved; their difference, maybe negative if a constraint is violated.
     violation : float
         Largest constraint value of the subproblem at `x`, 0 if none is positive.
-    %(multipliers)s
-    n_calls : int
-        Calls of the oracle.
-    converged : bool
-        Whether gap and violation are proved to be within the tolerance.
+    n_calls, converged : int and bool
+        Calls of the oracle; whether gap and violation are proved within the tolerance.
     %(message)s
     """
 
@@ -88,20 +78,17 @@ def proximal_bundle(
         \min_v \; g_0(v) + \tfrac{\mu}{2} |v - c|^2 \quad \text{subject to} \quad
         g_i(v) + \tfrac{\mu}{2} |v - c|^2 \le \delta ,
 
-    where :math:`\delta` is the violation at the centre, 0 if it is feasible. Every
-    call of the oracle gives a tangent of each plus part. With these in place of the
-    plus parts the subproblem gives, by its dual, a lower bound and the next point.
-    The search ends when the inexactness criterion (27) of [1]_ is verified: value
-    less lower bound and violation are both at most `eps`.
+    where :math:`\delta` is the violation at the centre, 0 if it is feasible. Tangents
+    of the plus parts, one from each call, give a lower bound and the next point. The
+    search ends when the inexactness criterion (27) of [1]_ is verified: gap and
+    violation are both at most `eps`.
 
     Parameters
     ----------
     %(problem)s
     %(center)s
-    eps : float, default=1e-6
-        Tolerance of gap and violation, in units of the functions.
-    max_calls : int, default=200
-        Most calls of the oracle.
+    eps, max_calls : float and int, default=1e-6, 200
+        Tolerance of gap and violation, and most calls of the oracle.
     %(metric)s
 
     Returns
@@ -112,7 +99,6 @@ def proximal_bundle(
     Raises
     ------
     %(subproblem_raises)s
-    %(not_finite)s
 
     %(paper)s
 
@@ -274,13 +260,12 @@ class CutModel:
         minimise   max_j (b_j + G_j d) + mu/2 |d|^2    over the objective's cuts
         subject to b_j + G_j d + mu/2 |d|^2 <= 0       for the constraints' cuts.
 
-    Its dual, for weights l >= 0 that sum to 1 over the objective's cuts, is
+    Every l >= 0 that sums to 1 over the objective's cuts bounds it from below by
 
-        maximise   b l - |G^T l|^2 / (2 mu (1 + sum of the constraints' weights))
+        b l - |G^T l|^2 / (2 mu (1 + sum of the constraints' weights)) .
 
-    and every l bounds the true subproblem from below. Norms are those of the metric.
-    The constraints may exceed 0 by what they do at the centre (`relax`); `shift` is a
-    slope taken from the objective, which pulls the minimiser that way.
+    Norms are those of the metric. Constraints may exceed 0 by what they do at the
+    centre (`relax`); `shift` is a slope taken from the objective.
     """
 
     def __init__(
@@ -360,10 +345,7 @@ class CutModel:
         return float(self.heights @ weights) - curve
 
     def solve(self, share: float = 1e-3) -> None:
-        """Maximise the dual by Newton's method; every step is a quadratic program.
-
-        Stops when the step promises less than a share of the proximal term.
-        """
+        """Maximise the dual by Newton's method; every step is a quadratic program."""
         weights = self._start()
         value = self.dual(weights)
         for _ in range(_NEWTON_STEPS):
@@ -426,10 +408,7 @@ def _grown(gram: Array, cross: Array) -> Array:
 
 
 class Metric:
-    """Products with a positive definite matrix and its inverse.
-
-    A diagonal (n,), a matrix (n, n), or None for the identity.
-    """
+    """Products with a positive definite matrix, maybe diagonal, and inverse."""
 
     def __init__(self, matrix: ArrayLike | None, n: int) -> None:
         M = np.ones(n) if matrix is None else np.asarray(matrix, dtype=np.float64)

@@ -28,16 +28,12 @@ class SimplexResult:
     ----------
     x : ndarray of shape (n,)
         Best point found.
-    value, upper_bound : float
-        The function at `x`; no point of the simplex has a value above the bound.
-    gap : float
-        ``upper_bound - value``; below zero by rounding only.
+    value, upper_bound, gap : float
+        The function at `x`, a bound on its values, and the difference of the two.
     n_iter : int
         Calls of the oracle.
-    converged : bool
-        Whether the gap met the tolerance.
-    message : str
-        How the search ended and, if it failed, what to change.
+    converged, message : bool and str
+        Whether the gap met the tolerance; how the search ended and what to change.
     """
 
     x: Array
@@ -63,12 +59,10 @@ def maximize_on_simplex(
     Every call of the oracle gives a linear upper bound of the function; the maximum
     of their minimum, a linear program, is the upper bound reported. The next point is
 
-    1. the maximiser of the second-order model at the best point, where the oracle
-       gives a Hessian, as long as these Newton steps halve the bound that one
-       linear function gives: at a smooth maximum they end the search in a few calls;
-    2. else the point nearest to the best one at which the minimum of the linear
-       bounds closes a fixed share of the gap (level bundle method [1]_): at a maximum
-       with as many kinks as dimensions it converges fast, in between slowly.
+    1. the maximiser of the second-order model at the best point, if there is a
+       Hessian and as long as these Newton steps halve the bound of one linear function;
+    2. else the point nearest to the best one at which the linear bounds close a
+       fixed share of the gap (level bundle method [1]_).
 
     Parameters
     ----------
@@ -248,8 +242,7 @@ class _Search:
     def bound_from_model(self) -> None:
         """Lower the upper bound to the maximum of the linear bounds' minimum.
 
-        The linear program only proposes a convex combination of the bounds, whose
-        maximum at the vertices is exact: it holds however accurate the program is.
+        It is that of a convex combination: it holds however inexact the program is.
         """
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
@@ -290,10 +283,9 @@ class _Search:
 
 
 def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
-    """Shortest d with ``slopes @ d >= rises`` such that x + d is on the simplex.
+    """Shortest d, or None, with ``slopes @ d >= rises`` and x + d on the simplex.
 
-    By nonnegative least squares (Lawson and Hanson, "Solving least squares problems",
-    chapter 23); None if there is no d.
+    By nonnegative least squares (Lawson & Hanson (1974), chapter 23).
     """
     rows = np.vstack([slopes, np.eye(x.size)])
     rows -= rows.mean(axis=1, keepdims=True)  # the sum of d is zero
@@ -318,8 +310,7 @@ def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
 
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
-# Proximal term that keeps singular systems solvable; steps repeat until it is of
-# no effect.
+# Proximal term of singular systems; steps repeat until it is of no effect.
 _RIDGE = 1e-13
 
 
@@ -332,9 +323,8 @@ def maximize_quadratic_on_simplex(
 ) -> Array:
     """Maximise ``c @ x - x @ Q @ x / 2`` over the simplex.
 
-    Or over nonnegative vectors of which some entries sum to 1; the function must be
-    bounded above there. An active-set method: exact to rounding after finitely many
-    steps; equal rows of `Q` do no harm.
+    Or over nonnegative vectors of which some entries sum to 1, if it is bounded above
+    there. An active-set method: exact to rounding, singular `Q` included.
 
     Parameters
     ----------

@@ -35,11 +35,9 @@ from scalefair.streaming import GroupMoments
 class PairwiseFairClassifier(BaseGroupClassifier):
     r"""Linear classifier whose scores rank rows of different groups alike.
 
-    Minimises the mean loss under a bound on how often a row of one group is ranked
-    above a row of another. With :math:`\sigma(x) = (1 + x)^2 / 2` in place of the
-    indicator of :math:`x \ge 0`, each ordered pair of groups :math:`(k, k')` gives a
-    convex quadratic constraint [1]_, at most `kappa`: the mean of
-    :math:`\sigma(h - h')` over
+    Minimises the mean loss under convex quadratic bounds [1]_ on how often rows of one
+    group are ranked above those of another. For each ordered pair :math:`(k, k')` of
+    groups at most `kappa` is allowed: the mean of :math:`(1 + h - h')^2 / 2` over
 
     - ``"group_auc"`` (66): rows of `k` and of :math:`k'`, less 1/2;
     - ``"inter_group"`` (69): positives of `k` and negatives of :math:`k'`, plus that
@@ -71,20 +69,12 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     %(input_)s
     surrogate_gap_ : float
         Largest left side of the constraints on the training rows.
-    objective_ : float
-        Value of the objective, the penalty included.
-    infeasibility_ : float
-        Largest violation of a constraint.
+    %(solution)s
     kkt_residual_ : float
         The largest of the norm of the Lagrangian's gradient (in whitened variables),
         the infeasibility (relative to the bound) and the products of constraints and
         multipliers. The problem is convex: zero means that no weights are better.
-    n_iter_ : int
-        Updates of the multipliers.
-    n_oracle_calls_ : int
-        Passes over the rows.
-    converged_ : bool
-        Whether the residual is within `tol`.
+    %(search)s
 
     See Also
     --------
@@ -96,12 +86,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     %(paper)s
        Appendix D.3.
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PairwiseFairClassifier
-    >>> rows = make_biased_rows(2000, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> tight = PairwiseFairClassifier(kappa=0.5).fit(X, y, sensitive_features=group)
     >>> tight.converged_, round(tight.surrogate_gap_, 3)
     (True, 0.5)

@@ -49,8 +49,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
       \max_{k, k'} |A_k - A_{k'}|` with :math:`A_k = \min(S_k, \beta) -
       \min(S_k, \alpha)` at `threshold`.
 
-    The problem is neither convex nor smooth, and the method has no certificate: a
-    comparator for PartiallyFairClassifier [1]_.
+    A comparator for PartiallyFairClassifier, without a certificate [1]_.
 
     Parameters
     ----------
@@ -62,8 +61,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     n_thresholds : int, default=10
         Ranks of the strong criterion.
     learning_rate : float, default=5e-3
-        Length of a step relative to the subgradient, constant as in [1]_, where it is
-        chosen from 5e-4 to 5e-3 on a validation split.
+        Length of a step relative to the subgradient; [1]_ tries 5e-4 to 5e-3.
     %(alpha)s
     tol : float, default=0.0
         Stops if the best objective fell by less in 500 steps; 0 takes all, as [1]_.
@@ -77,16 +75,12 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     %(input_)s
     thresholds_ : ndarray of shape (n_thresholds,)
         Scores at the ranks; for the weak criterion `threshold`.
-    objective_ : float
-        Least sum of loss, ridge and penalty, at the weights that are kept.
-    surrogate_gap_ : float
-        The penalised gap there.
+    objective_, surrogate_gap_ : float
+        Least sum of loss, ridge and penalty, and the penalised gap there.
     history_ : ndarray of shape (n_iter_ + 1,)
         The objective at every step.
-    n_iter_ : int
-        Steps.
-    n_oracle_calls_ : int
-        Passes over the rows.
+    n_iter_, n_oracle_calls_ : int
+        Steps, and passes over the rows.
 
     See Also
     --------
@@ -98,17 +92,12 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     %(paper)s
        Appendix D.4.
 
-    Examples
-    --------
-    >>> from scalefair.datasets import make_biased_rows
+    %(example_rows)s
     >>> from scalefair.linear_model import PenalizedPartialParityClassifier
-    >>> rows = make_biased_rows(500, 3, random_state=0)
-    >>> X, y, group = rows.data, rows.target, rows.sensitive_features
     >>> fair = PenalizedPartialParityClassifier((0.1, 0.5), learning_rate=0.05)
-    >>> fair.set_params(max_iter=1000).fit(X, y, sensitive_features=group).n_iter_
-    1000
-    >>> fair.surrogate_gap_ < 0.1
-    True
+    >>> fair = fair.set_params(max_iter=1000).fit(X, y, sensitive_features=group)
+    >>> fair.n_iter_, fair.surrogate_gap_ < 0.1
+    (1000, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
