@@ -144,7 +144,7 @@ def test_bad_arguments(change, message):
     ("groups", "message"),
     [
         ([*GROUPS[:-1], None], "sensitive_features has 1 missing value"),
-        (GROUPS[:-1], "same samples"),
+        (GROUPS[:-1], "12 labels and 11 groups"),
         (["a"] * 12, "only one"),
     ],
 )
