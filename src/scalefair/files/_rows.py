@@ -32,9 +32,8 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     Parameters
     ----------
     path : str or path-like
-        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet`` (`ParquetReader`)
-        or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
-        is: a change is an error.
+        ``.npy``, ``.npz``, ``.parquet``, or ``.svm``, ``.svmlight``, ``.libsvm``. It
+        must stay as it is: a change is an error.
     max_bytes : int, default=2**26
         Size of the blocks that are read, of one row at least.
 
@@ -77,7 +76,6 @@ class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
     Rows in Fortran order take longer: a block is scattered over the whole file.
-    Attributes are those of `open_rows`.
 
     Parameters
     ----------

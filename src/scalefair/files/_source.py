@@ -22,8 +22,7 @@ AnyPath = str | os.PathLike[str]
 BLOCK_BYTES = 2**26
 # Numbers of a file's identity that hold on other machines, too.
 _ANYWHERE = 2
-# What readers raise for files of another format, or damaged ones: RuntimeError for
-# encrypted ones; NumPy parses the header of an array as Python.
+# What readers raise for damaged files; NumPy parses headers of arrays as Python.
 _DAMAGE: tuple[type[Exception], ...]
 _DAMAGE = (EOFError, LookupError, RuntimeError, ValueError, TypeError, OverflowError)
 _DAMAGE += (SyntaxError, tokenize.TokenError, csv.Error, lzma.LZMAError, zlib.error)

@@ -262,12 +262,10 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     Parameters
     ----------
     path : str or Path
-        Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or
-        ``-`` for the standard input.
+        Delimited text, packed or not, or parquet; ``-`` is the standard input.
     **options
-        ``columns`` that are read, ``words`` among them that are words whatever they
-        look like; and of text ``header`` (bool), ``delimiter``, ``decimal``, found out
-        by default, and ``skip_lines`` before the table.
+        ``columns`` that are read, ``words`` among them whatever they look like; of
+        text ``header``, ``delimiter``, ``decimal`` and ``skip_lines``.
 
     Returns
     -------
@@ -281,13 +279,11 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> from scalefair.files import read_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "people.csv")
-    ...     with open(path, "w") as file:
-    ...         _ = file.write("age, sex\n31, female\n?, male\n")
-    ...     read_table(path)
+    >>> with tempfile.NamedTemporaryFile("w+") as file:
+    ...     print("age, sex\n31, female\n?, male", file=file, flush=True)
+    ...     read_table(file.name)
         age     sex
     0  31.0  female
     1   NaN    male

@@ -171,8 +171,8 @@ def _is_header(
 ) -> tuple[bool, bool]:
     """Whether the first record is a header, and whether that is doubtful.
 
-    It is one if it differs in kind from every other record: a word above numbers, or
-    numbers that count up above fractions, or beside a word that does not come again.
+    It differs in kind from all others: a word above numbers, or numbers that count up
+    above fractions, or beside a word that does not come again.
     """
     first, others = records[0], records[1:]
     if tuple(cell.lower() for cell in first[:2]) in known:

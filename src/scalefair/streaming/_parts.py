@@ -34,12 +34,10 @@ class Parts(ABC):
     ) -> Parts:
         """Return the parts ``function(part, *args, *[column[i] for column in each])``.
 
-        Nothing is computed before the result is asked for.
-
         Parameters
         ----------
         function : callable
-            Of the module level, so that it can be sent to other processes.
+            Of the module level, to be sent to other processes when a result is wanted.
         *args : object
             The same for all parts.
         each : sequence of Parts
@@ -107,10 +105,7 @@ class LocalParts(Parts):
     --------
     >>> import operator
     >>> from scalefair.streaming import LocalParts
-    >>> parts = LocalParts([3, 4].__iter__, 2, progress=print)
-    >>> parts.map(operator.add, 10).gather()
-    1 2
-    2 2
+    >>> LocalParts([3, 4].__iter__, 2).map(operator.add, 10).gather()
     [13, 14]
     """
 
