@@ -47,10 +47,6 @@ def save_npy(path, X):
     return NpyReader(path, max_bytes=MAX_BYTES)
 
 
-def save_fortran(path, X):
-    return save_npy(path, np.asfortranarray(X))
-
-
 def save_uncompressed(path, X):
     """As save_npz does, of any type, with long indices."""
     A = sparse.csr_array(X.astype(float))
@@ -91,7 +87,7 @@ def save_svmlight(path, X):
 
 FORMATS = {
     "npy": (save_npy, ".npy"),
-    "npy, Fortran order": (save_fortran, ".npy"),
+    "npy, Fortran order": (lambda path, X: save_npy(path, X.copy("F")), ".npy"),
     "npz": (save_npz, ".npz"),
     "npz, compressed": (save_compressed, ".npz"),
     "npz, several": (save_parts, ".npz"),
@@ -141,7 +137,6 @@ def test_blocks_are_the_rows_in_order(reader):
     assert min(reader.lengths) >= 1
     assert reader.lengths.dtype == np.int64
     assert reader.shape == (M, N)
-    assert reader.n_features == N
     assert np.array_equal(np.concatenate([dense(block) for block in blocks]), matrix())
     for block in blocks:
         assert block.dtype == reader.dtype == np.float64
@@ -159,19 +154,16 @@ def test_blocks_are_the_rows_in_order(reader):
 
 
 def test_any_block_is_that_of_a_pass(reader):
-    blocks = list(reader.blocks())
-    for number in [*range(len(blocks)), 0, len(blocks) - 1, -1]:
-        assert same(reader.block(number), blocks[number])
-    with pytest.raises(IndexError):
-        reader.block(len(blocks))
-
-
-def test_passes_do_not_disturb_each_other(reader):
+    """And passes do not disturb each other."""
     first = reader.blocks()
     blocks = [next(first)]
     second = list(reader.blocks())
     blocks += first
     assert all(same(a, b) for a, b in zip(blocks, second, strict=True))
+    for number in [*range(len(blocks)), 0, len(blocks) - 1, -1]:
+        assert same(reader.block(number), blocks[number])
+    with pytest.raises(IndexError):
+        reader.block(len(blocks))
 
 
 def test_rows_in_parts(reader):
@@ -180,7 +172,6 @@ def test_rows_in_parts(reader):
     assert is_partitioned(reader)
     rows = PartitionedRows.of(reader)
     assert np.array_equal(rows.lengths, reader.lengths)
-    assert rows.shape == (M, N)
     assert rows.map(held).gather() == [held(block) for block in reader.blocks()]
     assert told == [(i + 1, len(reader)) for i in range(len(reader))]
 
@@ -217,7 +208,6 @@ class Blocks(RowReader):
     ("blocks", "options", "message"),
     [
         ([np.ones((3, 2)), np.ones((1, 2))], {}, r"Block 1 .* \(1, 2\), .* \(2, 2\)"),
-        ([np.ones((3, 2)), np.ones((4, 2))], {}, r"Block 1 .* \(4, 2\), .* \(2, 2\)"),
         ([np.ones((3, 3)), np.ones((2, 3))], {}, r"Block 0 .* \(3, 3\), .* \(3, 2\)"),
         ([np.ones(3), np.ones(2)], {}, r"Block 0 .* shape \(3,\)"),
         ([[[1.0, 2.0]] * 3] * 2, {}, "Block 0 of Blocks is a list: .* an ndarray"),
@@ -284,16 +274,9 @@ def test_types_of_numbers(dtype, save, tmp_path):
 def test_reader_is_chosen_by_the_extension(name, extension, kind, make):
     _, path = make(name)
     path = path.rename(path.with_suffix(extension))
-    reader = open_rows(str(path), max_bytes=500)
-    assert type(reader) is kind
-    assert max(held(block) for block in reader.blocks()) <= 500
-
-
-def test_other_extensions():
-    with pytest.raises(FileError, match=r"no reader for the extension '\.csv'"):
-        open_rows("rows.csv")
-    with pytest.raises(FileError, match=r"rows\.svm\.gz: .* Unpack a compressed"):
-        open_rows("rows.svm.gz")
+    assert type(open_rows(str(path), max_bytes=500)) is kind
+    with pytest.raises(FileError, match=r"no reader for the extension '\.gz'. Unpack"):
+        open_rows(f"{path}.gz")
 
 
 @pytest.mark.parametrize("extension", [".npy", ".npz", ".parquet", ".svm"])
