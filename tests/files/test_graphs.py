@@ -75,9 +75,8 @@ def test_ids_that_are_no_integers(write):
     assert read_graph(write("NA ?\nnan NA\n")).ids.tolist() == ["NA", "?", "nan"]
     big = "9" * 20
     assert read_graph(write(f"{big} 1\n1 2\n")).ids.tolist() == [big, "1", "2"]
-    for comment in "", "# by lines\n":  # 19 digits are integers
-        text = f"{2**60} 007\n{comment}7 {2**63 - 1}\n"
-        assert read_graph(write(text)).ids.tolist() == [2**60, 7, 2**63 - 1]
+    text = f"{2**60} 007\n# 19 digits are integers\n7 {2**63 - 1}\n"
+    assert read_graph(write(text)).ids.tolist() == [2**60, 7, 2**63 - 1]
 
 
 def test_weights_loops_and_zeros(write):
@@ -133,14 +132,10 @@ def test_rows_of_features_are_no_graph(write, tmp_path):
 )
 def test_parsers_agree_with_a_dictionary(tmp_path_factory, edges, repeats):
     """Integers, strings, files with comments between lines: one graph."""
-    weight = {}
-    for i, j in edges:
-        weight.setdefault((min(i, j), max(i, j)), 1.0 + abs(i * j))
+    weight = {(min(e), max(e)): 1.0 + abs(e[0] * e[1]) for e in edges}
     mentions = edges + repeats.draw(st.lists(st.sampled_from(edges), max_size=10))
     mentions = [repeats.draw(st.sampled_from([(i, j), (j, i)])) for i, j in mentions]
-    expected = {}
-    for (i, j), w in weight.items():
-        expected[i, j] = expected[j, i] = w
+    expected = weight | {(j, i): w for (i, j), w in weight.items()}
     path = tmp_path_factory.mktemp("edges") / "graph.txt"
 
     def read(text):
@@ -199,7 +194,7 @@ def test_weights_that_are_not_finite_are_located(tmp_path, value):
     matrix = TRIANGLE.copy()
     matrix[1, 2] = value
     sparse.save_npz(tmp_path / "g.npz", sparse.csr_array(matrix))
-    np.save(tmp_path / "g.npy", matrix)
+    np.save(tmp_path / "g.npy", np.asfortranarray(matrix))
     for name in ("g.npz", "g.npy"):
         refuses(tmp_path / name, "NaN or infinite", "row 1, column 2")
     sparse.save_npz(tmp_path / "g.npz", sparse.csr_array(TRIANGLE * 1j))

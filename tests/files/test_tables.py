@@ -109,19 +109,16 @@ def test_a_word_in_a_column_of_numbers(table, bad):
     assert "more)" not in message
     frame = table(*numbers(bad=bad)).read(words=["height"])
     assert frame["height"][60] == shown
-    others = table(*numbers(bad=bad)).read(["age", "sex"])
-    assert list(others.columns) == ["age", "sex"]
-
-
-def test_several_words_in_a_column_of_numbers(table):
-    lines = numbers(bad="abc")
+    lines = numbers(bad=bad)
+    assert list(table(*lines).read(["age", "sex"]).columns) == ["age", "sex"]
     lines[80] = "79,def,f"
-    refused(lambda: table(*lines), "table.csv:62:", "'abc' (and 1 more)")
-    # Of a column of numbers and words, as many of both, it is said what it became.
+    refused(lambda: table(*lines), "table.csv:62:", "(and 1 more)")
+
+
+def test_columns_of_numbers_and_words_are_told(table):
     mixed = table("code,x", *(f"{i if i % 2 else 'C'},{i}" for i in range(20)))
     assert mixed.read()["code"][:2].tolist() == ["C", "1"]
-    assert "code" in mixed.notes[0]
-    assert "words" in mixed.notes[0]
+    assert "column code holds numbers and words" in mixed.notes[0]
 
 
 @pytest.mark.parametrize("kind", ["1", "-1.5e-3", "+.5", "1.", "inf", "-Infinity"])
@@ -130,19 +127,11 @@ def test_what_is_a_number(table, kind):
     assert frame["a"][0] == float(kind)
 
 
-MISSING = ["", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", " ? "]
-
-
-@pytest.mark.parametrize("blank", MISSING)
+@pytest.mark.parametrize("blank", [*text.MISSING, " ? "])
 def test_missing_values(table, blank):
     """As numbers, as words, and as words that groups or labels are."""
-    lines = [
-        "height, town,sex ",
-        f"{blank},oslo,{blank}",
-        f"1.5,{blank},f",
-        "2,rome, m",
-    ]
-    found = table(*lines)
+    lines = ["height, town,sex ", f"{blank},oslo,{blank}", f"1.5,{blank},f"]
+    found = table(*lines, "2,rome, m")
     frame = found.read(words=["sex"])
     assert frame.isna().sum().tolist() == [1, 1, 1]
     assert frame["height"].dtype == np.float64
@@ -163,6 +152,11 @@ def test_delimiters(table, mark):
     found = table(*lines, mark.join(["2.25", "y", "4"]), name="table.data")
     assert_frame_equal(found.read(), WANTED, check_dtype=False)
     assert found.notes == []
+    for spelling in "tab", "\\t", "\t":
+        assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
+    for wrong in {"delimiter": "xy"}, {"decimal": "x"}:
+        with pytest.raises(FileError, match="one character"):
+            table("a,b", "1,2", **wrong)
 
 
 def test_semicolons_and_decimal_commas(table):
@@ -187,14 +181,6 @@ def test_a_word_among_decimal_commas(table):
     # With blanks only, which pandas does not strip at the end, all are numbers.
     found = table("a;b", "1,5 ;f", "2,25;m", "?;f", "3;f").read()["a"]
     np.testing.assert_array_equal(found, [1.5, 2.25, np.nan, 3])
-
-
-def test_marks_as_told(table):
-    for spelling in "tab", "\\t", "\t":
-        assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
-    for wrong in {"delimiter": "xy"}, {"decimal": "x"}:
-        (value,) = wrong.values()
-        refused(lambda o=wrong: table("a,b", "1,2", **o), repr(value), "one character")
 
 
 def test_lines_before_the_table_and_comments(table):
@@ -326,19 +312,11 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(tables, "_PIECE", 150)  # numbers: pieces of 50 rows
     path = tmp_path / f"table.{kind}"
     n, rng = 1000, np.random.default_rng(0)
-    columns = {
-        "height": rng.normal(size=n).round(3),
-        "town": rng.choice(["oslo", "rome", "town, large"], n),
-        "age": rng.integers(0, 90, n),
-        "code": rng.integers(0, 3, n),
-    }
-    frame = pandas.DataFrame(columns)
-    frame.loc[::7, "height"] = None
-    frame.loc[::11, "town"] = None
-    if kind == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path)
+    towns = rng.choice(["oslo", "rome", "town, large"], n)
+    columns = {"height": rng.normal(size=n).round(3), "town": towns}
+    frame = pandas.DataFrame(columns | {"age": 1, "code": rng.integers(0, 3, n)})
+    frame.loc[::7, "height"] = frame.loc[::11, "town"] = None
+    getattr(frame, f"to_{kind}")(path, index=False)
     wanted, words = ["town", "height", "code"], {"code"}
     stored = TableFile(path).store(wanted, words, tmp_path)
     assert list(tmp_path.iterdir()) == [path]

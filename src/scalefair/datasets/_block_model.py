@@ -49,11 +49,10 @@ def make_fair_sbm(
 ) -> Bunch:
     r"""Generate a graph whose planted clusters are perfectly fair.
 
-    In the modified stochastic block model (m-SBM) [1]_ each pair of nodes is an edge
-    independently, with probability a in the same cluster and group, b in the same
-    group only, c in the same cluster only, and d in neither, a > b > c > d. Each
-    cluster holds each group in equal number: the planted clustering has balance 1,
-    while the groups are the stronger structure. The nodes come in random order.
+    In the modified stochastic block model (m-SBM) [1]_ edges are independent, with
+    probability a in the same cluster and group, b in the same group only, c in the
+    same cluster only, and d in neither, a > b > c > d. The planted clustering has
+    balance 1, while the groups are the stronger structure. Nodes are in random order.
 
     Parameters
     ----------
@@ -65,9 +64,8 @@ def make_fair_sbm(
     n_groups : int
         Number of groups, at least 2.
     average_degree : float, default=None
-        Expected degree, in time and memory proportional to the number of edges; low
-        degrees leave isolated nodes. None gives the dense model of the literature,
-        whose degree grows almost linearly with `n_nodes`.
+        Expected degree; low ones leave isolated nodes. None gives the dense model of
+        the literature, whose degree grows almost linearly with `n_nodes`.
     probabilities : sequence of 4 floats, default=None
         The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest;
         with `average_degree` weights, scaled to reach it. By default, the dense model

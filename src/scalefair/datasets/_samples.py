@@ -140,8 +140,7 @@ def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
     last = -1
     while last < n_cells:
         steps = np.ceil(rng.standard_exponential(size) / rate)
-        # An exponential of zero would take a cell twice; steps past the end may be
-        # too large for an integer.
+        # Zero would take a cell twice; steps past the end may overflow.
         np.clip(steps, 1, n_cells + 1, out=steps)
         more = last + np.cumsum(steps.astype(np.int64))
         cells, last = np.append(cells, more), int(more[-1])
@@ -328,10 +327,9 @@ described in the literature, not the original points of Feng et al. (2024).
 def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     """Generate two ellipses that are fair clusters, cut across by two groups.
 
-    Points are uniform in two long ellipses, one above the other. Their left halves are
-    group 0, the right ones group 1, further apart than the ellipses: plain clustering
-    follows the groups. A re-creation with the properties described in [1]_ and [2]_,
-    not the original points.
+    Two long ellipses, one above the other, whose left and right halves are the groups,
+    further apart than the ellipses: plain clustering follows the groups. A re-creation
+    with the properties described in [1]_ and [2]_.
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ from scalefair.datasets._common import Floats, Ints
 _ZIPF_OFFSET = 10.0  # flattens the law, as the removal of stop words does
 _COMMON = 0.5  # share of the words that do not depend on the topic
 _FIRST_TOPIC = 0.7  # share of the others that come from the document's main topic
-# Topics are used with frequencies 1 / rank**0.5. Standard deviations of logarithms:
-# of these per group, of a word's probability per topic, of a document's length.
+# Topics have frequencies 1 / rank**0.5; standard deviations of logarithms: of these
+# per group, of a word's probability per topic, of a document's length.
 _TOPIC_DECAY = 0.5
 _GROUP_SPREAD, _TOPIC_SPREAD, _LENGTH_SPREAD = 1.0, 2.0, 0.5
 _PILOT = 2000  # documents that calibrate the length

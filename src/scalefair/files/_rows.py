@@ -40,8 +40,7 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     Returns
     -------
     RowReader
-        For estimators, where they take a matrix; its `dtype` is float32 if all numbers
-        of the file are, else float64.
+        Its `dtype` is float32 if all numbers of the file are, else float64.
 
     Raises
     ------
@@ -123,10 +122,10 @@ class ParquetReader(RowReader):
     path : str or path-like
         The file.
     columns : sequence of str or None, default=None
-        Columns that are features, in this order, of numbers or booleans. All by
-        default, without the index of a data frame.
+        Columns that are features, in this order, of numbers or booleans; by default
+        all but the index of a data frame.
     max_bytes : int, default=2**26
-        See `open_rows`. Beside a block the memory holds what pyarrow buffers.
+        See `open_rows`.
 
     Examples
     --------

@@ -53,11 +53,10 @@ class NpzReader(RowReader):
     Parameters
     ----------
     path : str, path-like or sequence of them
-        File that ``scipy.sparse.save_npz`` wrote from a CSR matrix of real numbers,
-        or several ones with consecutive rows.
+        Of ``scipy.sparse.save_npz``, from a CSR matrix; several have consecutive rows.
     max_bytes : int, default=2**26
-        See `open_rows`: of entries and their column indices; a row counts as 512
-        bytes at least. No block has rows of two files.
+        See `open_rows`; a row counts as 512 bytes at least. No block has rows of two
+        files.
 
     Examples
     --------

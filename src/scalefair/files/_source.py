@@ -87,10 +87,7 @@ def one_line(error: BaseException) -> str:
 
 
 class SourceFile:
-    """A file that stays as it is, in size, time and place on the disk, or is refused.
-
-    In another process only size and time are compared: it may be a copy there.
-    """
+    """A file that keeps its size, time and place; the last not in other processes."""
 
     def __init__(self, path: AnyPath, what: str) -> None:
         self.path, self._what = os.fspath(path), what

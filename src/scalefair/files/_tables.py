@@ -36,8 +36,7 @@ _SAMPLE, _PIECE = 20_000, 2**21
 class TableFile:
     """A table in a file, as `read_table` takes it; rows are read when asked for.
 
-    `names` are those of the columns, their numbers from 1 if there is no header;
-    `layout` is how text is understood; `notes` say what was assumed.
+    `names` are the columns', or numbers from 1; `notes` say what was assumed.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
@@ -99,10 +98,7 @@ class TableFile:
     def store(
         self, columns: Sequence[str], words: Collection[str], folder: Path
     ) -> pandas.DataFrame:
-        """Do as `read`, with the numbers in a nameless file, gone with the process.
-
-        Which columns hold words is judged by the first rows.
-        """
+        """Do as `read`, by the first rows, with the numbers in a nameless file."""
         sample = self._typed(self.frame(columns, words, _SAMPLE), words)
         words = [column for column in columns if not is_numeric_dtype(sample[column])]
         numbers = [column for column in columns if column not in words]

@@ -106,8 +106,8 @@ def find_layout(
 ) -> Layout:
     """Look at the first records of a text; what is None is found out.
 
-    `known_headers` has the first names, in lower case, of lines that are headers
-    whatever follows; with `words_are_rows` words above words are none.
+    `known_headers` are first names, in lower case, of lines that are headers whatever
+    follows; with `words_are_rows` words above words are none.
     """
     skipped = skip_lines
     for line in islice(_lines(path), skip_lines, None):

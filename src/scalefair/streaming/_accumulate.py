@@ -28,12 +28,9 @@ _THIN = 192
 # Many labels of many columns: partial sums would not fit a cache or a thread.
 _THIN_BYTES = 2**23
 _BLOCK_BYTES, _SPARSE_BYTES = 2**26, 2**25
-# A dense block that is not converted takes no memory: longer ones, fewer barriers.
-_VIEW_BLOCKS = 4
-# Rows behind the shift of a label; any typical value would do.
-_SHIFT_ROWS = 1024
-# Times in products of a dense block: of a product of two stored entries, added at a
-# scattered place; of a stored entry, selected and transposed; of one made dense.
+_VIEW_BLOCKS = 4  # a dense block that is not converted takes no memory
+_SHIFT_ROWS = 1024  # behind the shift of a label; any typical value would do
+# In products of a dense block: two stored entries, a stored one, one made dense.
 _SCATTERED_COST, _STORED_ENTRY_COST, _DENSE_ENTRY_COST = 25, 600, 40
 # Columns with this share of entries are shifted: they may have a large mean.
 _FULL = 0.9

@@ -150,8 +150,7 @@ def is_partitioned(X: Any) -> bool:
     Returns
     -------
     bool
-        True for Dask arrays, data frames and bags, lists of delayed blocks or of
-        futures, readers, and `PartitionedRows`.
+        True for Dask collections, lists of delayed blocks, and readers.
 
     Examples
     --------

@@ -99,7 +99,7 @@ class LocalParts(Parts):
     n_parts : int
         Number of parts.
     progress : callable or None, default=None
-        Called as ``progress(n_done, n_parts)`` after each part of a pass.
+        Called as ``progress(n_done, n_parts)`` after each part.
 
     Examples
     --------
