@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,18 +51,12 @@ def save_npy(path, X):
 def save_uncompressed(path, X):
     """As save_npz does, of any type, with long indices."""
     A = sparse.csr_array(X.astype(float))
-    arrays = {"indices": A.indices.astype(">i8"), "indptr": A.indptr}
-    arrays["data"] = A.data.astype(X.dtype)
-    np.savez(path, **arrays, format=b"csr", shape=X.shape)
+    arrays = {"indices": A.indices.astype(">i8"), "data": A.data.astype(X.dtype)}
+    np.savez(path, **arrays, indptr=A.indptr, format=b"csr", shape=X.shape)
 
 
-def save_npz(path, X):
-    sparse.save_npz(path, sparse.csr_array(X), compressed=False)
-    return NpzReader(path, max_bytes=MAX_BYTES)
-
-
-def save_compressed(path, X):
-    sparse.save_npz(path, sparse.csr_matrix(X))
+def save_npz(path, X, compressed=False):
+    sparse.save_npz(path, sparse.csr_array(X), compressed=compressed)
     return NpzReader(path, max_bytes=MAX_BYTES)
 
 
@@ -89,7 +84,7 @@ FORMATS = {
     "npy": (save_npy, ".npy"),
     "npy, Fortran order": (lambda path, X: save_npy(path, X.copy("F")), ".npy"),
     "npz": (save_npz, ".npz"),
-    "npz, compressed": (save_compressed, ".npz"),
+    "npz, compressed": (partial(save_npz, compressed=True), ".npz"),
     "npz, several": (save_parts, ".npz"),
     "parquet": (save_parquet, ".parquet"),
     "svmlight": (save_svmlight, ".svm"),
@@ -140,7 +135,6 @@ def test_blocks_are_the_rows_in_order(reader):
     assert np.array_equal(np.concatenate([dense(block) for block in blocks]), matrix())
     for block in blocks:
         assert block.dtype == reader.dtype == np.float64
-        assert sparse.issparse(block) == reader.is_sparse
         assert held(block) <= MAX_BYTES
         if reader.is_sparse:
             assert block.format == "csr"
@@ -290,12 +284,10 @@ def test_files_that_are_none(extension, tmp_path):
     with pytest.raises(FileError, match=rf"rows{extension}: is a folder"):
         open_rows(path)
     path.rmdir()
-    path.write_bytes(b"")
-    with pytest.raises(FileError, match=rf"rows{extension}: (not|has no rows)"):
-        open_rows(path)
-    path.write_bytes(b"\x93words that are no numbers\n" * 100)
-    with pytest.raises(FileError, match=rf"rows{extension}:(1:|) .*(not|wrong)"):
-        open_rows(path)
+    for content in b"", b"\x93words that are no numbers\n" * 100:
+        path.write_bytes(content)
+        with pytest.raises(FileError, match=rf"{extension}:.* (not|wrong|has no rows)"):
+            open_rows(path)
     for size in 0, -1.0, np.nan, np.inf, "64MB", None, True:
         with pytest.raises(ValueError, match=f"max_bytes must be .* got '?{size}"):
             open_rows(path, max_bytes=size)

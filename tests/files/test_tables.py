@@ -74,17 +74,14 @@ def test_headers(table, lines, names, doubt):
     # What may be wrong is said, with the option that changes it.
     assert bool(found.notes) == doubt
     if doubt:
-        option = "--no-header" if names else "--header"
-        assert option in found.notes[0]
+        assert ("--no-header" if names else "--header") in found.notes[0]
         assert lines[0] in found.notes[0]
     assert len(found.read()) == len(lines) - (names is not None)
 
 
 def test_headers_as_told(table):
-    lines = ["color,1,2", "red,0.1,0.2", "blue,0.5,0.1"]
-    assert table(*lines, header=False).names == ["1", "2", "3"]
     assert table("1,2", "3,4", header=True).names == ["1", "2"]
-    frame = table(*lines, header=False).read()
+    frame = table("color,1,2", "red,0.1,0.2", "blue,0.5,0.1", header=False).read()
     assert frame["1"].tolist() == ["color", "red", "blue"]
     assert frame["2"].tolist() == [1, 0.1, 0.5]
 
