@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,25 +48,15 @@ def save_npy(path, X):
     return NpyReader(path, max_bytes=MAX_BYTES)
 
 
-def save_fortran(path, X):
-    return save_npy(path, np.asfortranarray(X))
-
-
 def save_uncompressed(path, X):
     """As save_npz does, of any type, with long indices."""
     A = sparse.csr_array(X.astype(float))
-    arrays = {"indices": A.indices.astype(">i8"), "indptr": A.indptr}
-    arrays["data"] = A.data.astype(X.dtype)
-    np.savez(path, **arrays, format=b"csr", shape=X.shape)
+    arrays = {"indices": A.indices.astype(">i8"), "data": A.data.astype(X.dtype)}
+    np.savez(path, **arrays, indptr=A.indptr, format=b"csr", shape=X.shape)
 
 
-def save_npz(path, X):
-    sparse.save_npz(path, sparse.csr_array(X), compressed=False)
-    return NpzReader(path, max_bytes=MAX_BYTES)
-
-
-def save_compressed(path, X):
-    sparse.save_npz(path, sparse.csr_matrix(X))
+def save_npz(path, X, compressed=False):
+    sparse.save_npz(path, sparse.csr_array(X), compressed=compressed)
     return NpzReader(path, max_bytes=MAX_BYTES)
 
 
@@ -91,9 +82,9 @@ def save_svmlight(path, X):
 
 FORMATS = {
     "npy": (save_npy, ".npy"),
-    "npy, Fortran order": (save_fortran, ".npy"),
+    "npy, Fortran order": (lambda path, X: save_npy(path, X.copy("F")), ".npy"),
     "npz": (save_npz, ".npz"),
-    "npz, compressed": (save_compressed, ".npz"),
+    "npz, compressed": (partial(save_npz, compressed=True), ".npz"),
     "npz, several": (save_parts, ".npz"),
     "parquet": (save_parquet, ".parquet"),
     "svmlight": (save_svmlight, ".svm"),
@@ -141,11 +132,9 @@ def test_blocks_are_the_rows_in_order(reader):
     assert min(reader.lengths) >= 1
     assert reader.lengths.dtype == np.int64
     assert reader.shape == (M, N)
-    assert reader.n_features == N
     assert np.array_equal(np.concatenate([dense(block) for block in blocks]), matrix())
     for block in blocks:
         assert block.dtype == reader.dtype == np.float64
-        assert sparse.issparse(block) == reader.is_sparse
         assert held(block) <= MAX_BYTES
         if reader.is_sparse:
             assert block.format == "csr"
@@ -159,19 +148,16 @@ def test_blocks_are_the_rows_in_order(reader):
 
 
 def test_any_block_is_that_of_a_pass(reader):
-    blocks = list(reader.blocks())
-    for number in [*range(len(blocks)), 0, len(blocks) - 1, -1]:
-        assert same(reader.block(number), blocks[number])
-    with pytest.raises(IndexError):
-        reader.block(len(blocks))
-
-
-def test_passes_do_not_disturb_each_other(reader):
+    """And passes do not disturb each other."""
     first = reader.blocks()
     blocks = [next(first)]
     second = list(reader.blocks())
     blocks += first
     assert all(same(a, b) for a, b in zip(blocks, second, strict=True))
+    for number in [*range(len(blocks)), 0, len(blocks) - 1, -1]:
+        assert same(reader.block(number), blocks[number])
+    with pytest.raises(IndexError):
+        reader.block(len(blocks))
 
 
 def test_rows_in_parts(reader):
@@ -180,7 +166,6 @@ def test_rows_in_parts(reader):
     assert is_partitioned(reader)
     rows = PartitionedRows.of(reader)
     assert np.array_equal(rows.lengths, reader.lengths)
-    assert rows.shape == (M, N)
     assert rows.map(held).gather() == [held(block) for block in reader.blocks()]
     assert told == [(i + 1, len(reader)) for i in range(len(reader))]
 
@@ -217,7 +202,6 @@ class Blocks(RowReader):
     ("blocks", "options", "message"),
     [
         ([np.ones((3, 2)), np.ones((1, 2))], {}, r"Block 1 .* \(1, 2\), .* \(2, 2\)"),
-        ([np.ones((3, 2)), np.ones((4, 2))], {}, r"Block 1 .* \(4, 2\), .* \(2, 2\)"),
         ([np.ones((3, 3)), np.ones((2, 3))], {}, r"Block 0 .* \(3, 3\), .* \(3, 2\)"),
         ([np.ones(3), np.ones(2)], {}, r"Block 0 .* shape \(3,\)"),
         ([[[1.0, 2.0]] * 3] * 2, {}, "Block 0 of Blocks is a list: .* an ndarray"),
@@ -284,16 +268,9 @@ def test_types_of_numbers(dtype, save, tmp_path):
 def test_reader_is_chosen_by_the_extension(name, extension, kind, make):
     _, path = make(name)
     path = path.rename(path.with_suffix(extension))
-    reader = open_rows(str(path), max_bytes=500)
-    assert type(reader) is kind
-    assert max(held(block) for block in reader.blocks()) <= 500
-
-
-def test_other_extensions():
-    with pytest.raises(FileError, match=r"no reader for the extension '\.csv'"):
-        open_rows("rows.csv")
-    with pytest.raises(FileError, match=r"rows\.svm\.gz: .* Unpack a compressed"):
-        open_rows("rows.svm.gz")
+    assert type(open_rows(str(path), max_bytes=500)) is kind
+    with pytest.raises(FileError, match=r"no reader for the extension '\.gz'. Unpack"):
+        open_rows(f"{path}.gz")
 
 
 @pytest.mark.parametrize("extension", [".npy", ".npz", ".parquet", ".svm"])
@@ -307,12 +284,10 @@ def test_files_that_are_none(extension, tmp_path):
     with pytest.raises(FileError, match=rf"rows{extension}: is a folder"):
         open_rows(path)
     path.rmdir()
-    path.write_bytes(b"")
-    with pytest.raises(FileError, match=rf"rows{extension}: (not|has no rows)"):
-        open_rows(path)
-    path.write_bytes(b"\x93words that are no numbers\n" * 100)
-    with pytest.raises(FileError, match=rf"rows{extension}:(1:|) .*(not|wrong)"):
-        open_rows(path)
+    for content in b"", b"\x93words that are no numbers\n" * 100:
+        path.write_bytes(content)
+        with pytest.raises(FileError, match=rf"{extension}:.* (not|wrong|has no rows)"):
+            open_rows(path)
     for size in 0, -1.0, np.nan, np.inf, "64MB", None, True:
         with pytest.raises(ValueError, match=f"max_bytes must be .* got '?{size}"):
             open_rows(path, max_bytes=size)

@@ -24,17 +24,15 @@ _CHUNK = 1 << 22
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
 
-{4} nodes in {5} planted clusters and {6} groups; every cluster
-holds every group in equal number (within one node). Each pair of nodes is an edge
-independently, with a probability that depends on the pair:
+{4} nodes in {5} planted clusters and {6} groups, which every cluster
+holds in equal number (within one node). Edges are independent, of probability
 
 same cluster, same group    a = {0:.6g}
 other cluster, same group   b = {1:.6g}
 same cluster, other group   c = {2:.6g}
 other cluster, other group  d = {3:.6g}
 
-With b > c the groups are easier to see than the clusters: clustering without
-fairness constraints tends to follow the groups, fair clustering the planted clusters.
+With b > c the groups are easier to see than the clusters.
 """
 
 
@@ -51,11 +49,10 @@ def make_fair_sbm(
 ) -> Bunch:
     r"""Generate a graph whose planted clusters are perfectly fair.
 
-    In the modified stochastic block model (m-SBM) [1]_ each pair of nodes is an edge
-    independently, with probability a in the same cluster and group, b in the same
-    group only, c in the same cluster only, and d in neither, a > b > c > d. Each
-    cluster holds each group in equal number: the planted clustering has balance 1,
-    while the groups are the stronger structure. The nodes come in random order.
+    In the modified stochastic block model (m-SBM) [1]_ edges are independent, with
+    probability a in the same cluster and group, b in the same group only, c in the
+    same cluster only, and d in neither, a > b > c > d. The planted clustering has
+    balance 1, while the groups are the stronger structure. Nodes are in random order.
 
     Parameters
     ----------
@@ -67,23 +64,19 @@ def make_fair_sbm(
     n_groups : int
         Number of groups, at least 2.
     average_degree : float, default=None
-        Expected degree, in time and memory proportional to the number of edges; low
-        degrees leave isolated nodes. None gives the dense model of the literature,
-        whose degree grows almost linearly with `n_nodes`.
+        Expected degree; low ones leave isolated nodes. None gives the dense model of
+        the literature, whose degree grows almost linearly with `n_nodes`.
     probabilities : sequence of 4 floats, default=None
         The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest;
-        with c > b the clusters are easier to see than the groups. With
-        `average_degree` they are weights, scaled to reach that degree.
-        By default, the dense model uses
+        with `average_degree` weights, scaled to reach it. By default, the dense model
+        uses
         :math:`(1, 0.7, 0.4, 0.1)\,(\log n / n)^{1/10}`: the ratios 10 : 7 : 4 : 1 of
-        [2]_ with the exponent of [3]_, which does not print its constants. The sparse
-        model fixes the shares of a node's expected degree instead, since constant
-        ratios would drown the clusters when there are many: b gets 0.40, d 0.03, c
+        [2]_ with the exponent of [3]_. The sparse model fixes the shares of a node's
+        expected degree instead, lest many clusters drown: b gets 0.40, d 0.03, c
         :math:`\min(0.15,\ 0.97 \cdot 0.40\,(h - 1) / (k - 1))` for k clusters and h
         groups, a the rest.
     cohesion : sequence of `n_clusters` floats in [0, 1], default=None
-        Factors on a and c in each cluster, 1 by default: a cluster of low cohesion is
-        looser. An `average_degree` stays what was asked for.
+        Factors on a and c in each cluster, 1 by default; an `average_degree` stays.
 
     Returns
     -------
@@ -111,9 +104,6 @@ def make_fair_sbm(
     ... )
     >>> data.graph.shape, bool(18 < data.graph.nnz / 1000 < 22)
     ((1000, 1000), True)
-    >>> from scalefair.metrics import balance_score
-    >>> balance_score(data.target, sensitive_features=data.sensitive_features)
-    1.0
     """
     check_count("n_clusters", n_clusters, 2)
     check_count("n_groups", n_groups, 2)
@@ -158,8 +148,8 @@ def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
     """Nodes of each cluster in each group, shape (n_clusters, n_groups)."""
     n_each, n_extra = divmod(n_nodes, n_clusters * n_groups)
     sizes = np.full((n_clusters, n_groups), n_each)
-    # Walk the extra nodes along diagonals, so that clusters and groups, too, differ
-    # in size by at most one; shift at each return to the start of a diagonal.
+    # Along diagonals, so that clusters and groups, too, differ by at most one; shifted
+    # at each return to the start of a diagonal.
     extra = np.arange(n_extra)
     shift = extra // math.lcm(n_clusters, n_groups)
     sizes[extra % n_clusters, (extra + shift) % n_groups] += 1
@@ -182,8 +172,7 @@ def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
 class _PairKind:
     """Pairs of nodes of the same class that differ in all of the other labels.
 
-    Every ordered pair inside a class has a number, which is drawn, or all are listed in
-    chunks; neither needs more memory than the edges that result.
+    Numbers of ordered pairs inside a class are drawn, or listed in chunks.
     """
 
     def __init__(self, class_of: Ints, *apart: Ints) -> None:
@@ -200,8 +189,7 @@ class _PairKind:
     ) -> Ints:
         """Draw each of the pairs independently: keys ``i * n_nodes + j``, i < j."""
         if probability <= _WALK_ABOVE:
-            # A binomial count of pairs, then a uniform set of that many, is the same
-            # law as one coin per pair, at a cost that follows the edges.
+            # The law of one coin per pair, at a cost that follows the edges.
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
         kept = [np.empty(0, dtype=np.int64)]
         for start in range(0, self.n_ordered, _CHUNK):
@@ -231,8 +219,7 @@ class _PairKind:
         """Draw a set of `count` of the `n_pairs` pairs, each set equally likely."""
         keys = np.empty(0, dtype=np.int64)
         while keys.size < count:
-            # A draw hits a given pair with probability 2 / n_ordered, so this many
-            # find the missing share of the free pairs on average; the rest is margin.
+            # A draw hits a given pair with probability 2 / n_ordered; with a margin.
             share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
             draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
             i, j = self.decode(rng.integers(self.n_ordered, size=draws))

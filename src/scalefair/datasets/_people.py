@@ -106,8 +106,7 @@ def fetch_bank_additional(
     Parameters
     ----------
     preprocess : bool, default=True
-        Standardise the 10 numeric features over all rows. Use False to standardise
-        by the training rows only.
+        Standardise the 10 numeric features over all rows, not the training rows only.
 
     Returns
     -------
@@ -119,8 +118,7 @@ def fetch_bank_additional(
 
     See Also
     --------
-    fetch_bank_marketing : The calls without the economic indicators, as the papers on
-        fair PCA use them.
+    fetch_bank_marketing : The calls as the papers on fair PCA use them.
     """
     files = Files(BANK_ADDITIONAL, data_home, download_if_missing)
     table = files.table("bank-additional-full.csv", sep=";")
@@ -165,8 +163,7 @@ def fetch_credit_default(
     Parameters
     ----------
     n_groups : {2, 3, 4, 6}, default=2
-        Groups, and with them the features, of the papers on fair PCA: `DESCR` lists
-        them.
+        Groups, and with them features, of the papers on fair PCA: see `DESCR`.
     preprocess : bool, default=True
         Scale the features as those papers do. False gives the numbers of the file.
 
@@ -303,9 +300,7 @@ _PAPER_NUMBERS = (
 )
 _DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
 _DATE_ORIGIN, _YEAR = np.datetime64("2013-01-01", "s"), 365.25 * 86400
-# Days from the arrest to the scoring; ProPublica doubted that those further apart
-# belong together.
-_MOST_DAYS = 30
+_MOST_DAYS = 30  # from the arrest to the scoring: others may not belong together
 
 
 @fetcher(COMPAS)
@@ -324,8 +319,8 @@ def fetch_compas(
     groups : {"binary", "all"}, default="binary"
         African-American defendants and "other"; or the six races of the file.
     features : {"plain", "paper"}, default="plain"
-        What was known at the time of the scoring, without the score; or those of the
-        paper on the explainable SVD, some of which leak the target: see `DESCR`.
+        What was known before the scoring; or those of the paper on the explainable
+        SVD, some of which leak the target: see `DESCR`.
     screened : bool, default=True
         Leave out the defendants that ProPublica left out: see `DESCR`.
 
@@ -425,8 +420,7 @@ def fetch_a9a(*, data_home: Home = None, download_if_missing: bool = True) -> Bu
         - data : csr_array of float64, shape (32561, 123), the training rows
         - target : ndarray of int, shape (32561,), 1 for an income above 50,000 dollars
         - sensitive_features : ndarray of str, shape (32561,), "Female" or "Male"
-        - data_test, target_test, sensitive_features_test : the same of the 16,281
-          test rows
+        - data_test, target_test, sensitive_features_test : of the 16,281 test rows
         - feature_names : list of str, such as "workclass=Private"
     """
     files = Files(A9A, data_home, download_if_missing)

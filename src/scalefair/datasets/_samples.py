@@ -18,9 +18,8 @@ _SPREAD = 2.0  # standard deviation of the scores within a group
 
 _BIASED_DESCR = """\
 Biased rows: {} normal rows of {} features, density {:g}, in
-{} groups of equal probability, with labels from a logistic model. The expected
-scores of the groups are equally spaced, {:g} from the first to the last. `coef` is
-the model's coefficients; its intercept is zero.
+{} groups of equal probability, with labels from a logistic model, whose
+expected scores are {:g} apart from the first to the last group.
 """
 
 
@@ -45,8 +44,7 @@ def make_biased_rows(
 
     .. math:: \mathrm{bias} \left( \frac{k}{G - 1} - \frac12 \right).
 
-    So an accurate model ranks the groups differently without being told them. Time
-    follows the stored entries, memory is less than twice the result.
+    Time follows the stored entries, memory is less than twice the result.
 
     Parameters
     ----------
@@ -134,8 +132,7 @@ def _sparse_rows(
 
 def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
     """Take each of the cells with probability `density`; return those, in order."""
-    # The distance to the next cell taken is geometric, an exponential rounded up: no
-    # draw for the cells that are not taken.
+    # The distance to the next cell taken is geometric: an exponential rounded up.
     rate = -np.log1p(-density)
     expected = n_cells * density
     size = int(expected + 6 * np.sqrt(expected)) + 16
@@ -143,8 +140,7 @@ def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
     last = -1
     while last < n_cells:
         steps = np.ceil(rng.standard_exponential(size) / rate)
-        # An exponential of zero would take a cell twice; steps past the end may be
-        # too large for an integer.
+        # Zero would take a cell twice; steps past the end may overflow.
         np.clip(steps, 1, n_cells + 1, out=steps)
         more = last + np.cumsum(steps.astype(np.int64))
         cells, last = np.append(cells, more), int(more[-1])
@@ -154,8 +150,7 @@ def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
 _GAUSSIANS_DESCR = """\
 Group Gaussians: {} normal rows of {} features in {} groups.
 Standard deviations along the principal axes fall like exp(-j / {:g}); the axes of
-the groups are those of a common basis, turned a little (tilt {:g}), and their
-variances differ by random factors. `covariances` are the exact ones.
+the groups are a common basis, turned a little (tilt {:g}).
 """
 
 
@@ -181,8 +176,7 @@ def make_group_gaussians(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows. 325,834 rows of 173 features have the size, and by default the
-        groups, of the crop mapping data of [1]_.
+        Number of rows. With 325,834 and 173 features, like the crop data of [1]_.
     n_features : int, default=20
         Number of features.
     group_probabilities : sequence of float, default=(0.88, 0.12)
@@ -247,9 +241,8 @@ def make_group_gaussians(
 
 
 _AFFINITY_DESCR = """\
-RandLaplace: a dense random symmetric affinity of {n_samples} samples (uniform entries
-in [0, 1), zero diagonal) and {n_groups} groups assigned at random. There are no
-clusters to find.
+RandLaplace: a dense random symmetric affinity of {n_samples} samples and {n_groups}
+groups assigned at random. There are no clusters to find.
 """
 
 
@@ -263,8 +256,7 @@ def make_random_affinity(
 ) -> Bunch:
     """Generate a dense random affinity with random groups (RandLaplace).
 
-    There are no clusters: it serves to measure the cost of solvers on dense matrices.
-    No group is empty.
+    There are no clusters: it serves to measure the cost of solvers. No group is empty.
 
     Parameters
     ----------
@@ -325,13 +317,9 @@ _GAP_BETWEEN_ELLIPSES, _GAP_BETWEEN_GROUPS = 1.0, 2.0
 
 _ELLIPTICAL_DESCR = """\
 Elliptical: {n_samples} points of the plane in two long horizontal ellipses, one above
-the other. The left half of each ellipse is group 0, the right half group 1, with a
-gap between the halves. The gap between the groups is the widest, so clustering
-without fairness constraints separates left from right (balance 0); the fair answer is
-the upper and the lower ellipse (balance 1).
-
-A re-creation with the properties described in the literature, not the original points
-of Feng et al. (2024), to whom the name goes back.
+the other. The groups are the left and the right halves, further apart than the
+ellipses, which are the fair clusters (balance 1). A re-creation with the properties
+described in the literature, not the original points of Feng et al. (2024).
 """
 
 
@@ -339,10 +327,9 @@ of Feng et al. (2024), to whom the name goes back.
 def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     """Generate two ellipses that are fair clusters, cut across by two groups.
 
-    Points are uniform in two long ellipses, one above the other. Their left halves are
-    group 0, the right ones group 1, further apart than the ellipses: plain clustering
-    follows the groups. A re-creation with the properties described in [1]_ and [2]_,
-    not the original points.
+    Two long ellipses, one above the other, whose left and right halves are the groups,
+    further apart than the ellipses: plain clustering follows the groups. A re-creation
+    with the properties described in [1]_ and [2]_.
 
     Parameters
     ----------

@@ -12,13 +12,11 @@ from scalefair._random import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
 
-# Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
-# flattened, as after the removal of stop words.
-_ZIPF_OFFSET = 10.0
+_ZIPF_OFFSET = 10.0  # flattens the law, as the removal of stop words does
 _COMMON = 0.5  # share of the words that do not depend on the topic
 _FIRST_TOPIC = 0.7  # share of the others that come from the document's main topic
-# Topics are used with frequencies 1 / rank**0.5. Standard deviations of logarithms:
-# of these per group, of a word's probability per topic, of a document's length.
+# Topics have frequencies 1 / rank**0.5; standard deviations of logarithms: of these
+# per group, of a word's probability per topic, of a document's length.
 _TOPIC_DECAY = 0.5
 _GROUP_SPREAD, _TOPIC_SPREAD, _LENGTH_SPREAD = 1.0, 2.0, 0.5
 _PILOT = 2000  # documents that calibrate the length
@@ -26,8 +24,7 @@ _PILOT = 2000  # documents that calibrate the length
 _DESCR = """\
 Topic documents: {} sparse rows of tf-idf weights over {} words,
 drawn from {} topics that {} groups use with different frequencies.
-Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {} stored entries,
-density {:.3g}. `target` is the main topic of each document.
+{} stored entries, density {:.3g}. `target` is the main topic of each document.
 """
 
 

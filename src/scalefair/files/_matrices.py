@@ -1,7 +1,4 @@
-"""Matrices in the formats of NumPy, SciPy, Matrix Market and svmlight.
-
-Nothing that a file says of itself is believed before it is looked at.
-"""
+"""Matrices in the formats of NumPy, SciPy, Matrix Market and svmlight, all checked."""
 
 from __future__ import annotations
 

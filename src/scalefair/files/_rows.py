@@ -32,17 +32,15 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     Parameters
     ----------
     path : str or path-like
-        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet`` (`ParquetReader`)
-        or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
-        is: a change is an error.
+        ``.npy``, ``.npz``, ``.parquet``, or ``.svm``, ``.svmlight``, ``.libsvm``. It
+        must stay as it is: a change is an error.
     max_bytes : int, default=2**26
         Size of the blocks that are read, of one row at least.
 
     Returns
     -------
     RowReader
-        For estimators, where they take a matrix; its `dtype` is float32 if all numbers
-        of the file are, else float64.
+        Its `dtype` is float32 if all numbers of the file are, else float64.
 
     Raises
     ------
@@ -77,7 +75,6 @@ class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
     Rows in Fortran order take longer: a block is scattered over the whole file.
-    Attributes are those of `open_rows`.
 
     Parameters
     ----------
@@ -125,10 +122,10 @@ class ParquetReader(RowReader):
     path : str or path-like
         The file.
     columns : sequence of str or None, default=None
-        Columns that are features, in this order, of numbers or booleans. All by
-        default, without the index of a data frame.
+        Columns that are features, in this order, of numbers or booleans; by default
+        all but the index of a data frame.
     max_bytes : int, default=2**26
-        See `open_rows`. Beside a block the memory holds what pyarrow buffers.
+        See `open_rows`.
 
     Examples
     --------

@@ -41,25 +41,22 @@ _ARRAYS = ("indptr", "indices", "data")
 # Of the header before a member of a zip file: where it says how long its two fields
 # of variable length are, and where they start. The member follows.
 _FIELD_LENGTHS, _FIELDS = 26, 30
-# A character of text makes this many bytes at most: two are a row, of a label and a
-# row pointer, and four an entry of a value and a column index.
+# Bytes that a character of text makes at most: two are a row, four an entry.
 _BYTES_PER_CHARACTER = 8
 
 
 class NpzReader(RowReader):
     """Sparse rows in ``.npz`` files, read as streams.
 
-    A pass reads each file once. For one block of a compressed file all before it is
-    read, too: for Dask save many files, or with ``compressed=False``.
+    A pass reads each file once; a single block of a compressed file, all before it.
 
     Parameters
     ----------
     path : str, path-like or sequence of them
-        File that ``scipy.sparse.save_npz`` wrote from a CSR matrix of real numbers,
-        or several ones with consecutive rows.
+        Of ``scipy.sparse.save_npz``, from a CSR matrix; several have consecutive rows.
     max_bytes : int, default=2**26
-        See `open_rows`: of entries and their column indices; a row counts as 512
-        bytes at least. No block has rows of two files.
+        See `open_rows`; a row counts as 512 bytes at least. No block has rows of two
+        files.
 
     Examples
     --------
@@ -234,8 +231,6 @@ def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
 
 class SvmlightReader(RowReader):
     """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
-
-    All lines are read once to make the reader, and again in each pass.
 
     Parameters
     ----------

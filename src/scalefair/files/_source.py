@@ -22,8 +22,7 @@ AnyPath = str | os.PathLike[str]
 BLOCK_BYTES = 2**26
 # Numbers of a file's identity that hold on other machines, too.
 _ANYWHERE = 2
-# What readers raise for files of another format, or damaged ones: RuntimeError for
-# encrypted ones; NumPy parses the header of an array as Python.
+# What readers raise for damaged files; NumPy parses headers of arrays as Python.
 _DAMAGE: tuple[type[Exception], ...]
 _DAMAGE = (EOFError, LookupError, RuntimeError, ValueError, TypeError, OverflowError)
 _DAMAGE += (SyntaxError, tokenize.TokenError, csv.Error, lzma.LZMAError, zlib.error)
@@ -88,10 +87,7 @@ def one_line(error: BaseException) -> str:
 
 
 class SourceFile:
-    """A file that stays as it is, in size, time and place on the disk, or is refused.
-
-    In another process only size and time are compared: it may be a copy there.
-    """
+    """A file that keeps its size, time and place; the last not in other processes."""
 
     def __init__(self, path: AnyPath, what: str) -> None:
         self.path, self._what = os.fspath(path), what

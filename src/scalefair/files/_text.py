@@ -106,8 +106,8 @@ def find_layout(
 ) -> Layout:
     """Look at the first records of a text; what is None is found out.
 
-    `known_headers` has the first names, in lower case, of lines that are headers
-    whatever follows; with `words_are_rows` words above words are none.
+    `known_headers` are first names, in lower case, of lines that are headers whatever
+    follows; with `words_are_rows` words above words are none.
     """
     skipped = skip_lines
     for line in islice(_lines(path), skip_lines, None):
@@ -171,8 +171,8 @@ def _is_header(
 ) -> tuple[bool, bool]:
     """Whether the first record is a header, and whether that is doubtful.
 
-    It is one if it differs in kind from every other record: a word above numbers, or
-    numbers that count up above fractions, or beside a word that does not come again.
+    It differs in kind from all others: a word above numbers, or numbers that count up
+    above fractions, or beside a word that does not come again.
     """
     first, others = records[0], records[1:]
     if tuple(cell.lower() for cell in first[:2]) in known:

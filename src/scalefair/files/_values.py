@@ -136,10 +136,7 @@ def _in_order(
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
-    """Words as integers if all are, else as numbers, else as strings; or of a kind.
-
-    `kind` is that of the dtype which other rows had, taken if it can be.
-    """
+    """Words as integers or numbers if all are, else strings; of a kind if told."""
     codes, distinct = pandas.factorize(np.array([str(word) for word in words], object))
     names = [str(word) for word in distinct]
     values: NDArray[Any] = np.array(names, dtype=np.str_)

@@ -22,8 +22,7 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
     X : {ndarray, sparse matrix} of shape (m, n)
         Dense, memory-mapped, CSR or CSC, which is turned into CSR once.
     max_bytes : int, default=2**25
-        Size of a block, of one row at least; a dense entry counts 8 bytes at least,
-        a sparse one with its column index.
+        Size of a block, of one row at least; a dense entry counts 8 bytes at least.
 
     Returns
     -------

@@ -37,8 +37,7 @@ def require_dask() -> Any:
 class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current.
 
-    The graph is written down here: delayed objects would cost as much again as a
-    product. A value that went with a lost worker comes again from it.
+    The graph is written down here: delayed objects would double the cost of a product.
     """
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
@@ -210,10 +209,7 @@ def dask_rows(X: Any) -> DaskParts:
 
 
 def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
-    """Return the partitions of one value for each row, cut as the rows are.
-
-    A Dask array of known chunks is cut anew, unless there are no `lengths`.
-    """
+    """Partitions of a value for each row; arrays of known chunks are cut anew."""
     if hasattr(type(values), "numblocks"):
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]

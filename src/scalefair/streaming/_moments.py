@@ -23,8 +23,8 @@ _ARRAYS = ["groups", "counts", "means", "scatters"]
 class GroupMoments:
     """Counts, means and scatter matrices of the rows of each group.
 
-    `from_data` reads rows once, in blocks; moments of different rows are combined
-    exactly by `update` and `merge`. Takes G n^2 numbers in float64, and one block.
+    Of rows read once, in blocks; `update` and `merge` combine those of different rows
+    exactly. Takes G n^2 numbers in float64, and one block.
 
     Parameters
     ----------
@@ -45,14 +45,12 @@ class GroupMoments:
     Raises
     ------
     ValueError
-        If the arrays do not fit each other, counts are no whole positive numbers, or
-        entries not finite; from all methods, if rows do not fit, or squares overflow.
+        If the arrays do not fit each other, or are not what they should be; from all
+        methods, if rows do not fit, or squares overflow.
 
-    Notes
-    -----
-    Sums are taken in float64 after a shift by a rough mean of the group, and combined
-    by equations (2.1) of Chan, Golub & LeVeque, The American Statistician 37 (1983).
-    Up to 192 columns the number of threads changes no bit.
+    References
+    ----------
+    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37, 1983, (2.1).
 
     Examples
     --------
@@ -60,8 +58,6 @@ class GroupMoments:
     >>> moments = GroupMoments.from_data([[1.0, 2.0], [3.0, 2.0]], ["a", "a"])
     >>> moments.counts, moments.means
     (array([2]), array([[2., 2.]]))
-    >>> moments.update([[4.0, 5.0]], ["c"]).groups.tolist()
-    ['a', 'c']
     """
 
     def __init__(
@@ -214,7 +210,7 @@ class GroupMoments:
         Returns
         -------
         ndarray of shape (G, n, n)
-            :math:`C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T`.
+            Means of :math:`(x_i - c)(x_i - c)^T` over the rows of a group.
         """
         if centering not in {"global", "group"}:
             raise ValueError(

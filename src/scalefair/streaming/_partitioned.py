@@ -29,8 +29,7 @@ from scalefair.streaming._parts import LocalParts, Parts, Progress
 class RowReader(ABC):
     """Rows in a file, read block by block, as often as they are needed.
 
-    Estimators take readers where they take matrices. A reader holds no open file
-    between two passes and can be sent to other processes. The file must stay as it is.
+    A reader holds no open file between two passes, and can be sent to other processes.
 
     Attributes
     ----------
@@ -53,14 +52,14 @@ class RowReader(ABC):
     --------
     >>> import numpy as np
     >>> from scalefair.streaming import GroupMoments, RowReader
-    >>> class Countdown(RowReader):
+    >>> class Ones(RowReader):
     ...     lengths, n_features = np.array([2, 2]), 1
     ...     dtype, is_sparse, nnz = np.dtype(float), False, 4
     ...
     ...     def block(self, number):
-    ...         return np.array([[3.0], [2.0]]) - 2 * number
-    >>> GroupMoments.from_data(Countdown(), ["a", "a", "a", "a"]).mean
-    array([1.5])
+    ...         return np.ones((2, 1))
+    >>> GroupMoments.from_data(Ones(), ["a", "a", "a", "a"]).mean
+    array([1.])
     """
 
     lengths: NDArray[np.int64]
@@ -151,8 +150,7 @@ def is_partitioned(X: Any) -> bool:
     Returns
     -------
     bool
-        True for Dask arrays, data frames and bags, lists of delayed blocks or of
-        futures, readers, and `PartitionedRows`.
+        True for Dask collections, lists of delayed blocks, and readers.
 
     Examples
     --------
@@ -167,8 +165,8 @@ def is_partitioned(X: Any) -> bool:
 class PartitionedRows:
     """Rows in parts, each of which fits in memory.
 
-    Made by `of`. Parts of a Dask collection are computed once and kept by Dask;
-    those of a reader are read anew in each pass.
+    Made by `of`. Dask keeps the parts of its collections; those of a reader are read
+    anew in each pass.
 
     Attributes
     ----------
@@ -205,8 +203,7 @@ class PartitionedRows:
         X : Dask collection, reader or PartitionedRows
             See `is_partitioned`. Partitions without rows are left out.
         persist : bool, default=True
-            Whether Dask computes the partitions now and keeps them, for several
-            passes.
+            Whether Dask computes the partitions now and keeps them.
 
         Returns
         -------
@@ -329,8 +326,7 @@ class PartitionedRows:
         Parameters
         ----------
         values : array-like or Dask collection of shape (m,)
-            One for each row, and none missing. A Dask array of known chunks is cut
-            anew; other collections must be cut as `X` is.
+            One for each row. Collections of unknown chunks must be cut as `X` is.
         name, what : str
             Name of the column and of one value, for messages; groups by default.
 
