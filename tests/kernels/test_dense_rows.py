@@ -153,7 +153,7 @@ def close(actual, expected, dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_matmat(view, dtype):
+def test_matmat_and_grams(view, dtype):
     X, codes, centres, V = problem(dtype=dtype)
     X = VIEWS[view](X)
     coefficients = np.array([0.5, 2.0, -1.0], dtype)
@@ -162,6 +162,12 @@ def test_matmat(view, dtype):
     assert out.dtype == dtype
     Z = X.astype(float) - centres[codes]
     close(out, Z.T @ (coefficients[codes][:, None] * (Z @ V)), dtype)
+    grams = dense_rows_gram(X, codes, centres, V)
+    assert grams.dtype == np.float64
+    for code, gram in enumerate(grams):
+        Y = Z[codes == code] @ V
+        close(gram, Y.T @ Y, dtype)
+    assert not grams[1].any()
     assert np.array_equal(X, before[0])
     assert np.array_equal(V, before[1])
 
@@ -172,20 +178,6 @@ def test_rows_without_a_coefficient_are_not_read():
     out = dense_rows_matmat(X, codes, centres, np.array([1.0, 1.0, 0.0]), V)
     Z = X[codes == 0] - centres[0]
     close(out, Z.T @ (Z @ V), np.float64)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("view", VIEWS)
-def test_gram(view, dtype):
-    X, codes, centres, V = problem(dtype=dtype)
-    X = VIEWS[view](X)
-    grams = dense_rows_gram(X, codes, centres, V)
-    assert grams.dtype == np.float64
-    products = (X.astype(float) - centres[codes]) @ V
-    for code, gram in enumerate(grams):
-        Y = products[codes == code]
-        close(gram, Y.T @ Y, dtype)
-    assert not grams[1].any()
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -74,19 +74,20 @@ def check(actual, expected):
 
 
 @pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
-@pytest.mark.parametrize("n_powers", [1, 2])
+@pytest.mark.parametrize(("n_powers", "centre"), [(1, 0.0), (2, 0.0), (2, 0.5)])
 @pytest.mark.parametrize("dense", [False, True])
-def test_score_pass(kind, n_powers, dense):
+def test_score_pass(kind, n_powers, centre, dense):
     X, codes, signs, B = problem()
     X = X.toarray() if dense else X
     h = (with_ones(X) * B[codes]).sum(axis=1)
     assert np.isin(EDGES, h).any()  # ties of scores and edges
     values, slopes = loss_twin(kind, signs, h)
+    edges = EDGES - centre
     loss, *actual = score_pass(
-        row_table(X), codes, signs, kind, B, EDGES, 0.0, n_powers
+        row_table(X), codes, signs, kind, B, edges, centre, n_powers
     )
     assert loss == pytest.approx(values.sum(), rel=1e-13)
-    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, n_powers))
+    check(actual, sums_twin(X, codes, h - centre, slopes, 3, edges, n_powers))
 
 
 # Around multiples of the blocks of 128 rows and the chunks of 2048.
@@ -105,15 +106,6 @@ def test_numbers_of_rows(m, n_codes, same_bits):
     assert loss == pytest.approx(values.sum(), rel=1e-13)
     check(actual, sums_twin(X, codes, h, slopes, n_codes, EDGES, 1))
     np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
-
-
-def test_scores_less_a_centre():
-    X, codes, signs, B = problem()
-    h = row_scores(row_table(X), codes, B) - 0.5
-    _, _, *actual = score_pass(
-        row_table(X), codes, signs, LOGISTIC, B, EDGES - 0.5, 0.5, 2
-    )
-    check(actual, sums_twin(X, codes, h, h, 3, EDGES - 0.5, 2)[1:])
 
 
 def test_without_edges():
