@@ -60,18 +60,6 @@ def test_one_command_without_data(modules, tmp_path, monkeypatch):
         assert f"Skipped: {name}" in text
     assert "25.98 ± 0.004" in text  # table 5 has printed values at any size
     assert "nan" not in text.split("## Table 1")[1]
-    check_tables(text)
-
-
-def check_tables(text):
-    """Every row of a markdown table has as many cells as the header."""
-    width = None
-    for line in text.splitlines():
-        if not line.startswith("|"):
-            width = None
-            continue
-        width = width or line.count("|")
-        assert line.count("|") == width, line
 
 
 def test_tables_of_real_data(modules, small_files):
@@ -79,9 +67,7 @@ def test_tables_of_real_data(modules, small_files):
     made = {i: modules.tables.TABLES[i](session) for i in (2, 3, 4, 8)}
     for number, table in made.items():
         assert not any("Skipped" in note for note in table.notes)
-        text = table.markdown()
-        check_tables(text)
-        assert "nan" not in text
+        assert "nan" not in table.markdown()
         assert {row[0] for row in table.rows} == {
             *("LastFM", "Thyroid", "Census", "4area")
         }, number
@@ -90,23 +76,20 @@ def test_tables_of_real_data(modules, small_files):
     keys = set(session.runs)
     modules.tables.TABLES[3](session)
     assert set(session.runs) == keys
-    lastfm = session.problems["LastFM"]
-    assert lastfm.n == 150
+    assert session.problems["LastFM"].n == 150
 
 
 def make(modules, kind):
     problem = modules.problems.block_model(240, 4, 2, (1.0, 0.3, 0.6, 0.1))
     if kind == "dense":
         return problem
+    Problem = modules.problems.Problem
     if kind == "sparse":
-        W = sparse.csr_array(problem.affinity)
-        return modules.problems.Problem("sparse", problem.groups, W)
+        return Problem("sparse", problem.groups, sparse.csr_array(problem.affinity))
     points = np.random.default_rng(0).normal(size=(240, 2)) + 3 * np.column_stack(
         [problem.target % 2, problem.target // 2]
     )
-    return modules.problems.Problem(
-        "kernel", problem.groups, points=points, gamma=0.5, tol=1e-6
-    )
+    return Problem("kernel", problem.groups, points=points, gamma=0.5, tol=1e-6)
 
 
 def dense_affinity(problem):

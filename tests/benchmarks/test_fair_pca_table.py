@@ -8,13 +8,8 @@ from sklearn.decomposition import PCA
 
 
 @pytest.fixture
-def modules(load_tables):
-    return load_tables(pca="_fair_pca", script="fair_pca_table")
-
-
-@pytest.fixture
-def script(modules):
-    return modules.script
+def script(load_tables):
+    return load_tables(script="fair_pca_table").script
 
 
 @pytest.fixture
@@ -69,30 +64,29 @@ def test_wrong_answers_are_refused(script, data, monkeypatch):
     t, loss, ratio = script.check(data, 3, model)
     assert ratio == pytest.approx(1, abs=1e-8)
 
-    unfair = SimpleNamespace(
-        components_=PCA(3).fit(data.X).components_, dual_weights_=model.dual_weights_
-    )
-    with pytest.raises(script.WrongAnswerError, match="loss_A / loss_B"):
-        script.check(data, 3, unfair)
-    shifted = SimpleNamespace(
-        components_=model.components_, dual_weights_=model.dual_weights_[::-1]
-    )
-    with pytest.raises(script.WrongAnswerError, match="dual value"):
-        script.check(data, 3, shifted)
+    fair, weights = model.components_, model.dual_weights_
+    for components, dual, message in (
+        (PCA(3).fit(data.X).components_, weights, "loss_A / loss_B"),
+        (fair, weights[::-1], "dual value"),
+    ):
+        wrong = SimpleNamespace(components_=components, dual_weights_=dual)
+        with pytest.raises(script.WrongAnswerError, match=message):
+            script.check(data, 3, wrong)
 
     many = script.Data("crop", np.tile(data.X, (4, 1)), np.tile(data.groups, 4))
     monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss))
     script.check(many, 3, model)
-    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t + 2e-9, loss))
-    with pytest.raises(script.WrongAnswerError, match=r"t\* = "):
-        script.check(many, 3, model)
-    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss + 2e-9))
-    with pytest.raises(script.WrongAnswerError, match="known"):
-        script.check(many, 3, model)
+    for known, message in (
+        ((t + 2e-9, loss), r"t\* = "),
+        ((t, loss + 2e-9), "known"),
+    ):
+        monkeypatch.setitem(script.KNOWN, ("crop", 3), known)
+        with pytest.raises(script.WrongAnswerError, match=message):
+            script.check(many, 3, model)
 
 
-def test_stand_in_for_crop_mapping(modules):
-    data = modules.pca
+def test_stand_in_for_crop_mapping(load_tables):
+    data = load_tables(data="_fair_pca").data
     X, groups = data.crop_stand_in(500, 3500, 20)
     assert X.shape == (4000, 20)
     np.testing.assert_array_equal(np.bincount(groups), [500, 3500])

@@ -235,24 +235,21 @@ def test_choice_looks_at_validation_rows_only(modules, outcome):
     assert modules.methods.chosen(options, 0.2).validation_mse == 0.10
 
 
-def test_settings_of_the_grid_are_not_run_again(modules, outcome, monkeypatch):
+def test_settings_of_the_grid_differ_and_are_not_run_again(
+    modules, outcome, monkeypatch
+):
     methods = modules.methods
-    run = []
-    monkeypatch.setattr(methods, "direct", lambda split, **p: run.append(p))
-    known = [outcome(methods.describe(each)) for each in methods.GRID[:-2]]
-    known.append(outcome(methods.describe(methods.GRID[-2]), method=methods.PUBLISHED))
-    found = methods.grid(None, known)
-    assert found[:-2] == known[:-1]
-    assert run == list(methods.GRID[-2:])
-
-
-def test_descriptions_tell_settings_apart(modules):
-    methods = modules.methods
-    assert len({methods.describe(each) for each in methods.GRID}) == len(methods.GRID)
-    assert methods.describe({}) == "last but one, 15/150, least squares refit"
+    names = [methods.describe(each) for each in methods.GRID]
+    assert len(set(names)) == len(names)
     assert methods.describe({"refit_last": None}) == "last but one, 15/150, no refit"
     strict = {"layer": -1, "mean_reduction": np.inf, "covariance_reduction": 1e4}
     assert methods.describe(strict) == "last layer, inf/10000"
+    run = []
+    monkeypatch.setattr(methods, "direct", lambda split, **p: run.append(p))
+    known = [outcome(name) for name in names[:-2]]
+    known.append(outcome(names[-2], method=methods.PUBLISHED))
+    assert methods.grid(None, known)[:-2] == known[:-1]
+    assert run == list(methods.GRID[-2:])
 
 
 def test_verdicts_are_about_the_means(modules, outcome):

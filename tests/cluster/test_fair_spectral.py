@@ -5,8 +5,11 @@ import pytest
 from scipy import sparse
 from scipy.linalg import null_space, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
@@ -299,3 +302,15 @@ def test_names_of_columns_go_with_the_rows():
     model.set_params(affinity="precomputed").fit(W, **groups)
     assert model.n_features_in_ == 80
     assert not hasattr(model, "feature_names_in_")  # of the earlier fit
+
+
+def test_metadata_routing():
+    X = np.random.RandomState(0).standard_normal((80, 3))
+    model = FairSpectralClustering(
+        2, affinity="nearest_neighbors", connected_components="all"
+    )
+    with config_context(enable_metadata_routing=True):
+        model.set_fit_request(sensitive_features=True)
+        pipeline = make_pipeline(StandardScaler(), model)
+        pipeline.fit(X, sensitive_features=np.arange(80) % 2)
+    assert pipeline[-1].labels_.shape == (80,)

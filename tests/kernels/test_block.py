@@ -46,21 +46,17 @@ class TestAgainstNumPy:
         assert np.array_equal(X, before[0])
         assert np.array_equal(Y, before[1])
 
-    def test_rotate(self, n, dtype):
+    def test_rotate_and_multiply(self, n, dtype):
         X, S = block(n, 5, dtype, 0), block(5, 5, np.float64, 1)
         expected = X.astype(float) @ S
-        before = S.copy()
-        block_rotate(X, S)
-        close(X, expected, dtype, 5)
-        assert np.array_equal(S, before)
-
-    def test_multiply(self, n, dtype):
-        X, S = block(n, 5, dtype, 0), block(5, 5, np.float64, 1)
-        before = X.copy()
+        before = X.copy(), S.copy()
         out = np.full_like(X, np.nan)  # is not read
         block_multiply(X, S, out)
-        close(out, X.astype(float) @ S, dtype, 5)
-        assert np.array_equal(X, before)
+        close(out, expected, dtype, 5)
+        assert np.array_equal(X, before[0])
+        block_rotate(X, S)
+        close(X, expected, dtype, 5)
+        assert np.array_equal(S, before[1])
 
     def test_subtract(self, n, dtype):
         out, L, C = block(n, 4, dtype, 0), block(n, 3, dtype, 1), block(3, 4, float, 2)
@@ -155,11 +151,8 @@ def rows(p, length, seed=0):
 @pytest.mark.parametrize("length", LENGTHS)
 class TestLongRows:
     def test_inner(self, length):
-        X, Y = rows(2, length)
-        assert inner(X, Y) == pytest.approx(X @ Y, rel=0, abs=1e-11)
-
-    def test_rows_inner(self, length):
         R = rows(5, length)
+        assert inner(R[0], R[1]) == pytest.approx(R[0] @ R[1], rel=0, abs=1e-11)
         expected = R[[4, 1, 3]] @ R[[3, 0]].T
         actual = rows_inner(R, [4, 1, 3], [3, 0])
         np.testing.assert_allclose(actual, expected, atol=1e-10)
@@ -170,16 +163,12 @@ class TestLongRows:
         rows_combine(R, a, out)
         np.testing.assert_allclose(out, a @ R, atol=1e-13)
 
-    def test_combine(self, length):
+    def test_combine_and_add_scaled(self, length):
         X, Y = rows(2, length)
         out = np.full(length, np.nan)  # is not read
         combine(out, 2.0, X, -0.5, Y)
         np.testing.assert_allclose(out, 2 * X - 0.5 * Y, atol=1e-15)
-
-    def test_add_scaled(self, length):
-        out, X = rows(2, length)
-        expected = out - 1.5 * X
         before = X.copy()
-        add_scaled(out, -1.5, X)
-        np.testing.assert_allclose(out, expected, atol=1e-15)
+        add_scaled(Y, -1.5, X)
         assert np.array_equal(X, before)
+        np.testing.assert_allclose(Y, rows(2, length)[1] - 1.5 * X, atol=1e-15)

@@ -14,6 +14,15 @@ from scalefair.kernels import (
     mirror_lower,
 )
 
+TYPES = [np.float64, np.float32]
+VIEWS = {
+    "C": np.ascontiguousarray,
+    "Fortran": np.asfortranarray,
+    "reversed": lambda X: X[::-1, ::-1],
+    "strided": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "float32": lambda X: X.astype(np.float32),
+}
+
 
 def dense_scatter(X, codes, shifts):
     """Counts, sums and scatter matrices from their definitions."""
@@ -66,25 +75,14 @@ class TestLabelScatter:
         X, codes, shifts = labelled_rows(5000, 3, n_labels)
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
 
-    @pytest.mark.parametrize(
-        "view",
-        [np.asfortranarray, lambda X: X[::-1], lambda X: X[:, ::-1], lambda X: X[:10]],
-        ids=["fortran", "rows reversed", "columns reversed", "few"],
-    )
-    def test_strides(self, view):
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_views_stay_and_may_be_read_only(self, view):
         X, codes, shifts = labelled_rows(600, 6, 2)
-        X = view(X)
-        codes = codes[: len(X)]
-        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
-
-    def test_input_stays_and_may_be_read_only(self):
-        X, codes, shifts = labelled_rows(300, 4, 2)
-        before = X.copy()
-        label_scatter(X, codes, shifts)
-        assert X.flags.writeable
-        assert np.array_equal(X, before)
+        X = VIEWS[view](X)
         X.flags.writeable = False
+        before = X.copy()
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
+        assert np.array_equal(X, before)
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     def test_sums_show_what_is_not_finite(self, bad):
@@ -96,10 +94,6 @@ class TestLabelScatter:
         codes[4320] = codes[4321]
         _, sums, _ = label_scatter(X, codes, shifts)
         assert not np.isfinite(sums[codes[4321], 3])
-
-    def test_threads_change_no_bit(self, same_bits):
-        X, codes, shifts = labelled_rows(20_000, 9, 3)
-        same_bits(lambda: label_scatter(X, codes, shifts))
 
 
 class TestGatherShifted:
@@ -115,11 +109,6 @@ class TestGatherShifted:
         assert np.array_equal(out, expected)
         np.testing.assert_allclose(sums, expected.sum(axis=0), 1e-12, 1e-12)
 
-    def test_threads_change_no_bit(self, same_bits):
-        X, _, shifts = labelled_rows(1000, 7, 1)
-        rows, out = np.arange(1000), np.empty((1000, 7))
-        same_bits(lambda: [gather_shifted(X, rows, shifts[0], out)])
-
 
 def test_first_means():
     X, codes, _ = labelled_rows(50, 3, 2, np.float32)
@@ -133,34 +122,12 @@ def test_first_means():
     assert not means[2:].any()
 
 
-def test_first_means_of_every_label():
-    X = np.arange(12.0).reshape(6, 2)
-    means, counts = first_means(X, np.array([0, 1, 0, 1, 0, 1]), 2, 2)
-    assert np.array_equal(means, [[2, 3], [4, 5]])
-    assert counts.tolist() == [2, 2]
-
-
-def test_first_mean_of_one_row_is_the_row():
-    X = np.array([[0.1, 0.7], [0.3, 0.9]])
-    assert np.array_equal(first_means(X, np.array([0, 1]), 2, 1000)[0], X)
-
-
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130, 200])
 def test_mirror_lower(n):
     A = np.random.default_rng(0).standard_normal((n, n))
     expected = np.tril(A) + np.tril(A, -1).T
     mirror_lower(A)
     assert np.array_equal(A, expected)
-
-
-TYPES = [np.float64, np.float32]
-VIEWS = {
-    "C": np.ascontiguousarray,
-    "Fortran": np.asfortranarray,
-    "reversed": lambda X: X[::-1, ::-1],
-    "strided": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
-    "float32": lambda X: X.astype(np.float32),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -170,14 +137,12 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(_dense_rows, "_FEWEST_ROWS", 16)
 
 
-def problem(m=700, n=5, n_codes=3, k=2, dtype=np.float64):
-    """Rows, codes of which one is absent, centres and a block."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((m, n)) + 3
-    codes = rng.integers(0, n_codes, m)
+def problem(m=700, dtype=np.float64):
+    """Rows, codes of which one is absent, centres and a block of two columns."""
+    X, codes, centres = labelled_rows(m, 5, 3)
     codes[codes == 1] = 0
-    centres = rng.standard_normal((n_codes, n)).astype(dtype)
-    return X, codes, centres, rng.standard_normal((n, k)).astype(dtype)
+    V = np.random.default_rng(1).standard_normal((5, 2))
+    return X + 3, codes, centres.astype(dtype), V.astype(dtype)
 
 
 def close(actual, expected, dtype):
@@ -188,7 +153,7 @@ def close(actual, expected, dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_matmat(view, dtype):
+def test_matmat_and_grams(view, dtype):
     X, codes, centres, V = problem(dtype=dtype)
     X = VIEWS[view](X)
     coefficients = np.array([0.5, 2.0, -1.0], dtype)
@@ -197,6 +162,12 @@ def test_matmat(view, dtype):
     assert out.dtype == dtype
     Z = X.astype(float) - centres[codes]
     close(out, Z.T @ (coefficients[codes][:, None] * (Z @ V)), dtype)
+    grams = dense_rows_gram(X, codes, centres, V)
+    assert grams.dtype == np.float64
+    for code, gram in enumerate(grams):
+        Y = Z[codes == code] @ V
+        close(gram, Y.T @ Y, dtype)
+    assert not grams[1].any()
     assert np.array_equal(X, before[0])
     assert np.array_equal(V, before[1])
 
@@ -207,20 +178,6 @@ def test_rows_without_a_coefficient_are_not_read():
     out = dense_rows_matmat(X, codes, centres, np.array([1.0, 1.0, 0.0]), V)
     Z = X[codes == 0] - centres[0]
     close(out, Z.T @ (Z @ V), np.float64)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("view", VIEWS)
-def test_gram(view, dtype):
-    X, codes, centres, V = problem(dtype=dtype)
-    X = VIEWS[view](X)
-    grams = dense_rows_gram(X, codes, centres, V)
-    assert grams.dtype == np.float64
-    products = (X.astype(float) - centres[codes]) @ V
-    for code, gram in enumerate(grams):
-        Y = products[codes == code]
-        close(gram, Y.T @ Y, dtype)
-    assert not grams[1].any()
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -253,13 +210,17 @@ def test_numbers_of_rows(m):
 
 
 def test_threads_change_no_bit(same_bits):
-    X, codes, centres, V = problem()
+    X, codes, shifts = labelled_rows(20_000, 9, 3)
+    few, few_codes, centres, V = problem()
+    out = np.empty_like(X)
 
     def call():
         return (
-            dense_rows_matmat(X, codes, centres, np.ones(3), V),
-            dense_rows_gram(X, codes, centres, V),
-            *dense_rows_moments(X, codes, 3),
+            *label_scatter(X, codes, shifts),
+            gather_shifted(X, np.arange(len(X)), shifts[0], out),
+            dense_rows_matmat(few, few_codes, centres, np.ones(3), V),
+            dense_rows_gram(few, few_codes, centres, V),
+            *dense_rows_moments(few, few_codes, 3),
         )
 
     same_bits(call)
