@@ -151,9 +151,8 @@ def test_report(wages, named_network):
             values = {f"mean_{when}": predicted, f"mse_{when}": (predicted - y) ** 2}
             expected = pandas.DataFrame({"mean_target": y, **values})
             expected = expected.groupby(wages.sex[rows]).mean()
-            pandas.testing.assert_frame_equal(
-                by_group[list(expected)], expected, check_names=False
-            )
+            found_means = by_group[list(expected)]
+            pandas.testing.assert_frame_equal(found_means, expected, check_names=False)
             assert by_group["n_rows"].sum() == len(y)
     for when in ("before", "after"):
         gaps = getattr(model, f"refit_gaps_{when}_")
