@@ -297,20 +297,6 @@ def test_rows_in_blocks(people, fits):
         assert other["test"] == pytest.approx(one["test"])
 
 
-@pytest.mark.parametrize("extension", ["npy", "svm"])
-def test_fit_in_blocks(people, real_fit, extension):
-    if extension == "npy":
-        data, roles = people.stored("npy")
-    else:
-        data, roles = people.svm, {"target": None, "groups": 6}
-    options = ("--tol", 0.1, "--no-baseline")
-    _, one = done(people, data, *options, **roles)
-    _, other = done(people, data, *options, "--memory-limit", "4kB", **roles)
-    # The tolerance of the solver, which sums in another order.
-    assert other["objective"] == pytest.approx(one["objective"], abs=2e-3)
-    assert other["input"]["train"]["n_passes"] > other["n_oracle_calls"]
-
-
 @pytest.mark.parametrize("options", [(), ("--standardize",)])
 def test_bad_values_in_blocks_are_placed(people, real_fit, options):
     options += ("--memory-limit", "4kB")

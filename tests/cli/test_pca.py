@@ -1,7 +1,5 @@
 """`scalefair pca`: what it computes, writes, says and refuses."""
 
-import json
-
 import numpy as np
 import pandas
 import pytest
@@ -106,14 +104,6 @@ def test_missing_values(components):
     np.testing.assert_allclose(np.load(components.scores), expected, atol=1e-9)
 
 
-def test_the_output_says_how_to_read_rows(components):
-    found, _, _ = done(components, components.csv)
-    said = json.loads(str(found["reading"]))
-    assert said["reading"]["groups"] == "sex"
-    assert said["has_header"] is True
-    assert said["columns"] == components.names
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
 def test_scores_have_the_type_of_the_rows(components, dtype):
     X = components.X.astype(dtype)
@@ -127,20 +117,6 @@ def test_all_components_lose_nothing(components):
     """An error of 0 is no divisor."""
     report = components.done(components.csv, r=5)
     assert "error_increase" not in report
-
-
-def test_columns(components):
-    lines = ["id,a,b,unit,age group,c"]
-    rows = zip(components.X[:, :3].tolist(), components.sex, strict=True)
-    for i, ((a, b, c), sex) in enumerate(rows):
-        lines.append(f"p{i},{a},{b},cm,{int(sex == 'f')},{c}")
-    data, unit = components.write("mixed.csv", lines), ("--drop", "unit")
-    found, _, _ = done(components, data, *unit, groups="age group")
-    assert found["feature_names"].tolist() == ["a", "b", "c"]
-    assert found["groups"].tolist() == [0, 1]
-    more = (*unit, "--drop", "b", "--keep-groups")
-    kept, _, _ = done(components, data, *more, groups="age group")
-    assert kept["feature_names"].tolist() == ["a", "age group", "c"]
 
 
 def test_report(components):

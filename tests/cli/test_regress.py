@@ -283,9 +283,7 @@ def test_bad_targets(wages, field, words):
     [
         ("load", MemoryError("80 GiB"), 1, "not enough memory (80 GiB)"),
         ("load", OSError(errno.EIO, "broken"), 1, "named.joblib: cannot be read"),
-        ("load", KeyboardInterrupt(), 130, "nothing written"),
         ("dump", OSError(errno.ENOSPC, "full"), 1, "no space left"),
-        ("dump", KeyboardInterrupt(), 130, "nothing written"),
     ],
 )
 def test_what_goes_wrong_with_files_of_models(
