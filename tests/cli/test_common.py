@@ -191,20 +191,13 @@ def test_options_of_classify_are_those_of_reading():
 
 def test_a_process(workspace):
     """It is silent in a pipe; and a file cut under a memory map is no bus error."""
-    command = [
-        sys.executable,
-        "-m",
-        "scalefair.cli",
-        "cluster",
-        workspace.npz,
-        "--groups",
-    ]
-    command = [*map(str, [*command, workspace.groups, "-o", workspace.output])]
+    command = [sys.executable, "-m", "scalefair.cli", *workspace.line(workspace.npz)]
+    command = [*map(str, command)]
     run = partial(subprocess.run, capture_output=True, check=False, text=True)
     done = run([*command, "-k", "200"])
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch("error: .*\n", done.stderr)
-    done = run([*command, "-k", "3"])
+    done = run(command)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(workspace.labels()) == 90
 
@@ -225,21 +218,6 @@ def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
     result = pca("--memory-limit", "1kB")  # it is too short from the start
     assert result.exit_code == 1
     assert "is truncated" in result.stderr
-
-
-def test_names_of_files_that_are_no_text(workspace, on_a_terminal):
-    path = workspace.folder / os.fsdecode(b"<b>&\xff.npz")
-    try:
-        path.write_bytes(workspace.npz.read_bytes())
-    except OSError:
-        pytest.skip("the file system takes no such name")
-    page = workspace.folder / "page.html"
-    arguments = ("--groups", workspace.groups, "-k", 3, "-o", workspace.output)
-    code, shown = on_a_terminal("cluster", path, *arguments, "--report", page)
-    assert code == 0, shown
-    assert "<b>&" not in page.read_text()
-    assert "FairSpectralClustering" in shown  # the progress bar
-    assert "normalized cut" in shown
 
 
 # Interrupts. One call of compiled code, which no signal ends: an hour or so, if nothing
@@ -306,17 +284,12 @@ def test_signals_are_as_before_when_the_command_has_ended():
 
 # Options.
 
-ESTIMATORS = [
-    FairSpectralClustering,
-    FairPCA,
-    PartiallyFairClassifier,
-    ExplainableSVDRegressor,
-]
+FAIR = [FairSpectralClustering, FairPCA, PartiallyFairClassifier]
 # Parameters that a command line cannot give, or not by a type that is recognised.
 UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer"}
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*FAIR, ExplainableSVDRegressor])
 def test_options_agree_with_the_estimator(estimator):
     constraints = estimator._parameter_constraints
     names = [name for name in constraints if name not in UNTYPED]
@@ -555,11 +528,8 @@ def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
                 reader.progress(n_done, 4)
     shown = capsys.readouterr().out
     assert ("[red]x.npy, pass 2" in shown) == show
-    assert describe_passes(reader) == {
-        "read": "in blocks",
-        "n_blocks": 4,
-        "n_passes": 2,
-    }
+    expected = {"read": "in blocks", "n_blocks": 4, "n_passes": 2}
+    assert describe_passes(reader) == expected
     assert describe_passes(in_memory) == {}
     assert in_memory["progress"].tolist() == [0.0]
 

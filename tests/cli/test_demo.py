@@ -137,11 +137,3 @@ def test_wrong_usage(tmp_path, options, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_the_output_folder_is_checked_first(tmp_path):
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "missing" / "out"):
-        result = invoke(*SIZES, "--output-dir", folder)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.startswith(f"error: {folder}: ")

@@ -18,9 +18,8 @@ LINES = [
 
 def described(components, path, *options, code=0):
     """Run with a report; return it, what was printed, and what was said."""
-    result = components.invoke(
-        "describe", path, "--report", components.report, *options
-    )
+    options += ("--report", components.report)
+    result = components.invoke("describe", path, *options)
     assert result.exit_code == code, result.output
     report = components.read_report()
     columns = {column.pop("column"): column for column in report["columns"]}
@@ -74,9 +73,8 @@ def test_lines_are_such_that_they_run(components):
 
 def test_given_roles(components):
     path = components.write("people.csv", LINES)
-    _, columns, commands, _ = described(
-        components, path, "--target", "sex", "--groups", "job"
-    )
+    roles = ("--target", "sex", "--groups", "job")
+    _, columns, commands, _ = described(components, path, *roles)
     assert (columns["sex"]["role"], columns["job"]["role"]) == ("target", "groups")
     assert "--target sex --groups job" in commands["classify"]
     result = components.invoke("describe", path, "--target", "pay")
@@ -116,9 +114,8 @@ def test_types_and_roles(components):
 
 def test_tables_without_a_header_and_of_parquet(components):
     path = components.write("bare.csv", LINES[1:])
-    report, columns, _, _ = described(
-        components, path, "--delimiter", ";", "--no-header"
-    )
+    options = ("--delimiter", ";", "--no-header")
+    report, columns, _, _ = described(components, path, *options)
     assert list(columns) == ["1", "2", "3", "4", "5", "6"]
     assert report["input"]["header"] is False
     report, columns, _, _ = described(components, components.stored("parquet")[0])
@@ -153,9 +150,8 @@ def test_arrays(components):
 def test_graphs(components, workspace, name):
     path = getattr(workspace, name, None)
     if name == "words":
-        path = components.write(
-            "friends.txt", ["ann bob", "bob ann", "ann cid", "ann dan", "fay eve"]
-        )
+        pairs = ["ann bob", "bob ann", "ann cid", "ann dan", "fay eve"]
+        path = components.write("friends.txt", pairs)
     report, _, commands, _ = described(components, path)
     n, n_edges = (6, 4) if name == "words" else (90, len(workspace.pairs))
     read = report["input"]
@@ -165,18 +161,12 @@ def test_graphs(components, workspace, name):
 
 
 def test_files_that_cannot_be_read(components):
-    for path in (
-        "no.csv",
-        components.write("empty.csv", []),
-        components.write("twice.csv", ["a,a", "1,2"]),
-    ):
+    twice = components.write("twice.csv", ["a,a", "1,2"])
+    for path in ("no.csv", components.write("empty.csv", []), twice):
         result = components.invoke("describe", path)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith(f"error: {path}:")
     damaged = components.folder / "damaged.npz"
     damaged.write_bytes(components.npz.read_bytes()[:100])
-    assert components.invoke("describe", damaged).exit_code == 1
-    assert (
-        components.invoke("describe", components.write("no.mtx", ["text"])).exit_code
-        == 1
-    )
+    for path in (damaged, components.write("no.mtx", ["text"])):
+        assert components.invoke("describe", path).exit_code == 1

@@ -109,34 +109,21 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
     ("command", "options", "words"),
     [
         ("cluster", "-k 0", "-k"),
-        ("cluster", "--tol nan", "NaN"),
-        ("cluster", "--affinity cosine", "--affinity"),
-        ("cluster", "--affinity rbf --gamma 0", "--gamma"),
-        ("cluster", "--max-iter 2147483648", "--max-iter"),
         ("cluster", "--gamma 1", "--affinity rbf or rbf_nystroem only"),
         ("cluster", "--affinity rbf --n-neighbors 5", "nearest_neighbors only"),
         ("cluster", "--affinity rbf --components all", "precomputed or nearest"),
         ("cluster", "--id-column a", "not to --affinity precomputed"),
         ("cluster", "--standardize", "not to --affinity precomputed"),
         ("cluster", "--balance-tolerance 0.2", "--assign-labels fair only"),
-        ("pca", "-r 0", "-r"),
         ("pca", "--categorical a", "--categorical"),
         ("pca", "--groups sexes.txt --keep-groups", "--keep-groups"),
         ("pca", "-o c.csv", "must end in .npz"),
         ("pca", "--scores s.txt", "--scores s.txt: must end in .npy"),
-        ("classify", "--interval 0.3", "--interval"),
         ("classify", "--interval 0.3,0.1", "--interval"),
         ("classify", "--interval nan,1", "--interval"),
-        ("classify", "--kappa 0", "--kappa"),
         ("classify", "-o model.pkl", "must end in .joblib"),
         ("classify", "--test-groups sex", "apply with --test"),
         ("classify", "--target sex", "the same column"),
-        ("regress", "--method magic", "--method"),
-        ("regress", "--mean-reduction 0.5", "--mean-reduction"),
-        ("regress", "--mean-reduction nan", "--mean-reduction"),
-        ("regress", "--epsilon 0", "--epsilon"),
-        ("regress", "--refit sometimes", "--refit"),
-        ("regress", "--random-state -1", "--random-state"),
         ("regress", "--first-moment svd", "--first-moment"),
         ("regress", "--method explainable_svd --epsilon 0.1", "--epsilon"),
         ("regress", "--missing impute", "do not apply"),
@@ -228,18 +215,10 @@ def test_outputs_are_checked_before_anything_is_read(command):
 
 
 @on_all
-@pytest.mark.parametrize(
-    ("error", "code", "words"),
-    [
-        (MemoryError("80 GiB"), 1, ["not enough memory", "80 GiB"]),
-        (KeyboardInterrupt(), 130, ["interrupted, nothing written"]),
-        (ZeroDivisionError("a\nbug"), 70, ["ZeroDivisionError: a bug", "--debug"]),
-    ],
-)
-def test_a_fit_that_fails(command, monkeypatch, error, code, words):
-    monkeypatch.setattr(command.estimator, "fit", raising(error))
+def test_a_fit_that_fails(command, monkeypatch):
+    monkeypatch.setattr(command.estimator, "fit", raising(MemoryError("80 GiB")))
     result = command.run(None, "--report", command.report)
-    command.fails(result, *words, code=code)
+    command.fails(result, "not enough memory", "80 GiB")
 
 
 @on("cluster", "pca", "regress")

@@ -108,10 +108,8 @@ def test_unknown_words_are_counted(models):
     lines = [line.replace("cook", "pilot") for line in models.lines]
     n = sum("pilot" in line for line in lines)
     table = models.write("new.csv", lines)
-    found = models.done(
-        table, said=f"column job: {n} row(s) have a value that does not"
-    )
-    assert len(found) == 120
+    said = f"column job: {n} row(s) have a value that does not"
+    assert len(models.done(table, said=said)) == 120
 
 
 def test_missing_values(models):
@@ -155,9 +153,8 @@ def test_models_of_regress_and_others(models, by_name):
 
 def test_classifiers_of_scikit_learn(models):
     X = models.wages.frame[["job", "height"]]
-    encoder = make_column_transformer(
-        (OneHotEncoder(), ["job"]), remainder="passthrough"
-    )
+    words = (OneHotEncoder(), ["job"])
+    encoder = make_column_transformer(words, remainder="passthrough")
     model = make_pipeline(encoder, LogisticRegression()).fit(X, models.wages.sex)
     joblib.dump(model, models.model)
     found = models.done(models.wages.csv)
@@ -198,9 +195,8 @@ def test_components_of_an_older_version(components):
     old = components.folder / "old.npz"
     np.savez(old, **arrays, feature_names=np.array(components.names))
     output = components.folder / "coordinates.csv"
-    assert (
-        components.invoke("predict", old, components.csv, "-o", output).exit_code == 0
-    )
+    result = components.invoke("predict", old, components.csv, "-o", output)
+    assert result.exit_code == 0
     X = (components.X - arrays["mean"]) / arrays["scale"] @ arrays["components"].T
     found = pandas.read_csv(output).iloc[:, 1:]
     np.testing.assert_allclose(found, X, rtol=0, atol=1e-12)
@@ -232,9 +228,8 @@ def test_what_cannot_be_predicted(models):
     models.fails(models.predict(table), "holds words in height")
     models.fails(models.predict(models.wages.npy), models.wages.npy)
     models.fails(models.predict(None, "-o", models.test), "is an input file")
-    models.fails(
-        models.predict(model=models.wages.npz), "not an output of scalefair pca"
-    )
+    result = models.predict(model=models.wages.npz)
+    models.fails(result, "not an output of scalefair pca")
     models.save(None, "--no-interactions")
     models.fails(models.predict(None, "--groups", "sex"), "does not apply", code=2)
 

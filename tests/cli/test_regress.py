@@ -151,9 +151,8 @@ def test_report(wages, named_network):
             values = {f"mean_{when}": predicted, f"mse_{when}": (predicted - y) ** 2}
             expected = pandas.DataFrame({"mean_target": y, **values})
             expected = expected.groupby(wages.sex[rows]).mean()
-            pandas.testing.assert_frame_equal(
-                by_group[list(expected)], expected, check_names=False
-            )
+            found_means = by_group[list(expected)]
+            pandas.testing.assert_frame_equal(found_means, expected, check_names=False)
             assert by_group["n_rows"].sum() == len(y)
     for when in ("before", "after"):
         gaps = getattr(model, f"refit_gaps_{when}_")
@@ -284,9 +283,7 @@ def test_bad_targets(wages, field, words):
     [
         ("load", MemoryError("80 GiB"), 1, "not enough memory (80 GiB)"),
         ("load", OSError(errno.EIO, "broken"), 1, "named.joblib: cannot be read"),
-        ("load", KeyboardInterrupt(), 130, "nothing written"),
         ("dump", OSError(errno.ENOSPC, "full"), 1, "no space left"),
-        ("dump", KeyboardInterrupt(), 130, "nothing written"),
     ],
 )
 def test_what_goes_wrong_with_files_of_models(

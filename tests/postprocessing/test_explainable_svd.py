@@ -311,12 +311,3 @@ def test_cubic_at_the_ends_of_the_range(gamma):
     assert np.isfinite(x).all()
     assert (x <= sigma).all()
     np.testing.assert_array_equal(x[2:], 0)
-
-
-def test_one_term_is_solved_by_the_bracket():
-    def function(gamma):
-        return (1 + gamma) ** -2.0, -2 * (1 + gamma) ** -3.0
-
-    assert monotone_root(function, 0.25, 1.0, 1.0, power=0.5) == 1.0
-    wide = monotone_root(function, 0.25, 1e-9, 1e9, power=0.5)
-    assert wide == pytest.approx(1.0, rel=1e-15)

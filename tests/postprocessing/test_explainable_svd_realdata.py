@@ -77,14 +77,6 @@ def test_law_school(seed):
     assert error <= 0.077
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_compas(seed):
-    pipeline, _, test = trained("compas", seed)
-    before, after = errors(pipeline, test), errors(fair("compas", seed), test)
-    assert after[1] < before[1] - 0.03
-    assert after[0] < before[0] + 0.03
-
-
 @pytest.mark.parametrize("name", ["law", "compas"])
 def test_direct_changes_outputs_ten_times_less(name):
     published = fair(

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     Lasso,
     LinearRegression,
@@ -20,9 +18,8 @@ from sklearn.linear_model import (
     Ridge,
     SGDRegressor,
 )
-from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair import _memory
@@ -260,21 +257,6 @@ def test_several_targets():
     np.testing.assert_array_equal(column.predict(X), fair(network()).predict(X))
 
 
-@pytest.mark.parametrize("activation", ["identity", "logistic", "tanh"])
-def test_pipelines(activation):
-    scaler = StandardScaler().fit(X)
-    inner = mlp(scaler.transform(X), activation=activation)
-    through = fair(Pipeline([("scale", scaler), ("network", inner)]))
-    alone = fair(inner, scaler.transform(X))
-    np.testing.assert_allclose(through.weight_, alone.weight_, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(
-        through.predict(X), alone.predict(scaler.transform(X)), rtol=1e-6
-    )
-    bound = through.mean_gap_before_ / 15**0.5
-    assert through.mean_gap_after_ <= bound * (1 + 1e-9)
-    assert isinstance(through.estimator_, Pipeline)
-
-
 @pytest.mark.parametrize(
     "inner",
     [mlp(), make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y)],
@@ -310,13 +292,6 @@ def test_prefit():
         fair(fresh, targets=None, refit_last=None)
     with pytest.raises(NotFittedError):
         ExplainableSVDRegressor(net).predict(X)
-
-
-def test_frozen_estimators_stay_fitted_in_clones():
-    inner = LinearRegression().fit(X, Y)
-    model = clone(ExplainableSVDRegressor(FrozenEstimator(inner)))
-    model.fit(X, Y, sensitive_features=CODES)
-    np.testing.assert_array_equal(model.weight_, fair(inner).weight_)
 
 
 def test_float32():
@@ -390,29 +365,6 @@ def test_random_state_draws_the_sample_only(monkeypatch):
     # All rows count where the layer is chosen.
     chosen = fair(network(), layer="auto", random_state=0).unfairness_by_layer_
     assert [u.mean_gap for u in chosen] == pytest.approx([u.mean_gap for u in whole])
-
-
-def test_pickles_of_fits():
-    model = fair(network(), covariance_reduction=20.0, layer=0)
-    copy = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
-    assert copy.unfairness_by_layer_ == model.unfairness_by_layer_
-    np.testing.assert_array_equal(copy.moments_.means, model.moments_.means)
-
-
-def test_metadata_routing():
-    with config_context(enable_metadata_routing=True):
-        inner = ExplainableSVDRegressor(Ridge())
-        inner.set_fit_request(sensitive_features=True)
-        search = GridSearchCV(
-            make_pipeline(StandardScaler(), inner),
-            {"explainablesvdregressor__mean_reduction": [1.0, 4.0]},
-            cv=2,
-        )
-        search.fit(X, Y, sensitive_features=CODES)
-    best = search.best_estimator_[-1]
-    assert best.mean_reduction == 1.0  # what predicts best
-    assert best.covariance_gap_after_ < best.covariance_gap_before_ / 12
 
 
 FOURTH = np.arange(300) == 4

@@ -290,19 +290,6 @@ def test_weights_that_a_layer_does_not_own():
         find_host(normed).replaced({0: (np.ones((2, 5)), None)})
 
 
-@pytest.mark.parametrize(
-    ("weight", "bias", "message"),
-    [
-        (np.ones((6, 4)), None, r"shape \(4, 6\)"),
-        (np.ones((4, 6)), np.ones(5), r"shape \(4,\)"),
-        (np.full((4, 6), np.inf), None, "not finite"),
-    ],
-)
-def test_changes_that_do_not_fit(weight, bias, message):
-    with pytest.raises(ValueError, match=message):
-        find_host(network()).replaced({1: (weight, bias)})
-
-
 class Wrapper(RegressorMixin, BaseEstimator):
     """Runs a module in batches of its own, as skorch does."""
 
@@ -346,21 +333,3 @@ def test_a_wrapped_module_in_a_pipeline():
     assert host.weight(1).any()
     assert np.ptp(changed.outputs(X)) == 0
     assert module.training
-
-
-def test_moments_of_a_module():
-    module = trained(network())
-    host = find_host(module)
-    training = TrainingRows(X, CODES, GROUPS, len(X))
-    moments, kept = ModelRows.of(host, training, 16).layer_moments(1)
-    A = by_hand(module, 4)
-    np.testing.assert_allclose(kept, A, rtol=1e-12)
-    for code in (0, 1):
-        np.testing.assert_allclose(moments.means[code], A[code == CODES].mean(axis=0))
-    changed = host.replaced({1: (np.ones((4, 6)), None)})
-    joint = ModelRows.of(changed, training, 16).last_layer_moments(X[:, 0], 1, kept)
-    B = np.column_stack([changed.inputs(X, 2), X[:, 0]])
-    np.testing.assert_allclose(joint.means[1], B[CODES == 1].mean(axis=0))
-    every = ModelRows.of(host, training, 16).unfairness_by_layer()
-    gap = np.linalg.norm(host.weight(1) @ (moments.means[1] - moments.means[0]))
-    assert every[1].mean_gap == pytest.approx(gap)

@@ -103,7 +103,7 @@ def balance_score(
 
 @documented(**_TEXTS)
 def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -> float:
-    """Balance of the least balanced cluster.
+    """Balance of the least balanced cluster, see `balance_score`.
 
     Parameters
     ----------
@@ -115,10 +115,6 @@ def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -
         Smallest balance over the clusters, between 0 and 1.
 
     %(raises)s
-
-    See Also
-    --------
-    balance_score : The average over clusters, and the definition.
 
     Examples
     --------
@@ -149,10 +145,6 @@ def group_proportions(
         sorted groups.
 
     %(raises)s
-
-    See Also
-    --------
-    balance_score : One number per cluster.
 
     Examples
     --------

@@ -17,9 +17,6 @@ _TEXTS = {
     "positive_and_negative": """\
 With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative sample
 drawn at random from group :math:`k`, and ties counting one half, the gap is""",
-    "ranks_per_group": """\
-The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never the
-pairs. Under fairlearn's ``MetricFrame`` see `partial_demographic_parity_gap`.""",
     "references": """\
 References
 ----------
@@ -75,14 +72,10 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
 
     %(raises)s
 
-    See Also
-    --------
-    inter_group_pairwise_gap : Positive samples against negative ones.
-    partial_demographic_parity_gap : Compares the whole distributions.
-
     Notes
     -----
-    %(ranks_per_group)s
+    The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never
+    the pairs.
 
     References
     ----------
@@ -122,12 +115,7 @@ def inter_group_pairwise_gap(
 
     See Also
     --------
-    intra_group_pairwise_gap : Pairs within a group.
-    group_auc_gap : Pairs of any labels.
-
-    Notes
-    -----
-    %(ranks_per_group)s
+    intra_group_pairwise_gap, group_auc_gap
 
     %(references)s
 
@@ -164,10 +152,6 @@ def intra_group_pairwise_gap(
     --------
     inter_group_pairwise_gap : Pairs across two groups.
     sklearn.metrics.roc_auc_score : The area of one group.
-
-    Notes
-    -----
-    %(ranks)s
 
     %(references)s
 

@@ -1,8 +1,4 @@
-"""Parity: how far apart the distributions of the groups' scores or outputs are.
-
-At all ranks, at some of them, at one threshold, in mean and covariance; and the checks
-of scores, labels and groups that these measures share.
-"""
+"""Parity: how far apart the distributions of the groups' scores or outputs are."""
 
 from __future__ import annotations
 
@@ -80,17 +76,10 @@ def partial_demographic_parity_gap(
 
     %(raises)s
 
-    See Also
-    --------
-    weak_partial_demographic_parity_gap : The difference at one threshold.
-
     Notes
     -----
     %(ranks)s
     Equal scores fall together: no threshold divides them.
-
-    fairlearn's ``MetricFrame`` (the gallery has an example) calls a metric with one of
-    its own groups at a time: pass the groups to compare as ``sample_params``.
 
     References
     ----------
@@ -129,8 +118,7 @@ def weak_partial_demographic_parity_gap(
     .. math:: \max_{k, k'} |A_k(\hat\theta) - A_{k'}(\hat\theta)| \in [0, 1].
 
     With the interval (0, 1) it is the usual demographic parity difference of the
-    decisions ``y_score > threshold``. fairlearn's ``MetricFrame`` computes it, too, as
-    the ``difference()`` of a metric that returns the share of one group.
+    decisions ``y_score > threshold``.
 
     Parameters
     ----------
@@ -147,10 +135,6 @@ def weak_partial_demographic_parity_gap(
         Between 0 (fair) and 1, at most `partial_demographic_parity_gap`.
 
     %(raises)s
-
-    See Also
-    --------
-    partial_demographic_parity_gap : The largest difference over all thresholds.
 
     References
     ----------
@@ -201,8 +185,6 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
 
     See Also
     --------
-    moment_gaps : Compares the means and covariances of outputs.
-    partial_demographic_parity_gap : The same distance among equally ranked parts.
     scalefair.plotting.OutputDensityDisplay : Draws the distributions compared.
 
     Notes
@@ -259,10 +241,6 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
     ValueError
         If the lengths differ, a value is missing or infinite, squares of values
         overflow, or fewer than two groups occur.
-
-    See Also
-    --------
-    statistical_parity_ks : Compares the whole distributions of a single output.
 
     References
     ----------
@@ -334,11 +312,7 @@ def _largest_gap(
     return float((largest - smallest)[ends_tie].max())
 
 
-def check_scores(
-    y_score: ArrayLike,
-    *,
-    name: str = "y_score",
-) -> NDArray[np.float64]:
+def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.float64]:
     """Return the scores as a vector of float64, or say what is wrong."""
     scores = np.asarray(y_score)
     if scores.ndim == 2 and scores.shape[1] == 1:

@@ -56,9 +56,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         d_e = \Bigl(\sum_p |W d_p|^2\Bigr)^{1/2}, \quad
         d_v = \Bigl(\sum_p |W M_p W^T|_F^2\Bigr)^{1/2} .
 
-    Everything follows from each group's count, mean and covariance: one pass over
-    the rows in batches, and another for the last layer.
-
     Parameters
     ----------
     estimator : estimator or torch.nn.Module
@@ -68,9 +65,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         modified.
     method : {"direct", "explainable_svd"}, default="direct"
         "direct" meets both bounds at the smallest change of the outputs, with a
-        little noise given to every input (1e-3 of its mean square); "explainable_svd"
-        is the published method, which restricts the weight to shrunken singular
-        values and changes the outputs several times as much.
+        little noise given to every input (1e-3 of its mean square); "explainable_svd",
+        the published method, shrinks singular values and changes them more.
     layer : int, str or "auto", default=-2
         Which linear layer: a number, negative from the end, a name, or "auto" for the
         one with the largest relative gaps (see `unfairness_by_layer_`). The default

@@ -64,10 +64,7 @@ class LayerHost(ABC):
 
     @abstractmethod
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        """Return the inputs of a layer for some raw rows, shape (rows, n).
-
-        The array may be a view of the raw rows: it is not to be written to.
-        """
+        """Return a layer's inputs (rows, n), read-only: they may be a view of rows."""
 
     @abstractmethod
     def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:

@@ -101,10 +101,7 @@ class ModelRows:
     def last_layer_moments(
         self, targets: NDArray[Any], layer: int, kept: NDArray[Any] | None
     ) -> GroupMoments:
-        """Joint moments of ``[a, y]``, the last layer's inputs and the targets.
-
-        Goes on from the `kept` inputs of a layer, if there are any and the host can.
-        """
+        """Joint moments of the last layer's inputs, from `kept` ones, and targets."""
         each = [self.codes, self.X.split(targets.reshape(len(targets), -1))]
         parts = self._map(_moments_of_last_layer, layer, kept, each=each)
         return self._named(parts.reduce(GroupMoments.merge))
@@ -151,10 +148,7 @@ class ModelRows:
 def predictions(
     host: LayerHost, X: Any, batch_size: int | None, like: NDArray[Any]
 ) -> Any:
-    """Predictions for all rows; `like` is that of one row, for its shape and type.
-
-    Of a Dask collection they are a Dask array, not computed yet.
-    """
+    """Predictions for all rows, those of Dask lazy; `like` is that of one row."""
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)

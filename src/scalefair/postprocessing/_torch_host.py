@@ -265,10 +265,7 @@ def _n_rows(X: Any) -> int:
 
 
 def _to_tensor(X: Any, module: Any) -> Any:
-    """Rows as a tensor in the type and on the device of the module.
-
-    Arrays are converted; a tensor of integers stays one, for it may hold indices.
-    """
+    """Rows as a tensor, of the module's type unless they are a tensor of integers."""
     torch = _import_torch()
     reals = [p for p in module.parameters() if p.is_floating_point()]
     dtype, device = reals[0].dtype, reals[0].device

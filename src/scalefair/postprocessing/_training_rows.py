@@ -50,10 +50,7 @@ def training_rows(
 
 
 def is_module(estimator: Any) -> bool:
-    """Whether a model is a PyTorch module.
-
-    Nobody can have made one without importing PyTorch, so this does not.
-    """
+    """Whether a model is a PyTorch module; PyTorch, if it is, has been imported."""
     torch = sys.modules.get("torch")
     base = getattr(getattr(torch, "nn", None), "Module", None)
     return base is not None and isinstance(estimator, base)

@@ -49,18 +49,16 @@ TEXTS = {
     "transport_parameters": """\
 prefit : bool or "auto", default="auto"
     ``"auto"`` uses a fitted estimator as it is and fits a clone of another;
-    True uses it as it is, False fits a clone. To cross-validate with a fitted
-    one, wrap it in :class:`sklearn.frozen.FrozenEstimator`: scikit-learn's
-    clones are not fitted otherwise.
+    True uses it as it is, False fits a clone. In cross-validation a fitted one
+    stays so as a :class:`sklearn.frozen.FrozenEstimator`.
 group_predictor : classifier, None or False, default=None
     Predicts the groups from `X` when they are withheld from `predict`; fitted
     to the rows of `fit` unless it is fitted already. None stands for logistic
     regression on scaled features. With False none is fitted, and `predict`
     always needs the groups.
 fit_on : {"scores", "targets"}, default="scores"
-    What the distributions are estimated from. The maps are applied to scores, so
-    scores they should be; ``"targets"``, the true `y`, is there because published
-    tables were made in that way.""",
+    What the distributions are estimated from; ``"targets"``, the true `y`, is there
+    because published tables were made in that way.""",
     "transport_attributes": """\
 estimator_ : regressor
     The fitted estimator whose scores are moved.

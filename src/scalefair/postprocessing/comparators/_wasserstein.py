@@ -50,25 +50,18 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
     %(transport_attributes)s
     group_scores_ : list of ndarray
         Sorted values of each group, jitter included.
-    barycenter_levels_ : ndarray of shape (n_knots,)
-        Levels between 0 and 1 at which the barycentre's quantile function is kept;
-        it is linear between them.
-    barycenter_ : ndarray of shape (n_knots,)
-        Its quantiles there.
+    barycenter_levels_, barycenter_ : ndarray of shape (n_knots,)
+        Levels between 0 and 1, and the barycentre's quantiles there; its quantile
+        function is linear between them.
     jitter_ : float
         Half the width of the noise, in the units of the scores.
     %(n_features_in_)s
     %(feature_names_in_)s
 
-    See Also
-    --------
-    DiscretizedTransportRegressor : The same for binned scores, with a tolerance.
-
     Notes
     -----
     F and Q are interpolated linearly between the values i of n at the levels
-    (i - 1/2)/n. All rows serve for both functions; the authors split them in halves,
-    which their proofs need. Fitting sorts, O(m log m), and keeps O(m) numbers.
+    (i - 1/2)/n, from all rows; the authors' proofs need a half of them for each.
 
     References
     ----------
