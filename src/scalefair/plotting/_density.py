@@ -104,7 +104,8 @@ class ScoreDensityDisplay(_DensityDisplay):
 
     The hatched part of a density, and the bar below it, is the range of the scores
     of the rows that are ranked in the interval within their own group. Where the
-    densities agree there, groups are treated alike; the title has the largest gap. Use `from_predictions` or `from_estimator`.
+    densities agree there, groups are treated alike; the title has the largest gap. Use
+    `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -297,11 +298,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         return ": ".join(filter(None, [name, found]))
 
 
-@documented(
-    **_TEXTS | {"plot": f"Parameters\n----------\n{_TEXTS['axes']}"},
-    options=_OF_OUTPUTS,
-    options_of_models=_OF_OUTPUTS,
-)
+@documented(**_TEXTS, options=_OF_OUTPUTS, options_of_models=_OF_OUTPUTS)
 class OutputDensityDisplay(_DensityDisplay):
     """Density of the outputs for each group, of one regressor or of several.
 
@@ -426,7 +423,9 @@ class OutputDensityDisplay(_DensityDisplay):
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the densities.
 
-        %(plot)s
+        Parameters
+        ----------
+        %(axes)s
         ValueError
             If the axes are not one, nor one for each regressor.
         """
