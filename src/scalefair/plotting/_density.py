@@ -126,10 +126,8 @@ class ScoreDensityDisplay(_DensityDisplay):
     Attributes
     ----------
     %(ax_)s
-    lines_ : list of matplotlib Line2D
-        The density of each group.
-    bars_ : list of matplotlib Line2D
-        The bar below it, along the scores of the interval.
+    lines_, bars_ : list of matplotlib Line2D
+        The density of each group, and the bar below it.
     marks_ : list of matplotlib PolyCollection
         The part of each density in the interval.
     threshold_line_ : matplotlib Line2D or None

@@ -78,10 +78,8 @@ class JointNumericalRangeDisplay:
         Largest losses of the dotted corners.
     level_lines_ : list of matplotlib Line2D
         The dotted corners.
-    fair_level_line_ : matplotlib Line2D
-        The corner of fair PCA's largest loss.
-    equal_line_ : matplotlib Line2D
-        The line of equal losses.
+    fair_level_line_, equal_line_ : matplotlib Line2D
+        The corner of fair PCA's largest loss; the line of equal losses.
     markers_ : dict of str to matplotlib Line2D
         The markers ``"fair"``, ``"plain"`` (if it is given) and ``"best"``.
 
