@@ -12,6 +12,14 @@ LABELS = np.array([3, 3, 3, 3, 5, 5, 5, 5, 5, 5, -1, -1])
 GROUPS = np.array(list("aabb" + "abbbbc" + "dd"))
 
 
+PARTS = {
+    "proportions": [[0.5, 0.5], [0.2, 0.8]],
+    "population": [0.3, 0.7],
+    "clusters": [0, 1],
+    "groups": ["a", "b"],
+}
+
+
 def draw(ax, labels=LABELS, sensitive_features=GROUPS, **options):
     return ClusterCompositionDisplay.from_predictions(
         labels, sensitive_features=sensitive_features, ax=ax, **options
@@ -48,7 +56,9 @@ def test_order_follows_the_overrepresented_group(ax):
 
 
 def test_legend_lists_groups_as_the_bars_lie(ax):
-    draw(ax)
+    display = draw(ax, width=0.5, alpha=0.3)
+    bar = display.bars_[0][0]
+    assert (bar.get_width(), bar.get_alpha()) == (0.5, 0.3)
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["c", "b", "a", "share in the population"]
     assert ax.get_title() == "average balance 0.12"  # of 0 and 1/4
@@ -82,12 +92,6 @@ def test_no_two_of_many_groups_look_the_same(ax):
     assert len(looks) == 20
 
 
-def test_bar_options_reach_matplotlib(ax):
-    display = draw(ax, width=0.5, alpha=0.3)
-    bar = display.bars_[0][0]
-    assert (bar.get_width(), bar.get_alpha()) == (0.5, 0.3)
-
-
 def test_from_estimator(ax):
     data = make_fair_sbm(60, n_clusters=2, n_groups=2, random_state=0)
     groups = {"sensitive_features": data.sensitive_features}
@@ -109,13 +113,7 @@ def test_clusters_may_have_names_of_any_type(ax):
 
 
 def test_balance_of_the_clusters_drawn_is_the_default(ax):
-    display = ClusterCompositionDisplay(
-        [[0.5, 0.5], [0.2, 0.8]],
-        population=[0.3, 0.7],
-        clusters=[0, 1],
-        groups=["a", "b"],
-    )
-    display.plot(ax)
+    ClusterCompositionDisplay(**PARTS).plot(ax)
     assert ax.get_title() == "average balance 0.62"  # of 1 and 1/4
 
 
@@ -129,15 +127,8 @@ def test_balance_of_the_clusters_drawn_is_the_default(ax):
     ],
 )
 def test_bad_arguments(change, message):
-    arguments = {
-        "proportions": [[0.5, 0.5], [0.2, 0.8]],
-        "population": [0.3, 0.7],
-        "clusters": [0, 1],
-        "groups": ["a", "b"],
-        **change,
-    }
     with pytest.raises(ValueError, match=message):
-        ClusterCompositionDisplay(arguments.pop("proportions"), **arguments)
+        ClusterCompositionDisplay(**{**PARTS, **change})
 
 
 @pytest.mark.parametrize(

@@ -237,12 +237,10 @@ class GroupAware:
         return super().predict(X) + 3 * (sensitive_features == "f")
 
 
-class AwareClassifier(GroupAware, LogisticRegression):
-    pass
+class AwareClassifier(GroupAware, LogisticRegression): ...
 
 
-class AwareRegressor(GroupAware, LinearRegression):
-    pass
+class AwareRegressor(GroupAware, LinearRegression): ...
 
 
 def test_scores_of_an_estimator(ax):

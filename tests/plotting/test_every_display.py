@@ -22,7 +22,7 @@ from scalefair.plotting import (
     ScoreDensityDisplay,
 )
 from scalefair.plotting._draw import legend as draw_legend
-from scalefair.plotting._draw import literal, percent
+from scalefair.plotting._draw import literal
 
 RNG = np.random.default_rng(0)
 LONG = [
@@ -251,11 +251,6 @@ def test_a_shared_axis_is_labelled_once(figure, shape, sharey, labels):
             CODES % 3, sensitive_features=CODES, ax=ax, legend=False
         )
     assert [bool(ax.get_ylabel()) for ax in axes] == labels
-
-
-def test_percent():
-    shares = {0.25: "25.0 %", 0.0: "0 %", 0.00012: "0.012 %", 12.0: "1200.0 %"}
-    assert {share: percent(share) for share in shares} == shares
 
 
 def test_legends_take_headings_and_break_long_entries():

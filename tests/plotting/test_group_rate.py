@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import GroupRateDisplay
@@ -219,12 +218,8 @@ def test_bad_arguments(change, message):
 
 
 def test_models_without_scores(ax):
-    class NoScores(BaseEstimator):
-        def fit(self):
-            self.fitted_ = True
-            return self
-
-    with pytest.raises(ValueError, match="NoScores has no decision_function"):
+    X, model = SCORES[:, None], LinearRegression()
+    with pytest.raises(ValueError, match="LinearRegression has no decision_function"):
         GroupRateDisplay.from_estimator(
-            NoScores().fit(), SCORES[:, None], sensitive_features=GROUPS, ax=ax
+            model.fit(X, SCORES), X, sensitive_features=GROUPS, ax=ax
         )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import (
@@ -18,6 +19,7 @@ from sklearn.linear_model import (
     Ridge,
     SGDRegressor,
 )
+from sklearn.model_selection import cross_val_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -536,3 +538,12 @@ def test_modules_with_methods_of_an_estimator():
     np.testing.assert_array_equal(model.weight_, expected.weight_)
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
     assert ExplainableSVDRegressor(net).__sklearn_tags__().target_tags.required
+
+
+def test_metadata_routing():
+    with config_context(enable_metadata_routing=True):
+        model = ExplainableSVDRegressor(LinearRegression())
+        model.set_fit_request(sensitive_features=True)
+        params = {"sensitive_features": CODES}
+        scores = cross_val_score(model, X, Y, cv=2, params=params)
+    assert np.isfinite(scores).all()

@@ -21,28 +21,37 @@ _SLANTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 # With more than this the gaps between the bars would be as thin as a pixel.
 _MOST_GAPS = 40
 
+_NAME = """\
+name : str or None, default=None
+    Name of the clustering, for the title; None takes the class of an estimator."""
+_TEXTS = {
+    **_draw.TEXTS,
+    "name": _NAME,
+    "options": "\n".join(_draw.TEXTS[key] for key in ("ax", "legend", "bar_options")),
+}
+_TEXTS["named"] = _TEXTS["options"].replace("legend :", f"{_NAME}\nlegend :", 1)
 
-@documented(**_draw.TEXTS)
+
+@documented(**_TEXTS)
 class ClusterCompositionDisplay:
     """Stacked bars of the share of each group in each cluster.
 
     Dashed lines mark the shares in the population: the clustering is fair when all
-    bars meet them. Use `from_predictions` or `from_estimator` to create one.
+    bars meet them. Clusters are sorted by their most overrepresented group and, for
+    each, by how much it is. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
     proportions : ndarray of shape (n_clusters, n_groups)
-        Share of each group in each cluster; rows sum to one.
+        Share of each group in each cluster, as of `metrics.group_proportions`.
     population : ndarray of shape (n_groups,)
         Share of each group among the clustered samples; two groups or more.
     clusters : ndarray of shape (n_clusters,)
         Names of the clusters.
     %(groups)s
     average_balance : float or None, default=None
-        Average balance of the clusters, for the title; None takes that of the clusters
-        drawn.
-    name : str or None, default=None
-        Name of the clustering, for the title.
+        As of `metrics.balance_score`; None takes that of the clusters drawn.
+    %(name)s
 
     Attributes
     ----------
@@ -53,16 +62,6 @@ class ClusterCompositionDisplay:
         The dashed lines between the shares in the population.
 
     %(bad_parts)s
-
-    See Also
-    --------
-    scalefair.metrics.group_proportions : The shares drawn.
-    scalefair.metrics.balance_score : The balance in the title.
-
-    Notes
-    -----
-    The clusters are sorted by their most overrepresented group and, for each, by
-    how much it is. From the eighth group on colours repeat with hatching.
 
     Examples
     --------
@@ -127,16 +126,11 @@ class ClusterCompositionDisplay:
         ----------
         labels : array-like of shape (n_samples,)
             Cluster of each sample. Samples labelled -1 are left out.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each sample.
-        %(ax)s
-        name : str or None, default=None
-            Name of the clustering, for the title.
-        %(legend)s
-        %(bar_options)s
+        %(sensitive_features)s
+        %(named)s
         ValueError
-            If the lengths differ, a value is missing, no sample is assigned, or
-            there are fewer than two groups.
+            If lengths differ, a value is missing, no sample is assigned, or there are
+            fewer than two groups.
         """
         labels = check_values(labels, name="labels", what="cluster label")
         groups = check_values(
@@ -172,14 +166,9 @@ class ClusterCompositionDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted, with `labels_`.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each sample it was fitted to.
-        %(ax)s
-        name : str or None, default=None
-            Name of the clustering, for the title; None takes the estimator's class.
-        %(legend)s
-        %(bar_options)s
+            Fitted to these rows, with `labels_`.
+        %(sensitive_features)s
+        %(named)s
         %(as_for_predictions)s
         """
         check_is_fitted(estimator, "labels_")
@@ -197,8 +186,7 @@ class ClusterCompositionDisplay:
 
         Parameters
         ----------
-        %(where)s
-        %(bar_options)s
+        %(options)s
         """
         ax = _draw.make_axes(self, ax)
         # By most overrepresented group, then by how much.

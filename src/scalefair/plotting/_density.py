@@ -24,6 +24,9 @@ _EVERY = 0.08
 
 _TEXTS = {
     **_draw.TEXTS,
+    "name": """\
+name : str or None, default=None
+    Name of a single model, for the title.""",
     "grid": """\
 grid : array-like of shape (n,) or (n + 1,)
     Values at which densities are given or, for histograms, edges of the bins.""",
@@ -101,8 +104,8 @@ class ScoreDensityDisplay(_DensityDisplay):
 
     The hatched part of a density, and the bar below it, is the range of the scores
     of the rows that are ranked in the interval within their own group. Where the
-    densities agree there, the groups are treated alike there; the title has the largest
-    gap between two of them. Use `from_predictions` or `from_estimator`.
+    densities agree there, groups are treated alike; the title has the largest gap. Use
+    `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -116,30 +119,21 @@ class ScoreDensityDisplay(_DensityDisplay):
         Ranks that are marked, from the top of each group: of n rows, those ranked in
         :math:`[\alpha n, \beta n)`, rounded to whole rows.
     %(threshold)s
-    name : str or None, default=None
-        Name of the model, for the title.
+    %(name)s
     gap : float or None, default=None
-        Largest gap of partial demographic parity in the interval, for the title; None
-        leaves it out.
+        Largest gap of partial demographic parity in the interval, for the title.
 
     Attributes
     ----------
     %(ax_)s
-    lines_ : list of matplotlib Line2D
-        The density of each group.
-    bars_ : list of matplotlib Line2D
-        The bar below it, from the lowest to the highest score of the interval.
+    lines_, bars_ : list of matplotlib Line2D
+        The density of each group, and the bar below it.
     marks_ : list of matplotlib PolyCollection
         The part of each density in the interval.
     threshold_line_ : matplotlib Line2D or None
         The threshold.
 
     %(bad_parts)s
-
-    See Also
-    --------
-    GroupRateDisplay : The rates of two groups above all thresholds.
-    OutputDensityDisplay : The outputs of regressors.
 
     References
     ----------
@@ -209,8 +203,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         %(sensitive_features)s
         interval : tuple of float, default=(0.0, 1.0)
             Ranks, from the top of each group, that are marked.
-        name : str or None, default=None
-            Name of the model, for the title.
+        %(name)s
         %(options)s
         %(bad_rows)s
         """
@@ -246,9 +239,7 @@ class ScoreDensityDisplay(_DensityDisplay):
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the densities, and the interval of each group.
 
-        Parameters
-        ----------
-        %(drawing)s
+        %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 4.5))
         self.lines_: list[Any] = []
@@ -310,9 +301,9 @@ class OutputDensityDisplay(_DensityDisplay):
     """Density of the outputs for each group, of one regressor or of several.
 
     Where the densities agree the groups are treated alike; titles have KS, the largest
-    Kolmogorov-Smirnov distance between two groups. Regressors are drawn side by side
-    or, on a single axes, overlaid: then groups differ in colour and marker, regressors
-    in line. Use `from_predictions` or `from_estimator`.
+    distance between two (`metrics.statistical_parity_ks`). Regressors are drawn side by
+    side or, on a single axes, overlaid: then groups differ in colour and marker,
+    regressors in line. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -339,12 +330,6 @@ class OutputDensityDisplay(_DensityDisplay):
         The area below it; none where regressors are overlaid.
 
     %(bad_parts)s
-
-    See Also
-    --------
-    scalefair.metrics.statistical_parity_ks : The distance in the titles.
-    FairnessAccuracyDisplay : The errors and distances of many regressors.
-    ScoreDensityDisplay : The scores of a classifier, with an interval of ranks.
 
     References
     ----------
@@ -406,8 +391,7 @@ class OutputDensityDisplay(_DensityDisplay):
             Output for each row; or those of several regressors, for the same rows,
             by their names.
         %(sensitive_features)s
-        name : str or None, default=None
-            Name of a single regressor.
+        %(name)s
         %(options)s
         %(bad_rows)s
         """

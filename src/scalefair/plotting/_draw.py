@@ -28,13 +28,14 @@ Raises
 ImportError
     If matplotlib is missing."""
 _OPTIONS = f"**{{}} : dict\n    Passed to ``Axes.{{}}``.\n\n{_DRAWN}"
+_DRAWING = f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}"
 TEXTS = {
     # The end of what from_... and `plot` take, and what they return.
-    "drawing": f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}",
+    "drawing": _DRAWING,
     "line_options": _OPTIONS.format("line_kwargs", "plot"),
     "bar_options": _OPTIONS.format("bar_kwargs", "bar"),
     "fill_options": _OPTIONS.format("fill_kwargs", "fill"),
-    "where": _WHERE,
+    "plot": f"Parameters\n----------\n{_DRAWING}",
     "ax": _AX,
     "legend": f"legend{_LEGEND}",
     "drawn": _DRAWN,

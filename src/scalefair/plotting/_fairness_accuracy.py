@@ -26,15 +26,13 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
     A point is a setting of a method, such as one `mean_reduction`, averaged over
     repeated splits; bars in both directions are standard deviations over the splits.
     A line joins the points in the order of the settings. Low and to the left is
-    good; the title names the fairest and the most accurate point. Use `from_results`
-    to draw a table of runs.
+    good; the title names the fairest and the most accurate point.
 
     Parameters
     ----------
     error : mapping of str to array-like of shape (n_points, n_repeats)
-        For each method, by its name, the error of each setting in each split; or an
-        array of shape (n_points,) without repeats. Methods may have different
-        numbers of settings and splits; a single setting is a point without line.
+        Error of each setting in each split.
+        %(measure)s
     unfairness : mapping of str to array-like, shaped as in `error`
         The distance between the groups.
     %(point_labels)s
@@ -43,21 +41,13 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
 
     Attributes
     ----------
-    means : dict of str to ndarray of shape (n_points, 2)
-        Mean unfairness and error of the points of each method.
+    %(means)s
     deviations : dict of str to ndarray of shape (n_points, 2)
-        Standard deviations over the splits (divisor n - 1); zero without repeats.
-        They tell how much splits differ: the mean is known better by the root of the
-        number of splits.
+        Standard deviations over the splits (divisor n - 1); zero without repeats. The
+        means are known better, by the root of the number of splits.
     %(artists)s
 
     %(bad_parts)s
-
-    See Also
-    --------
-    ParetoFrontDisplay : Accuracy against fairness, joining the settings that no
-        other one beats.
-    OutputDensityDisplay : The outputs that one point stands for.
 
     References
     ----------
@@ -118,10 +108,9 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         ----------
         %(results)s
         setting : str or None, default="setting"
-            Column that tells the points of a method apart. Points are joined in the
-            order of their numbers, or of the table if a setting is not a number.
-            None makes all rows of a method repeats of one point, and so does NaN
-            for methods without parameter.
+            Column that tells the points of a method apart, joined in the order of their
+            numbers or, if one is not a number, of the table. Rows without setting (NaN;
+            all for None) are repeats of one point.
         error, unfairness : str, default="mse", "ks"
             Columns with the error and the distance between the groups.
         label_points : bool, default=True
@@ -162,8 +151,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             Predictions for each row; or those of several models, by their names.
         %(sensitive_features)s
         %(drawing)s
-        ValueError
-            If lengths differ, a number is not finite, or there is only one group.
+        %(bad_rows)s
         """
         given = _models.by_name(predictions, None, "predictions")
         groups = {"sensitive_features": sensitive_features}
@@ -195,8 +183,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         Parameters
         ----------
         estimators : regressor, or mapping of str to regressors
-            Fitted, with `predict`; or several, by their names. Each is given the
-            groups if it takes them.
+            Fitted; or several, by name. Each is given the groups if it takes them.
         %(X)s
         y : array-like of shape (n_samples,)
             True targets.

@@ -40,16 +40,16 @@ class GroupLossDisplay:
 
     Two panels: to the left, what each group loses, per sample, against its own best
     basis, with the largest loss of each method in the title; to the right, the mean
-    reconstruction error of all rows, the price of equal losses. Use `from_data` to
-    compare plain with fair PCA.
+    reconstruction error of all rows, the price of equal losses. Colours and markers
+    tell groups, lines methods; of equal losses the wider lines show behind the others.
+    Use `from_data` to compare plain with fair PCA.
 
     Parameters
     ----------
     n_components : array-like of shape (k,)
         Numbers of components, increasing.
     losses : mapping of str to ndarray of shape (k, n_groups)
-        For each method, by its name, the loss of each group. The first method is
-        the one that the others are compared with.
+        Loss of each group, for each method; the others are compared with the first.
     total_errors : mapping of str to ndarray of shape (k,)
         For each method the mean squared distance of all rows from the subspace.
     %(groups)s
@@ -59,23 +59,13 @@ class GroupLossDisplay:
     axes_ : ndarray of shape (2,) of matplotlib Axes
         The axes drawn on: losses, total error.
     figure_ : matplotlib Figure
-        The figure of the first.
+        Their figure.
     loss_lines_ : dict of str to list of matplotlib Line2D
         For each method the line of each group.
     error_lines_ : dict of str to matplotlib Line2D
         For each method the line of its total error.
 
     %(bad_parts)s
-
-    See Also
-    --------
-    scalefair.decomposition.FairPCA : Equal losses.
-    JointNumericalRangeDisplay : What is possible with one number of components.
-
-    Notes
-    -----
-    A group is known by its colour and marker, a method by its line. Where groups have
-    equal losses the lines of the first groups, which are wider, show behind the others.
 
     References
     ----------
@@ -152,8 +142,7 @@ class GroupLossDisplay:
     ) -> GroupLossDisplay:
         """Fit plain and fair PCA for several numbers of components, and draw.
 
-        The rows are read once, for the moments of the groups: ``8 n_features**2``
-        bytes a group. The rest of the time does not depend on their number.
+        Rows are read once, for moments of ``8 n_features**2`` bytes a group.
 
         Parameters
         ----------
@@ -164,13 +153,11 @@ class GroupLossDisplay:
         centering : {"global", "group"}, default="global"
             What is subtracted from the rows: the mean of all, or each group's own.
         methods : mapping of str to estimator or None, default=None
-            What to fit, by name: `FairPCA`, `GroupPCA` and others with
-            `from_moments`. Their `n_components` and `centering` are replaced. None
-            takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
+            Estimators with `from_moments`, whose `n_components` and `centering` are
+            replaced. None takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
         %(axes)s
         ValueError
-            If there are fewer than two groups, `n_components` is empty, or one of
-            them does not fit the rows.
+            If there is one group only, or `n_components` does not fit the rows.
 
         Warns
         -----
@@ -193,10 +180,7 @@ class GroupLossDisplay:
         legend: bool = True,
         **line_kwargs: Any,
     ) -> GroupLossDisplay:
-        """Draw the losses of a fitted fair PCA, and of plain PCA on the same rows.
-
-        The rows are not needed: both are found anew from the moments for each number
-        of components.
+        """Draw the losses of fair and plain PCA, fitted anew to an estimator's moments.
 
         Parameters
         ----------

@@ -44,13 +44,14 @@ class GroupRateDisplay:
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
     the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
     and a green region the rates whose gap within it is at most `kappa`. The title has
-    the largest gaps. Use `from_predictions` or `from_estimator`.
+    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within a
+    horizontal or vertical piece are left out: a picture of a million rows stays small.
+    Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
     rates : mapping of str to array-like of shape (n_points, 2)
-        For each model, by its name, the rates of the two groups at falling
-        thresholds.
+        For each model, by name, the rates of the two groups at falling thresholds.
     groups : array-like of shape (2,)
         Names of the groups, on the horizontal and on the vertical axis.
     %(parity)s
@@ -58,8 +59,7 @@ class GroupRateDisplay:
     Attributes
     ----------
     gaps : dict of str to float
-        For each model the largest gap of the two rates within the interval,
-        relative to its length.
+        Largest gap of the two rates within the interval, relative to its length.
     %(ax_)s
     lines_ : dict of str to matplotlib Line2D
         The curve of each model.
@@ -69,16 +69,6 @@ class GroupRateDisplay:
         Rates with a gap of at most `kappa`.
 
     %(bad_parts)s
-
-    See Also
-    --------
-    ScoreDensityDisplay : Where the scores of the groups lie.
-    scalefair.metrics.partial_demographic_parity_gap : The gap in the legend.
-
-    Notes
-    -----
-    Points on a horizontal or vertical piece of a curve are left out, which does not
-    change the gap: a picture of a million rows stays small.
 
     References
     ----------
@@ -144,8 +134,7 @@ class GroupRateDisplay:
         Parameters
         ----------
         scores : array-like of shape (n_samples,), or mapping of str to such
-            Score of each row, high ones are selected first; for several models by
-            their names.
+            Score of each row, high ones are selected first; or those of several models.
         %(sensitive_features)s
         %(parity)s
         name : str or None, default=None
@@ -171,9 +160,7 @@ class GroupRateDisplay:
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the curves, the interval and the allowed region.
 
-        Parameters
-        ----------
-        %(drawing)s
+        %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
         low, high = self.interval

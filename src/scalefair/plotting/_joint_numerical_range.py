@@ -34,6 +34,10 @@ view : {{"all", "optimum"}}, default="all"
     bases, which is small when the groups are alike.
 {_draw.TEXTS["legend"]}
 {_draw.TEXTS["fill_options"]}""",
+    "n_angles": """\
+n_angles : int, default=180
+    Directions in which the boundary is computed, twice as many where both groups' best
+    lie: about so many eigendecompositions of order n.""",
 }
 
 
@@ -46,13 +50,12 @@ class JointNumericalRangeDisplay:
     to the right measure losses, what is missing to the group's own best basis.
     Along a dotted corner the larger of the two losses is the same; the solid corner
     touches the region in one point only, fair PCA, where it meets the line of equal
-    losses. The title has the largest losses of fair and of plain PCA. Use
-    `from_covariances` or `from_estimator` to create one.
+    losses. Use `from_covariances` or `from_estimator`.
 
     Parameters
     ----------
     boundary : ndarray of shape (k, 2)
-        Boundary points of the region, counterclockwise.
+        Boundary of the region (`decomposition.joint_numerical_range`).
     best : array-like of shape (2,)
         Largest variance that can be captured from each group.
     fair_point : array-like of shape (2,)
@@ -62,8 +65,7 @@ class JointNumericalRangeDisplay:
     groups : sequence of two, default=("A", "B")
         Names of the groups.
     filled : bool, default=True
-        Whether the interior belongs to the set: not so for one component of two
-        features.
+        Whether the interior belongs to the set; not for one component of two features.
     name : str, default="fair PCA"
         Name of the fair point.
 
@@ -76,25 +78,17 @@ class JointNumericalRangeDisplay:
         Largest losses of the dotted corners.
     level_lines_ : list of matplotlib Line2D
         The dotted corners.
-    fair_level_line_ : matplotlib Line2D
-        The corner of fair PCA's largest loss.
-    equal_line_ : matplotlib Line2D
-        The line of equal losses.
+    fair_level_line_, equal_line_ : matplotlib Line2D
+        The corner of fair PCA's largest loss; the line of equal losses.
     markers_ : dict of str to matplotlib Line2D
         The markers ``"fair"``, ``"plain"`` (if it is given) and ``"best"``.
 
     %(bad_parts)s
 
-    See Also
-    --------
-    scalefair.decomposition.joint_numerical_range : The boundary.
-    GroupLossDisplay : Losses against the number of components.
-
     References
     ----------
     .. [1] Shen, Davis, Lu, Bai (2026), "Fair principal component analysis via
-       eigenvalue optimization", section 3.4 and figure 2, which has the losses on
-       the axes: the same picture turned by half a turn.
+       eigenvalue optimization", section 3.4 and figure 2 (turned by half a turn).
 
     Examples
     --------
@@ -165,18 +159,14 @@ class JointNumericalRangeDisplay:
         n_components : int
             Number of components, at most n.
         group_sizes : array-like of shape (2,) or None, default=None
-            Number of rows of each group, which decide where plain PCA lies. None
-            leaves it out.
+            Rows of each group, which place plain PCA; None leaves it out.
         groups : sequence of two, default=("A", "B")
             Names of the groups.
-        n_angles : int, default=180
-            Directions in which the boundary is computed. Twice as many are used in
-            the quarter turn that faces both groups' best: about n_angles
-            eigendecompositions of order n in all.
+        %(n_angles)s
         %(drawing)s
         ValueError
-            If the matrices are not symmetric, finite and of one shape,
-            `n_components` does not fit them, or `view` is unknown.
+            If the matrices are not symmetric, finite and of one shape, or a parameter
+            is not as described.
         """
         joint_numerical_range(C_A, C_B, n_components, angles=[0.0])  # checks them
         C = np.array([C_A, C_B], dtype=np.float64)
@@ -206,17 +196,13 @@ class JointNumericalRangeDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted `FairPCA`, or another with orthonormal `components_` and the
-            parameter `centering`.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. For others than those it was fitted to, the estimator's point may
-            lie inside the region.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each row, two different ones.
+            Fitted `FairPCA`, or another with orthonormal `components_` and `centering`.
+            For other rows than it was fitted to, its point may lie inside the region.
+        %(X)s
+        %(sensitive_features)s
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
-        n_angles : int, default=180
-            As for `from_covariances`.
+        %(n_angles)s
         %(drawing)s
         NotFittedError
             If the estimator is not fitted.

@@ -24,21 +24,19 @@ _DOMINATED = 0.35
 
 @documented(**TEXTS)
 class ParetoFrontDisplay(TradeOffDisplay):
-    r"""Accuracy against fairness, a front for each method.
+    """Accuracy against fairness, a front for each method.
 
     A point is a setting of a method, such as one kappa, averaged over repeated
     splits; bars in both directions are confidence intervals of the two means. A
     line joins the points of a method that none of its other points beats in both
     accuracy and fairness; the others are drawn lighter and without line. The title
-    names the fairest and the most accurate point. Use `from_results` to draw a table
-    of runs.
+    names the fairest and the most accurate point.
 
     Parameters
     ----------
     accuracy : mapping of str to array-like of shape (n_points, n_repeats)
-        For each method, by its name, the accuracy of each setting in each split; or
-        an array of shape (n_points,) without repeats. Methods may have different
-        numbers of settings and splits.
+        Accuracy of each setting in each split.
+        %(measure)s
     fairness : mapping of str to array-like, shaped as in `accuracy`
         One minus the gap between the groups.
     %(point_labels)s
@@ -46,10 +44,11 @@ class ParetoFrontDisplay(TradeOffDisplay):
 
     Attributes
     ----------
-    means : dict of str to ndarray of shape (n_points, 2)
-        Mean fairness and accuracy of the points of each method.
+    %(means)s
     half_widths : dict of str to ndarray of shape (n_points, 2)
-        Half widths of their confidence intervals; zero without repeats.
+        Half widths of their confidence intervals, by Student's distribution; zero
+        without repeats. Splits of the same rows depend on each other, so the intervals
+        are an indication.
     dominated : dict of str to ndarray of bool of shape (n_points,)
         Which points are beaten by another one of the same method.
     %(artists)s
@@ -57,18 +56,6 @@ class ParetoFrontDisplay(TradeOffDisplay):
         The other points of each method.
 
     %(bad_parts)s
-
-    See Also
-    --------
-    FairnessAccuracyDisplay : Error against unfairness, of regressors.
-    GroupRateDisplay : The rates of two groups, threshold by threshold.
-
-    Notes
-    -----
-    The half width of an interval is :math:`t\, s / \sqrt{n}` for `n` splits with
-    standard deviation `s` (divisor n - 1) and the quantile `t` of Student's
-    distribution with n - 1 degrees of freedom. Splits of the same rows are not
-    independent, so the intervals are an indication.
 
     References
     ----------

@@ -18,6 +18,12 @@ TEXTS = {
 point_labels : mapping of str to sequence, or None, default=None
     For methods that it names, what to write beside each point, such as the value of
     the parameter. Labels for which there is no room are left out.""",
+    "measure": """\
+By name of the method; without repeats an array of shape (n_points,). Methods may
+have different numbers of settings and splits.""",
+    "means": """\
+means : dict of str to ndarray of shape (n_points, 2)
+    Means of the points of each method, fairness (or unfairness) first.""",
     "artists": f"""\
 {_draw.TEXTS["ax_"]}
 lines_ : dict of str to matplotlib Line2D
@@ -90,9 +96,7 @@ class TradeOffDisplay:
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the points of each method, and the line that joins them.
 
-        Parameters
-        ----------
-        %(drawing)s
+        %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
         self.lines_: dict[str, Any] = {}

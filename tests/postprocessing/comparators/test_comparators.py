@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
+from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
@@ -228,6 +230,17 @@ def test_score(comparator):
     moved = model.predict(X, sensitive_features=groups)
     expected = 1 - ((y - moved) ** 2).sum() / ((y - y.mean()) ** 2).sum()
     assert model.score(X, y, sensitive_features=groups) == pytest.approx(expected)
+
+
+def test_metadata_routing(comparator):
+    X, y, groups = _table()
+    with config_context(enable_metadata_routing=True):
+        model = comparator(LinearRegression(), random_state=0)
+        model.set_fit_request(sensitive_features=True)
+        model.set_score_request(sensitive_features=True)
+        params = {"sensitive_features": groups}
+        scores = cross_val_score(model, X, y, cv=2, params=params)
+    assert scores.shape == (2,)
 
 
 # The maps.
