@@ -283,7 +283,10 @@ def _share_above(
     rate: NDArray[np.float64], alpha: float, beta: float
 ) -> NDArray[np.float64]:
     """A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
-    return (np.minimum(rate, beta) - np.minimum(rate, alpha)) / (beta - alpha)
+    share = np.clip(rate, alpha, beta)
+    share -= alpha
+    share /= beta - alpha
+    return share
 
 
 def _largest_gap(
@@ -296,20 +299,26 @@ def _largest_gap(
     order = np.argsort(values)
     values, codes = values[order], codes[order]
     sizes = np.bincount(codes)
-    # How many values of the own group are smaller, ties in the order of the sort.
+    starts = np.cumsum(sizes) - sizes
+    # A value lifts A of its own group from `before` to `after`: group by group first.
     by_group = order_by_group(codes)
-    position = np.empty_like(codes)
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    position[by_group] = np.arange(codes.shape[0]) - starts
-    # A value lifts A of its own group from `before` to `after`.
-    before = _share_above(position / sizes[codes], alpha, beta)
-    after = _share_above((position + 1) / sizes[codes], alpha, beta)
+    levels = np.arange(1.0, codes.size + 1)
+    levels -= np.repeat(starts, sizes)
+    levels /= np.repeat(sizes, sizes)
+    levels = _share_above(levels, alpha, beta)
+    before, after = np.empty_like(levels), np.empty_like(levels)
+    after[by_group] = levels
+    levels[1:] = levels[:-1]
+    levels[starts] = 0.0
+    before[by_group] = levels
     # As they grow, the largest A after a value is the maximum over the values passed,
     # the smallest the minimum over those to come; all end at 1.
-    largest = np.maximum.accumulate(after)
-    smallest = np.append(np.minimum.accumulate(before[::-1])[::-1][1:], 1.0)
-    ends_tie = np.append(values[1:] != values[:-1], True)
-    return float((largest - smallest)[ends_tie].max())
+    np.maximum.accumulate(after, out=after)
+    smallest = np.minimum.accumulate(before[::-1], out=before[::-1])[::-1]
+    after[:-1] -= smallest[1:]
+    after[-1] = 0.0
+    after[:-1][values[1:] == values[:-1]] = 0.0  # no threshold divides equal values
+    return float(after.max())
 
 
 def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.float64]:
