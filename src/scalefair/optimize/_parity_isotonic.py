@@ -39,7 +39,7 @@ class ParityIsotonicResult:
     values: NDArray[np.float64]
     thresholds: NDArray[np.float64]
     fine_thresholds: NDArray[np.float64]
-    fine_blocks: NDArray[np.int64]
+    fine_blocks: NDArray[np.integer]
     gap: float
 
 
@@ -143,9 +143,9 @@ def parity_isotonic_regression(
     is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
     step_of = np.cumsum(is_cut) - is_cut + sorted_codes + 1  # of each sample
     n_cuts = int(step_of[-1]) + 1
-    step_weights = np.bincount(step_of, weights[order], n_cuts)
+    step_weights = _sums(step_of, weights[order], n_cuts)
     centre = np.average(y, weights=weights)  # small sums round less
-    sums = np.bincount(step_of, (weights * (y - centre))[order], n_cuts)
+    sums = _sums(step_of, (weights * (y - centre))[order], n_cuts)
     chain_of = np.empty(n_cuts, np.int64)
     chain_of[step_of] = sorted_codes
     starts = step_of[is_first] - 1
@@ -180,6 +180,12 @@ def parity_isotonic_regression(
         blocks,
         float(np.ptp(levels[cuts], axis=1).max()),
     )
+
+
+def _sums(
+    steps: NDArray[np.int64], values: NDArray[np.float64], n: int
+) -> NDArray[np.float64]:
+    return np.bincount(steps, values, n).astype(np.float64, copy=False)
 
 
 def _limits(
