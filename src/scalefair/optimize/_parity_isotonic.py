@@ -128,7 +128,7 @@ def parity_isotonic_regression(
     low, high = interval
     if not (0 <= low < high <= 1 and 0 <= kappa <= 1):
         raise ValueError(
-            f"interval must be 0 <= alpha < beta <= 1 and kappa in [0, 1], got interval="
+            "interval must be 0 <= alpha < beta <= 1 and kappa in [0, 1], got interval="
             f"{interval!r} and kappa={kappa!r}."
         )
     sizes = np.bincount(codes)
