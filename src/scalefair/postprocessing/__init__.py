@@ -6,10 +6,12 @@ from scalefair.postprocessing._discretized_transport import (
 from scalefair.postprocessing._explainable_svd_regressor import (
     ExplainableSVDRegressor,
 )
+from scalefair.postprocessing._fair_calibration import FairCalibratedClassifier
 from scalefair.postprocessing._wasserstein import WassersteinBarycenterRegressor
 
 __all__ = [
     "DiscretizedTransportRegressor",
     "ExplainableSVDRegressor",
+    "FairCalibratedClassifier",
     "WassersteinBarycenterRegressor",
 ]
