@@ -9,12 +9,17 @@ Python that the benchmarks ran in, of --python, or of the one that runs this.
 
 from __future__ import annotations
 
+import json
+import math
+import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from _results import Measurement, Run, newest_results, read_run, versions
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -82,6 +87,113 @@ SUITES = {
 FITTED = tuple(SUITES)[:4]  # whose whole fits are in a figure
 
 
+# -- Results of one run, read from asv's files ---------------------------------------
+
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pyamg", "dask")
+VERSIONS = """
+import importlib.metadata, importlib.util, json, platform, sys
+found = {"Python": platform.python_version()}
+for name in sys.argv[1:]:
+    if importlib.util.find_spec({"scikit-learn": "sklearn"}.get(name, name)):
+        found[name] = importlib.metadata.version(name)
+print(json.dumps(found))
+"""
+
+
+class Measurement(NamedTuple):
+    """One benchmark at one set of parameters."""
+
+    name: str  # suite.Class.method, or suite.method
+    kind: str  # time, peakmemory or track
+    unit: str
+    parameters: dict[str, str]
+    value: float
+
+    @property
+    def suite(self) -> str:
+        return self.name.split(".")[0]
+
+    @property
+    def owner(self) -> str:
+        return self.name.rpartition(".")[0]
+
+
+class Run(NamedTuple):
+    """Results of one machine, commit and environment."""
+
+    machine: dict[str, str]
+    commit: str
+    python: str
+    started: datetime
+    repeats: int  # a time is the median of so many runs, or more
+    measurements: list[Measurement]
+
+
+def newest_results(folder: Path, machine: str = "", commit: str = "") -> Path:
+    """File of the newest run of this machine and commit; of any where empty."""
+    found = [
+        path
+        for path in folder.glob(f"{machine or '*'}/*.json")
+        if path.name != "machine.json" and path.name.startswith(commit[:8])
+    ]
+    if not found:
+        wanted = "".join(f" of {word}" for word in (machine, commit) if word)
+        raise SystemExit(f"no results{wanted} in {folder}: run `asv run` first")
+    return max(found, key=lambda path: max(_started(json.loads(path.read_text()))))
+
+
+def _columns(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name of each benchmark that ran, and what was recorded of it."""
+    for name, row in results["results"].items():
+        # Columns at the end are left out where they are empty.
+        record = dict(zip(results["result_columns"], row or [], strict=False))
+        if record.get("result"):
+            yield name, record
+
+
+def _started(results: dict[str, Any]) -> list[float]:
+    return [record["started_at"] or 0 for _, record in _columns(results)] or [0]
+
+
+def read_run(path: Path) -> Run:
+    """Results in this file, described by benchmarks.json and machine.json near it."""
+    results = json.loads(path.read_text())
+    known = json.loads((path.parents[1] / "benchmarks.json").read_text())
+    measurements, repeats = [], []
+    for name, record in sorted(_columns(results)):
+        if name not in known:  # a benchmark that is gone
+            continue
+        what = known[name]
+        for values, value in zip(
+            product(*record["params"]), record["result"], strict=True
+        ):
+            if value is None or math.isnan(value):  # failed, or not asked for
+                continue
+            parameters = dict(
+                zip(what["param_names"], (v.strip("'\"") for v in values), strict=True)
+            )
+            measurements.append(
+                Measurement(name, what["type"], what["unit"], parameters, value)
+            )
+        repeats += [n for n in record.get("stats_repeat") or [] if n]
+    return Run(
+        machine=json.loads((path.parent / "machine.json").read_text()),
+        commit=results["commit_hash"],
+        python=results["python"],
+        started=datetime.fromtimestamp(max(_started(results)) / 1000, UTC),
+        repeats=min(repeats, default=1),
+        measurements=measurements,
+    )
+
+
+def versions(python: str) -> dict[str, str]:
+    """Versions of this Python and of the packages installed for it."""
+    answer = subprocess.run(
+        [python, "-c", VERSIONS, *PACKAGES], check=True, capture_output=True, text=True
+    )
+    return json.loads(answer.stdout)
+
+
 # -- Peers --------------------------------------------------------------------------
 
 
@@ -103,7 +215,8 @@ def peer_of(
     else:
         return None
     for other in measurements:
-        if other.name == name and other.parameters == parameters:
+        same = other.name == name and other.parameters == parameters
+        if same and other.value > 0:
             return PEER_LABELS.get(label, label), other
     return None
 
@@ -127,10 +240,6 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
-def described(parameters: dict[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in parameters.items())
-
-
 def suite_table(measurements: list[Measurement]) -> list[str]:
     """Lines of the table of one suite; a peer's own row has no ratio."""
     lines = [
@@ -139,15 +248,11 @@ def suite_table(measurements: list[Measurement]) -> list[str]:
     ]
     for one in measurements:
         peer = peer_of(one, measurements)
-        beside, ratio = "", ""
-        if peer is not None and peer[1].value > 0:
-            beside, ratio = peer[0], f"{one.value / peer[1].value:.2f}"
         cells = [
             f"`{one.name.partition('.')[2]}`",
-            described(one.parameters),
+            ", ".join(f"{name} {value}" for name, value in one.parameters.items()),
             quantity(one.value, one.unit),
-            beside,
-            ratio,
+            *((peer[0], f"{one.value / peer[1].value:.2f}") if peer else ("", "")),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
@@ -182,21 +287,17 @@ def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
         "with the interpreter, the data, and the set-up that checks the answer.",
         "",
     ]
-    if run.repeats == 1:
-        lines += [
-            "Each time is that of a single run, and other work on the machine may have",
-            "been in its way: take a ratio as a rough factor. Medians of alternating",
-            "runs are in [Performance](../performance.md).",
-            "",
-        ]
-    else:
-        lines += [
-            f"Each time is the median of {run.repeats} runs or more, one benchmark "
-            "after the other.",
-            "Medians of alternating runs are in [Performance](../performance.md).",
-            "",
-        ]
-    lines += [*machine_table(run, packages), ""]
+    lines += [
+        f"Each time is the median of {run.repeats} runs or more, one benchmark after "
+        "the other."
+        if run.repeats > 1
+        else "Each time is that of a single run, and other work on the machine may "
+        "have been in its way: take a ratio as a rough factor.",
+        "Medians of alternating runs are in [Performance](../performance.md).",
+        "",
+        *machine_table(run, packages),
+        "",
+    ]
     for name, caption in figures.items():
         lines += [f"![{caption}]({name})", ""]
     suites = dict.fromkeys([*SUITES, *(one.suite for one in run.measurements)])
@@ -221,7 +322,7 @@ def ratios_at_largest(run: Run) -> list[tuple[str, float]]:
     found: dict[tuple[str, ...], tuple[str, float]] = {}
     for one in run.measurements:
         peer = peer_of(one, run.measurements)
-        if peer is None or not peer[1].value > 0:
+        if peer is None:
             continue
         # Numbers are sizes, which grow from row to row; words are methods.
         sizes = [v for v in one.parameters.values() if v.lstrip("(")[:1].isdigit()]

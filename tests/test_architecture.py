@@ -29,7 +29,7 @@ ALLOWED_PRIVATE = {
     ("cli/_cluster.py", "scalefair.cluster._kmeans"),
     ("linalg/_chebyshev.py", "scalefair.operators._base"),
     ("linalg/_dc_admm.py", "scalefair.operators._base"),
-    ("linalg/_dual_objective.py", "scalefair.operators._base"),
+    ("linalg/_dual.py", "scalefair.operators._base"),
     ("linalg/_lobpcg.py", "scalefair.operators._base"),
 }
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
@@ -156,6 +156,42 @@ def test_solvers_know_nothing_of_fairness(path):
     telling = {n for n in names if "group" in n.lower() or "sensitive" in n.lower()}
     telling |= {n for n in names if "fair" in n.lower()}
     assert not telling
+
+
+def imported_files(path):
+    """Files of the package that a file imports from, in functions too."""
+    modules = set(imported_modules(path))
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ImportFrom) and node.module in modules:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found = {name for name in names if file_of(name)}
+            if len(found) == len(names):  # modules, and nothing of their package
+                modules.discard(node.module)
+            modules |= found
+    return {file for module in modules if (file := file_of(module))} - {path}
+
+
+def file_of(module):
+    """Path of a module's or a package's file; None of what is no module of ours."""
+    first, *parts = module.split(".")
+    place = ROOT.joinpath(*parts)
+    files = [place.with_suffix(".py"), place / "__init__.py"]
+    known = [file for file in files if first == "scalefair" and file.is_file()]
+    return known[0] if known else None
+
+
+def circle_of(graph):
+    """Nodes of which each is reached from another one, less what leads to them."""
+    left = dict(graph)
+    while done := [node for node in left if not graph[node] & left.keys()]:
+        for node in done:
+            del left[node]
+    return set(left)
+
+
+def test_no_import_circle():
+    assert not circle_of({path: imported_files(path) for path in FILES})
+    assert circle_of({1: {2}, 2: {3}, 3: {1}, 4: set()}) == {1, 2, 3}
 
 
 @every_file

@@ -72,7 +72,9 @@ def documented_names(module):
         if getattr(value, "__module__", None) == module.__name__:
             yield name, value
             if inspect.isclass(value):
-                yield from ((f"{name}.{n}", v) for n, v in vars(value).items())
+                # As users read them: descriptors keep what they wrap.
+                members = ((n, getattr(value, n, None)) for n in vars(value))
+                yield from ((f"{name}.{n}", member) for n, member in members)
 
 
 def test_no_docstring_is_left_unfilled():

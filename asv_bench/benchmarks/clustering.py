@@ -34,15 +34,10 @@ class Fit:
         self.labels = None
         small = block_model(1000, 5)
         if method.startswith("scalefair"):  # compile the kernels
-            FairSpectralClustering(5, solver="chebyshev", **self.options(method)).fit(
+            options = METHODS[method] | {"solver": "chebyshev"}
+            FairSpectralClustering(5, **options).fit(
                 small.graph, sensitive_features=small.sensitive_features
             )
-
-    @staticmethod
-    def options(method):
-        options = dict(METHODS[method])
-        options.pop("solver", None)
-        return options
 
     def run(self, method):
         k = np.unique(self.data.target).size
@@ -72,8 +67,7 @@ class Fit:
     def time_fit(self, n_nodes, method):
         self.run(method)
 
-    def peakmem_fit(self, n_nodes, method):
-        self.run(method)
+    peakmem_fit = time_fit
 
     def track_agreement(self, n_nodes, method):
         self.run(method)

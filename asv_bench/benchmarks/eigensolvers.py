@@ -6,7 +6,7 @@ from scipy import sparse
 from scalefair.linalg import chebyshev, dual, lanczos, lobpcg
 from scalefair.operators import AMGPreconditioner
 
-from .problems import FairProblem, block_model
+from .problems import FairProblem, block_model, grid
 
 TOL = 1e-3
 
@@ -27,27 +27,17 @@ class Embedding:
     def run(self, solver):
         problem = self.problem
         if solver == "eigsh":
-            values, vectors = problem.eigsh(TOL)
-            products = np.nan
-        else:
-            dtype = np.float32 if solver.endswith("float32") else np.float64
-            solve = {"lanczos": lanczos, "dual": dual}.get(solver, chebyshev)
-            result = solve(
-                problem.projected(dtype),
-                problem.k,
-                tol=TOL,
-                orthogonal_to=problem.Q,
-                random_state=0,
-            )
-            values, vectors = result.values, result.vectors
-            products = result.n_columns
-        return values, vectors, products
+            return *problem.eigsh(TOL), np.nan
+        dtype = np.float32 if solver.endswith("float32") else np.float64
+        solve = {"lanczos": lanczos, "dual": dual}.get(solver, chebyshev)
+        options = {"tol": TOL, "orthogonal_to": problem.Q, "random_state": 0}
+        result = solve(problem.projected(dtype), problem.k, **options)
+        return result.values, result.vectors, result.n_columns
 
     def time_solve(self, n_nodes, solver):
         self.run(solver)
 
-    def peakmem_solve(self, n_nodes, solver):
-        self.run(solver)
+    peakmem_solve = time_solve
 
     def track_residual(self, n_nodes, solver):
         values, vectors, _ = self.run(solver)
@@ -65,14 +55,11 @@ class Mesh:
     timeout = 600
 
     def setup(self, tol, solver):
-        line = sparse.diags_array([np.ones(299)] * 2, offsets=[-1, 1])
-        eye = sparse.eye_array(300)
-        W = sparse.csr_array(sparse.kron(eye, line) + sparse.kron(line, eye))
         groups = np.random.default_rng(0).integers(2, size=90_000)
-        self.problem = FairProblem(W, groups, 10)
-        self.run(1e-2, solver)  # compiles the kernels
+        self.problem = FairProblem(grid(300), groups, 10)
+        self.time_solve(1e-2, solver)  # compiles the kernels
 
-    def run(self, tol, solver):
+    def time_solve(self, tol, solver):
         problem = self.problem
         options = {"tol": tol, "orthogonal_to": problem.Q, "random_state": 0}
         if solver == "chebyshev":
@@ -81,12 +68,9 @@ class Mesh:
         T = AMGPreconditioner(laplacian, candidate=np.sqrt(problem.degrees))
         return lobpcg(problem.projected(), problem.k, preconditioner=T, **options)
 
-    def time_solve(self, tol, solver):
-        self.run(tol, solver)
-
     def track_residual(self, tol, solver):
-        result = self.run(tol, solver)
+        result = self.time_solve(tol, solver)
         return self.problem.check(result.values, result.vectors, 1.01 * tol)
 
     def track_products(self, tol, solver):
-        return self.run(tol, solver).n_products
+        return self.time_solve(tol, solver).n_products

@@ -1,5 +1,7 @@
 """Fair linear classifiers and the loss alone; a wrong answer raises in setup."""
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -34,30 +36,21 @@ class PartiallyFair:
     def setup(self, m, start):
         X, y, groups = _rows(m, 120, 0.1)
         options = {"interval": (0.05, 0.3), "n_thresholds": 25, "alpha": 1e-4}
-        kwargs = {"sensitive_features": groups}
+        rows = {"X": X, "y": y, "sensitive_features": groups}
         if start == "path":
-
-            def run():
-                return partial_fairness_path(
-                    X, y, **kwargs, kappas=(0.02, 0.05, 0.1, 0.2, 0.3), **options
-                )
-
+            kappas = (0.02, 0.05, 0.1, 0.2, 0.3)
+            self.run = partial(partial_fairness_path, **rows, kappas=kappas, **options)
         else:
-
-            def run():
-                model = PartiallyFairClassifier(kappa=0.02, start=start, **options)
-                return [model.fit(X, y, **kwargs)]
-
-        self.run = run
-        self.models = run()
+            model = PartiallyFairClassifier(kappa=0.02, start=start, **options)
+            self.run = lambda: [model.fit(**rows)]
+        self.models = self.run()
         if not all(model.converged_ for model in self.models):
             raise RuntimeError(f"residuals {[m.kkt_residual_ for m in self.models]}")
 
     def time_fit(self, m, start):
         self.run()
 
-    def peakmem_fit(self, m, start):
-        self.run()
+    peakmem_fit = time_fit
 
     def track_oracle_calls(self, m, start):
         return sum(model.n_oracle_calls_ for model in self.models)
@@ -88,8 +81,7 @@ class Pairwise:
     def time_fit(self, m, constraint):
         self.model.fit(self.X, self.y, **self.kwargs)
 
-    def peakmem_fit(self, m, constraint):
-        self.model.fit(self.X, self.y, **self.kwargs)
+    peakmem_fit = time_fit
 
     def track_oracle_calls(self, m, constraint):
         return 0 if constraint == "none" else self.model.n_oracle_calls_
@@ -110,8 +102,7 @@ class ManyFeatures:
     def time_fit(self):
         self.model.fit(self.X, self.y, sensitive_features=self.groups)
 
-    def peakmem_fit(self):
-        self.time_fit()
+    peakmem_fit = time_fit
 
 
 class Penalized:

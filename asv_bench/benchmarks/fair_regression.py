@@ -45,8 +45,7 @@ class Layer:
     def time_predict_alone(self, width, rows, method):
         self.net.predict(self.X)
 
-    def peakmem_fit(self, width, rows, method):
-        self.time_fit(width, rows, method)
+    peakmem_fit = time_fit
 
     def track_output_change(self, width, rows, method):
         return self.model.output_change_
@@ -55,31 +54,6 @@ class Layer:
         return statistical_parity_ks(
             self.model.predict(self.X), sensitive_features=self.groups
         )
-
-
-class WideLayer:
-    """A layer without a matrix of its inputs."""
-
-    params = ([2000, 20_000], ["direct", "explainable_svd"])
-    param_names = ("inputs", "method")
-    timeout = 600
-
-    def setup(self, inputs, method):
-        rng = np.random.default_rng(0)
-        self.groups = rng.integers(2, size=3000)
-        self.X = rng.standard_normal((3000, 50)) + 0.5 * self.groups[:, None]
-        self.y = self.X[:, 0]
-        net = MLPRegressor(hidden_layer_sizes=(inputs, 50), random_state=0)
-        net.partial_fit(self.X[:200], self.y[:200])
-        self.model = ExplainableSVDRegressor(
-            net, method=method, layer=1, rank=20, random_state=0
-        )
-
-    def time_fit(self, inputs, method):
-        self.model.fit(self.X, self.y, sensitive_features=self.groups)
-
-    def peakmem_fit(self, inputs, method):
-        self.time_fit(inputs, method)
 
 
 class Comparators:

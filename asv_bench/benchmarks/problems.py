@@ -1,15 +1,32 @@
 """Problems and peers that the benchmarks share; a wrong answer raises."""
 
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from scalefair.datasets import make_fair_sbm
 from scalefair.operators import NormalizedAffinity, Projected
 
 N_GROUPS = 5
+
+
+def prepared(owner, *parameters):
+    """Instance of a suite's class (suite.Class), set up for these parameters."""
+    suite, kind = owner.split(".")
+    bench = getattr(import_module(f"benchmarks.{suite}"), kind)()
+    bench.setup(*parameters)
+    return bench
+
+
+def assert_agree(found, expected, tol=1e-8):
+    """Raise unless two arrays differ by at most tol of the largest entry."""
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    if not error <= tol:
+        raise AssertionError(f"results differ by {error:.1e} of the largest")
 
 
 @cache
@@ -22,6 +39,21 @@ def block_model(n_nodes, n_clusters):
         average_degree=30,
         random_state=0,
     )
+
+
+def grid(side):
+    """Graph of a square grid, side nodes wide."""
+    line = sparse.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1])
+    eye = sparse.eye_array(side)
+    return sparse.csr_array(sparse.kron(eye, line) + sparse.kron(line, eye))
+
+
+def largest_component(graph, groups):
+    """Graph of the largest connected component, and the groups of its nodes."""
+    W = sparse.csr_array(graph)
+    _, component = connected_components(W, directed=False)
+    kept = np.flatnonzero(component == np.bincount(component).argmax())
+    return sparse.csr_array(W[kept][:, kept]), np.asarray(groups)[kept]
 
 
 class FairProblem:

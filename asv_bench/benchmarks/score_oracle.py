@@ -65,7 +65,7 @@ class Evaluate:
         self.w = 0.3 * rng.standard_normal(self.oracle.n_weights)
         self.theta = np.linspace(-1, 1, N_THRESHOLDS)
         self._check()
-        self._evaluate(method)
+        self.time_evaluate(shape, method)
 
     def _check(self):
         """Compare the plain oracle with NumPy."""
@@ -81,7 +81,7 @@ class Evaluate:
         slopes = slopes[:, :, : self.X.shape[1]].reshape(len(values), -1)
         np.testing.assert_allclose(slopes.T, gradients[:, 1:], atol=1e-10)
 
-    def _evaluate(self, method):
+    def time_evaluate(self, shape, method):
         if method == "products":
             return self.transposed @ (self.X @ self.w[:-1])
         if method == "numpy":
@@ -91,8 +91,4 @@ class Evaluate:
         value = self.oracle.evaluate(self.w, self.theta, corner=self.corner)
         return value.plus_gradient, value.minus_gradient
 
-    def time_evaluate(self, shape, method):
-        self._evaluate(method)
-
-    def peakmem_evaluate(self, shape, method):
-        self._evaluate(method)
+    peakmem_evaluate = time_evaluate

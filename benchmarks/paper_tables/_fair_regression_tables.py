@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from _fair_regression_data import NAMES
-from _fair_regression_methods import (
+from _fair_regression import (
     CHOSEN,
     CHZHEN,
     COVARIANCE_REDUCTIONS,
     DIRECT,
     FINE_TUNED,
     MEAN_REDUCTIONS,
+    NAMES,
     PUBLISHED,
     UNPROCESSED,
     XIAN,
@@ -20,6 +20,7 @@ from _fair_regression_methods import (
     name_setting,
 )
 from _layout import EMPTY, Table, number
+from _layout import spread as spread_of
 
 Pair = tuple[float, float]
 
@@ -61,13 +62,7 @@ def level(data: str) -> float:
 
 def spread(outcomes: Sequence[Outcome], name: str) -> str:
     """Mean and standard deviation (divisor n - 1) over the splits."""
-    values = [float(getattr(outcome, name)) for outcome in outcomes]
-    if any(value != value for value in values):
-        return EMPTY
-    mean = statistics.fmean(values)
-    if len(values) == 1:
-        return number(mean, 3)
-    return number((mean, statistics.stdev(values)), 3)
+    return spread_of(outcomes, name, 3, statistics.stdev)
 
 
 def points(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
@@ -78,12 +73,12 @@ def points(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
     return found
 
 
-def method_table(position: int, data: str, outcomes: Sequence[Outcome]) -> Table:
+def method_table(data: str, outcomes: Sequence[Outcome]) -> Table:
     """All methods on one data set."""
     header = "method|setting|MSE|KS|printed MSE|printed KS|change of the layer|"
     header += "seconds|bounds kept"
     title = f"{NAMES[data]}{_PAPER_TABLES.get(data, '')}"
-    table = Table(position, title, header)
+    table = Table(title, header)
     for (method, setting), those in points(outcomes).items():
         cells: list[str] = [EMPTY, EMPTY]
         printed = PRINTED.get(data, {}).get(method)
@@ -103,7 +98,7 @@ def method_table(position: int, data: str, outcomes: Sequence[Outcome]) -> Table
     return table
 
 
-def reduction_tables(position: int, outcomes: Sequence[Outcome]) -> list[Table]:
+def reduction_tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Table 3, and the numbers of figure 4, which is not printed as a table."""
     found = points(outcomes)
     tables = []
@@ -118,13 +113,13 @@ def reduction_tables(position: int, outcomes: Sequence[Outcome]) -> list[Table]:
         )
         header = f"{name}|printed MSE|printed KS|fine-tuned MSE|KS|"
         header += "gradient refit MSE|KS|direct MSE|KS"
-        table = Table(position + len(tables), title, header)
+        table = Table(title, header)
         for reduction in reductions:
             cells = [_pair(p) for p in printed.get(reduction, (None, None))]
             for method in (FINE_TUNED, PUBLISHED, DIRECT):
                 setting = name_setting(method, {name: reduction})
                 those = found.get((method, setting), [])
-                cells += [spread(those, m) if those else EMPTY for m in _MEASURES]
+                cells += [spread(those, m) for m in _MEASURES]
             if cells[2:] != [EMPTY] * 6:
                 table.add(f"{reduction:g}", *cells)
         if table.rows:
@@ -132,10 +127,10 @@ def reduction_tables(position: int, outcomes: Sequence[Outcome]) -> list[Table]:
     return tables
 
 
-def target_table(position: int, outcomes: Sequence[Outcome]) -> Table:
+def target_table(outcomes: Sequence[Outcome]) -> Table:
     """Whether the paper's pairs of error and distance are reached in the mean."""
     header = "data|method|setting|MSE|KS|the paper's pair|third of the way back"
-    table = Table(position, "the paper's pairs as targets", header)
+    table = Table("the paper's pairs as targets", header)
     for data in NAMES:
         printed = PRINTED["law" if data == "law" else "compas"]
         (error, _), (distance, _) = printed[FINE_TUNED]

@@ -4,56 +4,37 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-from _methods import Run
 
 EMPTY = "–"
 
 
 @dataclass
 class Table:
-    """One table of the paper, ours beside the printed values.
+    """Rows of cells, and notes: what is skipped or cannot be reproduced, and why.
 
-    Attributes
-    ----------
-    number : int
-        Its number in the paper.
-    title : str
-        What it shows.
-    header : str
-        Names of the columns, with bars between them.
-    rows : list of list of str
-        The cells.
-    notes : list of str
-        What is to be known about them: skipped rows, values that cannot be
-        reproduced and why.
+    The header has the names of the columns with bars between them.
     """
 
-    number: int
     title: str
     header: str
     rows: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def n_columns(self) -> int:
-        """Number of columns."""
-        return self.header.count("|") + 1
-
     def add(self, *cells: object) -> None:
         """Append a row."""
-        row = [str(cell) for cell in cells]
-        if len(row) != self.n_columns:
-            raise ValueError(f"{len(row)} cells for {self.n_columns} columns: {row}")
-        self.rows.append(row)
+        n_columns = self.header.count("|") + 1
+        if len(cells) != n_columns:
+            raise ValueError(f"{len(cells)} cells for {n_columns} columns: {cells}")
+        self.rows.append([str(cell) for cell in cells])
 
     def markdown(self) -> str:
         """Give the table and its notes as markdown."""
-        lines = [f"## Table {self.number}: {self.title}", ""]
+        lines = [f"## {self.title}", ""]
         if self.rows:
             lines.append("| " + self.header.replace("|", " | ") + " |")
-            lines.append("|" + " --- |" * self.n_columns)
+            lines.append("|" + " --- |" * (self.header.count("|") + 1))
             lines += ["| " + " | ".join(row) + " |" for row in self.rows]
             lines.append("")
         lines += [f"- {note}" for note in self.notes]
@@ -74,17 +55,24 @@ def number(value: object, digits: int = 4) -> str:
     return f"{x:.{digits}g}" if abs(x) < 10**digits else f"{x:.0f}"
 
 
-def spread(runs: list[Run], name: str, digits: int = 4) -> str:
+def spread(
+    runs: Sequence[object],
+    name: str,
+    digits: int = 4,
+    deviation: Callable[[list[float]], float] = statistics.pstdev,
+) -> str:
     """Mean of a measure over the runs, with its deviation if there are several."""
     values = [float(getattr(run, name)) for run in runs]
+    if not values or any(math.isnan(value) for value in values):
+        return EMPTY
     mean = statistics.fmean(values)
     if len(values) == 1:
         return number(mean, digits)
-    return number((mean, statistics.pstdev(values)), digits)
+    return number((mean, deviation(values)), digits)
 
 
-def seconds(runs: list[Run]) -> str:
-    """Mean time; a star if a run has not reached its tolerance."""
-    mean = statistics.fmean(run.seconds for run in runs)
-    star = "" if all(run.converged for run in runs) else "*"
-    return number(mean, 3) + star
+def numbered(tables: Sequence[Table]) -> list[Table]:
+    """Give the tables their numbers, in this order."""
+    for i, table in enumerate(tables, start=1):
+        table.title = f"Table {i}: {table.title}"
+    return list(tables)

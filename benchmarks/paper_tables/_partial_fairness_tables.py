@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from _layout import EMPTY, Table, number
-from _partial_fairness_data import CRITERIA, NAMES, Split
-from _partial_fairness_methods import (
+from _partial_fairness import (
+    CRITERIA,
+    NAMES,
     OURS,
     PLAIN,
     Effort,
     Point,
+    Split,
     classifier,
     fit,
 )
@@ -82,11 +84,11 @@ def panels(fronts: list[Front]) -> list[tuple[str, str]]:
 
 
 def accuracy_and_fairness(
-    n: int, data: str, criterion: str, fronts: dict[str, list[Front]]
+    data: str, criterion: str, fronts: dict[str, list[Front]]
 ) -> Table:
     """Means over the splits of every point of a panel."""
     title = f"{NAMES[data]}, {criterion} criterion, test rows"
-    table = Table(n, title, "method|setting|accuracy|fairness")
+    table = Table(title, "method|setting|accuracy|fairness")
     for method, those in fronts.items():
         for setting, points in settings(those).items():
             accuracy = shown(p.test[0] for p in points)
@@ -94,11 +96,11 @@ def accuracy_and_fairness(
     return table
 
 
-def times(n: int, fronts: list[Front]) -> Table:
+def times(fronts: list[Front]) -> Table:
     """Mean seconds of a method's front on one split."""
     there = panels(fronts)
     header = "|".join(["method", *(f"{NAMES[d]}, {c}" for d, c in there)])
-    table = Table(n, "seconds for a front, one split, all settings tried", header)
+    table = Table("seconds for a front, one split, all settings tried", header)
     for method in dict.fromkeys(f.method for f in fronts):
         cells = []
         for data, criterion in there:
@@ -144,12 +146,12 @@ def verdict(differences: list[float]) -> str:
     return WITHIN if mean + margin >= -_ROUNDING else FAILS
 
 
-def claim(n: int, fronts: list[Front]) -> tuple[Table, Table]:
+def claim(fronts: list[Front]) -> tuple[Table, Table]:
     """Our accuracy at a comparator's fairness less its own; and how often it holds."""
     header = "data|criterion|comparator|setting|its fairness|difference|splits|claim"
-    table = Table(n, "ours less the comparator's accuracy, at equal fairness", header)
+    table = Table("ours less the comparator's accuracy, at equal fairness", header)
     words = (HOLDS, WITHIN, FAILS, FAIRER)
-    summary = Table(n + 1, "the claim of figure 1, in points", "|".join(_HEAD + words))
+    summary = Table("the claim of figure 1, in points", "|".join(_HEAD + words))
     counts: dict[tuple[str, str, str], dict[str, int]] = {}
     for data, criterion in panels(fronts):
         methods = of(fronts, data, criterion)
@@ -203,7 +205,7 @@ _HEAD = ("data", "criterion", "comparator")
 
 
 def calls(
-    n: int, splits: list[Split], criteria: list[str], effort: Effort, checks: list[int]
+    splits: list[Split], criteria: list[str], effort: Effort, checks: list[int]
 ) -> Table:
     """Oracle calls of the bundle to what IDCA with SSG reaches, both from zero."""
     header = (
@@ -211,7 +213,7 @@ def calls(
         "bundle: calls to the residual|calls to all|residual|objective|infeasibility|"
         "SSG / bundle"
     )
-    table = Table(n, "oracle calls of IDCA, switching subgradients and bundle", header)
+    table = Table("oracle calls of IDCA, switching subgradients and bundle", header)
     for split in splits:
         for criterion in criteria:
             kappa = _CALLS_KAPPA[criterion][split.name]
@@ -246,31 +248,26 @@ def _calls_row(ssg: History, bundle: History, limit: int) -> list[str]:
     last = until[-1]
     residual = min(r["kkt_residual"] for r in until)
     violation = max(last["infeasibility"], 0.0)
-    cells = [f"{last['n_oracle_calls']:.0f}", f"{residual:.1e}"]
-    cells += [f"{last['objective']:.5f}", f"{violation:.1e}"]
     alone = [r["n_oracle_calls"] for r in bundle if r["kkt_residual"] <= residual]
-    cells.append(f"{alone[0]:.0f}" if alone else EMPTY)
-    for record in bundle:
-        if (
-            record["kkt_residual"] <= residual
-            and record["objective"] <= last["objective"]
-            and record["infeasibility"] <= violation + _ROUNDING
-        ):
-            ratio = last["n_oracle_calls"] / record["n_oracle_calls"]
-            return [
-                *cells,
-                f"{record['n_oracle_calls']:.0f}",
-                f"{record['kkt_residual']:.1e}",
-                f"{record['objective']:.5f}",
-                f"{max(record['infeasibility'], 0.0):.1e}",
-                f"{ratio:.1f}",
-            ]
-    end = bundle[-1]
+    reached = [
+        r
+        for r in bundle
+        if r["kkt_residual"] <= residual
+        and r["objective"] <= last["objective"]
+        and r["infeasibility"] <= violation + _ROUNDING
+    ]
+    end = reached[0] if reached else bundle[-1]
+    calls = f"{end['n_oracle_calls']:.0f}"
+    ratio = last["n_oracle_calls"] / end["n_oracle_calls"]
     return [
-        *cells,
-        f"not in {end['n_oracle_calls']:.0f}",
+        f"{last['n_oracle_calls']:.0f}",
+        f"{residual:.1e}",
+        f"{last['objective']:.5f}",
+        f"{violation:.1e}",
+        f"{alone[0]:.0f}" if alone else EMPTY,
+        calls if reached else f"not in {calls}",
         f"{end['kkt_residual']:.1e}",
         f"{end['objective']:.5f}",
         f"{max(end['infeasibility'], 0.0):.1e}",
-        EMPTY,
+        f"{ratio:.1f}" if reached else EMPTY,
     ]

@@ -12,21 +12,23 @@ See benchmarks/README.md.
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import os
 import platform
 import sys
-import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _methods import METHODS, run
-from _problems import block_model, random_affinity
-from _session import Session
-from _tables import TABLES
+import numpy as np
+from _clustering_methods import METHODS, run
+from _clustering_problems import block_model, random_affinity
+from _clustering_tables import TABLES, Session
+from _command import Command, at_least, progress
+from _timing import timed
+from scipy import sparse
 
 _PREAMBLE = """\
 # Tables of Tonin et al. (2025), made anew
@@ -54,32 +56,8 @@ Cost is the normalised cut of the clusters, relaxed cost Tr(H^T L H).
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables that are asked for."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.output and not options.output.absolute().parent.is_dir():
-        parser.error(f"there is no folder {options.output.parent} for --output")
-    session = Session(options.quick, options.large, 1 if options.quick else 0)
-    session.n_runs = session.n_runs or options.repeats
-    _warm_up(session.quick)
-    parts = [_preamble(arguments)]
-    for chosen in options.tables:
-        start = time.perf_counter()
-        table = TABLES[chosen](session)
-        took = time.perf_counter() - start
-        print(f"table {chosen}: {took:.0f} s", file=sys.stderr, flush=True)
-        parts.append(table.markdown())
-        if options.output:  # after every table: a long run can be interrupted
-            options.output.write_text("\n".join(parts), encoding="utf-8")
-    if not options.output:
-        print("\n".join(parts))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
+    command = Command(__doc__)
+    command.option(
         "--tables",
         type=int,
         nargs="+",
@@ -88,40 +66,35 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="numbers of the tables (all)",
     )
-    parser.add_argument(
+    command.option(
         "--repeats",
-        type=_positive,
+        type=at_least(1),
         default=3,
         help="runs of each row that takes less than 5 s (3)",
     )
-    parser.add_argument("--output", type=Path, help="markdown file to write")
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes: only shows that it runs"
-    )
-    parser.add_argument(
+    command.option(
         "--large",
         action="store_true",
         help="all rows of Census and 4area, o-FSC up to 10000 nodes (hours, 24 GiB)",
     )
-    return parser
+    options = command.parse(arguments)
+    n_runs = 1 if options.quick else options.repeats
+    session = Session(options.quick, options.large, n_runs)
+    if not options.quick:
+        _warm_up()
+    made = []
+    for chosen in options.tables:
+        took, table = timed(TABLES[chosen], session)
+        progress(f"table {chosen}", took)
+        table.title = f"Table {chosen}: {table.title}"
+        made.append(table)
+        last = chosen == options.tables[-1]
+        command.write(made, last, head=_preamble(arguments))
+    return 0
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-def _warm_up(quick: bool) -> None:
+def _warm_up() -> None:
     """Compile the kernels before anything is timed."""
-    if quick:
-        return
-    import dataclasses
-
-    import numpy as np
-    from scipy import sparse
-
     dense = random_affinity(200, 2)
     graph = block_model(300, 3, 2, (0.5, 0.1, 0.3, 0.05))
     graph = dataclasses.replace(graph, affinity=sparse.csr_array(graph.affinity))

@@ -14,12 +14,9 @@ their rows are skipped; crop mapping is a synthetic stand-in of the same size.
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import sys
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +24,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-from _fair_pca_data import Data, load
-from _fair_pca_methods import Outcome, fair_pca, methods
+from _command import Command, among, at_least, progress
+from _fair_pca import Data, fair_pca, load, methods
 from _layout import EMPTY, Table, number
+from _timing import alternate, timed
 
 COMPONENTS = {
     "bank": (2, 4, 8),
@@ -59,8 +57,6 @@ PRINTED = {
     ("lfw", 100): ((5.79, 6.95, 56.86), (4.06, 125.31, 131.54)),
     ("lfw", 200): ((4.68, 8.71, 58.20), (5.59, 132.80, 146.19)),
 }
-# A method that takes longer is not repeated (seconds).
-_SLOW = 20.0
 
 
 class WrongAnswerError(Exception):
@@ -91,35 +87,11 @@ def check(data: Data, r: int, model: Any) -> tuple[float, float, float]:
     return t, loss, ratio
 
 
-def alternate(
-    repeats: int, runs: dict[str, Callable[[], Outcome]]
-) -> tuple[dict[str, float], dict[str, Outcome]]:
-    """Run the candidates in turn; median seconds after a warm-up, and outcomes.
-
-    Runs shorter than 0.2 s are made twice and timed the second time: the first has
-    to wake the threads, or waits for those of the other candidate to go to sleep.
-    Those of more than 20 s are made once.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    outcomes = {}
-    for turn in range(repeats + 1):
-        for name, run in runs.items():
-            if turn and seconds[name][0] > _SLOW:
-                continue
-            if turn and seconds[name][0] < 0.2:
-                run()
-            start = time.perf_counter()
-            outcomes[name] = run()
-            seconds[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(s[1:] or s) for name, s in seconds.items()}
-    return medians, outcomes
-
-
 def make_row(
     data: Data, r: int, repeats: int, published: bool, quick: bool
 ) -> tuple[Table, list[str]]:
     """Check, time and measure every method on one row; a table and its summary."""
-    t, _, ratio = check(data, r, fair_pca(data, r))
+    t, _, ratio = check(data, r, fair_pca(data, r, random_state=0))
     chosen = methods(data, r, published, quick)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -128,10 +100,9 @@ def make_row(
         )
     default = seconds["PCA auto"]
     fastest = min(s for name, s in seconds.items() if name.startswith("PCA"))
-    least = float(
-        np.sort(np.linalg.eigvalsh(_total(data)))[: data.X.shape[1] - r].sum()
-    )
     m, n = data.X.shape
+    total = np.tensordot(data.shares, data.covariances, axes=1)
+    least = float(np.linalg.eigvalsh(total)[: n - r].sum())
     header = (
         "method|loss_A|loss_B|abs(ratio - 1)|error increase (%)|seconds|"
         "of default PCA|of fastest PCA|of FairPCA|remark"
@@ -139,7 +110,7 @@ def make_row(
     position = list(COMPONENTS).index(data.name) * 3 + 1
     if r in COMPONENTS[data.name]:
         position += COMPONENTS[data.name].index(r)
-    table = Table(position, f"{data.name}, {m} x {n}, r = {r}", header)
+    table = Table(f"Table {position}: {data.name}, {m} x {n}, r = {r}", header)
     for name, outcome in outcomes.items():
         losses = data.losses(outcome.components, r)
         error = float(data.shares @ data.errors(outcome.components))
@@ -171,68 +142,38 @@ def make_row(
     return table, summary
 
 
-def _total(data: Data) -> np.ndarray:
-    return np.asarray(np.tensordot(data.shares, data.covariances, axes=1))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the rows that are asked for."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.output and not options.output.absolute().parent.is_dir():
-        parser.error(f"there is no folder {options.output.parent} for --output")
-    parts = []
+    command = Command(__doc__)
+    command.option("--rows", type=among(COMPONENTS), default=list(COMPONENTS))
+    command.option(
+        "--components", type=int, nargs="+", help="these r only (all of the paper's)"
+    )
+    command.option("--repeats", type=at_least(1), default=3, help="timed runs (3)")
+    command.option("--published", action="store_true", help="methods from rows")
+    options = command.parse(arguments)
+    made = []
     header = "data|r|abs(ratio - 1)|FairPCA of default PCA|of fastest PCA|"
     header += "SDR T=100 of FairPCA|u-FPCA of FairPCA|c-FPCA of FairPCA"
     if options.published:
         header += "|SDR from rows of FairPCA|u-FPCA from rows of FairPCA"
-    summary = Table(13, "summary", header)
+    summary = Table("Table 13: summary", header)
     for name in options.rows:
         try:
             data = load(name, options.quick)
-        except FileNotFoundError as error:
-            summary.notes.append(f"Skipped: {error}")
+        except OSError as error:
+            command.skip(error)
             continue
         for r in (3,) if options.quick else options.components or COMPONENTS[name]:
-            start = time.perf_counter()
-            table, cells = make_row(
-                data, r, options.repeats, options.published, options.quick
+            took, (table, cells) = timed(
+                make_row, data, r, options.repeats, options.published, options.quick
             )
-            took = time.perf_counter() - start
-            print(f"{name}, r = {r}: {took:.0f} s", file=sys.stderr, flush=True)
-            parts.append(table.markdown())
+            progress(f"{name}, r = {r}", took)
+            made.append(table)
             summary.add(*cells)
-            if options.output:  # after every row: a long run can be interrupted
-                text = "\n".join([*parts, summary.markdown()])
-                options.output.write_text(text, encoding="utf-8")
-    text = "\n".join([*parts, summary.markdown()])
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+            command.write([*made, summary])
+    command.write([*made, summary], last=True)
     return 0
-
-
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in COMPONENTS]:
-        raise argparse.ArgumentTypeError(f"{unknown} not among {list(COMPONENTS)}")
-    return names
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=_names, default=list(COMPONENTS))
-    parser.add_argument(
-        "--components", type=int, nargs="+", help="these r only (all of the paper's)"
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="timed runs (3)")
-    parser.add_argument("--published", action="store_true", help="methods from rows")
-    parser.add_argument("--output", type=Path, help="markdown file to write")
-    parser.add_argument("--quick", action="store_true", help="tiny, synthetic data")
-    return parser
 
 
 if __name__ == "__main__":

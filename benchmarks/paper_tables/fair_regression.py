@@ -16,13 +16,10 @@ missing is skipped.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,21 +27,26 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-from _fair_regression_data import NAMES, QUICK, Effort, Split, load
-from _fair_regression_methods import (
+from _command import Command, among, at_least, progress
+from _fair_regression import (
     CHOSEN,
     CHZHEN,
     DIRECT,
     FINE_TUNED,
     GRID,
     MEAN_REDUCTIONS,
+    NAMES,
     PUBLISHED,
+    QUICK,
     UNPROCESSED,
     XIAN,
+    Effort,
     Outcome,
+    Split,
     chosen,
     comparators,
     grid,
+    load,
     name_setting,
     of_table,
     unprocessed,
@@ -56,7 +58,8 @@ from _fair_regression_tables import (
     reduction_tables,
     target_table,
 )
-from _layout import Table
+from _layout import Table, numbered
+from _timing import timed
 
 from scalefair.plotting import FairnessAccuracyDisplay, OutputDensityDisplay
 
@@ -107,7 +110,7 @@ def tables(runs: Runs) -> list[Table]:
     """All tables."""
     made: list[Table] = []
     for name, outcomes in runs.methods.items():
-        table = method_table(len(made) + 1, name, outcomes)
+        table = method_table(name, outcomes)
         chance = sum(runs.chance[name]) / len(runs.chance[name])
         table.notes = [
             f"Chosen on validation rows: of {len(GRID)} direct settings the one with "
@@ -116,8 +119,8 @@ def tables(runs: Runs) -> list[Table]:
             f"groups with the same distribution have {chance:.3f} in the mean."
         ]
         made.append(table)
-    made += reduction_tables(len(made) + 1, runs.varied)
-    targets = target_table(len(made) + 1, list(chain(*runs.methods.values())))
+    made += reduction_tables(runs.varied)
+    targets = target_table(list(chain(*runs.methods.values())))
     targets.notes = [
         "Means and standard deviations over random splits of 70, 15 and 15 per cent; "
         "the paper's are over 50. A verdict is about the means.",
@@ -134,7 +137,7 @@ def tables(runs: Runs) -> list[Table]:
         "Its scaling of COMPAS: dates to [0, 1], all else as it is. The dates leak the "
         "target, all the more if everything is scaled.",
     ]
-    return [*made, targets]
+    return numbered([*made, targets])
 
 
 def draw(runs: Runs, output: Path) -> None:
@@ -207,82 +210,49 @@ def _beside(output: Path, ending: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables that are asked for."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.output and not options.output.absolute().parent.is_dir():
-        parser.error(f"there is no folder {options.output.parent} for --output")
+    command = Command(__doc__)
+    names = list(NAMES)
+    command.option("--data", type=among(names), default=names, help=",".join(names))
+    command.option(
+        "--repeats",
+        type=at_least(1),
+        default=_N_SPLITS,
+        help=f"random splits, the paper's are 50 ({_N_SPLITS})",
+    )
+    command.option(
+        "--varied",
+        type=at_least(0),
+        help="splits on which reductions are varied, for table 3 and figure 4 (all)",
+    )
+    options = command.parse(arguments)
     effort = QUICK if options.quick else Effort()
     n_varied = options.repeats if options.varied is None else options.varied
-    runs, skipped = Runs(), []
+    runs = Runs()
+
+    def write(last: bool = False) -> None:
+        command.write(tables(runs) if runs.methods else [], last)
+        if options.output:
+            records = json.dumps(runs.records(), indent=1, allow_nan=False)
+            options.output.with_suffix(".json").write_text(records, encoding="utf-8")
+
     for name in options.data:
         for number in range(options.repeats):
-            start = time.perf_counter()
             try:
-                split = load(name, number, effort, options.quick)
+                loading, split = timed(load, name, number, effort, options.quick)
             except OSError as error:
-                skipped.append(f"Skipped: {NAMES[name]}: {error}")
+                command.skip(f"{NAMES[name]}: {error}")
                 break
-            runs.add(split, effort, name == "law" and number < n_varied)
-            took = time.perf_counter() - start
-            print(f"{name}, split {number}: {took:.1f} s", file=sys.stderr, flush=True)
-            if options.output:  # after every split: a long run can be interrupted
-                _write(runs, skipped, options.output)
+            varied_too = name == "law" and number < n_varied
+            took, _ = timed(runs.add, split, effort, varied_too)
+            progress(f"{name}, split {number}", loading + took)
+            write()
     if options.output and runs.methods:
         if importlib.util.find_spec("matplotlib"):
             draw(runs, options.output)
         else:
-            skipped.append("Skipped: figures: matplotlib is not installed.")
-    _write(runs, skipped, options.output)
+            command.skip("figures: matplotlib is not installed.")
+    write(last=True)
     return 0
-
-
-def _write(runs: Runs, skipped: list[str], output: Path | None) -> None:
-    made = tables(runs) if runs.methods else []
-    text = "\n".join([*(t.markdown() for t in made), *(f"- {s}" for s in skipped)])
-    if not output:
-        print(text)
-        return
-    output.write_text(text, encoding="utf-8")
-    records = json.dumps(runs.records(), indent=1, allow_nan=False)
-    output.with_suffix(".json").write_text(records, encoding="utf-8")
-
-
-def _data(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in NAMES]:
-        raise argparse.ArgumentTypeError(f"{unknown} not among {list(NAMES)}")
-    return names
-
-
-def _at_least(least: int, text: str) -> int:
-    if not text.isdigit() or int(text) < least:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of at least {least}"
-        )
-    return int(text)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", type=_data, default=list(NAMES), help=f"of {','.join(NAMES)}"
-    )
-    parser.add_argument(
-        "--repeats",
-        type=partial(_at_least, 1),
-        default=_N_SPLITS,
-        help=f"random splits, the paper's are 50 ({_N_SPLITS})",
-    )
-    parser.add_argument(
-        "--varied",
-        type=partial(_at_least, 0),
-        help="splits on which reductions are varied, for table 3 and figure 4 (all)",
-    )
-    parser.add_argument("--output", type=Path, help="markdown file to write")
-    parser.add_argument("--quick", action="store_true", help="tiny, synthetic data")
-    return parser
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +24,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-from _layout import Table
-from _partial_fairness_data import CRITERIA, NAMES, Split, load
-from _partial_fairness_methods import FAIRLEARN, QUICK, Effort, methods
+from _command import Command, among, at_least, progress
+from _layout import Table, numbered
+from _partial_fairness import (
+    CRITERIA,
+    FAIRLEARN,
+    NAMES,
+    QUICK,
+    Effort,
+    Split,
+    load,
+    methods,
+)
 from _partial_fairness_tables import (
     Front,
     accuracy_and_fairness,
@@ -37,6 +45,7 @@ from _partial_fairness_tables import (
     panels,
     times,
 )
+from _timing import timed
 from sklearn.exceptions import ConvergenceWarning
 
 _N_SPLITS = 5
@@ -50,24 +59,20 @@ def run(
     fronts = []
     for criterion in criteria:
         for name, method in methods(options.ssg).items():
-            start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                points = method(split, criterion, effort)
-            took = time.perf_counter() - start
+                took, points = timed(method, split, criterion, effort)
             fronts.append(Front(split.name, criterion, name, number, points, took))
-            text = f"{split.name}, split {number}, {criterion}, {name}: {took:.1f} s"
-            print(text, file=sys.stderr, flush=True)
+            progress(f"{split.name}, split {number}, {criterion}, {name}", took)
     return fronts
 
 
 def tables(fronts: list[Front], options: argparse.Namespace) -> list[Table]:
     """All tables of the figure."""
     made = [
-        accuracy_and_fairness(n, *panel, of(fronts, *panel))
-        for n, panel in enumerate(panels(fronts), start=1)
+        accuracy_and_fairness(*panel, of(fronts, *panel)) for panel in panels(fronts)
     ]
-    all_points, summary = claim(len(made) + 1, fronts)
+    all_points, summary = claim(fronts)
     effort = QUICK if options.quick else Effort()
     rates = " and ".join(f"{rate:g}" for rate in effort.descent_rates)
     summary.notes = [
@@ -102,7 +107,7 @@ def tables(fronts: list[Front], options: argparse.Namespace) -> list[Table]:
         )
     if not options.ssg:
         summary.notes.append("Not run: IDCA with SSG (`--ssg`).")
-    return [*made, all_points, summary, times(len(made) + 3, fronts)]
+    return numbered([*made, all_points, summary, times(fronts)])
 
 
 def plot(fronts: list[Front], folder: Path) -> None:
@@ -141,88 +146,45 @@ def plot(fronts: list[Front], folder: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables that are asked for."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.output and not options.output.absolute().parent.is_dir():
-        parser.error(f"there is no folder {options.output.parent} for --output")
+    command = Command(__doc__)
+    data, criteria = list(NAMES), list(CRITERIA)
+    command.option("--data", type=among(data), default=data, help=",".join(data))
+    command.option(
+        "--criteria", type=among(criteria), default=criteria, help=",".join(criteria)
+    )
+    command.option(
+        "--splits", type=at_least(1), default=_N_SPLITS, help="random splits (5)"
+    )
+    command.option("--ssg", action="store_true", help="IDCA with SSG too: an hour more")
+    command.option("--calls", action="store_true", help="oracle calls instead")
+    command.option("--plots", type=Path, help="folder for the figures")
+    options = command.parse(arguments)
     fronts: list[Front] = []
     first: list[Split] = []
-    skipped: list[str] = []
     for name in options.data:
         for number in range(1 if options.calls else options.splits):
             try:
                 split = load(name, number, options.quick)
             except OSError as error:
-                skipped.append(f"Skipped: {NAMES[name]}: {error}")
+                command.skip(f"{NAMES[name]}: {error}")
                 break
             if options.calls:
                 first.append(split)
                 continue
             fronts += run(split, number, options.criteria, options)
-            if options.output:  # after every split: a long run can be interrupted
-                _write(tables(fronts, options), skipped, options.output)
+            command.write(tables(fronts, options))
     if options.calls:
         effort = QUICK if options.quick else Effort()
+        limits = [effort.ssg_steps // 3, effort.ssg_steps]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            limits = [effort.ssg_steps // 3, effort.ssg_steps]
-            made = [calls(1, first, options.criteria, effort, limits)]
+            made = numbered([calls(first, options.criteria, effort, limits)])
     else:
         made = tables(fronts, options) if fronts else []
         if options.plots and fronts:
             plot(fronts, options.plots)
-    _write(made, skipped, options.output)
+    command.write(made, last=True)
     return 0
-
-
-def _write(made: list[Table], skipped: list[str], output: Path | None) -> None:
-    text = "\n".join([*(t.markdown() for t in made), *(f"- {s}" for s in skipped)])
-    if output:
-        output.write_text(text, encoding="utf-8")
-    else:
-        print(text)
-
-
-def _among(known: Sequence[str], text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in known]:
-        raise argparse.ArgumentTypeError(f"{unknown} not among {list(known)}")
-    return names
-
-
-def _data(text: str) -> list[str]:
-    return _among(list(NAMES), text)
-
-
-def _criteria(text: str) -> list[str]:
-    return _among(CRITERIA, text)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
-    return int(text)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=_data, default=list(NAMES), help="a9a,bank,law")
-    parser.add_argument(
-        "--criteria", type=_criteria, default=list(CRITERIA), help="strong,weak"
-    )
-    parser.add_argument(
-        "--splits", type=_count, default=_N_SPLITS, help=f"random splits ({_N_SPLITS})"
-    )
-    parser.add_argument(
-        "--ssg", action="store_true", help="IDCA with SSG too: an hour more"
-    )
-    parser.add_argument("--calls", action="store_true", help="oracle calls instead")
-    parser.add_argument("--plots", type=Path, help="folder for the figures")
-    parser.add_argument("--output", type=Path, help="markdown file to write")
-    parser.add_argument("--quick", action="store_true", help="tiny, synthetic data")
-    return parser
 
 
 if __name__ == "__main__":

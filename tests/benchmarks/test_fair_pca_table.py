@@ -1,26 +1,15 @@
 """The table of fair PCA is made, and a wrong answer is not timed."""
 
-import importlib
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
-MODULES = ("_layout", "_fair_pca_data", "_fair_pca_methods", "fair_pca_table")
-
 
 @pytest.fixture
-def script(monkeypatch):
-    """The script, imported for one test."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    loaded = {name: importlib.import_module(name) for name in MODULES}
-    yield loaded["fair_pca_table"]
-    for name in MODULES:
-        sys.modules.pop(name, None)
+def script(load_tables):
+    return load_tables(script="fair_pca_table").script
 
 
 @pytest.fixture
@@ -28,8 +17,7 @@ def data(script):
     return script.load("crop", quick=True)
 
 
-def test_quick_table_of_all_methods(script, capsys, tmp_path, monkeypatch):
-    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
+def test_quick_table_of_all_methods(script, capsys, tmp_path):
     output = tmp_path / "table.md"
     arguments = ["--rows", "crop", "--repeats", "1", "--quick", "--published"]
     assert script.main([*arguments, "--output", str(output)]) == 0
@@ -48,14 +36,6 @@ def test_quick_table_of_all_methods(script, capsys, tmp_path, monkeypatch):
     assert alphas[0] == pytest.approx(alphas[1], abs=3e-6)
     assert float(text.splitlines()[-1].split(" | ")[2]) < 1e-8  # of the summary
     assert "crop, r = 3" in capsys.readouterr().err
-
-
-def test_rows_without_data_are_skipped(script, capsys, monkeypatch):
-    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
-    assert script.main(["--rows", "bank,lfw"]) == 0
-    text = capsys.readouterr().out
-    assert "Skipped: bank_marketing/bank.csv not found" in text
-    assert "Skipped: lfw42/" in text
 
 
 def test_losses_of_any_components(script, data):
@@ -84,30 +64,29 @@ def test_wrong_answers_are_refused(script, data, monkeypatch):
     t, loss, ratio = script.check(data, 3, model)
     assert ratio == pytest.approx(1, abs=1e-8)
 
-    unfair = SimpleNamespace(
-        components_=PCA(3).fit(data.X).components_, dual_weights_=model.dual_weights_
-    )
-    with pytest.raises(script.WrongAnswerError, match="loss_A / loss_B"):
-        script.check(data, 3, unfair)
-    shifted = SimpleNamespace(
-        components_=model.components_, dual_weights_=model.dual_weights_[::-1]
-    )
-    with pytest.raises(script.WrongAnswerError, match="dual value"):
-        script.check(data, 3, shifted)
+    fair, weights = model.components_, model.dual_weights_
+    for components, dual, message in (
+        (PCA(3).fit(data.X).components_, weights, "loss_A / loss_B"),
+        (fair, weights[::-1], "dual value"),
+    ):
+        wrong = SimpleNamespace(components_=components, dual_weights_=dual)
+        with pytest.raises(script.WrongAnswerError, match=message):
+            script.check(data, 3, wrong)
 
     many = script.Data("crop", np.tile(data.X, (4, 1)), np.tile(data.groups, 4))
     monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss))
     script.check(many, 3, model)
-    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t + 2e-9, loss))
-    with pytest.raises(script.WrongAnswerError, match=r"t\* = "):
-        script.check(many, 3, model)
-    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss + 2e-9))
-    with pytest.raises(script.WrongAnswerError, match="known"):
-        script.check(many, 3, model)
+    for known, message in (
+        ((t + 2e-9, loss), r"t\* = "),
+        ((t, loss + 2e-9), "known"),
+    ):
+        monkeypatch.setitem(script.KNOWN, ("crop", 3), known)
+        with pytest.raises(script.WrongAnswerError, match=message):
+            script.check(many, 3, model)
 
 
-def test_stand_in_for_crop_mapping(script):
-    data = sys.modules[script.Data.__module__]
+def test_stand_in_for_crop_mapping(load_tables):
+    data = load_tables(data="_fair_pca").data
     X, groups = data.crop_stand_in(500, 3500, 20)
     assert X.shape == (4000, 20)
     np.testing.assert_array_equal(np.bincount(groups), [500, 3500])
@@ -115,13 +94,3 @@ def test_stand_in_for_crop_mapping(script):
     np.testing.assert_allclose(spectra[1], np.exp(-2 * np.arange(20) / 25), rtol=0.2)
     assert np.abs(spectra[0] / spectra[1] - 1).max() > 0.2
     np.testing.assert_array_equal(data.crop_stand_in(500, 3500, 20)[0], X)
-
-
-def test_slow_methods_run_once(script, monkeypatch):
-    clock = iter(np.cumsum([0, 21, 0, 1, 0, 1, 0, 1]))
-    monkeypatch.setattr(script.time, "perf_counter", lambda: next(clock))
-    calls = []
-    runs = {name: lambda name=name: calls.append(name) for name in ("slow", "fast")}
-    seconds, _ = script.alternate(2, runs)
-    assert calls == ["slow", "fast", "fast", "fast"]
-    assert seconds == {"slow": 21, "fast": 1}

@@ -1,49 +1,21 @@
 """The tables of fair regression are made, and judged as they say."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
-MODULES = (
-    "_methods",
-    "_layout",
-    "_fair_regression_data",
-    "_fair_regression_fine_tuning",
-    "_fair_regression_methods",
-    "_fair_regression_tables",
-    "fair_regression",
-)
-DATES = (
-    "c_jail_in",
-    "c_jail_out",
-    "c_offense_date",
-    "screening_date",
-    "in_custody",
-    "out_custody",
-)
+DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
 
 
 @pytest.fixture
-def modules(monkeypatch):
-    """The script and its modules, imported for one test."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    loaded = {name: importlib.import_module(name) for name in MODULES}
-    yield SimpleNamespace(
-        script=loaded["fair_regression"],
-        data=loaded["_fair_regression_data"],
-        methods=loaded["_fair_regression_methods"],
-        tables=loaded["_fair_regression_tables"],
-        tuning=loaded["_fair_regression_fine_tuning"],
+def modules(load_tables):
+    return load_tables(
+        script="fair_regression",
+        methods="_fair_regression",
+        tables="_fair_regression_tables",
     )
-    for name in MODULES:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -52,46 +24,25 @@ def outcome(modules):
 
     def make(setting="", mse=0.1, ks=0.1, validation=(0.1, 0.1), **more):
         entries = {"data": "law", "split": 0, "method": modules.methods.DIRECT, **more}
-        names = ("validation_mse", "validation_ks")
-        return modules.methods.Outcome(
-            **entries,
-            setting=setting,
-            mse=mse,
-            ks=ks,
-            **dict(zip(names, validation, strict=True)),
-        )
+        entries |= {"setting": setting, "mse": mse, "ks": ks}
+        known = dict(zip(("validation_mse", "validation_ks"), validation, strict=True))
+        return modules.methods.Outcome(**entries, **known)
 
     return make
 
 
 @pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Write a stand-in for a file of a data set, every column from its function."""
+def write(write_data):
+    """Write 40 rows of a data set, every column from its function."""
 
-    def write(folder, name, n_rows, columns):
-        path = tmp_path / folder / name
-        path.parent.mkdir()
-        lines = [",".join(columns)]
-        for i in range(n_rows):
-            lines.append(",".join(str(make(i)) for make in columns.values()))
-        path.write_text("\n".join(lines) + "\n")
-        monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
+    def write(name, columns):
+        rows = [",".join(str(f(i)) for f in columns.values()) for i in range(40)]
+        write_data(name, [",".join(columns), *rows])
 
     return write
 
 
-def rows_of(text, start):
-    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
-    return [row for row in rows if row[0].startswith(start)]
-
-
-def reduction_rows(text):
-    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
-    return [row for row in rows if row[0].replace(".", "").isdigit()]
-
-
-def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
+def test_quick_tables(modules, cells, tmp_path, capsys, monkeypatch):
     util = modules.script.importlib.util
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     output = tmp_path / "tables.md"
@@ -106,11 +57,11 @@ def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
     records = json.loads(output.with_suffix(".json").read_text())
     runs = {(r["method"], r["setting"]): r for r in records}
     assert len(runs) == len(records)  # nothing is run twice
-    for cells in rows_of(first, ("no", "Chzhen", "Xian", "explainable", "direct")):
-        record = runs[cells[0], cells[1].replace("–", "")]
-        found = [float(cell) for cell in cells[2:4]]
+    for row in cells(first, "no", "Chzhen", "Xian", "explainable", "direct"):
+        record = runs[row[0], row[1].replace("–", "")]
+        found = [float(cell) for cell in row[2:4]]
         assert found == pytest.approx([record["mse"], record["ks"]], rel=6e-3)
-    comparators = rows_of(first, ("Chzhen", "Xian"))
+    comparators = cells(first, "Chzhen", "Xian")
     assert len(comparators) == 8
     assert [row[4] for row in comparators if row[4] != "–"] == [
         "0.061 ± 0.007",
@@ -120,14 +71,16 @@ def test_quick_tables(modules, tmp_path, capsys, monkeypatch):
         (by_covariance, modules.methods.COVARIANCE_REDUCTIONS),
         (by_mean, modules.methods.MEAN_REDUCTIONS),
     ):
-        assert [float(row[0]) for row in reduction_rows(table)] == list(reductions)
+        assert [float(row[0]) for row in cells(table, *map(str, range(10)))] == list(
+            reductions
+        )
     # The default is in the first table, in both others, and among the targets.
-    default = rows_of(first, "direct")[0]
+    default = cells(first, "direct")[0]
     assert default[1] == "last but one, 15/150, least squares refit"
     for table, c in ((by_covariance, "150"), (by_mean, "15")):
-        row = next(row for row in reduction_rows(table) if row[0] == c)
+        row = next(row for row in cells(table, *map(str, range(10))) if row[0] == c)
         assert row[-2:] == default[2:4]
-    row = next(row for row in rows_of(targets, "law") if row[1] == "direct")
+    row = next(row for row in cells(targets, "law") if row[1] == "direct")
     assert row[2:5] == default[1:4]
     assert "Skipped: figures: matplotlib is not installed." in text
     assert "law, split 0" in capsys.readouterr().err
@@ -173,28 +126,6 @@ def test_figures(modules, outcome, tmp_path, monkeypatch):
         np.testing.assert_allclose(lines[method].get_ydata(), errors)
 
 
-def test_missing_data_are_skipped(modules, capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-    assert modules.script.main(["--data", "law,compas-plain"]) == 0
-    text = capsys.readouterr().out
-    assert "Skipped: law school: lsac-bar-pass/" in text
-    assert "Skipped: COMPAS, honest features: compas-propublica/" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "bank"], "not among"),
-        (["--repeats", "0"], "not a number of at least 1"),
-        (["--output", "nowhere/tables.md"], "no folder nowhere"),
-    ],
-)
-def test_wrong_options(modules, capsys, arguments, message):
-    with pytest.raises(SystemExit):
-        modules.script.main(arguments)
-    assert message in capsys.readouterr().err
-
-
 def test_law_school_is_split_and_scaled_honestly(modules, write):
     columns = {
         "dnn_bar_pass_prediction": lambda i: i / 40,
@@ -204,8 +135,8 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
         "race1": lambda i: ("black", "white")[i % 2],
         "ugpa": lambda i: 2 + i / 40,
     }
-    write("lsac-bar-pass", "bar_pass_prediction.csv", 40, columns)
-    split = modules.data.load("law", 0, modules.data.QUICK, quick=False)
+    write("lsac-bar-pass/bar_pass_prediction.csv", columns)
+    split = modules.methods.load("law", 0, modules.methods.QUICK, quick=False)
     parts = (split.train, split.validation, split.test)
     assert [part.y.size for part in parts] == [28, 6, 6]
     assert len(np.unique(np.concatenate([part.y for part in parts]))) == 40
@@ -213,7 +144,7 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
     mlp = split.network[-1]
     assert [w.shape for w in mlp.coefs_] == [(5, 6), (6, 6), (6, 6), (6, 6), (6, 1)]
     assert mlp._optimizer.learning_rate_init == pytest.approx(1e-3 * 0.8**3)
-    other = modules.data.load("law", 1, modules.data.QUICK, quick=False)
+    other = modules.methods.load("law", 1, modules.methods.QUICK, quick=False)
     assert not np.array_equal(other.train.y, split.train.y)
 
 
@@ -223,27 +154,26 @@ def test_the_papers_scaling_of_compas(modules, write):
     numbers += " decile_score v_decile_score days_b_screening_arrest is_recid"
     columns = {
         **dict.fromkeys(numbers.split(), lambda i: i % 7),
-        **dict.fromkeys(DATES, lambda i: f"2013-02-{1 + i % 28:02}"),
+        **dict.fromkeys(DATES.split(), lambda i: f"2013-02-{1 + i % 28:02}"),
         "race": lambda i: ("Asian", "African-American")[i % 2],
         "sex": lambda i: ("Female", "Male")[i // 2 % 2],
         "c_charge_degree": lambda i: "F",
         "score_text": lambda i: "Low",
         "two_year_recid": lambda i: i // 3 % 2,
     }
-    name = "compas-scores-two-years.csv"
-    write("compas-propublica", name, 40, columns)
-    split = modules.data.load("compas", 0, modules.data.QUICK, quick=False)
+    write("compas-propublica/compas-scores-two-years.csv", columns)
+    split = modules.methods.load("compas", 0, modules.methods.QUICK, quick=False)
     scaled = split.network[0].transform(split.train.X)  # dates first
     np.testing.assert_allclose(scaled[:, :6].min(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(scaled[:, :6].max(axis=0), 1)
     np.testing.assert_array_equal(scaled[:, 6:], split.train.X[:, :8])
     for other in ("compas-scaled", "compas-plain"):
-        split = modules.data.load(other, 0, modules.data.QUICK, quick=False)
+        split = modules.methods.load(other, 0, modules.methods.QUICK, quick=False)
         np.testing.assert_allclose(split.network[0].mean_, split.train.X.mean(axis=0))
 
 
 def test_measures(modules):
-    part = modules.data.Part(
+    part = modules.methods.Part(
         np.zeros((5, 1)), np.array([0.0, 1, 2, 3, 4]), np.array(list("aabbb"))
     )
     mse, ks = part.measure(np.array([0.0, 0.0, 2.0, 0.0, 2.0]))
@@ -258,7 +188,7 @@ def test_adam(modules, monkeypatch):
     rng = np.random.default_rng(0)
     rows, weight = rng.standard_normal((60, 3)), np.zeros(3)
     y = rows @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(60)
-    tuning = modules.tuning
+    tuning = modules.methods
     monkeypatch.setattr(tuning, "_EPOCHS", 1)
     step = tuning.adam(rows, y, weight, 1.0, np.random.default_rng(0))
     np.testing.assert_allclose(step, [1e-3, -1e-3, 1e-3], rtol=1e-6)
@@ -272,14 +202,14 @@ def test_adam(modules, monkeypatch):
 
 
 def test_fine_tuning_trains_the_last_layer_only(modules):
-    split = modules.data.load("law", 0, modules.data.QUICK, quick=True)
+    split = modules.methods.load("law", 0, modules.methods.QUICK, quick=True)
     network, part = split.network, split.train
     mlp = network[-1]
-    rows = modules.tuning.last_inputs(network, part.X)
+    rows = modules.methods.last_inputs(network, part.X)
     outputs = (rows @ mlp.coefs_[-1] + mlp.intercepts_[-1]).ravel()
     np.testing.assert_allclose(outputs, network.predict(part.X))
     before = [weight.copy() for weight in mlp.coefs_]
-    modules.tuning.fine_tune(network, part, 1.0, 0)
+    modules.methods.fine_tune(network, part, 1.0, 0)
     assert part.measure(network.predict(part.X))[0] < part.measure(outputs)[0]
     same = [np.array_equal(*pair) for pair in zip(before, mlp.coefs_, strict=True)]
     assert same == [True, True, True, True, False]
@@ -305,24 +235,21 @@ def test_choice_looks_at_validation_rows_only(modules, outcome):
     assert modules.methods.chosen(options, 0.2).validation_mse == 0.10
 
 
-def test_settings_of_the_grid_are_not_run_again(modules, outcome, monkeypatch):
+def test_settings_of_the_grid_differ_and_are_not_run_again(
+    modules, outcome, monkeypatch
+):
     methods = modules.methods
-    run = []
-    monkeypatch.setattr(methods, "direct", lambda split, **p: run.append(p))
-    known = [outcome(methods.describe(each)) for each in methods.GRID[:-2]]
-    known.append(outcome(methods.describe(methods.GRID[-2]), method=methods.PUBLISHED))
-    found = methods.grid(None, known)
-    assert found[:-2] == known[:-1]
-    assert run == list(methods.GRID[-2:])
-
-
-def test_descriptions_tell_settings_apart(modules):
-    methods = modules.methods
-    assert len({methods.describe(each) for each in methods.GRID}) == len(methods.GRID)
-    assert methods.describe({}) == "last but one, 15/150, least squares refit"
+    names = [methods.describe(each) for each in methods.GRID]
+    assert len(set(names)) == len(names)
     assert methods.describe({"refit_last": None}) == "last but one, 15/150, no refit"
     strict = {"layer": -1, "mean_reduction": np.inf, "covariance_reduction": 1e4}
     assert methods.describe(strict) == "last layer, inf/10000"
+    run = []
+    monkeypatch.setattr(methods, "direct", lambda split, **p: run.append(p))
+    known = [outcome(name) for name in names[:-2]]
+    known.append(outcome(names[-2], method=methods.PUBLISHED))
+    assert methods.grid(None, known)[:-2] == known[:-1]
+    assert run == list(methods.GRID[-2:])
 
 
 def test_verdicts_are_about_the_means(modules, outcome):
@@ -332,11 +259,11 @@ def test_verdicts_are_about_the_means(modules, outcome):
         for setting, both in pairs.items()
         for split, pair in enumerate(both)
     ]
-    rows = modules.tables.target_table(1, outcomes).rows
+    rows = modules.tables.target_table(outcomes).rows
     assert [row[2] for row in rows] == ["a", "b"]
     assert rows[0][3] == "0.075 ± 0.0071"
     assert [row[-2].split(":")[0] for row in rows] == ["met", "met"]
     assert [row[-1].split(":")[0] for row in rows] == ["met", "not met"]
     outcomes.append(outcome("a", 0.07, 0.3, split=2))
-    rows = modules.tables.target_table(1, outcomes).rows
+    rows = modules.tables.target_table(outcomes).rows
     assert rows[0][-2].startswith("not met")

@@ -1,39 +1,21 @@
 """The figure of partially fair classification is made, and judged as it says."""
 
-import importlib
 import math
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_tables"
-MODULES = (
-    "_methods",
-    "_layout",
-    "_partial_fairness_data",
-    "_partial_fairness_methods",
-    "_partial_fairness_tables",
-    "partial_fairness",
-)
-
 
 @pytest.fixture
-def modules(monkeypatch):
-    """The script and its modules, imported for one test."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    loaded = {name: importlib.import_module(name) for name in MODULES}
-    yield SimpleNamespace(
-        script=loaded["partial_fairness"],
-        data=loaded["_partial_fairness_data"],
-        methods=loaded["_partial_fairness_methods"],
-        tables=loaded["_partial_fairness_tables"],
+def modules(load_tables):
+    return load_tables(
+        script="partial_fairness",
+        methods="_partial_fairness",
+        tables="_partial_fairness_tables",
     )
-    for name in MODULES:
-        sys.modules.pop(name, None)
 
 
 def point(modules, setting, fairness, accuracy, validation=None):
@@ -45,14 +27,8 @@ def front(modules, method, split, *points):
     return modules.tables.Front("law", "strong", method, split, list(points), 1.0)
 
 
-def cells(text, start):
-    rows = [line[2:-2].split(" | ") for line in text.splitlines()]
-    return [row for row in rows if row[0].startswith(start)]
-
-
-def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
+def test_quick_figure(modules, cells, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.delenv("SCALEFAIR_DATA", raising=False)
     monkeypatch.setattr(modules.methods.importlib.util, "find_spec", lambda name: None)
     output, plots = tmp_path / "figure.md", tmp_path / "plots"
     arguments = ["--data", "law", "--quick", "--splits", "1", "--ssg"]
@@ -76,7 +52,7 @@ def test_quick_figure(modules, tmp_path, capsys, monkeypatch):
     assert "law, split 0, weak, ours" in capsys.readouterr().err
 
 
-def test_quick_calls(modules, capsys):
+def test_quick_calls(modules, cells, capsys):
     arguments = ["--data", "a9a,bank", "--criteria", "strong", "--quick", "--calls"]
     assert modules.script.main(arguments) == 0
     text = capsys.readouterr().out
@@ -90,17 +66,9 @@ def test_quick_calls(modules, capsys):
             assert float(row[12]) == pytest.approx(int(row[3]) / int(row[8]), rel=0.05)
 
 
-def test_missing_data_are_skipped(modules, capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-    assert modules.script.main(["--data", "law,a9a"]) == 0
-    text = capsys.readouterr().out
-    assert "Skipped: law school" in text
-    assert "Skipped: a9a" in text
-
-
 def test_splits(modules):
     """Disjoint, of the paper's shares, scaled by the training rows only."""
-    split = modules.data.load("law", 0, quick=True)
+    split = modules.methods.load("law", 0, quick=True)
     sizes = [part.y.size for part in (split.train, split.validation, split.test)]
     assert sizes == [675, 225, 300]
     np.testing.assert_allclose(split.train.X.mean(axis=0), 0, atol=1e-12)
@@ -108,9 +76,9 @@ def test_splits(modules):
     assert np.abs(split.test.X.mean(axis=0)).max() > 1e-3
     rows = np.vstack([split.train.X, split.validation.X, split.test.X])
     assert len(np.unique(rows, axis=0)) == 1200
-    other = modules.data.load("law", 1, quick=True)
+    other = modules.methods.load("law", 1, quick=True)
     assert not np.array_equal(other.train.y, split.train.y)
-    tests = [modules.data.load("a9a", seed, quick=True).test for seed in (0, 1)]
+    tests = [modules.methods.load("a9a", seed, quick=True).test for seed in (0, 1)]
     np.testing.assert_array_equal(tests[0].y, tests[1].y)
 
 
@@ -184,7 +152,7 @@ def test_claim_is_paired_over_the_splits(modules):
                 point(modules, "2", 0.95, level - 0.1),
             ),
         ]
-    table, summary = modules.tables.claim(3, fronts)
+    table, summary = modules.tables.claim(fronts)
     rows = {row[3]: row for row in table.rows if row[2] == "worse"}
     assert rows["1"][5:] == ["0.0100 ± 0.0000", "2 of 2", "holds"]
     assert rows["2"][6:] == ["0 of 2", "fairer than ours"]
@@ -229,7 +197,7 @@ def test_scores_of_reductions(modules, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "fairlearn", SimpleNamespace(reductions=stub))
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", stub)
-    split = modules.data.load("a9a", 0, quick=True)
+    split = modules.methods.load("a9a", 0, quick=True)
     args = (split, "strong", modules.methods.QUICK)
     plain = modules.methods._plain(*args)[0]
     found = modules.methods._reductions(*args)

@@ -1,6 +1,7 @@
 """Small problems in files, and a command line to run on them."""
 
 import contextlib
+import gzip
 import json
 import os
 import pty
@@ -17,23 +18,31 @@ import pytest
 from click.testing import CliRunner, Result
 from scipy import io, sparse
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from scalefair.cli import main
+from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
+from scalefair.decomposition import FairPCA
+from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.postprocessing import ExplainableSVDRegressor
 
 OLD = b"id,label\nan older result\n"
 
 
 class Runs:
-    """A folder, and runs of the command in it."""
+    """A folder with an older result, and runs of a command that writes a newer one."""
+
+    estimator: type
 
     def __init__(self, folder: Path, output: str) -> None:
         self.folder = folder
         self.output = folder / output
+        self.output.write_bytes(OLD)
         self.report = folder / "report.json"
 
     def write(self, path: Path | str, lines) -> Path:
@@ -45,11 +54,23 @@ class Runs:
         """Save rows densely, and as a sparse matrix."""
         dense, compressed = self.folder / f"{name}.npy", self.folder / f"{name}.npz"
         np.save(dense, X)
-        sparse.save_npz(compressed, sparse.csc_array(X))
+        sparse.save_npz(compressed, sparse.csr_array(X))
         return dense, compressed
 
     def invoke(self, *arguments) -> Result:
         return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    def run(self, data=None, *options, **roles) -> Result:
+        """Run the command of these files."""
+        return self.invoke(*self.line(data, *options, **roles))
+
+    def done(self, *arguments, said: str = "", **roles) -> dict:
+        """Run it, with nothing to be said but a note perhaps; what it reports."""
+        result = self.run(*arguments, "--report", self.report, **roles)
+        assert (result.exit_code, result.stdout) == (0, ""), result.output
+        assert said in result.stderr
+        assert bool(said) == bool(result.stderr)
+        return self.read_report()
 
     def read_report(self) -> dict:
         def refuse(constant):
@@ -58,49 +79,40 @@ class Runs:
         return json.loads(self.report.read_text(), parse_constant=refuse)
 
     def fails(self, result: Result, *words: str, code: int = 1) -> str:
-        """Check that a run failed as it must, and return its one line."""
+        """Check that a run failed as it must and wrote nothing; what it said."""
         assert result.exit_code == code, result.output
         assert result.stdout == ""
-        line, *others = result.stderr.splitlines()
-        assert others == []
-        assert line.startswith("error: ")
-        assert "Traceback" not in line
+        assert "Traceback" not in result.output
+        said = " ".join(result.stderr.split())
+        if code != 2:  # click shows the usage above the error
+            assert said.startswith("error: ")
+            assert len(result.stderr.splitlines()) == 1
         for word in words:
-            assert str(word) in line
+            assert str(word) in said
         assert self.output.read_bytes() == OLD
+        assert not self.report.exists()
         assert list(self.folder.glob(".*.tmp")) == []
-        return line
+        return said
 
 
-class Workspace(Runs):
-    """Files of one problem in a folder, and runs of the command on them."""
+class Graph(Runs):
+    """Files of one graph, of rows beside it, and runs of ``cluster`` on them."""
+
+    estimator = FairSpectralClustering
 
     def __init__(self, folder: Path, data) -> None:
         super().__init__(folder, "labels.csv")
         self.data = data
         self.npz = folder / "graph.npz"
         self.mtx = folder / "graph.mtx"
-        self.edges = folder / "graph.csv"
-        self.groups = folder / "groups.csv"
         sparse.save_npz(self.npz, data.graph)
         io.mmwrite(self.mtx, sparse.coo_matrix(data.graph))
         self.pairs = np.transpose(sparse.triu(data.graph).nonzero()).tolist()
-        self.write(self.edges, ["node_1,node_2", *(f"{i},{j}" for i, j in self.pairs)])
+        edges = ["node_1,node_2", *(f"{i},{j}" for i, j in self.pairs)]
+        self.edges = self.write("graph.csv", edges)
         groups = [f"{i},g{g}" for i, g in enumerate(data.sensitive_features)]
-        self.write(self.groups, ["id,group", *groups])
-
-    def cluster(self, graph=None, *options, groups=None, k=3) -> Result:
-        arguments = ["cluster", graph or self.edges, "--groups", groups or self.groups]
-        arguments += ["-k", k, "-o", self.output, *options]
-        return self.invoke(*arguments)
-
-    def cluster_rows(self, rows, affinity, *options, k=2, groups=None) -> Result:
-        return self.cluster(
-            rows, "--affinity", affinity, *options, k=k, groups=groups or self.blobs
-        )
-
-    def add_rows(self) -> None:
-        """Two far groups of points, each half f and half m, in several formats."""
+        self.groups = self.write("groups.csv", ["id,group", *groups])
+        # Rows: two far groups of points, each half f and half m, in several formats.
         rng = np.random.default_rng(0)
         self.target = np.repeat([0, 1], 30)
         self.X = rng.normal(size=(60, 2)) + 6 * self.target[:, None]
@@ -108,8 +120,16 @@ class Workspace(Runs):
         self.table = self.folder / "rows.csv"
         frame = pandas.DataFrame(self.X, columns=["height", "weight"])
         frame.to_csv(self.table, index=False)
-        self.sexes = np.tile(["f", "m"], 30)
-        self.blobs = self.write("sexes.txt", self.sexes)
+        self.sex = np.tile(["f", "m"], 30)
+        self.sexes = self.write("sexes.txt", self.sex)
+
+    def line(self, graph=None, *options, groups=None, k=3) -> list:
+        arguments = ["cluster", graph or self.edges, "--groups", groups or self.groups]
+        return [*arguments, "-k", k, "-o", self.output, *options]
+
+    def cluster_rows(self, rows, affinity, *options, k=2, groups=None) -> Result:
+        groups = groups or self.sexes
+        return self.run(rows, "--affinity", affinity, *options, k=k, groups=groups)
 
     def labels(self) -> dict[str, int]:
         frame = pandas.read_csv(self.output, dtype={"id": str}, keep_default_na=False)
@@ -117,85 +137,138 @@ class Workspace(Runs):
         return dict(zip(frame["id"], frame["label"].tolist(), strict=True))
 
 
-class Components(Runs):
-    """Rows of two groups in all formats, and runs of ``pca`` on them."""
+class Table(Runs):
+    """Rows of two groups in all formats, with a target perhaps."""
 
+    target: str | None = None
+
+    def __init__(self, folder: Path, output: str, X, **columns) -> None:
+        super().__init__(folder, output)
+        self.X, self.frame = X, pandas.DataFrame(columns)
+        self.sex = self.frame["sex"].to_numpy()
+        self.csv = self.save(self.frame, "rows.csv")
+        self.lines = self.csv.read_text().splitlines()
+        self.npy, self.npz = self.save_arrays("rows", X)
+        self.sexes = self.write("sexes.txt", self.sex)
+        self.files = {"groups": self.sexes}
+        if self.target:
+            self.y = self.frame[self.target].to_numpy()
+            self.targets = self.write("targets.txt", self.y)
+            self.files["target"] = self.targets
+
+    def save(self, frame, name: str, **options) -> Path:
+        frame.to_csv(self.folder / name, index=False, **options)
+        return self.folder / name
+
+    def edited(self, row: int, column: str, value) -> Path:
+        """A table in which a cell is changed; it is on the line ``row + 2``."""
+        frame = self.frame.astype(object)
+        frame.loc[row, column] = value
+        return self.save(frame, "edited.csv")
+
+    def stored(self, how: str) -> tuple[Path, dict]:
+        """The rows in a format, and the options that name their roles."""
+        if how in ("npy", "npz"):
+            return getattr(self, how), self.files
+        path, columns = self.folder / f"stored {how}", ["sex", self.target]
+        roles = dict(zip(("groups", "target"), columns, strict=True))
+        roles = {role: roles[role] for role in self.files}
+        if how == "packed":
+            path.write_bytes(gzip.compress(self.csv.read_bytes()))
+        elif how == "parquet":
+            path = path.with_suffix(".parquet")
+            self.frame.to_parquet(path)
+        elif how == "no header":
+            self.save(self.frame, path.name, sep="\t", header=False)
+            names = list(self.frame)
+            roles = {role: str(1 + names.index(x)) for role, x in roles.items()}
+        elif how == "files":
+            self.save(self.frame.drop(columns=list(roles.values())), path.name)
+            roles = self.files
+        else:
+            path = self.csv
+        return path, roles
+
+
+class Components(Table):
+    """Rows of two groups, and runs of ``pca`` on them."""
+
+    estimator = FairPCA
     names: ClassVar[list[str]] = ["height", "weight", "age", "income", "steps"]
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "components.npz")
-        self.scores = folder / "scores.npy"
         rng = np.random.default_rng(0)
-        self.sexes = np.array(["f"] * 70 + ["m"] * 50)[rng.permutation(120)]
-        scales = np.where(self.sexes[:, None] == "f", [5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
-        self.X = rng.normal(size=(120, 5)) * scales + [1, 0, 50, 3, 0]
-        self.X[rng.random(self.X.shape) < 0.2] = 0
-        self.csv = folder / "rows.csv"
-        frame = pandas.DataFrame(self.X, columns=self.names)
-        frame.insert(2, "sex", self.sexes)
-        frame.to_csv(self.csv, index=False)
-        self.npy, self.npz = self.save_arrays("rows", self.X)
-        self.column = self.write("sexes.txt", self.sexes)
+        sex = np.array(["f"] * 70 + ["m"] * 50)[rng.permutation(120)]
+        scales = np.where(sex[:, None] == "f", [5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+        X = rng.normal(size=(120, 5)) * scales + [1, 0, 50, 3, 0]
+        X[rng.random(X.shape) < 0.2] = 0
+        columns = dict(zip(self.names, X.T, strict=True))
+        super().__init__(folder, "components.npz", X, sex=sex, **columns)
+        self.scores = folder / "scores.npy"
 
-    def pca(self, data=None, *options, groups="sex", r=2) -> Result:
+    def line(self, data=None, *options, groups="sex", r=2) -> list:
         arguments = ["pca", data or self.csv, "--groups", groups, "-r", r]
-        return self.invoke(*arguments, "-o", self.output, *options)
+        return [*arguments, "-o", self.output, *options]
 
     def arrays(self) -> dict:
         with np.load(self.output, allow_pickle=False) as file:
             return dict(file)
 
 
-class Wages(Runs):
-    """Rows of two groups in all formats, saved models, and runs of ``regress``."""
+JOBS = ["clerk", "cook", "nurse"]
 
+
+class People(Table):
+    """Rows of two groups with words, and runs of ``classify`` on them."""
+
+    estimator, target = PartiallyFairClassifier, "hired"
+
+    def __init__(self, folder: Path, m: int = 240) -> None:
+        rng = np.random.default_rng(0)
+        sex, job = np.where(rng.random(m) < 0.4, "f", "m"), rng.choice(JOBS, m)
+        X = rng.normal(size=(m, 2)).round(3) + 0.5 * (sex == "m")[:, None]
+        score = X.sum(axis=1) + (job == "cook") + rng.normal(size=m)
+        hired = np.where(score > 0.7, "yes", "no")
+        columns = {"height": X[:, 0], "job": job, "weight": X[:, 1], "sex": sex}
+        X = np.column_stack([X, *(job == each for each in JOBS)])
+        super().__init__(folder, "model.joblib", X, **columns, hired=hired)
+        self.svm = folder / "people.svm"
+        X = np.column_stack([X, sex == "f"])
+        signs = np.where(hired == "yes", 1, -1)
+        dump_svmlight_file(X, signs, str(self.svm), zero_based=False)
+
+    def line(self, data=None, *options, target="hired", groups="sex") -> list:
+        arguments = ["classify", data or self.csv, "--groups", groups]
+        arguments += [] if target is None else ["--target", target]
+        arguments += ["--interval", "0.1,0.6", "--kappa", "0.2", "-o", self.output]
+        return [*arguments, *options]
+
+
+class Wages(Table):
+    """Rows of two groups with words, saved models, and runs of ``regress``."""
+
+    estimator, target = ExplainableSVDRegressor, "wage"
     names: ClassVar[list[str]] = ["job", "weight", "height"]
 
     def __init__(self, folder: Path, m: int = 120) -> None:
-        super().__init__(folder, "fair.joblib")
         rng = np.random.default_rng(0)
-        self.sex = np.where(rng.random(m) < 0.4, "f", "m")
-        self.job = rng.choice(["clerk", "cook", "nurse"], m)
-        self.X = (rng.normal(size=(m, 2)) + (self.sex == "m")[:, None]).round(3)
-        self.y = (self.X.sum(axis=1) + (self.job == "cook")).round(3)
-        height, weight = self.X.T
-        columns = {"height": height, "job": self.job, "weight": weight}
-        frame = pandas.DataFrame({**columns, "sex": self.sex, "wage": self.y})
-        self.csv = folder / "wages.csv"
-        frame.to_csv(self.csv, index=False)
-        self.lines = self.csv.read_text().splitlines()
-        self.npy, self.npz = self.save_arrays("wages", self.X)
-        self.sexes = self.write("sexes.txt", self.sex)
-        self.targets = self.write("targets.txt", self.y)
+        sex, job = np.where(rng.random(m) < 0.4, "f", "m"), rng.choice(JOBS, m)
+        X = (rng.normal(size=(m, 2)) + (sex == "m")[:, None]).round(3)
+        wage = (X.sum(axis=1) + (job == "cook")).round(3)
+        columns = {"height": X[:, 0], "job": job, "weight": X[:, 1], "sex": sex}
+        super().__init__(folder, "fair.joblib", X, **columns, wage=wage)
 
-    @property
-    def frame(self):
-        """All columns, as pandas reads them."""
-        return pandas.read_csv(self.csv)
-
-    def save(self, model, name: str = "model.joblib") -> Path:
+    def dump(self, model, name: str = "model.joblib") -> Path:
         joblib.dump(model, self.folder / name)
         return self.folder / name
 
-    def regress(
-        self, model, data=None, *options, target="wage", groups="sex"
-    ) -> Result:
-        arguments = ["regress", model, data or self.csv, "--groups", groups]
+    def line(
+        self, data=None, *options, model=None, target="wage", groups="sex"
+    ) -> list:
+        arguments = ["regress", model or self.named, data or self.csv]
+        arguments += ["--groups", groups, "-o", self.output]
         arguments += [] if target is None else ["--target", target]
-        return self.invoke(*arguments, "-o", self.output, *options)
-
-    def regress_array(self, model, data=None, *options, **roles) -> Result:
-        roles = {"target": self.targets, "groups": self.sexes, **roles}
-        return self.regress(model, data or self.npy, *options, **roles)
-
-    def refuses(self, result: Result, *words: str) -> None:
-        """Check that the usage was wrong."""
-        assert result.exit_code == 2, result.output
-        assert "Traceback" not in result.output
-        for word in words:
-            assert word in " ".join(result.stderr.split())
-        assert self.output.read_bytes() == OLD
-        assert not self.report.exists()
+        return [*arguments, *options]
 
 
 def network(X, y, *before, seed: int = 0):
@@ -249,42 +322,40 @@ def planted():
 
 @pytest.fixture
 def workspace(tmp_path, planted):
-    """Files of the planted graph; no result yet."""
-    return Workspace(tmp_path, planted)
+    """Files of the planted graph."""
+    return Graph(tmp_path, planted)
 
 
-@pytest.fixture
-def older(workspace):
-    """The same, with an older result that a failing run must not touch."""
-    workspace.output.write_bytes(OLD)
-    return workspace
-
-
-@pytest.fixture
-def with_rows(workspace):
-    """Files of rows beside those of the graph; no result yet."""
-    workspace.add_rows()
-    return workspace
-
-
-@pytest.fixture
-def older_with_rows(older):
-    """The same, with an older result."""
-    older.add_rows()
-    return older
+@pytest.fixture(params=["csv", "packed", "parquet", "no header", "files", "npy", "npz"])
+def source(request):
+    """A format in which rows of tables can be stored."""
+    return request.param
 
 
 @pytest.fixture
 def components(tmp_path):
-    """Files of rows and groups; no result yet."""
+    """Files of rows and groups."""
     return Components(tmp_path)
 
 
 @pytest.fixture
-def older_components(components):
-    """The same, with an older result that a failing run must not touch."""
-    components.output.write_bytes(OLD)
-    return components
+def people(tmp_path):
+    """Files of rows, groups and labels."""
+    return People(tmp_path)
+
+
+@pytest.fixture
+def command(request):
+    """The files of the command that is the parameter, and runs of it on them."""
+    names = {"cluster": "workspace", "pca": "components", "classify": "people"}
+    return request.getfixturevalue({**names, "regress": "wages"}[request.param])
+
+
+@pytest.fixture
+def data_folder():
+    if not (folder := os.environ.get("SCALEFAIR_DATA")):
+        pytest.skip("SCALEFAIR_DATA does not name the data folder")
+    return Path(folder)
 
 
 @pytest.fixture(scope="session")
@@ -312,18 +383,11 @@ def named_network(tmp_path_factory):
 
 @pytest.fixture
 def wages(tmp_path, plain_network, named_network):
-    """Rows of wages, and two models of them; no result yet."""
+    """Files of rows, groups and wages, and two models of them."""
     found = Wages(tmp_path)
-    found.plain = found.save(plain_network, "plain.joblib")
-    found.named = found.save(named_network, "named.joblib")
+    found.plain = found.dump(plain_network, "plain.joblib")
+    found.named = found.dump(named_network, "named.joblib")
     return found
-
-
-@pytest.fixture
-def older_wages(wages):
-    """The same, with an older model that a failing run must not touch."""
-    wages.output.write_bytes(OLD)
-    return wages
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from sklearn.utils._param_validation import Interval, StrOptions
 
 import scalefair
-from scalefair.cli import _report, main
+from scalefair.cli import main
 from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
@@ -41,23 +41,15 @@ from scalefair.cli._fit import (
     watch_passes,
 )
 from scalefair.cli._options import (
-    BASELINE,
-    INPUT,
     MEMORY_LIMIT,
     PATH,
-    QUIET,
     REPORT,
-    ROLES,
-    SVMLIGHT,
-    TEST,
-    Count,
     Finite,
     SectionedCommand,
     add_options,
     estimator_options,
     option,
     output_option,
-    parameters_in_force,
     translate,
 )
 from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
@@ -177,33 +169,43 @@ def test_the_group_lists_its_commands():
 
 @pytest.mark.parametrize("name", main.commands)
 def test_help_of_each_command(name):
+    """Options are in sections, each once; those of all commands come last."""
     command = main.commands[name].load()
     assert command.name == name
-    result = CliRunner().invoke(main, [name, "--help"])
-    assert result.exit_code == 0
-    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", result.output, re.MULTILINE)
-    for param in command.params:
-        if isinstance(param, click.Option):
-            assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
+    text = CliRunner().invoke(main, [name, "--help"]).output.partition("-h, --help")[0]
+    listed = re.findall(r"^  (?:-\w, )?--([\w-]+)", text, re.MULTILINE)
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert len(listed) == len(options)
+    for param in options:
+        assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
+    sections = re.findall(r"^(\S.*):$", text, re.MULTILINE)
+    last = ["Columns", "Measures", "Files", "Advanced", "Other options"]
+    last = [section for section in last if section in sections]
+    assert sections[-len(last) :] == last or name == "data"
 
 
-def test_a_process(older):
+def test_options_of_classify_are_those_of_reading():
+    options = {param.name for param in main.commands["classify"].load().params}
+    assert {entry.name for entry in fields(Reading)} - {"folder"} <= options
+
+
+def test_a_process(workspace):
     """It is silent in a pipe; and a file cut under a memory map is no bus error."""
-    command = [sys.executable, "-m", "scalefair.cli", "cluster", older.npz, "--groups"]
-    command = [*map(str, [*command, older.groups, "-o", older.output])]
+    command = [sys.executable, "-m", "scalefair.cli", *workspace.line(workspace.npz)]
+    command = [*map(str, command)]
     run = partial(subprocess.run, capture_output=True, check=False, text=True)
     done = run([*command, "-k", "200"])
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch("error: .*\n", done.stderr)
-    done = run([*command, "-k", "3"])
+    done = run(command)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert len(older.labels()) == 90
+    assert len(workspace.labels()) == 90
 
 
 def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
     """Of a memory map the system would end the process."""
     np.save(components.npy, np.tile(components.X, (100, 1)))
-    components.write("sexes.txt", np.tile(components.sexes, 100))
+    components.write("sexes.txt", np.tile(components.sex, 100))
     fit_all = FairPCA.fit
 
     def cut(model, X, *arguments, **options):
@@ -211,43 +213,11 @@ def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
         return fit_all(model, X, *arguments, **options)
 
     monkeypatch.setattr(FairPCA, "fit", cut)
-    pca = partial(components.pca, components.npy, groups=components.column)
+    pca = partial(components.run, components.npy, groups=components.sexes)
     assert pca().exit_code == 0
     result = pca("--memory-limit", "1kB")  # it is too short from the start
     assert result.exit_code == 1
     assert "is truncated" in result.stderr
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_older_report_is_replaced_or_kept(older, monkeypatch, error):
-    page = older.folder / "page.HTML"
-    page.write_text("older")
-
-    def fail(_):
-        raise error
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_report, "_render", fail)
-        code = 130 if error is KeyboardInterrupt else 70
-        older.fails(older.cluster(older.npz, "--report", page), code=code)
-    assert page.read_text() == "older"
-    assert older.cluster(older.npz, "--report", page).exit_code == 0
-    assert page.read_text().startswith("<!DOCTYPE html>")
-
-
-def test_names_of_files_that_are_no_text(workspace, on_a_terminal):
-    path = workspace.folder / os.fsdecode(b"<b>&\xff.npz")
-    try:
-        path.write_bytes(workspace.npz.read_bytes())
-    except OSError:
-        pytest.skip("the file system takes no such name")
-    page = workspace.folder / "page.html"
-    arguments = ("--groups", workspace.groups, "-k", 3, "-o", workspace.output)
-    code, shown = on_a_terminal("cluster", path, *arguments, "--report", page)
-    assert code == 0, shown
-    assert "<b>&" not in page.read_text()
-    assert "FairSpectralClustering" in shown  # the progress bar
-    assert "normalized cut" in shown
 
 
 # Interrupts. One call of compiled code, which no signal ends: an hour or so, if nothing
@@ -314,17 +284,12 @@ def test_signals_are_as_before_when_the_command_has_ended():
 
 # Options.
 
-ESTIMATORS = [
-    FairSpectralClustering,
-    FairPCA,
-    PartiallyFairClassifier,
-    ExplainableSVDRegressor,
-]
+FAIR = [FairSpectralClustering, FairPCA, PartiallyFairClassifier]
 # Parameters that a command line cannot give, or not by a type that is recognised.
 UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer"}
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*FAIR, ExplainableSVDRegressor])
 def test_options_agree_with_the_estimator(estimator):
     constraints = estimator._parameter_constraints
     names = [name for name in constraints if name not in UNTYPED]
@@ -375,36 +340,6 @@ def test_options_of_an_estimator_may_differ_from_it():
     assert "1e-08" in text
 
 
-def test_none_and_flags():
-    options = estimator_options(
-        ExplainableSVDRegressor, {"Layer": "refit_last,--refit mean_reduction"}
-    ) + estimator_options(PartiallyFairClassifier, {"Fairness": "interactions"})
-    found = values_of(
-        options, "--refit", "none", "--mean-reduction", "inf", "--no-interactions"
-    )
-    assert found == {
-        "refit_last": None,
-        "mean_reduction": np.inf,
-        "interactions": False,
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (Count(), "0"),
-        (Count(), "2.0"),
-        (Count(), str(2**31)),
-        (Finite(), "nan"),
-        (Finite(), "inf"),
-        (Finite(min=0), "0"),
-        (Finite(), "many"),
-    ],
-)
-def test_numbers_that_are_refused(kind, value):
-    assert not is_valid(kind, value)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -425,69 +360,6 @@ def test_sizes(given, expected):
         assert "such as 2GB" in found.stderr
     else:
         assert found == {"memory_limit": expected}
-
-
-SHARED = [
-    *ROLES,
-    *INPUT,
-    SVMLIGHT,
-    *TEST,
-    BASELINE,
-    REPORT,
-    MEMORY_LIMIT,
-    QUIET,
-    output_option("results"),
-    option("Advanced", "--rare", help="Seldom needed."),
-]
-
-
-def test_help_has_sections_each_option_once():
-    text = run(lambda **_: None, "--help", options=SHARED).output
-    sections = [line[:-1] for line in text.splitlines() if re.match(r"\S.*:$", line)]
-    assert sections == [
-        *("Required", "Columns", "Measures", "Files", "Advanced", "Other options")
-    ]
-    for param in add_options(click.Command("made-up"), SHARED).params:
-        listed = [
-            line for line in text.splitlines() if f" {param.opts[-1]} " in line + " "
-        ]
-        assert len([line for line in listed if line.startswith("  -")]) == 1, param.name
-
-
-def test_shared_options_are_those_of_reading():
-    found = values_of(SHARED, "--groups", "sex", "-o", "-", "--drop", "a", "--drop=b")
-    assert {entry.name for entry in fields(Reading)} - {"folder"} <= found.keys()
-    assert found["drop"] == ("a", "b")
-    assert (found["missing"], found["skip_lines"]) == ("error", 0)
-    assert found["header"] is found["quiet"] is found["baseline"] is None
-    assert values_of(SHARED, "-o", "a").exit_code == 2  # no groups
-    assert values_of(SHARED, "--groups", "g").exit_code == 2
-    flags = ["--no-header", "--verbose", "--baseline", "--no-target-header"]
-    found = values_of(SHARED, "--groups", "sex", "-o", "a", *flags)
-    assert [
-        found[name] for name in ("header", "quiet", "baseline", "target_header")
-    ] == [*(False, False, True, False)]
-
-
-def test_options_that_do_not_apply():
-    sections = {"Affinity": "affinity gamma n_neighbors"}
-    options = estimator_options(FairSpectralClustering, sections)
-    conditions = {
-        "gamma": ("affinity", ("rbf", "rbf_nystroem")),
-        "n_neighbors": ("affinity", ("nearest_neighbors",)),
-    }
-    kept = []
-
-    @click.pass_context
-    def body(ctx, **parameters):
-        kept.append(parameters_in_force(ctx, parameters, conditions))
-
-    assert run(body, "--affinity", "rbf", "--gamma", 2, options=options).exit_code == 0
-    assert kept == [{"affinity": "rbf", "gamma": 2.0}]
-    result = run(body, "--gamma", 2, options=options)
-    assert result.exit_code == 2
-    for word in ("--gamma", "--affinity rbf or rbf_nystroem", "precomputed"):
-        assert word in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -556,7 +428,7 @@ def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
-    rows, new = tmp_path / "rows.csv", tmp_path / "a"
+    rows = tmp_path / "rows.csv"
     rows.touch()
     (tmp_path / "link").symlink_to(rows)
     for path, words in {
@@ -569,15 +441,6 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
     }.items():
         with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{words}"):
             name_outputs({"output": (path, "")}, [rows])
-    for given, words in [
-        ({"output": (tmp_path / "a.txt", ".npz")}, "--output .*.npz"),
-        (
-            {"output": (new, ""), "report": (tmp_path / "." / "a", "")},
-            "--output and --report",
-        ),
-    ]:
-        with pytest.raises(click.UsageError, match=words):
-            name_outputs(given, [rows])
     written = {"output": tmp_path / "A.CSV"}
     given = {"output": (written["output"], ".csv"), "report": (None, "")}
     assert name_outputs(given, [rows]) == written
@@ -627,60 +490,6 @@ def test_a_fit_that_fails_names_the_file(error, code, words):
     assert result.stderr.count("\n") == 1
 
 
-def fit_clusters(X, **parameters):
-    """Fit the estimator to affinities or rows, from a command with all its options."""
-    names = [n for n in FairSpectralClustering._parameter_constraints if n != "dtype"]
-    options = estimator_options(FairSpectralClustering, {"Model": " ".join(names)})
-
-    def body(**_):
-        model = FairSpectralClustering(random_state=0, **parameters)
-        groups = np.arange(len(X)) % 2
-        fit(model, X, path="rows.csv", show=False, sensitive_features=groups)
-
-    result = run(body, options=options)
-    # No name of a parameter, nor Python, is left.
-    underscored = "|".join(name for name in names if "_" in name)
-    assert not re.search(rf"\b({underscored})\b", result.stderr)
-    assert not re.search(rf"\b({'|'.join(names)}) ?=", result.stderr)
-    return result
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        (
-            {"affinity": "nearest_neighbors", "n_neighbors": 40},
-            "--n-neighbors 40 must be less than",
-        ),
-        (
-            {"affinity": "nearest_neighbors", "n_neighbors": 2},
-            "--connected-components largest to .* or --connected-components all to",
-        ),
-        ({"affinity": "rbf", "n_clusters": 40}, "choose --n-clusters <= 39"),
-        ({}, "use --affinity nearest_neighbors"),
-    ],
-)
-def test_what_an_estimator_refuses(parameters, words):
-    X = np.random.default_rng(0).normal(size=(40, 2))
-    X[20:] += 10
-    result = fit_clusters(X, **{"n_clusters": 3, **parameters})
-    assert result.exit_code == 1
-    assert re.search("^error: rows.csv: .*" + words, result.stderr)
-
-
-@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "dual", "admm"])
-def test_what_an_estimator_warns_of(solver):
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    result = fit_clusters(
-        X, n_clusters=5, affinity="rbf", gamma=9.0, tol=1e-13, solver=solver, max_iter=1
-    )
-    assert result.exit_code == 0, result.output
-    assert result.stderr.count("\n") == 1
-    start = f"warning: --solver {solver} did not converge to --tol 1e-13. "
-    assert result.stderr.startswith(start)
-    assert "raise --max-iter or --tol" in result.stderr
-
-
 def test_warnings_are_said_once_and_not_those_for_developers():
     def act():
         warnings.warn("old-fashioned", DeprecationWarning, stacklevel=2)
@@ -719,11 +528,8 @@ def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
                 reader.progress(n_done, 4)
     shown = capsys.readouterr().out
     assert ("[red]x.npy, pass 2" in shown) == show
-    assert describe_passes(reader) == {
-        "read": "in blocks",
-        "n_blocks": 4,
-        "n_passes": 2,
-    }
+    expected = {"read": "in blocks", "n_blocks": 4, "n_passes": 2}
+    assert describe_passes(reader) == expected
     assert describe_passes(in_memory) == {}
     assert in_memory["progress"].tolist() == [0.0]
 

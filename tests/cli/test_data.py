@@ -143,20 +143,13 @@ def test_a_damaged_file_is_named_and_nothing_is_written(home):
     assert list((home.parent / "work").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ConnectionError("no route"), ("law-school", "no route")),
-        (ImportError("pooch is needed"), ("law-school", "pooch is needed")),
-    ],
-)
-def test_a_failed_download(home, monkeypatch, error, words):
+@pytest.mark.parametrize("error", [ConnectionError, ImportError])
+def test_a_failed_download(home, monkeypatch, error):
     def fail(**_):
-        raise error
+        raise error("no route")
 
     monkeypatch.setattr(datasets, "fetch_law_school", fail)
     result = invoke("law-school")
     assert result.exit_code == 1
-    for word in words:
-        assert word in result.stderr
+    assert result.stderr.startswith("error: law-school: cannot be had: no route")
     assert list((home.parent / "work").iterdir()) == []

@@ -1,16 +1,10 @@
 """`scalefair pca`: what it computes, writes, says and refuses."""
 
-import errno
-import gzip
-import json
-import os
-from pathlib import Path
-
 import numpy as np
+import pandas
 import pytest
 from scipy import sparse
 
-from scalefair.cli import _pca, main
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader
 
@@ -18,60 +12,13 @@ from scalefair.streaming import RowReader
 def fitted(components, X=None, r=2, **parameters):
     model = FairPCA(r, random_state=0, **parameters)
     X = components.X if X is None else X
-    return model.fit(X, sensitive_features=components.sexes)
+    return model.fit(X, sensitive_features=components.sex)
 
 
-def done(components, *arguments, **options):
+def done(components, *arguments, **roles):
     """Run, and return the arrays, the scores and the report."""
-    options = {"groups": "sex", **options}
-    more = ("--scores", components.scores, "--report", components.report)
-    result = components.pca(*arguments, *more, **options)
-    assert (result.exit_code, result.output) == (0, ""), result.output
-    return components.arrays(), np.load(components.scores), components.read_report()
-
-
-def refuses(components, result, *words):
-    """Check that the usage was wrong."""
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    for word in words:
-        assert word in " ".join(result.stderr.split())
-
-
-def edited(components, column, value):
-    """A table in which a cell of line 5 is changed."""
-    lines = components.csv.read_text().splitlines()
-    cells = lines[4].split(",")
-    cells[column] = value
-    lines[4] = ",".join(cells)
-    return components.write("edited.csv", lines)
-
-
-def packed(components):
-    path = components.folder / "rows.csv.gz"
-    path.write_bytes(gzip.compress(components.csv.read_bytes()))
-    return path, "sex"
-
-
-def without_header(components):
-    lines = components.csv.read_text().replace(",", "\t").splitlines()[1:]
-    return components.write("plain.tsv", lines), "3"
-
-
-def array_of_groups(components):
-    path = components.folder / "groups.npy"
-    np.save(path, components.sexes)
-    return components.npy, path
-
-
-FORMATS = {
-    "csv": lambda c: (c.csv, "sex"),
-    "packed": packed,
-    "no header": without_header,
-    "npy": lambda c: (c.npy, c.column),
-    "npy groups": array_of_groups,
-    "npz": lambda c: (c.npz, c.column),
-}
+    report = components.done(*arguments, "--scores", components.scores, **roles)
+    return components.arrays(), np.load(components.scores), report
 
 
 @pytest.fixture
@@ -88,10 +35,9 @@ def fits(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("source", FORMATS)
 def test_every_format_gives_the_estimators_components(components, fits, source):
-    data, groups = FORMATS[source](components)
-    found, scores, _ = done(components, data, groups=groups)
+    data, roles = components.stored(source)
+    found, scores, _ = done(components, data, **roles)
     model = fitted(components)
     assert sparse.issparse(fits[0][0]) == (source == "npz")
     # Sums of sparse rows are in another order.
@@ -103,11 +49,11 @@ def test_every_format_gives_the_estimators_components(components, fits, source):
     assert found["groups"].tolist() == ["f", "m"]
     assert found["group_counts"].tolist() == [70, 50]
     assert found["duality_gap"] <= 1e-8 * found["group_losses"].max()
-    plain = GroupPCA(2).fit(components.X, sensitive_features=components.sexes)
+    plain = GroupPCA(2).fit(components.X, sensitive_features=components.sex)
     losses = found["pca_group_losses"]
     np.testing.assert_allclose(losses, plain.group_losses_, rtol=1e-9)
-    names = {"sex": components.names, "3": ["1", "2", "4", "5", "6"]}
-    names = names.get(groups, [f"x{i}" for i in range(5)])
+    names = {"no header": list("23456"), "npy": [f"x{i}" for i in range(5)]}
+    names = names.get(source.replace("npz", "npy"), components.names)
     assert found["feature_names"].tolist() == found["columns"].tolist() == names
     expected = (components.X - found["mean"]) @ found["components"].T
     np.testing.assert_allclose(scores, expected, atol=1e-9)
@@ -116,8 +62,8 @@ def test_every_format_gives_the_estimators_components(components, fits, source):
 @pytest.mark.parametrize("source", ["csv", "npy", "npz"])
 def test_standardize(components, fits, source):
     """One divisor in the package: the number of rows."""
-    data, groups = FORMATS[source](components)
-    found, scores, _ = done(components, data, "--standardize", groups=groups)
+    data, roles = components.stored(source)
+    found, scores, _ = done(components, data, "--standardize", **roles)
     X, std = components.X, components.X.std(axis=0)
     np.testing.assert_allclose(found["mean"], X.mean(axis=0))
     np.testing.assert_allclose(found["scale"], std)
@@ -131,74 +77,51 @@ def test_standardize(components, fits, source):
 def test_constant_columns_are_not_scaled(components, fits):
     components.X[:, 2] = 0.1  # whose mean is not 0.1
     np.save(components.npy, components.X)
-    options = {"groups": components.column}
+    options = {"groups": components.sexes}
     found, _, _ = done(components, components.npy, "--standardize", **options)
     assert found["scale"][2] == 1
     assert np.abs(fits[0][0][:, 2]).max() < 1e-15
 
 
-def test_missing_values(older_components):
-    older = older_components
-    path = edited(older, 4, "?")
-    result = older.pca(path)
-    older.fails(result, "edited.csv:5: column 5 (income)", "income (1)", "--missing")
+def test_missing_values(components):
+    path = components.edited(3, "income", "?")
+    result = components.run(path)
+    place = "edited.csv:5: column 5 (income)"
+    components.fails(result, place, "income (1)", "--missing")
     for missing in ("drop", "impute"):
-        options = ("--missing", missing, "--scores", older.scores)
-        result = older.pca(path, *options, "--standardize")
+        options = ("--missing", missing, "--scores", components.scores)
+        result = components.run(path, *options, "--standardize")
         assert (result.exit_code, result.stdout) == (0, ""), result.output
         assert "income (1)" in result.stderr
-        assert len(np.load(older.scores)) == (119 if missing == "drop" else 120)
-    found, X = older.arrays(), older.X.copy()
+        assert len(np.load(components.scores)) == (119 if missing == "drop" else 120)
+    found, X = components.arrays(), components.X.copy()
     X[3, 3] = np.nan
     np.testing.assert_allclose(found["imputation"], np.nanmean(X, axis=0))
     # What is filled in is the mean, so that it counts as 0 when it is scaled.
     np.testing.assert_allclose(found["scale"], np.nanstd(X, axis=0))
     X[3, 3] = found["imputation"][3]
     expected = (X - found["mean"]) / found["scale"] @ found["components"].T
-    np.testing.assert_allclose(np.load(older.scores), expected, atol=1e-9)
-
-
-def test_the_output_says_how_to_read_rows(components):
-    found, _, _ = done(components, components.csv)
-    said = json.loads(str(found["reading"]))
-    assert said["reading"]["groups"] == "sex"
-    assert said["has_header"] is True
-    assert said["columns"] == components.names
+    np.testing.assert_allclose(np.load(components.scores), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int16])
 def test_scores_have_the_type_of_the_rows(components, dtype):
     X = components.X.astype(dtype)
     np.save(components.npy, X)
-    _, scores, _ = done(components, components.npy, groups=components.column)
+    _, scores, _ = done(components, components.npy, groups=components.sexes)
     assert scores.dtype == (np.float32 if dtype == np.float32 else np.float64)
     np.testing.assert_array_equal(scores, fitted(components, X).transform(X))
 
 
-def test_columns(components):
-    lines = ["id,a,b,unit,age group,c"]
-    rows = zip(components.X[:, :3].tolist(), components.sexes, strict=True)
-    for i, ((a, b, c), sex) in enumerate(rows):
-        lines.append(f"p{i},{a},{b},cm,{int(sex == 'f')},{c}")
-    data, unit = components.write("mixed.csv", lines), ("--drop", "unit")
-    by_column, _, _ = done(components, data, *unit, groups="age group")
-    assert by_column["feature_names"].tolist() == ["a", "b", "c"]
-    assert by_column["groups"].tolist() == [0, 1]
-    pairs = [f"p{i},{int(sex == 'f')}" for i, sex in enumerate(components.sexes)]
-    groups = components.write("pairs.csv", [*reversed(pairs), "stranger,1"])
-    result = components.pca(data, *unit, "--drop", "age group", groups=groups)
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "1 id(s) are not in" in result.stderr
-    by_file = components.arrays()
-    np.testing.assert_array_equal(by_file["components"], by_column["components"])
-    more = (*unit, "--drop", "b", "--keep-groups")
-    kept, _, _ = done(components, data, *more, groups="age group")
-    assert kept["feature_names"].tolist() == ["a", "age group", "c"]
+def test_all_components_lose_nothing(components):
+    """An error of 0 is no divisor."""
+    report = components.done(components.csv, r=5)
+    assert "error_increase" not in report
 
 
 def test_report(components):
     _, _, report = done(components, components.csv, "--solver", "gram")
-    X, sexes = components.X, components.sexes
+    X, sexes = components.X, components.sex
     model = fitted(components, solver="gram")
     plain = GroupPCA(2).fit(X, sensitive_features=sexes)
     assert report["command"] == "pca"
@@ -222,33 +145,13 @@ def test_report(components):
     assert report["pca_reconstruction_error"] == least
     increase = pytest.approx(error.expected / least.expected - 1)
     assert report["error_increase"] == increase
-    for i, entry in enumerate(report["groups"]):
-        assert (entry.pop("group"), entry.pop("n_rows")) == [("f", 70), ("m", 50)][i]
-        assert entry == {
-            "loss": pytest.approx(model.group_losses_[i]),
-            "reconstruction_error": pytest.approx(
-                model.group_reconstruction_errors_[i]
-            ),
-            "dual_weight": pytest.approx(model.dual_weights_[i], abs=1e-6),
-            "pca_loss": pytest.approx(plain.group_losses_[i]),
-            "pca_reconstruction_error": pytest.approx(
-                plain.group_reconstruction_errors_[i]
-            ),
-        }
-
-
-def test_page(components):
-    page = components.folder / "report.html"
-    for options, n_figures in (
-        (("--solver", "gram"), 1),
-        (("--solver", "matrix_free"), 0),
-    ):
-        result = components.pca(components.csv, *options, "--report", page)
-        assert (result.exit_code, result.output) == (0, "")
-        text = page.read_text()
-        assert text.count("<img") == n_figures
-        assert "could not be drawn" not in text
-        assert ("need --solver gram" in text) == (n_figures == 0)
+    expected = pandas.DataFrame({"group": ["f", "m"], "n_rows": [70, 50]})
+    for prefix, by in (("pca_", plain), ("", model)):
+        expected[f"{prefix}loss"] = by.group_losses_
+        expected[f"{prefix}reconstruction_error"] = by.group_reconstruction_errors_
+    expected["dual_weight"] = model.dual_weights_
+    found = pandas.DataFrame(report["groups"])[list(expected)]
+    pandas.testing.assert_frame_equal(found, expected)
 
 
 def test_matrix_free_knows_no_plain_losses(components):
@@ -258,69 +161,23 @@ def test_matrix_free_knows_no_plain_losses(components):
     assert "pca_group_losses" not in found
 
 
-def test_all_components_lose_nothing(components, on_a_terminal):
-    arguments = ("pca", components.csv, "--groups", "sex", "-o", components.output)
-    code, shown = on_a_terminal(*arguments, "-r", 5)  # no division by an error of 0
-    assert code == 0
-    for word in ("dual", "│ f ", "above PCA's error", "duality gap", "npz"):
-        assert word in shown or word == "above PCA's error"
-    assert on_a_terminal(*arguments, "-r", 2, "--quiet") == (0, "")
-
-
-def test_no_convergence_is_exit_code_3(components):
-    result = components.pca(components.csv, "--max-iter", 1)
-    assert (result.exit_code, result.stdout) == (3, "")
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("warning: ")
-    for word in ("--tol 1e-08", "--max-iter"):
-        assert word in line
-    assert components.arrays()["components"].shape == (2, 5)
-
-
-def test_every_option_of_the_estimator_arrives(components, fits):
-    options = "--solver gram --centering group --tol 1e-6 --max-iter 50"
-    done(components, components.csv, *options.split(), "--random-state", 7, r=3)
-    given = fits[0][1]
-    assert given == {
-        "n_components": 3,
-        "solver": "gram",
-        "centering": "group",
-        "tol": 1e-6,
-        "max_iter": 50,
-        "random_state": 7,
-    }
-    assert set(given) <= {p.name for p in main.commands["pca"].load().params}
-
-
-def save(components, extension):
-    path = components.folder / f"saved{extension}"
-    if extension == ".npy":
-        np.save(path, components.X)
-    elif extension == ".npz":
-        sparse.save_npz(path, sparse.csr_array(components.X))
-    else:
-        return components.csv
-    return path
-
-
 @pytest.mark.parametrize(
     ("extension", "solver", "options"),
     [
-        (".npy", "gram", ()),
-        (".npy", "matrix_free", ("--standardize",)),
-        (".npz", "gram", ("--standardize",)),
-        (".csv", "gram", ("--standardize",)),
+        ("npy", "gram", ()),
+        ("npy", "matrix_free", ("--standardize",)),
+        ("npz", "gram", ("--standardize",)),
+        ("csv", "gram", ("--standardize",)),
     ],
 )
 def test_rows_in_blocks(components, fits, extension, solver, options):
-    path = save(components, extension)
-    roles = {"groups": "sex" if extension == ".csv" else components.column}
+    path, roles = components.stored(extension)
     options += ("--solver", solver, "--tol", 1e-8 if solver == "gram" else 1e-3)
     before = set(components.folder.iterdir())
     wanted, scores, report = done(components, path, *options, **roles)
     assert "read" not in report["input"]
     # A sparse row counts as 512 bytes, and blocks are a quarter of the limit.
-    limit = ("--memory-limit", "5kB" if extension == ".npz" else "2kB")
+    limit = ("--memory-limit", "5kB" if extension == "npz" else "2kB")
     found, in_blocks, report = done(components, path, *options, *limit, **roles)
     # The solver's tolerance, where sums in another order lead it elsewhere.
     close = {"rtol": 1e-7, "atol": 1e-7} if solver == "gram" else {"atol": 0.03}
@@ -333,8 +190,8 @@ def test_rows_in_blocks(components, fits, extension, solver, options):
     assert [isinstance(X, RowReader) for X, _ in fits] == [False, True]
     said = report["input"]
     assert (said["read"], said["n_blocks"]) == ("in blocks", len(fits[1][0]))
-    assert len(fits[1][0]) >= 10 or extension == ".csv"
-    n_passes = 1 + ("--standardize" in options and extension != ".csv")
+    assert len(fits[1][0]) >= 10 or extension == "csv"
+    n_passes = 1 + ("--standardize" in options and extension != "csv")
     assert said["n_passes"] == n_passes if solver == "gram" else said["n_passes"] > 3
     # The copy of a table has no name, and vanishes.
     outputs = {components.output, components.scores, components.report}
@@ -343,104 +200,32 @@ def test_rows_in_blocks(components, fits, extension, solver, options):
 
 @pytest.mark.parametrize("limit", ["1kB", "1GB"])
 @pytest.mark.parametrize("options", [(), ("--standardize",)])
-@pytest.mark.parametrize("extension", [".npy", ".npz"])
-def test_values_that_are_not_finite(older_components, extension, options, limit):
-    older = older_components
-    older.X[70, 3] = np.nan
-    path = save(older, extension)
+@pytest.mark.parametrize("extension", ["npy", "npz"])
+def test_values_that_are_not_finite(components, extension, options, limit):
+    components.X[70, 3] = np.nan
+    path, _ = components.stored(extension)
+    components.save_arrays("rows", components.X)
     options += ("--memory-limit", limit)
-    result = older.pca(path, *options, groups=older.column)
-    older.fails(result, path, "row 70, column 3")
+    result = components.run(path, *options, groups=components.sexes)
+    components.fails(result, path, "row 70, column 3")
 
 
-def test_columns_of_words_are_listed_at_once(older_components):
-    older = older_components
+def test_columns_of_words_are_listed_at_once(components):
     lines = ["a,job,b,home town,sex", "1,clerk,2,Rome,f", "3,cook,4,Oslo,m"]
-    result = older.pca(older.write("words.csv", lines))
-    older.fails(result, "2 column(s)", "--drop 'job' --drop 'home town'")
-    older.fails(older.pca(older.csv, "--keep-groups"), "sex")
+    result = components.run(components.write("words.csv", lines))
+    components.fails(result, "2 column(s)", "--drop 'job' --drop 'home town'")
+    components.fails(components.run(components.csv, "--keep-groups"), "sex")
 
 
-def test_numbers_too_large(older_components):
-    older = older_components
-    older.X[:, 1] = np.where(older.sexes == "f", 1e308, -1e308)
+def test_numbers_too_large(components):
+    components.X[:, 1] = np.where(components.sex == "f", 1e308, -1e308)
+    path, _ = components.save_arrays("rows", components.X)
     for limit in ("1GB", "1kB"):
         options = ("--standardize", "--memory-limit", limit)
-        path = save(older, ".npy")
-        result = older.pca(path, *options, groups=older.column)
-        older.fails(result, path, "cannot be standardized", "column x1")
+        result = components.run(path, *options, groups=components.sexes)
+        components.fails(result, path, "cannot be standardized", "column x1")
 
 
-def test_groups_and_roles(older_components):
-    older = older_components
-    same = older.write("same.txt", ["all"] * 120)
-    older.fails(
-        older.pca(older.npy, groups=same), f"{same}: ", "1 group(s), such as 'all'"
-    )
-    short = older.write("short.txt", older.sexes[:-1])
-    result = older.pca(older.csv, "--drop", "sex", groups=short)
-    older.fails(result, "has 119 groups", "120 rows")
-    result = older.pca(groups="gender")
-    older.fails(result, "gender: neither a column", "height, weight, sex")
-    result = older.pca(older.csv, "--drop", "sex", groups=older.folder / "absent")
-    older.fails(result, "absent: neither")
-    for option in ("--drop", "--id-column"):
-        older.fails(older.pca(older.csv, option, "town"), "town")
-    path = older.write("two.csv", ["sex,a", "f,1", "m,2"])
-    older.fails(older.pca(path, "--drop", "a"), "no column is left as a feature")
-    line = older.fails(older.pca(r=6), f"{older.csv}: ", "5")
+def test_too_many_components(components):
+    line = components.fails(components.run(r=6), f"{components.csv}: ", "5")
     assert "n_components" not in line
-    absent = older.folder / "absent.csv"
-    older.fails(older.pca(absent), f"{absent}: no such file")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-r", "0"),
-        ("--categorical", "a"),
-        ("--keep-groups",),
-        ("-o", "c.csv"),
-        ("--scores", "s.txt"),
-    ],
-)
-def test_wrong_usage(components, options):
-    result = components.pca(components.csv, *options, groups=components.column)
-    refuses(components, result, options[0])
-    assert list(components.folder.glob("*.np?")) != []  # inputs only
-    assert not components.output.exists()
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "error", "code", "words"),
-    [
-        (_pca, "_write_scores", OSError(errno.ENOSPC, ""), 1, ["no space left"]),
-        (FairPCA, "fit", KeyboardInterrupt(), 130, ["nothing written"]),
-    ],
-)
-def test_failures(older_components, monkeypatch, owner, name, error, code, words):
-    def fail(*args, **kwargs):
-        raise error
-
-    older = older_components
-    monkeypatch.setattr(owner, name, fail)
-    more = ("--scores", older.scores, "--report", older.report)
-    older.fails(older.pca(older.csv, *more), *words, code=code)
-    assert not older.scores.exists()
-    assert not older.report.exists()
-
-
-@pytest.mark.realdata
-def test_credit_default(components):
-    if not (folder := os.environ.get("SCALEFAIR_DATA")):
-        pytest.skip("SCALEFAIR_DATA does not name the data folder")
-    data = Path(folder) / "credit_default" / "default_degree.csv"
-    options = ("--skip-lines", 1, "--drop", "default payment next month")
-    found, scores, report = done(
-        components, data, *options, "--standardize", groups="SEX", r=5
-    )
-    assert scores.shape == (30000, 5)
-    assert "ID" not in found["columns"]
-    losses = [group["loss"] for group in report["groups"]]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)  # equal for two groups
-    assert max(losses) < max(found["pca_group_losses"])

@@ -1,7 +1,6 @@
 """`scalefair regress`: what it computes, writes, says and refuses."""
 
 import errno
-import gzip
 import pickle
 import warnings
 
@@ -21,12 +20,9 @@ from scalefair import postprocessing
 from scalefair.metrics import statistical_parity_ks
 
 
-def done(wages, *arguments, said="", **options):
+def done(wages, *arguments, **options):
     """Run, and return what is in the output."""
-    result = wages.regress(*arguments, **options)
-    assert (result.exit_code, result.stdout) == (0, ""), result.output
-    assert said in result.stderr
-    assert bool(said) == bool(result.stderr)
+    wages.done(*arguments, **options)
     return joblib.load(wages.output)
 
 
@@ -38,48 +34,18 @@ def agree(found, estimator, X, wages):
     np.testing.assert_allclose(found.predict(X), model.predict(X), rtol=1e-9, atol=1e-9)
 
 
-def parquet(wages):
-    wages.frame.to_parquet(wages.folder / "wages.parquet")
-    return wages.folder / "wages.parquet", "wage", "sex"
-
-
-def with_files(wages):
-    lines = [",".join(line.split(",")[:3]) for line in wages.lines]
-    return wages.write("features.csv", lines), wages.targets, wages.sexes
-
-
-def without_header(wages):
-    lines = [line.replace(",", "\t") for line in wages.lines[1:]]
-    return wages.write("plain.tsv", lines), "5", "4"
-
-
-def packed(wages):
-    path = wages.folder / "packed"
-    path.write_bytes(gzip.compress(wages.csv.read_bytes()))
-    return path, "wage", "sex"
-
-
-TABLES = {"packed": packed, "files": with_files, "parquet": parquet}
-FORMATS = TABLES | {
-    "no header": without_header,
-    "npy": lambda w: (w.npy, w.targets, w.sexes),
-    "npz": lambda w: (w.npz, w.targets, w.sexes),
-}
-
-
-@pytest.mark.parametrize("source", FORMATS)
 def test_columns_of_numbers_in_order(wages, source, plain_network):
-    data, target, groups = FORMATS[source](wages)
-    said = "" if data.suffix in (".npy", ".npz") else "columns of words were left out"
-    model = done(wages, wages.plain, data, target=target, groups=groups, said=said)
+    data, roles = wages.stored(source)
+    said = "" if source in ("npy", "npz") else "columns of words were left out"
+    model = done(wages, data, model=wages.plain, said=said, **roles)
     agree(model, plain_network, wages.X, wages)
 
 
-@pytest.mark.parametrize("source", TABLES)
+@pytest.mark.parametrize("source", ["packed", "files", "parquet"])
 def test_columns_by_name(wages, source, named_network):
-    data, target, groups = TABLES[source](wages)
+    data, roles = wages.stored(source)
     before = wages.named.read_bytes()
-    model = done(wages, wages.named, data, target=target, groups=groups)
+    model = done(wages, data, **roles)
     agree(model, named_network, wages.frame[wages.names], wages)
     assert wages.named.read_bytes() == before
 
@@ -95,23 +61,24 @@ def test_words_true_and_false_are_truth_values(wages, train_network):
     )
     frame = frame[["height", "night", "job"]]
     model = train_network(frame, wages.y, encoder)
-    agree(done(wages, wages.save(model), data, "--test", data), model, frame, wages)
+    found = done(wages, data, "--test", data, model=wages.dump(model))
+    agree(found, model, frame, wages)
 
 
 def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
     """As pandas reads them unless told otherwise: with blanks, and ``?``."""
     lines = [line.replace(",", ", ") for line in wages.lines]
-    lines[3] = lines[3].replace(wages.job[2], "?")
+    lines[3] = lines[3].replace(wages.frame["job"][2], "?")
     data = wages.write("blanks.csv", lines)
     frame = pandas.read_csv(data).rename(columns=str.strip)[["job", "height"]]
     assert {" ?", " cook"} < set(frame["job"])
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     encoder = make_column_transformer((encoder, ["job"]), remainder="passthrough")
     model = train_network(frame, wages.y, encoder)
-    agree(done(wages, wages.save(model), data), model, frame, wages)
-    lines[5] = lines[5].replace(wages.job[4], "pilot")
+    agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
+    lines[5] = lines[5].replace(wages.frame["job"][4], "pilot")
     data = wages.write("new.csv", lines)
-    done(wages, wages.save(model), data, said="column job: 1 row(s) have a value")
+    done(wages, data, model=wages.dump(model), said="column job: 1 row(s) have a value")
 
 
 def test_values_are_missing(wages, train_network):
@@ -121,14 +88,13 @@ def test_values_are_missing(wages, train_network):
     data = wages.write("gaps.csv", lines)
     names = ["height", "weight"]
     frame = pandas.read_csv(data)[names]
+    strict = wages.dump(train_network(frame.fillna(0.0), wages.y, StandardScaler()))
+    result = wages.run(data, model=strict)
+    wages.fails(result, data, "(height 1)", "--missing drop")
+    said = "1 of 120 rows were left out"
+    wages.done(data, "--missing", "drop", model=strict, said=said)
     model = train_network(frame, wages.y, SimpleImputer(), StandardScaler())
-    agree(done(wages, wages.save(model), data), model, frame, wages)
-    model = wages.save(train_network(frame.fillna(0.0), wages.y, StandardScaler()))
-    wages.output.write_bytes(b"id,label\nan older result\n")
-    wages.fails(wages.regress(model, data), data, "(height 1)", "--missing drop")
-    done(wages, model, data, "--missing", "drop", said="1 of 120 rows were left out")
-    result = wages.regress(model, data, "--missing", "impute")
-    assert (result.exit_code, "do not apply" in result.stderr) == (2, True)
+    agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
@@ -141,8 +107,8 @@ def test_svmlight(wages, zero_based, train_network):
     dump_svmlight_file(X, wages.y, str(path), zero_based=zero_based)
     X = np.delete(X, 2, axis=1)
     model = train_network(X + np.arange(5), wages.y)
-    options = ("--test", path, "--report", wages.report)
-    found = done(wages, wages.save(model), path, *options, target=None, groups=number)
+    roles = {"target": None, "groups": number, "model": wages.dump(model)}
+    found = done(wages, path, "--test", path, **roles)
     agree(found, model, X, wages)
     assert wages.read_report()["input"]["n_features"] == 5
     mse = ((model.predict(X) - wages.y) ** 2).mean()
@@ -155,17 +121,15 @@ def test_other_rows_have_the_same_columns_by_name(wages):
     shuffled[0] = shuffled[0].replace(",0,", ",new,")
     other = wages.write("other.csv", shuffled)
     for model in (wages.plain, wages.named):
-        options = ("--test", other, "--report", wages.report)
-        assert wages.regress(model, wages.csv, *options).exit_code == 0
-        report = wages.read_report()
+        said = "" if model == wages.named else "columns of words were left out"
+        report = wages.done(wages.csv, "--test", other, model=model, said=said)
         assert report["test"] == report["train"]
 
 
 def test_report(wages, named_network):
     train = wages.write("train.csv", wages.lines[:81])
     test = wages.write("test.csv", [wages.lines[0], *wages.lines[81:]])
-    options = ("--report", wages.report, "--test", test, "--mean-reduction", "inf")
-    model = done(wages, wages.named, train, *options)
+    model = done(wages, train, "--test", test, "--mean-reduction", "inf")
     report = wages.read_report()
     assert report["parameters"]["mean_reduction"] == "inf"
     assert report["parameters"]["refit_last"] == "least_squares"
@@ -183,13 +147,13 @@ def test_report(wages, named_network):
             assert found[f"ks_{when}"] == pytest.approx(
                 statistical_parity_ks(predicted, sensitive_features=wages.sex[rows])
             )
-            for entry in found["groups"]:
-                of = wages.sex[rows] == entry["group"]
-                assert entry["n_rows"] == of.sum()
-                assert entry["mean_target"] == pytest.approx(y[of].mean())
-                assert entry[f"mean_{when}"] == pytest.approx(predicted[of].mean())
-                mse = ((predicted - y)[of] ** 2).mean()
-                assert entry[f"mse_{when}"] == pytest.approx(mse)
+            by_group = pandas.DataFrame(found["groups"]).set_index("group")
+            values = {f"mean_{when}": predicted, f"mse_{when}": (predicted - y) ** 2}
+            expected = pandas.DataFrame({"mean_target": y, **values})
+            expected = expected.groupby(wages.sex[rows]).mean()
+            found_means = by_group[list(expected)]
+            pandas.testing.assert_frame_equal(found_means, expected, check_names=False)
+            assert by_group["n_rows"].sum() == len(y)
     for when in ("before", "after"):
         gaps = getattr(model, f"refit_gaps_{when}_")
         for i, gap in enumerate(("mean_gap", "covariance_gap")):
@@ -200,54 +164,20 @@ def test_report(wages, named_network):
     assert (report["groups"], report["converged"]) == (["f", "m"], True)
 
 
-def test_page_and_summary(wages):
-    page = wages.folder / "report.html"
-    options = ("--report", page, "--test", wages.csv, "--verbose")
-    result = wages.regress(wages.named, None, *options)
-    assert result.exit_code == 0
-    for words in ("KS distance", "(test)", "gap, refit", "output"):
-        assert words in result.stdout
-    text = page.read_text()
-    assert text.count("<img") == 2
-    assert "Layers, before the change" in text
-
-
-@pytest.fixture
-def parameters(monkeypatch):
-    """Parameters of the estimator; it is not fitted."""
-    seen = []
-
-    def remember(model, *args, **kwargs):
-        seen.append(model.get_params(deep=False))
-        raise ValueError("layer=7 is none: refit_last=None needs mean_reduction=1.0.")
-
-    monkeypatch.setattr(postprocessing.ExplainableSVDRegressor, "fit", remember)
-    return seen
-
-
-def test_every_option_of_the_estimator_arrives(older_wages, parameters):
-    options = "--layer hidden_1 --method explainable_svd --mean-reduction inf"
-    options += " --covariance-reduction 2 --first-moment svd --epsilon 0.01 --rank 3"
-    options += " --refit none --random-state 7"
-    result = older_wages.regress(older_wages.named, None, *options.split())
-    line = older_wages.fails(result, older_wages.named, "--layer 7 is none")
-    assert line.endswith("--refit-last none needs --mean-reduction 1.0.")
-    [found] = parameters
-    found.pop("estimator")
-    words = {"layer": "hidden_1", "method": "explainable_svd", "first_moment": "svd"}
-    reductions = {"mean_reduction": np.inf, "covariance_reduction": 2.0}
-    others = {"epsilon": 0.01, "rank": 3, "refit_last": None, "random_state": 7}
-    left_out = {"prefit": "auto", "batch_size": None}
-    assert found == words | reductions | others | left_out
-
-
 @pytest.mark.parametrize(
     ("given", "layer"), [("-2", -2), ("0", 0), ("+1", 1), ("auto", "auto")]
 )
-def test_layers(wages, parameters, given, layer):
-    wages.regress(wages.named, None, "--layer", given)
-    assert parameters[0]["layer"] == layer
-    assert type(parameters[0]["layer"]) is type(layer)
+def test_layers(wages, monkeypatch, given, layer):
+    seen = []
+
+    def remember(model, *args, **kwargs):
+        seen.append(model.layer)
+        raise ValueError("layer=7 is none")
+
+    monkeypatch.setattr(postprocessing.ExplainableSVDRegressor, "fit", remember)
+    wages.fails(wages.run(None, "--layer", given), wages.named, "--layer 7 is none")
+    assert seen == [layer]
+    assert type(seen[0]) is type(layer)
 
 
 def test_no_convergence_is_exit_code_3(wages, monkeypatch):
@@ -260,7 +190,7 @@ def test_no_convergence_is_exit_code_3(wages, monkeypatch):
         return model
 
     monkeypatch.setattr(cls, "fit", give_up)
-    result = wages.regress(wages.named, wages.csv, "--report", wages.report)
+    result = wages.run(None, "--report", wages.report)
     assert (result.exit_code, result.stdout) == (3, ""), result.output
     assert wages.read_report()["converged"] is False
     joblib.load(wages.output)
@@ -274,7 +204,7 @@ def test_models_of_other_versions_may_work(wages, monkeypatch):
         return load(file)
 
     monkeypatch.setattr(joblib, "load", warn)
-    result = wages.regress(wages.named)
+    result = wages.run()
     assert (result.exit_code, result.stderr) == (0, "warning: Trying to unpickle\n")
 
 
@@ -298,10 +228,10 @@ class Breaks:
         pickle.dumps(Breaks()),
     ],
 )
-def test_no_file_of_joblib(older_wages, content):
-    path = older_wages.folder / "broken.joblib"
+def test_no_file_of_joblib(wages, content):
+    path = wages.folder / "broken.joblib"
     path.write_bytes(content)
-    older_wages.fails(older_wages.regress(path), path, "not a model saved by joblib")
+    wages.fails(wages.run(model=path), path, "not a model saved by joblib")
 
 
 @pytest.mark.parametrize(
@@ -316,107 +246,52 @@ def test_no_file_of_joblib(older_wages, content):
         (LinearRegression().fit(np.eye(2), np.eye(2)), "not one finite number"),
     ],
 )
-def test_other_objects(older_wages, held, words):
-    path = older_wages.save(held)
-    older_wages.fails(older_wages.regress_array(path), path, words)
+def test_other_objects(wages, held, words):
+    path = wages.dump(held)
+    wages.fails(wages.run(wages.npy, model=path, **wages.files), path, words)
 
 
-def test_columns_that_do_not_fit(older_wages):
-    older, named = older_wages, older_wages.named
-    short = older.write("short.csv", [line.split(",", 2)[2] for line in older.lines])
-    for options in ((named, short), (named, None, "--test", short)):
-        older.fails(older.regress(*options), short, "lacks 2 of the 3", "job, height")
-    bare = older.write("bare.csv", older.lines[1:])
-    older.fails(older.regress(named, bare, target="5", groups="4"), bare, "lacks 3")
-    for data in (older.npy, older.npz):
-        result = older.regress_array(named, data)
-        older.fails(result, data, "columns have no names")
-    older.refuses(older.regress(named, None, "--drop", "height"), "do not apply")
-    wide = older.folder / "wide.npy"
-    np.save(wide, np.ones((120, 3)))
-    result = older.regress_array(older.plain, wide)
-    older.fails(result, wide, "cannot predict these rows", "3 features")
+def test_columns_that_do_not_fit(wages):
+    short = wages.write("short.csv", [line.split(",", 2)[2] for line in wages.lines])
+    for options in ((short,), (None, "--test", short)):
+        wages.fails(wages.run(*options), short, "lacks 2 of the 3", "job, height")
+    bare = wages.write("bare.csv", wages.lines[1:])
+    wages.fails(wages.run(bare, target="5", groups="4"), bare, "lacks 3")
+    for data in (wages.npy, wages.npz):
+        result = wages.run(data, **wages.files)
+        wages.fails(result, data, "columns have no names")
+    wide, _ = wages.save_arrays("wide", np.ones((120, 3)))
+    result = wages.run(wide, model=wages.plain, **wages.files)
+    wages.fails(result, wide, "cannot predict these rows", "3 features")
 
 
 @pytest.mark.parametrize(
-    ("column", "field", "words"),
+    ("field", "words"),
     [
-        (0, "tall", ":5: column 1 (height) is 'tall'"),
-        (2, "inf", ":5: column 3 (weight) is inf"),
-        (3, "", "values are missing in 1 column(s): sex (1)"),
-        (4, "?", "values are missing in 1 column(s): wage (1)"),
-        (4, "inf", "the target of row 3 (counted from 0) is 'inf'"),
-        (4, "1_000", "is '1_000', not a finite number"),
+        ("inf", "the target of row 3 (counted from 0) is 'inf'"),
+        ("1_000", "is '1_000', not a finite number"),
     ],
 )
-def test_bad_field(older_wages, column, field, words):
-    fields = older_wages.lines[4].split(",")
-    fields[column] = field
-    lines = [*older_wages.lines[:4], ",".join(fields), *older_wages.lines[5:]]
-    path = older_wages.write("bad.csv", lines)
+def test_bad_targets(wages, field, words):
+    path = wages.edited(3, "wage", field)
     for options in ((path,), (None, "--test", path)):
-        result = older_wages.regress(older_wages.named, *options)
-        older_wages.fails(result, path, words)
-
-
-def test_roles(older_wages):
-    older = older_wages
-    older.fails(older.regress(older.named, target="pay"), "pay: neither a column")
-    same = older.write("same.txt", ["all"] * 120)
-    result = older.regress_array(older.plain, groups=same)
-    older.fails(result, f"{same}: has 1 group")
-    result = older.regress_array(older.plain, target=None)
-    older.refuses(result, "Missing option '--target'")
-    result = older.regress_array(older.plain, None, "--test", older.npy)
-    older.refuses(result, "Missing option '--test-target'")
-    result = older.regress(older.named, None, "--test-groups", "sex")
-    older.refuses(result, "apply with --test")
+        wages.fails(wages.run(*options), path, words)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("name", "error", "code", "words"),
     [
-        ("--method", "magic"),
-        ("--mean-reduction", "0.5"),
-        ("--mean-reduction", "nan"),
-        ("--epsilon", "0"),
-        ("--rank", "0"),
-        ("--refit", "sometimes"),
-        ("--random-state", "-1"),
-        ("--first-moment", "svd"),
-        ("--method", "explainable_svd", "--epsilon", "0.1"),
-        ("-o", "fair.pkl"),
+        ("load", MemoryError("80 GiB"), 1, "not enough memory (80 GiB)"),
+        ("load", OSError(errno.EIO, "broken"), 1, "named.joblib: cannot be read"),
+        ("dump", OSError(errno.ENOSPC, "full"), 1, "no space left"),
     ],
 )
-def test_wrong_usage(older_wages, options):
-    older_wages.refuses(
-        older_wages.regress(older_wages.named, None, *options), options[-2]
-    )
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "error", "code", "words"),
-    [
-        (joblib, "load", MemoryError("80 GiB"), 1, "not enough memory (80 GiB)"),
-        (
-            joblib,
-            "load",
-            OSError(errno.EIO, "broken"),
-            1,
-            "plain.joblib: cannot be read",
-        ),
-        (joblib, "load", KeyboardInterrupt(), 130, "nothing written"),
-        (joblib, "dump", OSError(errno.ENOSPC, "full"), 1, "no space left"),
-        (joblib, "dump", KeyboardInterrupt(), 130, "nothing written"),
-        (postprocessing.ExplainableSVDRegressor, "fit", KeyError("x"), 70, "--debug"),
-    ],
-)
-def test_what_goes_wrong(older_wages, monkeypatch, owner, name, error, code, words):
+def test_what_goes_wrong_with_files_of_models(
+    wages, monkeypatch, name, error, code, words
+):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(owner, name, fail)
-    options = ("--report", older_wages.report)
-    result = older_wages.regress_array(older_wages.plain, None, *options)
-    older_wages.fails(result, words, code=code)
-    assert not older_wages.report.exists()
+    monkeypatch.setattr(joblib, name, fail)
+    result = wages.run(None, "--report", wages.report)
+    wages.fails(result, words, code=code)

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import sys
-import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,13 +20,11 @@ from scalefair.cli._report import (
     Report,
     Table,
     as_text,
-    by_part,
     change,
     choose_groups,
     count_values,
     describe_run,
     iterations,
-    part_tables,
 )
 
 EVIL = "<script>\"'&{{ 1 }}[red]\x00\x1b\ud800"
@@ -167,18 +164,11 @@ def test_page_loads_and_runs_nothing():
 
 
 def test_whatever_is_inserted_is_text():
-    text = write(
-        Report(
-            EVIL,
-            {EVIL: {EVIL: [EVIL]}, "warnings": [EVIL], "history": [{EVIL: EVIL}]},
-            EVIL,
-            EVIL,
-            [(EVIL, EVIL)],
-            [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})],
-            [Figure(line, (3, 2), EVIL, EVIL)],
-        ),
-        "page.html",
-    ).decode()
+    content = {EVIL: {EVIL: [EVIL]}, "warnings": [EVIL], "history": [{EVIL: EVIL}]}
+    evil = Report(EVIL, content, EVIL, EVIL, [(EVIL, EVIL)])
+    evil.tables = [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})]
+    evil.figures = [Figure(line, (3, 2), EVIL, EVIL)]
+    text = write(evil, "page.html").decode()
     assert "<script" not in text
     # The title twice, command, file, warning, fact and table in their places, figure;
     # the content's name as a caption, and the rest of it.
@@ -190,10 +180,8 @@ def test_whatever_is_inserted_is_text():
 @pytest.mark.parametrize(("n", "folded"), [(20, False), (21, True)])
 def test_long_tables_are_folded(n, folded):
     records = [{"group": f"g{i}", "n_rows": i} for i in range(n)]
-    found = page(
-        tables=[Table("Long", records, COLUMNS)],
-        facts=[(f"fact {i}", "") for i in range(n)],
-    )
+    facts = [(f"fact {i}", "") for i in range(n)]
+    found = page(tables=[Table("Long", records, COLUMNS)], facts=facts)
     assert found.table("Long")["folded"] == found.table("Summary")["folded"] == folded
     assert found.table("Long")["numbers"] == list(range(n))
 
@@ -246,9 +234,7 @@ def test_large_figures_are_pixels(monkeypatch):
 
 def test_letters_that_the_font_has_not():
     pytest.importorskip("matplotlib")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        (found,) = pictures(lambda f: f.subplots().set_title("\u4e2d\u6587"))
+    (found,) = pictures(lambda f: f.subplots().set_title("\u4e2d\u6587"))
     assert "src" in found
 
 
@@ -277,10 +263,9 @@ def test_without_matplotlib(monkeypatch):
 
 @pytest.mark.parametrize("name", ["report.json", "report", "a.htm", "html"])
 def test_json_is_strict(name):
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not strict JSON")
-
-    content = json.loads(write(report(), name), parse_constant=refuse)
+    written = write(report(), name)
+    assert not re.search(rb"NaN|Infinity", written)
+    content = json.loads(written)
     assert content["command"] == "made"
     assert content["parameters"] == {"tol": 1e-3, "rank": "inf", "range": [0.1, 0.6]}
     assert content["train"]["groups"][0]["loss"] == 1 / 3
@@ -353,16 +338,6 @@ def test_words():
     assert change(0.5, 0.50001) == "stays 0.5"
     assert (iterations(1), iterations(2000)) == ("1 iteration", "2,000 iterations")
     assert count_values(np.array(["b", "a", "b"])) == {"a": 1, "b": 2}
-
-
-def test_train_and_test():
-    content = {name: {"ks": 0.25, "groups": GROUPS} for name in ("train", "test")}
-    assert by_part(content, "{ks:.3f}") == "0.250 (train), 0.250 (test)"
-    first, second = part_tables(content, COLUMNS)
-    assert ("train" in first.caption, "test" in second.caption) == (True, True)
-    del content["test"]
-    assert by_part(content, "{ks:.3f}") == "0.250 (train)"
-    assert len(part_tables(content, COLUMNS)) == 1
 
 
 def test_names_in_figures():

@@ -1,4 +1,6 @@
-"""Affinities that are not stored, through the estimator."""
+"""Affinities that are not stored: kernels, operators and graphs in blocks of rows."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -8,13 +10,12 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from scalefair.cluster import (
-    CoordinateDescentFairClustering,
-    FairSpectralClustering,
-    UnifiedFairSpectralClustering,
-)
+from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
-from scalefair.operators import NystroemKernel, RBFKernel
+from scalefair.operators import NystroemKernel, PartitionedMatrix, RBFKernel
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
 
 
 @pytest.fixture(scope="module")
@@ -30,33 +31,27 @@ def fit(X, groups, k=4, **options):
 
 
 @pytest.mark.parametrize(
-    ("solver", "gamma"),
-    [("nullspace", 0.1), ("lanczos", None), ("chebyshev", 0.1), ("dual", None)],
+    ("solver", "gamma", "dtype"),
+    [
+        ("nullspace", 0.1, np.float64),
+        ("lanczos", None, np.float64),
+        ("chebyshev", 0.1, np.float32),
+        ("dual", None, np.float64),
+    ],
 )
-def test_rbf_agrees_with_the_stored_kernel(blobs, solver, gamma):
+def test_rbf_agrees_with_the_stored_kernel(blobs, solver, gamma, dtype):
     X, _, groups = blobs
-    model = fit(X, groups, affinity="rbf", gamma=gamma, solver=solver, tol=1e-7)
+    model = fit(
+        X, groups, affinity="rbf", gamma=gamma, solver=solver, tol=1e-7, dtype=dtype
+    )
     stored = fit(rbf_kernel(X, gamma=gamma), groups, solver="nullspace")
     np.testing.assert_allclose(model.eigenvalues_, stored.eigenvalues_, atol=1e-8)
     assert adjusted_rand_score(model.labels_, stored.labels_) == 1
     assert model.fairness_violation_ < 1e-10
+    assert model.embedding_.dtype == np.float64
+    assert model.residuals_.max() <= 1e-7
     assert isinstance(model.affinity_matrix_, RBFKernel)
     assert model.affinity_error_ is None
-
-
-def test_rbf_in_float32(blobs):
-    X, y, groups = blobs
-    model = fit(X, groups, affinity="rbf", dtype=np.float32)
-    assert model.embedding_.dtype == np.float64
-    assert model.residuals_.max() <= 1e-4
-    assert model.fairness_violation_ < 1e-10
-    assert adjusted_rand_score(model.labels_, y) == 1
-
-
-def test_admm_on_a_kernel(blobs):
-    X, y, groups = blobs
-    model = fit(X, groups, affinity="rbf", solver="admm", tol=0.1, max_iter=100)
-    assert adjusted_rand_score(model.labels_, y) > 0.9
 
 
 def test_rbf_nystroem(blobs):
@@ -83,10 +78,21 @@ def test_kernels_depend_on_nothing_but_distances(blobs, affinity):
 
 
 @pytest.fixture(scope="module")
-def graph():
+def data():
     return make_fair_sbm(
-        400, n_clusters=3, n_groups=2, average_degree=30, random_state=0
+        600, n_clusters=3, n_groups=2, average_degree=40, random_state=0
     )
+
+
+def blocks(W, cuts=(0, 250, 251, 600)):
+    W = sparse.csr_array(W)
+    return [dask.delayed(W[i:j]) for i, j in itertools.pairwise(cuts)]
+
+
+def with_weight(W, i, j, value):
+    W = sparse.lil_array(W)
+    W[i, j] = value
+    return W.tocsr()
 
 
 class _Plain(LinearOperator):
@@ -102,37 +108,66 @@ class _Plain(LinearOperator):
 
 @pytest.mark.parametrize("wrap", [aslinearoperator, _Plain])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_operator_as_precomputed_affinity(graph, wrap, dtype):
-    model = fit(wrap(graph.graph), graph.sensitive_features, k=3, dtype=dtype)
-    stored = fit(graph.graph, graph.sensitive_features, k=3)
+def test_operator_as_precomputed_affinity(data, wrap, dtype):
+    model = fit(wrap(data.graph), data.sensitive_features, k=3, dtype=dtype)
+    stored = fit(data.graph, data.sensitive_features, k=3)
     np.testing.assert_allclose(model.eigenvalues_, stored.eigenvalues_, atol=1e-6)
     assert adjusted_rand_score(model.labels_, stored.labels_) == 1
-    assert model.n_features_in_ == 400
+    assert model.n_features_in_ == 600
     assert (model.labels_ >= 0).all()
 
 
-def test_operator_that_is_not_symmetric(graph):
-    W = sparse.csr_array(sparse.triu(graph.graph) + 0.5 * sparse.eye_array(400))
-    with pytest.raises(ValueError, match="symmetric"):
-        fit(aslinearoperator(W), graph.sensitive_features, k=3)
+def without_node(W):
+    W = sparse.lil_array(W)
+    W[5, :] = W[:, 5] = 0
+    return W.tocsr()
 
 
-def test_operator_that_is_not_square():
-    with pytest.raises(ValueError, match=r"square matrix, got shape \(40, 30\)"):
-        fit(aslinearoperator(np.ones((40, 30))), np.arange(40) % 2, k=3)
+OPERATOR = aslinearoperator(np.ones((600, 600)))
+ROWS = np.random.default_rng(0).standard_normal((600, 3))
 
 
-def test_operator_with_an_isolated_node(graph):
-    W = sparse.lil_array(graph.graph)
-    W[5] = 0
-    W[:, 5] = 0
-    with pytest.raises(ValueError, match="degree"):
-        fit(aslinearoperator(sparse.csr_array(W)), graph.sensitive_features, k=3)
-
-
-def test_operator_where_rows_are_expected(graph):
-    with pytest.raises(ValueError, match=r"affinity=\"rbf\" takes rows of features"):
-        fit(aslinearoperator(graph.graph), graph.sensitive_features, affinity="rbf")
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda W: aslinearoperator(sparse.triu(W)), {}, "symmetric|degree"),
+        (lambda W: aslinearoperator(W[:, :9]), {}, r"square .*got shape \(600, 9\)"),
+        (lambda W: aslinearoperator(without_node(W)), {}, "degree"),
+        (lambda W: OPERATOR, {"affinity": "rbf"}, 'affinity="rbf" takes rows of fea'),
+        (lambda W: OPERATOR, {"solver": "lobpcg"}, "lobpcg.*stored.*chebyshev"),
+        (lambda W: ROWS, {"affinity": "rbf", "solver": "lobpcg"}, "lobpcg.*stored"),
+        (
+            # One landmark and a narrow kernel: most nodes see nobody.
+            lambda W: ROWS,
+            {"affinity": "rbf_nystroem", "n_landmarks": 1, "gamma": 1e4},
+            "degree.*raise n_landmarks or lower gamma",
+        ),
+        (lambda W: blocks(without_node(W)), {}, r"1 node\(s\) have no positive degree"),
+        (
+            lambda W: blocks(W),
+            {"affinity": "nearest_neighbors"},
+            'got a graph in parts: use affinity="precomp',
+        ),
+        (lambda W: blocks(W), {"solver": "lobpcg"}, 'use solver="chebyshev"'),
+        (
+            lambda W: blocks(with_weight(W, 300, 20, -1.0)),
+            {},
+            r"Partition 2 of X, rows 251 to 599.*smallest weight is -1, at row 49",
+        ),
+        (lambda W: blocks(with_weight(W, 300, 20, 9.0)), {}, "not symmetric"),
+        (
+            lambda W: blocks(with_weight(W, 300, 20, np.inf)),
+            {},
+            "not finite, at row 49",
+        ),
+        (lambda W: blocks(W[:, :500]), {}, r"square matrix, got shape \(600, 500\)"),
+        (lambda W: [dask.delayed(W.toarray())], {}, "must be CSR matrices"),
+    ],
+)
+def test_bad_affinities(make, options, message, data):
+    graph = make(sparse.csr_array(data.graph))
+    with pytest.raises(ValueError, match=message):
+        fit(graph, data.sensitive_features, k=3, **options)
 
 
 @pytest.mark.parametrize("affinity", ["rbf", "rbf_nystroem"])
@@ -142,46 +177,11 @@ def test_sparse_rows_are_refused(affinity):
         fit(X, np.arange(50) % 2, affinity=affinity)
 
 
-@pytest.mark.parametrize("gamma", [0, -1.0, "scale"])
-def test_bad_gamma(blobs, gamma):
-    with pytest.raises(ValueError, match="gamma"):
-        fit(blobs[0], blobs[2], affinity="rbf", gamma=gamma)
-
-
 def test_points_that_see_no_other(blobs):
     # So narrow a kernel that every point is alone: nothing to cluster by, but no NaN.
     X, _, groups = blobs
     model = fit(X, groups, affinity="rbf", gamma=1e8)
     assert np.isfinite(model.embedding_).all()
-
-
-def test_lobpcg_needs_a_stored_graph(blobs):
-    X, _, groups = blobs
-    with pytest.raises(ValueError, match=r"lobpcg.*stored.*chebyshev"):
-        fit(X, groups, affinity="rbf", solver="lobpcg")
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        FairSpectralClustering,
-        CoordinateDescentFairClustering,
-        UnifiedFairSpectralClustering,
-    ],
-)
-def test_disconnected_nearest_neighbors_name_the_remedy(estimator):
-    X = np.r_[np.zeros((20, 2)), np.full((20, 2), 100.0)]
-    X += np.random.default_rng(0).standard_normal(X.shape)
-    model = estimator(2, affinity="nearest_neighbors", n_neighbors=5)
-    with pytest.raises(ValueError, match=r"2 connected components.*raise n_neighbors"):
-        model.fit(X, sensitive_features=np.arange(40) % 2)
-
-
-def test_nystroem_too_coarse_names_the_remedy(blobs):
-    # One landmark and a narrow kernel: most nodes see nobody.
-    X, _, groups = blobs
-    with pytest.raises(ValueError, match=r"degree.*raise n_landmarks or lower gamma"):
-        fit(X, groups, affinity="rbf_nystroem", n_landmarks=1, gamma=1e4)
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
@@ -194,3 +194,25 @@ def test_neighbours_do_not_depend_on_the_unit(blobs, unit):
         for points in (X, unit * X)
     )
     assert (expected != found).nnz == 0
+
+
+# --- Graphs in blocks of rows ------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["auto", "lanczos", "dual"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_same_as_in_memory(solver, dtype, data):
+    model = FairSpectralClustering(3, solver=solver, dtype=dtype, random_state=0)
+    groups = data.sensitive_features
+    here = model.fit(data.graph, sensitive_features=groups)
+    labels, values, H = here.labels_, here.eigenvalues_, here.embedding_
+    there = model.fit(
+        blocks(data.graph), sensitive_features=da.from_array(groups, chunks=50)
+    )
+    assert there.converged_
+    assert isinstance(there.affinity_matrix_, PartitionedMatrix)
+    assert adjusted_rand_score(there.labels_, labels) == 1
+    np.testing.assert_allclose(there.eigenvalues_, values, atol=1e-6)
+    outside = there.embedding_ - H @ (H.T @ there.embedding_)
+    assert np.linalg.norm(outside) < 1e-2
+    assert there.fairness_violation_ < 1e-10

@@ -1,11 +1,16 @@
+"""Block model: densities, sizes and memory; its pairs; and graphs of edge lists."""
+
 import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 
 from scalefair.datasets import make_fair_sbm
-from scalefair.datasets._block_model import _sparse_weights
+from scalefair.datasets._block_model import _PairKind, _sparse_weights
+from scalefair.datasets._common import symmetric_graph
 from scalefair.metrics import balance_score
 
 
@@ -29,42 +34,42 @@ def assert_well_formed(graph, n):
     assert fresh.has_canonical_format  # computed here, not taken from the flag
 
 
-def assert_densities(data):
+WEIGHTS = (0.9, 0.3, 0.2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "average_degree", "probabilities"),
+    [
+        ((1500, 5, 3), None, None),
+        ((1500, 5, 3), 5, None),
+        ((1500, 5, 3), 60, None),
+        ((600, 3, 2), None, WEIGHTS),
+        ((600, 3, 2), 20.0, WEIGHTS),
+    ],
+)
+def test_block_densities(sizes, average_degree, probabilities):
+    n, n_clusters, n_groups = sizes
+    data = make_fair_sbm(
+        n,
+        n_clusters=n_clusters,
+        n_groups=n_groups,
+        average_degree=average_degree,
+        probabilities=probabilities,
+        random_state=0,
+    )
+    assert_well_formed(data.graph, n)
+    assert (np.diff(data.probabilities) < 0).all()
     kinds, W = pair_kinds(data), data.graph.toarray()
     upper = np.triu(np.ones_like(kinds, dtype=bool), k=1)
     for kind, probability in enumerate(data.probabilities):
         coins = W[(kinds == kind) & upper]
         deviation = np.sqrt(probability * (1 - probability) / coins.size)
         assert coins.mean() == pytest.approx(probability, abs=4.5 * deviation)
-
-
-@pytest.mark.parametrize("average_degree", [None, 5, 60])
-def test_graph_and_block_densities(average_degree):
-    data = make_fair_sbm(
-        1500, n_clusters=5, n_groups=3, average_degree=average_degree, random_state=0
-    )
-    assert_well_formed(data.graph, 1500)
-    assert (np.diff(data.probabilities) < 0).all()
-    assert_densities(data)
-
-
-@pytest.mark.parametrize("average_degree", [None, 20.0])
-def test_given_probabilities(average_degree):
-    weights = (0.9, 0.3, 0.2, 0.0)
-    data = make_fair_sbm(
-        600,
-        n_clusters=3,
-        n_groups=2,
-        probabilities=weights,
-        average_degree=average_degree,
-        random_state=1,
-    )
-    assert_densities(data)
-    assert (data.graph.toarray()[pair_kinds(data) == 3] == 0).all()
-    ratios = data.probabilities / data.probabilities[0]
-    np.testing.assert_allclose(ratios, np.array(weights) / 0.9)
-    if average_degree is None:
-        np.testing.assert_array_equal(data.probabilities, weights)
+    if probabilities is not None:
+        shares = data.probabilities / data.probabilities[0]
+        np.testing.assert_allclose(shares, np.array(WEIGHTS) / 0.9)
+        if average_degree is None:
+            np.testing.assert_array_equal(data.probabilities, WEIGHTS)
 
 
 def test_dense_default():
@@ -73,25 +78,12 @@ def test_dense_default():
     np.testing.assert_allclose(data.probabilities, expected)
 
 
-def test_probability_one_links_all():
-    data = make_fair_sbm(
-        40, n_clusters=2, n_groups=2, probabilities=(1, 0.2, 0.1, 0), random_state=0
-    )
-    W, kinds = data.graph.toarray(), pair_kinds(data)
-    assert (W[(kinds == 0) & ~np.eye(40, dtype=bool)] == 1).all()
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("average_degree", [3, 30])
 def test_average_degree(average_degree, seed):
     n = 20_000
-    data = make_fair_sbm(
-        n,
-        n_clusters=50,
-        n_groups=5,
-        average_degree=average_degree,
-        random_state=seed,
-    )
+    sizes = {"n_clusters": 50, "n_groups": 5, "average_degree": average_degree}
+    data = make_fair_sbm(n, **sizes, random_state=seed)
     deviation = 2 * np.sqrt(average_degree / 2 / n)  # Poisson number of edges
     assert data.graph.nnz / n == pytest.approx(average_degree, abs=4.5 * deviation)
     assert_well_formed(data.graph, n)
@@ -118,16 +110,6 @@ def test_default_weights_decrease_for_all_shapes():
             assert weights[3] > 0
 
 
-def test_planted_clusters_are_perfectly_fair():
-    data = make_fair_sbm(
-        600, n_clusters=5, n_groups=4, average_degree=10, random_state=0
-    )
-    assert balance_score(data.target, sensitive_features=data.sensitive_features) == 1
-    assert np.issubdtype(data.target.dtype, np.integer)
-    np.testing.assert_array_equal(np.bincount(data.target), 120)
-    np.testing.assert_array_equal(np.bincount(data.sensitive_features), 150)
-
-
 @pytest.mark.parametrize(("k", "h"), [(2, 2), (3, 5), (4, 6), (6, 4), (7, 3)])
 def test_uneven_sizes_differ_by_at_most_one(k, h):
     for n in range(k * h, 2 * k * h + 1):
@@ -135,14 +117,13 @@ def test_uneven_sizes_differ_by_at_most_one(k, h):
             n, n_clusters=k, n_groups=h, average_degree=0.5, random_state=0
         )
         cluster, group = data.target, data.sensitive_features
-        sizes = [
-            np.bincount(cluster * h + group, minlength=k * h),
-            np.bincount(cluster, minlength=k),
-            np.bincount(group, minlength=h),
-        ]
-        for counts in sizes:
+        table = np.zeros((k, h), int)
+        np.add.at(table, (cluster, group), 1)
+        for counts in (table, table.sum(axis=0), table.sum(axis=1)):
             assert counts.sum() == n
             assert np.ptp(counts) <= 1
+        if n % (k * h) == 0:  # perfectly fair
+            assert balance_score(cluster, sensitive_features=group) == 1
 
 
 def test_node_order_is_random():
@@ -152,33 +133,6 @@ def test_node_order_is_random():
     position = np.arange(2000)
     for labels in (data.target, data.sensitive_features):
         assert abs(np.corrcoef(position, labels)[0, 1]) < 0.1
-
-
-@pytest.mark.parametrize("average_degree", [None, 12])
-def test_random_state(average_degree):
-    def make(random_state):
-        return make_fair_sbm(
-            300,
-            n_clusters=3,
-            n_groups=2,
-            average_degree=average_degree,
-            random_state=random_state,
-        )
-
-    first, again, other = make(7), make(7), make(8)
-    assert abs(first.graph - again.graph).nnz == 0
-    np.testing.assert_array_equal(first.target, again.target)
-    np.testing.assert_array_equal(first.sensitive_features, again.sensitive_features)
-    assert abs(first.graph - other.graph).nnz > 0
-    shared = np.random.RandomState(7)
-    assert abs(make(shared).graph - first.graph).nnz == 0
-    assert abs(make(shared).graph - first.graph).nnz > 0  # the state moved on
-
-
-def test_global_random_state_is_untouched():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
-    make_fair_sbm(100, n_clusters=2, n_groups=2, average_degree=5, random_state=0)
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
 def test_200k_nodes_in_memory_of_the_edges():
@@ -193,51 +147,6 @@ def test_200k_nodes_in_memory_of_the_edges():
     assert data.graph.nnz == pytest.approx(4_000_000, rel=0.01)
 
 
-def test_description_names_the_probabilities():
-    data = make_fair_sbm(
-        100, n_clusters=2, n_groups=3, average_degree=5, random_state=0
-    )
-    assert f"a = {data.probabilities[0]:.6g}" in data.DESCR
-    assert "100 nodes in 2 planted clusters and 3 groups" in data.DESCR
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_clusters": 1}, "n_clusters must be an integer >= 2"),
-        ({"n_groups": 1}, "n_groups must be an integer >= 2"),
-        ({"n_groups": 2.5}, "n_groups must be an integer >= 2"),
-        (
-            {"n_nodes": 5},
-            r"n_nodes must be an integer >= 6 \(n_clusters \* n_groups: every",
-        ),
-        ({"n_nodes": 60.0}, "n_nodes must be an integer"),
-        ({"average_degree": 0}, "positive number"),
-        ({"average_degree": -3}, "positive number"),
-        ({"average_degree": np.nan}, "positive number"),
-        ({"average_degree": 59}, "too large.*at most"),
-        ({"average_degree": 1e9}, "too large.*at most"),
-        ({"probabilities": (0.5, 0.4, 0.3)}, "four numbers"),
-        ({"probabilities": (0.5, 0.5, 0.4, 0.1)}, "a the largest and d the smallest"),
-        ({"probabilities": (0.1, 0.2, 0.3, 0.4)}, "a the largest and d the smallest"),
-        ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, "a the largest and d the smallest"),
-        (
-            {"probabilities": (np.nan, 0.3, 0.2, 0.1)},
-            "a the largest and d the smallest",
-        ),
-        (
-            {"probabilities": (0.4, 0.3, np.nan, 0.1)},
-            "a the largest and d the smallest",
-        ),
-        ({"probabilities": (1.1, 0.3, 0.2, 0.1)}, "at most 1"),
-    ],
-)
-def test_bad_input(arguments, message):
-    arguments = {"n_nodes": 60, "n_clusters": 3, "n_groups": 2, **arguments}
-    with pytest.raises(ValueError, match=message):
-        make_fair_sbm(**arguments, random_state=0)
-
-
 def test_largest_degree_of_the_message_works():
     arguments = {"n_clusters": 3, "n_groups": 2, "random_state": 0}
     with pytest.raises(ValueError, match="at most") as caught:
@@ -249,14 +158,8 @@ def test_largest_degree_of_the_message_works():
 
 def test_cohesion_loosens_chosen_clusters():
     cohesion = [1.0, 1.0, 0.25, 0.0]
-    data = make_fair_sbm(
-        4000,
-        n_clusters=4,
-        n_groups=2,
-        average_degree=40,
-        cohesion=cohesion,
-        random_state=0,
-    )
+    sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 40}
+    data = make_fair_sbm(4000, **sizes, cohesion=cohesion, random_state=0)
     i, j = data.graph.nonzero()
     inside = (data.target[i] == data.target[j]) & (
         data.sensitive_features[i] == data.sensitive_features[j]
@@ -267,7 +170,67 @@ def test_cohesion_loosens_chosen_clusters():
     assert abs(data.graph.nnz / 4000 - 40) < 0.6
 
 
-@pytest.mark.parametrize("cohesion", [[1.0, 0.5], [1.0, 0.5, 1.5], [1, 1, np.nan]])
-def test_bad_cohesion(cohesion):
-    with pytest.raises(ValueError, match="3 numbers between 0 and 1"):
-        make_fair_sbm(60, n_clusters=3, n_groups=2, cohesion=cohesion)
+# -- Pairs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probability", [0.05, 0.2, 0.3, 0.9, 1.0])
+def test_each_pair_occurs_with_the_probability(probability):
+    # Both sides of the threshold between drawing and walking.
+    class_of = np.repeat([0, 1], [5, 4])
+    pairs = _PairKind(class_of)
+    n_pairs, n_draws = 10 + 6, 1500
+    rng = np.random.default_rng(0)
+    counts = np.zeros((9, 9))
+    totals = []
+    for _ in range(n_draws):
+        keys = pairs.sample(n_pairs, probability, rng)
+        i, j = np.divmod(keys, 9)
+        assert len(set(keys.tolist())) == len(keys)
+        assert (i < j).all()
+        counts[i, j] += 1
+        totals.append(len(keys))
+    allowed = np.triu(class_of[:, None] == class_of, k=1)
+    assert (counts[~allowed] == 0).all()
+    deviation = np.sqrt(probability * (1 - probability) / n_draws)
+    np.testing.assert_allclose(
+        counts[allowed] / n_draws, probability, atol=4.5 * deviation + 1e-12
+    )
+    # The number of edges must vary like independent coins, not be fixed.
+    variance = n_pairs * probability * (1 - probability)
+    assert np.var(totals) == pytest.approx(variance, rel=0.2, abs=1e-12)
+
+
+# -- Graphs of edge lists ------------------------------------------------------------
+
+
+@st.composite
+def edge_lists(draw):
+    n = draw(st.integers(1, 8))
+    node = st.integers(0, n - 1)
+    edges = draw(st.lists(st.tuples(node, node), max_size=20))
+    return n, np.array(edges, dtype=np.int32).reshape(-1, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(edge_lists())
+def test_equals_dense_construction(case):
+    n, edges = case
+    dense = np.zeros((n, n))
+    for i, j in edges:
+        if i != j:
+            dense[i, j] = dense[j, i] = 1
+    graph = symmetric_graph(edges[:, 0], edges[:, 1], n)
+    np.testing.assert_array_equal(graph.toarray(), dense)
+    assert graph.nnz == np.count_nonzero(dense)  # nothing stored twice
+    assert graph.dtype == np.float64
+    assert graph.indices.dtype == graph.indptr.dtype == np.int32
+    rebuilt = graph.copy()
+    rebuilt.has_canonical_format = False
+    rebuilt.sum_duplicates()
+    np.testing.assert_array_equal(rebuilt.indices, graph.indices)
+
+
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_unknown_node(bad):
+    with pytest.raises(ValueError, match=rf"names node {bad}.*0 to 2"):
+        symmetric_graph(np.array([0]), np.array([bad]), 3)

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.decomposition._pencil import FormedPencil, top_sums
-from scalefair.decomposition._solvers import _solve_small
-from scalefair.decomposition._subspace import solve_by_subspaces
+from scalefair.decomposition import _pencil
+from scalefair.decomposition._pencil import FormedPencil, arpack_leading, top_sums
+from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
 
 
 def _covariances(n, n_groups, decay, seed):
@@ -21,10 +23,10 @@ def _covariances(n, n_groups, decay, seed):
 def _both(C, r, tol=1e-8, max_iter=30):
     rng = np.random.RandomState(0)
     found = solve_by_subspaces(
-        FormedPencil(C), r, _solve_small, tol=tol, max_iter=max_iter, rng=rng
+        FormedPencil(C), r, tol=tol, max_iter=max_iter, random_state=rng
     )
     best = top_sums(C, r)
-    direct = _solve_small(C, r, best=best, tol=1e-10)
+    direct = solve_small(C, r, best=best, tol=1e-10)
     return found, direct
 
 
@@ -34,7 +36,7 @@ def _losses(C, found):
 
 
 @pytest.mark.parametrize("decay", [5.0, 40.0])
-@pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0)])
+@pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0), (20, 0)])
 def test_two_groups(r, decay, seed):
     C = _covariances(120, 2, decay, seed)
     found, direct = _both(C, r)
@@ -85,30 +87,22 @@ def test_ties(multiplicity):
 
 def test_nearly_tied_values():
     # The r-th and the next eigenvalue of the weighted sum all but meet (1e-5).
-    C = _covariances(100, 2, 20.0, 1)
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((100, 100)))[0]
-    values = np.linspace(1, 0.1, 100)
-    shift = np.zeros(100)
-    shift[3], shift[4] = 0.3, -0.3
-    values[3] = values[4] = 0.9
-    C = np.array(
-        [
-            np.diag(values * (1 + s * shift)) + 1e-5 * C_g
-            for s, C_g in zip((1, -1), C, strict=True)
-        ]
-    )
-    C = Q @ C @ Q.T
+    values, shift = np.linspace(1, 0.1, 100), np.zeros(100)
+    values[3:5], shift[3:5] = 0.9, [0.3, -0.3]
+    C = np.array([np.diag(values * (1 + s * shift)) for s in (1, -1)])
+    C = Q @ (C + 1e-5 * _covariances(100, 2, 20.0, 1)) @ Q.T
     found, direct = _both(C, 4)
     assert found.converged
     assert _losses(C, found).max() == pytest.approx(direct.dual_value, rel=1e-9)
 
 
 def test_too_few_rounds_are_reported():
-    found, direct = _both(_covariances(150, 2, 40.0, 0), 4, max_iter=1)
+    C = _covariances(150, 2, 40.0, 0)
+    found, direct = _both(C, 4, max_iter=1)
     assert not found.converged
     assert found.dual_value < direct.dual_value * (1 - 1e-8)
-    losses = _losses(_covariances(150, 2, 40.0, 0), found)
-    assert losses.max() >= direct.dual_value
+    assert _losses(C, found).max() >= direct.dual_value
 
 
 def test_groups_without_variance_and_alike():
@@ -117,3 +111,39 @@ def test_groups_without_variance_and_alike():
         found, _ = _both(pair, 3)
         assert found.converged
         np.testing.assert_allclose(_losses(pair, found), 0, atol=1e-12)
+
+
+def _diagonal(values):
+    return aslinearoperator(sparse.diags_array(np.asarray(values, float)).tocsr())
+
+
+def test_leading_pairs():
+    values = 0.9 ** np.arange(300)
+    (found, vectors, n_products), again = (
+        arpack_leading(_diagonal(values), 5, 1e-10, np.random.RandomState(0))
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(again[1], vectors)
+    np.testing.assert_allclose(found, values[:5], rtol=1e-10)
+    np.testing.assert_allclose(np.abs(vectors[:5, :5]), np.eye(5), atol=1e-6)
+    assert 5 < n_products < 200
+
+
+def test_missed_copies_are_noticed(monkeypatch):
+    # A solver that returns one of two equal leading values, as ARPACK can.
+    values = np.concatenate([[2.0, 2.0], 0.9 ** np.arange(300)])
+    original = _pencil.eigsh
+
+    def forgetful(A, k, **options):
+        w, U = original(A, k + 1, **options)
+        return np.delete(w, -2), np.delete(U, -2, axis=1)
+
+    monkeypatch.setattr(_pencil, "eigsh", forgetful)
+    rng = np.random.RandomState(0)
+    assert arpack_leading(_diagonal(values), 3, 1e-10, rng) is None
+
+
+def test_failure_is_no_result():
+    # A zero operator: ARPACK's starting vector is mapped to zero.
+    rng = np.random.RandomState(0)
+    assert arpack_leading(_diagonal(np.zeros(50)), 2, 1e-10, rng) is None

@@ -4,12 +4,6 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(params=["f4", "f8", ">f4", ">f8", "f2", "i1", "u8", ">i4", "?", "g"])
-def dtype(request):
-    """Type of numbers in a file."""
-    return request.param
-
-
 @pytest.fixture
 def saying():
     """Make a file of an array that claims a shape."""

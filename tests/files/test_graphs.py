@@ -1,11 +1,7 @@
 """Graphs in files: lists of edges in many spellings, and matrices."""
 
-import bz2
 import gzip
-import io as streams
-import lzma
 import zipfile
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import io, sparse
 
-from scalefair.files import FileError, _text, read_graph
+from scalefair.files import FileError, read_graph
 
 TRIANGLE = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]])
 PATH_OF_THREE = {(7, 3): 1.0, (3, 7): 1.0, (3, 9): 1.0, (9, 3): 1.0}
@@ -43,32 +39,22 @@ def weights(graph):
 def refuses(path, *words, **options):
     with pytest.raises(FileError) as caught:
         read_graph(path, **options)
-    message = str(caught.value)
-    for word in (str(path), *words):
-        assert word in message
+    assert all(word in str(caught.value) for word in (str(path), *words))
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "7,3\n3,9\n",
-        "7, 3\n3, 9\n",
         "7\t3\n3\t9\n",
-        "7;3\n3;9\n",
         "7 3\n3   9\n",
         "  7 3\n\n3 9",
-        "7 3\r\n3 9\r\n",
         "# a comment\n% another\n7 3\n3 9\n",
-        "7 3\n# in between\n3 9\n",
         "node_1,node_2\n7,3\n3,9\n",
-        "a,b\n7,3\n3,9\n",
         "Source\tTarget\n# below\n7\t3\n3\t9\n",
         "\ufeffu,v\n7,3\n3,9\n",
-        "\ufeff7,3\n3,9\n",
         '"7","3"\n"3","9"\n',
         "7,3\n3,9\n3,7\n9,3\n",
-        "7,3\n7,3\n3,9\n",
-        "007,3\n3,9\n",
         "007,3\n# comment, so read line by line\n7,3\n3,9\n",
         "7,3,1\n3,9,1.0\n",
         "i j weight\n7 3 1\n3 9 1e0\n",
@@ -81,20 +67,6 @@ def test_one_graph_in_many_spellings(write, text):
     assert (graph.n_edges, graph.named, graph.notes) == (2, True, [])
 
 
-@pytest.mark.parametrize("name", ["g.csv", "g.data", "graph", "g.csv.gz", "g.json"])
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_the_content_tells_not_the_name(write, name, pack):
-    assert weights(read_graph(write(pack(b"7 3\n3 9\n"), name))) == PATH_OF_THREE
-
-
-def test_standard_input(monkeypatch):
-    _text._stdin.cache_clear()
-    stdin = SimpleNamespace(buffer=streams.BytesIO(b"7 3\n3 9\n"))
-    monkeypatch.setattr(_text.sys, "stdin", stdin)
-    assert weights(read_graph("-")) == PATH_OF_THREE
-    _text._stdin.cache_clear()
-
-
 def test_ids_that_are_no_integers(write):
     text = 'name_a,b\n"Smith, J",b\nb,007\n7,b\n'
     graph = read_graph(write(text), header=True)
@@ -103,24 +75,15 @@ def test_ids_that_are_no_integers(write):
     assert read_graph(write("NA ?\nnan NA\n")).ids.tolist() == ["NA", "?", "nan"]
     big = "9" * 20
     assert read_graph(write(f"{big} 1\n1 2\n")).ids.tolist() == [big, "1", "2"]
-
-
-@pytest.mark.parametrize("comment", ["", "# by lines\n"])
-def test_ids_of_19_digits_are_integers(write, comment):
-    text = f"1234567890123456789 007\n{comment}7 {2**63 - 1}\n"
-    ids = read_graph(write(text)).ids.tolist()
-    assert ids == [1234567890123456789, 7, 2**63 - 1]
+    text = f"{2**60} 007\n# 19 digits are integers\n7 {2**63 - 1}\n"
+    assert read_graph(write(text)).ids.tolist() == [2**60, 7, 2**63 - 1]
 
 
 def test_weights_loops_and_zeros(write):
     graph = read_graph(write("1 2 0.5\n2 1 0.5\n2 2 3\n1 3 0\n3 2 2e-3\n"))
-    assert weights(graph) == {
-        (1, 2): 0.5,
-        (2, 1): 0.5,
-        (2, 2): 3.0,
-        (3, 2): 0.002,
-        (2, 3): 0.002,
-    }
+    assert graph.ids.tolist() == [1, 2, 3]
+    expected = [[0, 0.5, 0], [0.5, 3, 0.002], [0, 0.002, 0]]
+    np.testing.assert_array_equal(graph.matrix.toarray(), expected)
     assert graph.n_edges == 3
 
 
@@ -141,19 +104,11 @@ def test_headers_are_recognised_stated_or_told(write):
         ("1,2\n2,3\n3\n", 3, "found 1"),
         ("1,2\n\n# x\n3,4,5\n", 4, "found 3"),
         ("1,2\n,3\n", 2, "empty"),
-        ("1\t2\n3\t\n", 2, "empty"),
         ("1,2,1\n2,3,x\n", 2, "'x'; weights are finite"),
         ("1,2,1\n2,3,\n", 2, "weight"),
-        ("1,2,1\n2,3,1_0\n", 2, "'1_0'"),
         ("1,2,1\n2,3,nan\n", 2, "finite"),
-        ("1,2,1\n2,3,inf\n", 2, "finite"),
         ("1,2,1\n2,3,-0.5\n", 2, ">= 0"),
-        ("a,b,1\nb,c,-0.5\n", 2, ">= 0"),
-        ("1,2,1\n2,3,1\n2,1,2\n", 3, "weight 2 here and 1 on line 1"),
-        ("1,2,1\n1,2,1.5\n", 2, "weight 1.5 here and 1 on line 1"),
         ("9,8,1\n1,2,1\n8,9,2\n2,1,2\n", 3, "has weight 2 here and 1 on line 1"),
-        ("1,2\n1,\xff\n".encode("latin-1"), 2, "UTF-8"),
-        ('a,b\n"a,c\n', 2, "unreadable"),
     ],
 )
 def test_the_line_at_fault_is_named(write, text, line, words):
@@ -161,24 +116,8 @@ def test_the_line_at_fault_is_named(write, text, line, words):
     refuses(path, f"{path}:{line}", words)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("", "empty"),
-        ("\n\n", "empty"),
-        ("# nothing\n", "empty"),
-        ("source,target\n", "no rows below the header on line 1"),
-        ("1,2\r3,4", "carriage returns"),
-        ("one\n", "source target"),
-        (b"\x1f\x8b\x08\x00 neither this nor that", "damaged"),
-        (gzip.compress(bytes(1000), mtime=0)[:15], "damaged"),
-    ],
-)
-def test_what_is_no_list_of_edges(write, content, words):
-    refuses(write(content), words)
-
-
 def test_rows_of_features_are_no_graph(write, tmp_path):
+    refuses(write("one\n"), "source target")
     refuses(write("1,2,3,4\n5,6,7,8\n"), "4 columns and 2 rows", "--affinity")
     refuses(write("a,b,c,d\n1,2,3,x\n4,5,6,y\n"), "--affinity")
     np.save(tmp_path / "rows.npy", np.ones((3, 2)))
@@ -193,21 +132,17 @@ def test_rows_of_features_are_no_graph(write, tmp_path):
 )
 def test_parsers_agree_with_a_dictionary(tmp_path_factory, edges, repeats):
     """Integers, strings, files with comments between lines: one graph."""
-    weight = {}
-    for i, j in edges:
-        weight.setdefault((min(i, j), max(i, j)), 1.0 + abs(i * j))
+    weight = {(min(e), max(e)): 1.0 + abs(e[0] * e[1]) for e in edges}
     mentions = edges + repeats.draw(st.lists(st.sampled_from(edges), max_size=10))
     mentions = [repeats.draw(st.sampled_from([(i, j), (j, i)])) for i, j in mentions]
-    expected = {}
-    for (i, j), w in weight.items():
-        expected[i, j] = expected[j, i] = w
-    lines = [f"{i} {j} {weight[min(i, j), max(i, j)]}" for i, j in mentions]
+    expected = weight | {(j, i): w for (i, j), w in weight.items()}
     path = tmp_path_factory.mktemp("edges") / "graph.txt"
 
     def read(text):
         path.write_text(text)
         return read_graph(path)
 
+    lines = [f"{i} {j} {weight[min(i, j), max(i, j)]}" for i, j in mentions]
     fast, slow = read("\n".join(lines)), read("\n# c\n".join([*lines, ""]))
     assert weights(fast) == weights(slow) == expected
     appearance = list(dict.fromkeys(end for pair in mentions for end in pair))
@@ -218,30 +153,19 @@ def test_parsers_agree_with_a_dictionary(tmp_path_factory, edges, repeats):
     np.testing.assert_array_equal(named.matrix.toarray(), fast.matrix.toarray())
 
 
-def save_npz(path):
-    with open(path, "wb") as file:
-        sparse.save_npz(file, sparse.csc_array(TRIANGLE))
-
-
-def save_market(path):
-    with open(path, "wb") as file:  # or it would add .mtx
-        io.mmwrite(file, sparse.coo_array(TRIANGLE), symmetry="symmetric")
-
-
-def save_npy(path):
-    with open(path, "wb") as file:
-        np.save(file, TRIANGLE)
-
-
-@pytest.mark.parametrize("save", [save_npz, save_market, save_npy])
+@pytest.mark.parametrize("save", [sparse.save_npz, io.mmwrite, np.save])
 @pytest.mark.parametrize("name", ["graph.npz", "graph"])
 def test_matrices(tmp_path, save, name):
     path = tmp_path / name
-    save(path)
+    with open(path, "wb") as file:
+        save(file, TRIANGLE if save is np.save else sparse.csc_array(TRIANGLE))
     graph = read_graph(path)
     np.testing.assert_array_equal(graph.matrix.toarray(), TRIANGLE)
     assert graph.ids.tolist() == [0, 1, 2]
     assert (graph.n_edges, graph.named) == (3, False)
+    for dtype in bool, np.int8, np.uint64:  # become floats
+        sparse.save_npz(tmp_path / "g", sparse.csr_array(TRIANGLE != 0, dtype=dtype))
+        assert read_graph(tmp_path / "g.npz").matrix.dtype == np.float64
 
 
 def test_a_square_matrix_as_text(write):
@@ -253,25 +177,16 @@ def test_a_square_matrix_as_text(write):
     assert "matrix of weights of 6 nodes" in graph.notes[0]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_matrix_market_pattern(write, pack):
-    text = b"%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n"
-    graph = read_graph(write(pack(text)))
-    np.testing.assert_array_equal(graph.matrix.toarray(), [[0, 1], [1, 0]])
-
-
 def test_matrix_market_beyond_a_buffer(tmp_path):
     """SciPy's reader steps back after the head, and aborted where it could not."""
     W = sparse.coo_array(np.arange(10_000.0).reshape(100, 100) + 1)
     io.mmwrite(tmp_path / "graph.mtx", W)
     found = read_graph(tmp_path / "graph.mtx").matrix
     np.testing.assert_array_equal(found.toarray(), W.toarray())
-
-
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64])
-def test_integer_and_boolean_weights_become_floats(tmp_path, dtype):
-    sparse.save_npz(tmp_path / "g.npz", sparse.csr_array(TRIANGLE != 0, dtype=dtype))
-    assert read_graph(tmp_path / "g.npz").matrix.dtype == np.float64
+    text = b"%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n"
+    (tmp_path / "packed").write_bytes(gzip.compress(text))
+    graph = read_graph(tmp_path / "packed")
+    np.testing.assert_array_equal(graph.matrix.toarray(), [[0, 1], [1, 0]])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -279,12 +194,9 @@ def test_weights_that_are_not_finite_are_located(tmp_path, value):
     matrix = TRIANGLE.copy()
     matrix[1, 2] = value
     sparse.save_npz(tmp_path / "g.npz", sparse.csr_array(matrix))
-    np.save(tmp_path / "g.npy", matrix)
+    np.save(tmp_path / "g.npy", np.asfortranarray(matrix))
     for name in ("g.npz", "g.npy"):
         refuses(tmp_path / name, "NaN or infinite", "row 1, column 2")
-
-
-def test_complex_weights(tmp_path):
     sparse.save_npz(tmp_path / "g.npz", sparse.csr_array(TRIANGLE * 1j))
     refuses(tmp_path / "g.npz", "real numbers", "complex128")
 
@@ -350,10 +262,3 @@ def test_an_archive_that_unpacks_to_more_than_the_memory(tmp_path, monkeypatch):
             new.writestr(name, content)
     with pytest.raises((FileError, MemoryError), match=r"g\.npz"):
         read_graph(tmp_path / "g.npz")
-
-
-@pytest.mark.parametrize("name", ["g.npz", "g.mtx", "g.csv", "g.xyz"])
-def test_missing_files_and_folders(tmp_path, name):
-    refuses(tmp_path / name, "no such file")
-    (tmp_path / name).mkdir()
-    refuses(tmp_path / name, "folder")

@@ -4,6 +4,7 @@ import zipfile
 from decimal import Decimal
 
 import numpy as np
+import pandas
 import pytest
 
 from scalefair.files import (
@@ -14,24 +15,7 @@ from scalefair.files import (
     read_table,
     reading,
 )
-from scalefair.files._matrices import rows_format
-from scalefair.files._npy import read_array
-
-
-def rows(dtype="f8"):
-    values = np.random.default_rng(0).integers(0, 2, (40, 5))
-    return (values if dtype == "?" else 3 * values).astype(dtype)
-
-
-def test_types_of_dense_rows(dtype, tmp_path):
-    np.save(tmp_path / "rows.npy", rows(dtype))
-    reader = NpyReader(tmp_path / "rows.npy", max_bytes=400)
-    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
-    assert reader.dtype == wanted
-    blocks = list(reader.blocks())
-    assert {block.dtype for block in blocks} == {wanted}
-    assert max(block.nbytes for block in blocks) <= 400
-    assert np.array_equal(np.concatenate(blocks), rows(dtype))
+from scalefair.files._matrices import read_array, rows_format
 
 
 @pytest.mark.parametrize(
@@ -56,21 +40,6 @@ def read_whole(path):
         return read_array(file)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("values", [np.array("word"), np.ones((0, 3)), rows("i1")])
-def test_whole_arrays(order, values, tmp_path):
-    np.save(tmp_path / "x.npy", np.asarray(values, order=order))
-    found = read_whole(tmp_path / "x.npy")
-    assert found.dtype == values.dtype
-    np.testing.assert_array_equal(found, values, strict=True)
-
-
-def test_objects_are_not_read(tmp_path):
-    np.save(tmp_path / "x.npy", np.array([None]))
-    with pytest.raises(FileError, match="Python objects"):
-        read_whole(tmp_path / "x.npy")
-
-
 @pytest.mark.parametrize(
     "shape",
     [(-4, 2), (-1, 2), (4, -2), (-4, -2), (10**30, 2), (2**32, 2**32), (2**60, 1)],
@@ -82,25 +51,19 @@ def test_shapes_that_no_array_has(shape, tmp_path, saying):
         NpyReader(path)
     with pytest.raises(FileError, match=r"no array has the shape"):
         read_whole(path)
-
-
-def test_an_array_larger_than_its_file(tmp_path, saying):
-    path = tmp_path / "rows.npy"
     path.write_bytes(saying((10**12, 2), content=bytes(64)))
-    with pytest.raises(FileError, match="is truncated"):
-        NpyReader(path)
-    with pytest.raises(FileError, match="it is truncated"):
-        read_whole(path)
+    for read in (NpyReader, read_whole):
+        with pytest.raises(FileError, match="it is truncated"):
+            read(path)
 
 
 @pytest.fixture
 def save(tmp_path):
     pytest.importorskip("pyarrow")
-    pd = pytest.importorskip("pandas")
 
     def save(columns, index=None, **options):
         path = tmp_path / "rows.parquet"
-        pd.DataFrame(columns, index=index).to_parquet(path, **options)
+        pandas.DataFrame(columns, index=index).to_parquet(path, **options)
         return path
 
     return save
@@ -113,25 +76,16 @@ def test_types_of_columns(save):
         "integer": np.array([1, 2, 3, 2**60 + 1]),
         "boolean": np.array([True, False, True, False]),
         "decimal": [Decimal("1.25")] * 4,
+        "missing": pandas.array([1, None, 3, 4], dtype="Int64"),
     }
     reader = ParquetReader(save(columns, row_group_size=3))
     assert reader.feature_names.tolist() == list(columns)
     assert reader.dtype == np.float64
+    columns["missing"] = [1, np.nan, 3, 4]
     wanted = np.array([[float(x) for x in column] for column in columns.values()]).T
-    assert np.array_equal(np.concatenate(list(reader.blocks())), wanted)
+    np.testing.assert_array_equal(np.concatenate(list(reader.blocks())), wanted)
     single = ParquetReader(save(columns), columns=["single"])
     assert single.dtype == single.block(0).dtype == np.float32
-
-
-def test_missing_values_are_nan(save):
-    pd = pytest.importorskip("pandas")
-    columns = {
-        "real": [1.0, np.nan],
-        "integer": pd.array([1, None], dtype="Int64"),
-        "boolean": pd.array([None, True], dtype="boolean"),
-    }
-    block = ParquetReader(save(columns)).block(0)
-    assert np.array_equal(np.isnan(block), [[False, False, True], [True, True, False]])
 
 
 def test_columns_in_their_order(save):
@@ -147,13 +101,11 @@ def test_columns_in_their_order(save):
         ParquetReader(path, columns="a")
     with pytest.raises(FileError, match="no columns are chosen"):
         ParquetReader(path, columns=[])
-
-
-@pytest.mark.parametrize("name", [None, "who"])
-def test_index_is_no_feature(save, name):
-    pd = pytest.importorskip("pandas")
-    path = save({"a": [1, 2]}, index=pd.Index([7, 8], name=name))
-    assert ParquetReader(path).feature_names.tolist() == ["a"]
+    with pytest.raises(FileError, match=r"rows\.parquet: has no rows"):
+        ParquetReader(save({"a": np.empty(0)}))
+    for name in None, "who":  # an index is no feature
+        path = save({"a": [1, 2]}, index=pandas.Index([7, 8], name=name))
+        assert ParquetReader(path).feature_names.tolist() == ["a"]
 
 
 @pytest.mark.parametrize("max_bytes", [1, 16 * 3, 16 * 10, 16 * 25, 16 * 26, 2**20])
@@ -163,16 +115,10 @@ def test_row_groups_are_put_together_and_cut(save, max_bytes):
     reader = ParquetReader(path, max_bytes=max_bytes)
     blocks = list(reader.blocks())
     assert np.array_equal(np.concatenate(blocks), X)
-    assert all(block.nbytes <= max_bytes or len(block) == 1 for block in blocks)
     for number, block in enumerate(blocks):
         assert np.array_equal(reader.block(number), block)
     step = {1: 1, 48: 3, 160: 10, 400: 13, 416: 26}.get(max_bytes, 100)
     assert [len(block) for block in blocks[:-1]] == [step] * (len(blocks) - 1)
-
-
-def test_no_rows_in_a_table(save):
-    with pytest.raises(FileError, match=r"rows\.parquet: has no rows"):
-        ParquetReader(save({"a": np.empty(0)}))
 
 
 @pytest.mark.parametrize("read", [read_graph, read_table, rows_format])

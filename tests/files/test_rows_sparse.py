@@ -15,57 +15,26 @@ from scalefair.files import FileError, NpzReader, SvmlightReader, _rows_sparse
 
 
 def rows(dtype="f8"):
-    values = np.random.default_rng(0).integers(0, 2, (40, 5))
-    return (values if dtype == "?" else 3 * values).astype(dtype)
+    return 3 * np.random.default_rng(0).integers(0, 2, (40, 5)).astype(dtype)
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-def test_types_of_sparse_rows(dtype, compressed, tmp_path):
-    X = sparse.csr_array(rows("i8"))
-    X = sparse.csr_array(
-        (X.data.astype(dtype), X.indices.astype(">i8"), X.indptr), shape=X.shape
-    )
-    save_arrays(tmp_path / "rows.npz", X, compressed=compressed)
-    reader = NpzReader(tmp_path / "rows.npz", max_bytes=1600)
-    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
-    assert reader.dtype == wanted
-    blocks = list(reader.blocks())
-    assert len(blocks) > 3
-    assert {block.dtype for block in blocks} == {wanted}
-    assert {block.indices.dtype for block in blocks} == {np.dtype(np.int32)}
-    found = np.concatenate([block.toarray() for block in blocks])
-    assert np.array_equal(found, rows("i8") != 0 if dtype == "?" else rows("i8"))
-
-
-def save_arrays(path, X, *, compressed=False, **other):
+def save_arrays(path, X, **other):
     """As save_npz does, but with whatever arrays are given."""
-    arrays = {
-        "indices": X.indices,
-        "indptr": X.indptr,
-        "data": X.data,
-        "format": b"csr",
-        "shape": X.shape,
-    } | other
-    (np.savez_compressed if compressed else np.savez)(path, **arrays)
+    arrays = {"indices": X.indices, "indptr": X.indptr, "data": X.data}
+    np.savez(path, **{**arrays, "format": b"csr", "shape": X.shape, **other})
 
 
-def test_column_indices_that_need_int64(tmp_path):
-    columns = np.array([2**40, 5, 2**33])
-    X = sparse.csr_array(
-        (np.ones(3), columns, np.array([0, 1, 3])), shape=(2, 2**40 + 1)
-    )
+def test_column_indices_of_blocks(tmp_path):
+    columns, indptr = np.array([2**40, 5, 2**33]), np.array([0, 1, 3])
+    X = sparse.csr_array((np.ones(3), columns, indptr), shape=(2, 2**40 + 1))
     sparse.save_npz(tmp_path / "wide.npz", X)
     block = NpzReader(tmp_path / "wide.npz").block(0)
     assert block.indices.dtype == np.int64
     assert block.indices.tolist() == [2**40, 5, 2**33]
-
-
-def test_entries_are_put_in_order(tmp_path):
+    # Entries are put in order, those at the same place added up.
     X = sparse.csr_array(([1.0, 2.0, 4.0, 8.0], [2, 0, 2, 1], [0, 3, 4]), shape=(2, 3))
     sparse.save_npz(tmp_path / "rows.npz", X)
-    reader = NpzReader(tmp_path / "rows.npz")
-    assert reader.nnz == 4
-    block = reader.block(0)
+    block = NpzReader(tmp_path / "rows.npz").block(0)
     assert block.has_canonical_format
     assert block.indices.tolist() == [0, 2, 1]
     assert block.data.tolist() == [2.0, 5.0, 8.0]
@@ -73,7 +42,7 @@ def test_entries_are_put_in_order(tmp_path):
 
 def test_a_pass_reads_each_file_once(tmp_path, monkeypatch):
     X = sparse.random_array((5000, 20), density=0.3, rng=0, format="csr")
-    sparse.save_npz(tmp_path / "rows.npz", X)
+    sparse.save_npz(tmp_path / "rows.npz", X, compressed=False)
     reader = NpzReader(tmp_path / "rows.npz", max_bytes=20_000)
     n_read = []
     read = zipfile.ZipExtFile.read
@@ -83,36 +52,32 @@ def test_a_pass_reads_each_file_once(tmp_path, monkeypatch):
         n_read.append(len(found))
         return found
 
+    seek = zipfile.ZipExtFile.seek
+
+    def checked(self, offset, whence=0):
+        assert offset == self.tell()  # else zipfile compares no checksum
+        return seek(self, offset, whence)
+
     monkeypatch.setattr(zipfile.ZipExtFile, "read", counted)
+    monkeypatch.setattr(zipfile.ZipExtFile, "seek", checked)
     assert sum(block.nnz for block in reader.blocks()) == X.nnz
     size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     assert size <= sum(n_read) <= size + 3000
-
-
-def test_a_block_is_found_at_once_if_not_compressed(tmp_path, monkeypatch):
-    X = sparse.random_array((5000, 20), density=0.3, rng=0, format="csr")
-    sparse.save_npz(tmp_path / "rows.npz", X, compressed=False)
-    reader = NpzReader(tmp_path / "rows.npz", max_bytes=20_000)
+    # A block for itself is found at once if nothing is compressed.
     monkeypatch.setattr(zipfile.ZipFile, "open", None)  # would read from the start
-    assert np.array_equal(
-        reader.block(-1).toarray(), X[-reader.lengths[-1] :].toarray()
-    )
+    last = X[-reader.lengths[-1] :].toarray()
+    assert np.array_equal(reader.block(-1).toarray(), last)
 
 
-def test_several_files_of_several_types(tmp_path):
+def test_several_files(tmp_path):
     first, second = tmp_path / "0.npz", tmp_path / "1.npz"
     sparse.save_npz(first, sparse.csr_array(rows("f4")))
     sparse.save_npz(second, sparse.csr_array(rows("f8")))
     reader = NpzReader([first, second])
     assert reader.dtype == np.float64
-    assert {block.dtype for block in reader.blocks()} == {np.dtype(np.float64)}
+    assert reader.block(0).dtype == np.float64
     assert np.array_equal(reader.block(1).toarray(), rows())
     assert NpzReader([first, first]).dtype == np.float32
-
-
-def test_several_files_that_do_not_fit(tmp_path):
-    first, second = tmp_path / "0.npz", tmp_path / "1.npz"
-    sparse.save_npz(first, sparse.csr_array(rows()))
     sparse.save_npz(second, sparse.csr_array(rows()[:, 1:]))
     with pytest.raises(FileError, match=r"1\.npz: has 4 columns, .*0\.npz has 5"):
         NpzReader([first, second])
@@ -128,32 +93,23 @@ def csr():
     return sparse.csr_array(rows())
 
 
-WRONG = {
-    "format": ({"format": b"csc"}, r"it is of format 'csc'\. Save X\.tocsr\(\)"),
-    "shape": ({"shape": np.array([40])}, "two dimensions"),
-    "pointers": ({"indptr": csr().indptr[:-1]}, "do not fit each other"),
-    "indices": ({"indices": csr().indices[:-1]}, "do not fit each other"),
-    "last pointer": ({"indptr": np.arange(41)}, "row pointers are wrong"),
-    "falling": ({"indptr": csr().indptr[::-1]}, "row pointers are wrong"),
-    "real indices": (
-        {"indices": csr().indices * 1.0},
-        "indices are of the type float64",
-    ),
-    "complex": ({"data": csr().data * 1j}, "data are of the type complex"),
-    "objects": ({"data": csr().data.astype(object)}, "data are of the type object"),
-    "no columns": ({"shape": np.array([40, 0])}, "it has 0 columns"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_sparse_arrays_that_are_no_rows(case, tmp_path):
-    other, message = WRONG[case]
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"format": b"csc"}, r"it is of format 'csc'\. Save X\.tocsr\(\)"),
+        ({"shape": np.array([40])}, "two dimensions"),
+        ({"shape": np.array([40, 0])}, "it has 0 columns"),
+        ({"indices": csr().indices[:-1]}, "do not fit each other"),
+        ({"indptr": np.arange(41)}, "row pointers are wrong"),
+        ({"indptr": csr().indptr[::-1]}, "row pointers are wrong"),
+        ({"indices": csr().indices * 1.0}, "indices are of the type float64"),
+        ({"data": csr().data * 1j}, "data are of the type complex"),
+    ],
+)
+def test_sparse_arrays_that_are_no_rows(other, message, tmp_path):
     save_arrays(tmp_path / "rows.npz", csr(), **other)
     with pytest.raises(FileError, match=rf"rows\.npz: .*{message}.* again\."):
         NpzReader(tmp_path / "rows.npz")
-
-
-def test_archives_of_other_things(tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.ones(3))
     with pytest.raises(FileError, match=r"rows\.npz: not a CSR matrix .*format\.npy"):
         NpzReader(tmp_path / "rows.npz")
@@ -186,22 +142,6 @@ def test_damage_is_found_by_its_checksum(compressed, tmp_path):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # a disk's fault
     with pytest.raises(FileError, match=r"rows\.npz: not a CSR .* or damaged"):
         list(reader.blocks())
-
-
-def test_members_are_read_without_seeking(tmp_path, monkeypatch):
-    # After a seek forward, zipfile compares no checksum of members as they are.
-    path = tmp_path / "rows.npz"
-    X = sparse.random_array((2000, 20), density=0.5, rng=0, format="csr")
-    sparse.save_npz(path, X, compressed=False)
-    reader = NpzReader(path, max_bytes=2**16)
-    seek = zipfile.ZipExtFile.seek
-
-    def checked(self, offset, whence=0):
-        assert offset == self.tell()
-        return seek(self, offset, whence)
-
-    monkeypatch.setattr(zipfile.ZipExtFile, "seek", checked)
-    assert sum(block.nnz for block in reader.blocks()) == X.nnz
 
 
 def rewrite(path, **members):
@@ -243,18 +183,9 @@ def test_a_bomb_of_row_pointers_is_read_in_pieces(tmp_path, saying):
         tracemalloc.stop()
     assert reader.shape == (m, 5)
     assert peak < 20e6
-
-
-def test_a_row_of_more_entries_than_columns(tmp_path):
-    path, n = tmp_path / "rows.npz", 100_000
-    save_arrays(
-        path,
-        csr(),
-        shape=(2, 5),
-        indptr=np.array([0, 0, n]),
-        indices=np.zeros(n, np.int32),
-        data=np.zeros(n),
-    )
+    n = 100_000  # nor is a row of more entries than columns
+    zeros = {"indices": np.zeros(n, np.int32), "data": np.zeros(n)}
+    save_arrays(path, csr(), shape=(2, 5), indptr=np.array([0, 0, n]), **zeros)
     assert NpzReader(path).block(0).nnz <= 5
     with pytest.raises(FileError, match="a row has more entries than there are"):
         NpzReader(path, max_bytes=2**16)
@@ -315,9 +246,8 @@ def test_where_features_count_from(write):
     reader = SvmlightReader(write(LINES), zero_based=True)
     assert reader.shape == (4, 4)
     assert np.array_equal(reader.block(0).toarray()[:, 1:], WANTED)
-    # A feature 0 anywhere tells that all count from 0.
     reader = SvmlightReader(write(LINES + "\n1 0:1"), max_bytes=100)
-    assert reader.zero_based
+    assert reader.zero_based  # a feature 0 anywhere tells it
     assert np.array_equal(reader.block(0).toarray()[0], [0, 2.5, 0, 4])
     with pytest.raises(FileError, match=r"rows\.svm: has a feature 0, but features"):
         SvmlightReader(write("1 0:1\n"), zero_based=False)
@@ -346,9 +276,8 @@ def test_lines_that_are_none(write, line):
 
 
 def test_empty_and_compressed_files(write):
-    for text in "", "\n\n", "# 1 1:2\n":
-        with pytest.raises(FileError, match=r"rows\.svm: has no rows"):
-            SvmlightReader(write(text))
+    with pytest.raises(FileError, match=r"rows\.svm: has no rows"):
+        SvmlightReader(write("\n# 1 1:2\n"))
     path = write("")
     path.write_bytes(b"\x1f\x8b\x08\x00")
     with pytest.raises(FileError, match=r"is compressed.* Unpack it first"):
@@ -356,10 +285,8 @@ def test_empty_and_compressed_files(write):
 
 
 def test_labels_are_not_sent_to_workers(write):
-    dask = pytest.importorskip("dask")
+    pytest.importorskip("dask")
     reader = SvmlightReader(write("1 1:1\n" * 2000), max_bytes=20_000)
-    assert len(reader) > 3
     values = reader.delayed()
     assert len(reader.labels) == 2000
-    assert sum(block.shape[0] for block in dask.compute(*values)) == 2000
     assert len(pickle.dumps(values[0])) < 8 * 2000

@@ -11,7 +11,7 @@ import pandas
 import pytest
 from pandas.testing import assert_frame_equal
 
-from scalefair.files import FileError, clean_table, read_table
+from scalefair.files import FileError, clean_table, read_graph, read_table
 from scalefair.files import _tables as tables
 from scalefair.files import _text as text
 from scalefair.files._tables import TableFile
@@ -35,9 +35,7 @@ def refused(opened, *words, **options):
         opened().read(**options)
     message = str(caught.value)
     assert "\n" not in message
-    assert "table.csv" in message
-    for word in words:
-        assert word in message
+    assert all(word in message for word in ("table.csv", *words))
     return message
 
 
@@ -76,17 +74,14 @@ def test_headers(table, lines, names, doubt):
     # What may be wrong is said, with the option that changes it.
     assert bool(found.notes) == doubt
     if doubt:
-        option = "--no-header" if names else "--header"
-        assert option in found.notes[0]
+        assert ("--no-header" if names else "--header") in found.notes[0]
         assert lines[0] in found.notes[0]
     assert len(found.read()) == len(lines) - (names is not None)
 
 
 def test_headers_as_told(table):
-    lines = ["color,1,2", "red,0.1,0.2", "blue,0.5,0.1"]
-    assert table(*lines, header=False).names == ["1", "2", "3"]
     assert table("1,2", "3,4", header=True).names == ["1", "2"]
-    frame = table(*lines, header=False).read()
+    frame = table("color,1,2", "red,0.1,0.2", "blue,0.5,0.1", header=False).read()
     assert frame["1"].tolist() == ["color", "red", "blue"]
     assert frame["2"].tolist() == [1, 0.1, 0.5]
 
@@ -111,19 +106,16 @@ def test_a_word_in_a_column_of_numbers(table, bad):
     assert "more)" not in message
     frame = table(*numbers(bad=bad)).read(words=["height"])
     assert frame["height"][60] == shown
-    others = table(*numbers(bad=bad)).read(["age", "sex"])
-    assert list(others.columns) == ["age", "sex"]
-
-
-def test_several_words_in_a_column_of_numbers(table):
-    lines = numbers(bad="abc")
+    lines = numbers(bad=bad)
+    assert list(table(*lines).read(["age", "sex"]).columns) == ["age", "sex"]
     lines[80] = "79,def,f"
-    refused(lambda: table(*lines), "table.csv:62:", "'abc' (and 1 more)")
-    # Of a column of numbers and words, as many of both, it is said what it became.
+    refused(lambda: table(*lines), "table.csv:62:", "(and 1 more)")
+
+
+def test_columns_of_numbers_and_words_are_told(table):
     mixed = table("code,x", *(f"{i if i % 2 else 'C'},{i}" for i in range(20)))
     assert mixed.read()["code"][:2].tolist() == ["C", "1"]
-    assert "code" in mixed.notes[0]
-    assert "words" in mixed.notes[0]
+    assert "column code holds numbers and words" in mixed.notes[0]
 
 
 @pytest.mark.parametrize("kind", ["1", "-1.5e-3", "+.5", "1.", "inf", "-Infinity"])
@@ -132,31 +124,20 @@ def test_what_is_a_number(table, kind):
     assert frame["a"][0] == float(kind)
 
 
-MISSING = ["", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", " ? "]
-
-
-@pytest.mark.parametrize("blank", MISSING)
+@pytest.mark.parametrize("blank", [*text.MISSING, " ? "])
 def test_missing_values(table, blank):
     """As numbers, as words, and as words that groups or labels are."""
-    lines = ["height,town,sex", f"{blank},oslo,{blank}", f"1.5,{blank},f", "2,rome,m"]
-    found = table(*lines)
+    lines = ["height, town,sex ", f"{blank},oslo,{blank}", f"1.5,{blank},f"]
+    found = table(*lines, "2,rome, m")
     frame = found.read(words=["sex"])
     assert frame.isna().sum().tolist() == [1, 1, 1]
     assert frame["height"].dtype == np.float64
     assert frame["height"][1:].tolist() == [1.5, 2]
+    assert frame["sex"][1:].tolist() == ["f", "m"]  # stripped
     assert found.where(1, "town") == f"{found.path}:3: column 2 (town)"
-
-
-def test_a_column_without_values(table):
-    frame = table("a,b", "1,?", "2,").read()
+    frame = table("a,b", f"1,{blank}", f"2,{blank}").read()
     assert frame["b"].isna().all()
     assert frame["b"].dtype == np.float64
-
-
-def test_cells_are_stripped(table):
-    frame = table("age, sex ", "39,  male", "31, female  ").read()
-    assert list(frame.columns) == ["age", "sex"]
-    assert frame["sex"].tolist() == ["male", "female"]
 
 
 WANTED = pandas.DataFrame({"a": [1.5, 2.25], "b": ["x", "y"], "c": [3, 4]})
@@ -168,6 +149,11 @@ def test_delimiters(table, mark):
     found = table(*lines, mark.join(["2.25", "y", "4"]), name="table.data")
     assert_frame_equal(found.read(), WANTED, check_dtype=False)
     assert found.notes == []
+    for spelling in "tab", "\\t", "\t":
+        assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
+    for wrong in {"delimiter": "xy"}, {"decimal": "x"}:
+        with pytest.raises(FileError, match="one character"):
+            table("a,b", "1,2", **wrong)
 
 
 def test_semicolons_and_decimal_commas(table):
@@ -194,24 +180,9 @@ def test_a_word_among_decimal_commas(table):
     np.testing.assert_array_equal(found, [1.5, 2.25, np.nan, 3])
 
 
-@pytest.mark.parametrize("spelling", ["tab", "\\t", "\t"])
-def test_spellings_of_a_tab(table, spelling):
-    assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
-
-
-@pytest.mark.parametrize("wrong", [{"delimiter": "xy"}, {"decimal": "x"}])
-def test_marks_that_are_none(table, wrong):
-    (value,) = wrong.values()
-    refused(lambda: table("a,b", "1,2", **wrong), repr(value), "one character")
-
-
-def test_lines_before_the_table(table):
+def test_lines_before_the_table_and_comments(table):
     found = table("made by: hand", "on monday", "", "a,b", "1,2", skip_lines=2)
     assert found.names == ["a", "b"]
-    refused(lambda: table("a,b", "1,x", "2,3,4"), "table.csv:3: expected 2 fields")
-
-
-def test_comments(table):
     lines = ["# by hand", "a,b", "1,x", "# and more, of it", "2,y", "% end", "3,z"]
     found = table(*lines)
     assert found.read()["a"].tolist() == [1, 2, 3]
@@ -254,40 +225,43 @@ def test_duplicate_names(table):
         table("1,2", "3,4").find("3", "--drop")
 
 
+@pytest.mark.parametrize("read", [read_table, read_graph])
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "is empty"),
         (b"\n  \n", "is empty"),
         (b"# a comment\n", "is empty"),
-        (b"a,b\n", "no rows below the header"),
+        (b"source,target\n", "no rows below the header on line 1"),
         (b"a,b\n\xff\xfe,2\n", ":2: not UTF-8"),
+        (b'a,b\n"a,c\n', ":2: unreadable"),
         (b"a,b\r1,2\r", "carriage returns"),
+        (b"\x1f\x8b\x08\x00 neither this nor that", "damaged"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], "damaged"),
     ],
 )
-def test_files_that_are_no_tables(tmp_path, content, words):
+def test_files_that_are_no_tables(tmp_path, read, content, words):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
-
-    def opened(**_):
-        return TableFile(path, header=True if content == b"a,b\n" else None)
-
-    refused(opened, words)
+    with pytest.raises(FileError, match=rf"table\.csv.*{words}"):
+        read(path, header=True if content == b"source,target\n" else None)
 
 
-def test_files_that_cannot_be_opened(tmp_path):
-    with pytest.raises(FileError, match=r"absent\.csv: no such file"):
-        read_table(tmp_path / "absent.csv")
+@pytest.mark.parametrize("read", [read_table, read_graph])
+@pytest.mark.parametrize("name", ["absent.csv", "absent.npz", "absent"])
+def test_files_that_cannot_be_opened(tmp_path, read, name):
+    with pytest.raises(FileError, match=f"{name}: no such file"):
+        read(tmp_path / name)
+    (tmp_path / name).mkdir()
     with pytest.raises(FileError, match="is a folder"):
-        read_table(tmp_path)
+        read(tmp_path / name)
 
 
 CSV = b"\xef\xbb\xbfa,b,c\r\n1.5,x,3\r\n2.25,y,4\r\n"  # as spreadsheets write it
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize("name", ["t.csv", "t.data", "table", "t.csv.gz", "t.txt.bz2"])
+@pytest.mark.parametrize("name", ["t.csv", "table", "t.csv.gz", "t.txt.bz2"])
 def test_any_name_and_packing(tmp_path, pack, name):
     path = tmp_path / name
     path.write_bytes(pack(CSV))
@@ -323,27 +297,9 @@ def test_parquet(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(FileError, match=r"table\.csv: .*damaged"):
         TableFile(path).read()
-
-
-def test_an_index_saved_to_parquet_is_no_column(tmp_path):
-    path = tmp_path / "indexed.parquet"
-    WANTED.set_index("b").to_parquet(path)
-    assert TableFile(path).names == ["a", "c"]
-
-
-def columns_of_all_kinds(n=1000):
-    rng = np.random.default_rng(0)
-    frame = pandas.DataFrame(
-        {
-            "height": rng.normal(size=n).round(3),
-            "town": rng.choice(["oslo", "rome", "town, large"], n),
-            "age": rng.integers(0, 90, n),
-            "code": rng.integers(0, 3, n),
-        }
-    )
-    frame.loc[::7, "height"] = None
-    frame.loc[::11, "town"] = None
-    return frame
+    indexed = tmp_path / "indexed.parquet"
+    WANTED.set_index("b").to_parquet(indexed)  # the index is no column
+    assert TableFile(indexed).names == ["a", "c"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -352,11 +308,12 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(tables, "_SAMPLE", 100)
     monkeypatch.setattr(tables, "_PIECE", 150)  # numbers: pieces of 50 rows
     path = tmp_path / f"table.{kind}"
-    frame = columns_of_all_kinds()
-    if kind == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path)
+    n, rng = 1000, np.random.default_rng(0)
+    towns = rng.choice(["oslo", "rome", "town, large"], n)
+    columns = {"height": rng.normal(size=n).round(3), "town": towns}
+    frame = pandas.DataFrame(columns | {"age": 1, "code": rng.integers(0, 3, n)})
+    frame.loc[::7, "height"] = frame.loc[::11, "town"] = None
+    getattr(frame, f"to_{kind}")(path, index=False)
     wanted, words = ["town", "height", "code"], {"code"}
     stored = TableFile(path).store(wanted, words, tmp_path)
     assert list(tmp_path.iterdir()) == [path]
@@ -369,29 +326,26 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     assert only["town"].isna().sum() == frame["town"].isna().sum()
 
 
-def test_bad_cells_behind_the_sample_are_placed(table, monkeypatch, tmp_path):
-    monkeypatch.setattr(tables, "_SAMPLE", 20)
-    monkeypatch.setattr(tables, "_PIECE", 60)
-    found = table(*numbers(bad="abc"))
-    with pytest.raises(FileError, match=r"table\.csv:62: column 2 \(height\) is 'abc'"):
-        found.store(found.names, (), tmp_path)
-    lines = numbers()
-    lines[80] = "1,2"
-    monkeypatch.setattr(text, "_PEEK", 20)
-    found = table(*lines)
-    with pytest.raises(FileError, match=r"table\.csv:81: expected 3 fields"):
-        found.store(found.names, (), tmp_path)
-
-
-def test_comments_between_pieces(table, monkeypatch, tmp_path):
+def test_pieces_behind_the_sample(table, monkeypatch, tmp_path):
+    """Bad cells are placed, and comments between the rows left out."""
     monkeypatch.setattr(tables, "_SAMPLE", 20)
     monkeypatch.setattr(tables, "_PIECE", 60)  # numbers: pieces of 20 rows
-    lines = numbers()
-    lines[70:70] = ["# by hand, and", "% more"]
-    found = table(*lines)
+    commented = numbers()
+    commented[70:70] = ["# by hand, and", "% more"]
+    found = table(*commented)
     stored = found.store(found.names, (), tmp_path)
     assert stored["age"].tolist() == list(range(100))
     assert stored["sex"].tolist() == ["f", "m"] * 50
+    short = numbers()
+    short[80] = "1,2"
+    monkeypatch.setattr(text, "_PEEK", 20)
+    for lines, message in [
+        (numbers(bad="abc"), r":62: column 2 \(height\) is 'abc'"),
+        (short, ":81: expected 3 fields"),
+    ]:
+        found = table(*lines)
+        with pytest.raises(FileError, match=rf"table\.csv{message}"):
+            found.store(found.names, (), tmp_path)
 
 
 def test_what_a_saved_model_does_first():

@@ -1,10 +1,11 @@
-"""Loops over costs of assignment against NumPy."""
+"""Rows assigned to columns and to centres, against NumPy."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from scalefair.kernels import (
@@ -13,6 +14,7 @@ from scalefair.kernels import (
     count_open,
     list_open,
     move_along_paths,
+    nearest_centres,
     soft_columns,
 )
 
@@ -68,24 +70,16 @@ def best_of(C, kinds, prices):
     return best, low, second
 
 
-@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("k", [1, 2, 5])
 def test_best_columns(k):
     C, kinds, _, prices = problem(k=k)
     C[0], prices[0] = 0.5, 0.0  # ties: the first column is taken
     reduced = C + prices[kinds]
-    ordered = np.sort(reduced, axis=1)
+    ordered = np.sort(np.column_stack([reduced, np.full(len(C), np.inf)]), axis=1)
     best, low, second = best_of(C, kinds, prices)
     assert np.array_equal(best, reduced.argmin(axis=1))
     assert np.array_equal(low, ordered[:, 0])
     np.testing.assert_allclose(second, ordered[:, 1] - ordered[:, 0], atol=1e-15)
-
-
-def test_one_column_has_no_second():
-    C, kinds, _, prices = problem(k=1)
-    best, low, second = best_of(C, kinds, prices)
-    assert not best.any()
-    assert np.array_equal(low, C[:, 0] + prices[kinds, 0])
-    assert np.isinf(second).all()
 
 
 @pytest.mark.parametrize("rank", [0, 3, 10**6])
@@ -143,3 +137,21 @@ def test_open_columns():
     list_open(C, kinds, prices, best, low, widths, rows, columns, excesses)
     assert np.array_equal((rows, columns), np.nonzero(near))
     np.testing.assert_allclose(excesses, excess[near], atol=1e-15)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 3), (1500, 12), (70_000, 2)])
+def test_nearest_centres(n, k, same_bits):
+    rng = np.random.default_rng(0)
+    X, centres = rng.standard_normal((n, 4)), rng.standard_normal((k, 4))
+    centres[2:3] = centres[:1]  # the first of equal centres
+    apart = cdist(X, centres, "sqeuclidean")
+    found = nearest_centres(X, centres)
+    same_bits(lambda: nearest_centres(X, centres))
+    assert np.array_equal(found.labels, apart.argmin(axis=1))
+    np.testing.assert_allclose(found.low, apart.min(axis=1), atol=1e-12)
+    member = np.eye(k)[found.labels]
+    np.testing.assert_allclose(found.sums, member.T @ X, atol=1e-10)
+    assert np.array_equal(found.counts, member.sum(axis=0))
+    if k > 1:
+        lost = np.diff(np.partition(apart, 1, axis=1)[:, :2])
+        np.testing.assert_allclose(found.losses, (member.T @ lost)[:, 0], rtol=1e-9)

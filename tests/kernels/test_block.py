@@ -1,19 +1,22 @@
-"""Block algebra against NumPy."""
+"""Algebra on blocks and on long rows against NumPy."""
 
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from scalefair.kernels import (
+    add_scaled,
     block_gram,
     block_multiply,
     block_rotate,
     block_subtract,
+    combine,
+    inner,
     rotate_ritz,
-    single_blas_thread,
+    rows_combine,
+    rows_inner,
 )
 
 TYPES = [np.float64, np.float32]
@@ -43,21 +46,17 @@ class TestAgainstNumPy:
         assert np.array_equal(X, before[0])
         assert np.array_equal(Y, before[1])
 
-    def test_rotate(self, n, dtype):
+    def test_rotate_and_multiply(self, n, dtype):
         X, S = block(n, 5, dtype, 0), block(5, 5, np.float64, 1)
         expected = X.astype(float) @ S
-        before = S.copy()
-        block_rotate(X, S)
-        close(X, expected, dtype, 5)
-        assert np.array_equal(S, before)
-
-    def test_multiply(self, n, dtype):
-        X, S = block(n, 5, dtype, 0), block(5, 5, np.float64, 1)
-        before = X.copy()
+        before = X.copy(), S.copy()
         out = np.full_like(X, np.nan)  # is not read
         block_multiply(X, S, out)
-        close(out, X.astype(float) @ S, dtype, 5)
-        assert np.array_equal(X, before)
+        close(out, expected, dtype, 5)
+        assert np.array_equal(X, before[0])
+        block_rotate(X, S)
+        close(X, expected, dtype, 5)
+        assert np.array_equal(S, before[1])
 
     def test_subtract(self, n, dtype):
         out, L, C = block(n, 4, dtype, 0), block(n, 3, dtype, 1), block(3, 4, float, 2)
@@ -107,7 +106,7 @@ def test_no_columns(dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", [1, 2049, 9000])
-def test_same_bits_for_any_number_of_threads(n, dtype, with_threads):
+def test_same_bits_for_any_number_of_threads(n, dtype, same_bits):
     def work():
         X, Y = block(n, 6, dtype, 0), block(n, 6, dtype, 1)
         S = block(6, 6, float, 2)
@@ -115,22 +114,12 @@ def test_same_bits_for_any_number_of_threads(n, dtype, with_threads):
         block_rotate(X, S)
         block_subtract(Y, X, S)
         norms = rotate_ritz(X, Y, S, S[0])
-        return gram, X, Y, norms
+        out, rows = np.empty(n), np.ascontiguousarray(X.T)
+        rows_combine(rows, np.arange(6.0), out)
+        dots = inner(rows[0], rows[1]), rows_inner(rows, [0, 3], [1, 2])
+        return gram, X, Y, norms, out, *dots
 
-    for one, two in zip(with_threads(1, work), with_threads(2, work), strict=True):
-        assert np.array_equal(one, two)
-
-
-def blas_threads():
-    return {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
-
-
-def test_single_blas_thread_is_undone():
-    with threadpool_limits(2, user_api="blas"):
-        before = blas_threads()
-        with single_blas_thread():
-            assert blas_threads() == {1}
-        assert blas_threads() == before
+    same_bits(work)
 
 
 def test_every_blas_is_held_to_one_thread():
@@ -149,3 +138,37 @@ def test_every_blas_is_held_to_one_thread():
     count, threads = done.stdout.split(maxsplit=1)
     assert int(count) >= 1
     assert threads.strip() == "{1}"
+
+
+# Around multiples of the 4096 entries that are handled at a time.
+LENGTHS = [0, 1, 4095, 4096, 4097, 10_000]
+
+
+def rows(p, length, seed=0):
+    return np.random.default_rng(seed).standard_normal((p, length))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+class TestLongRows:
+    def test_inner(self, length):
+        R = rows(5, length)
+        assert inner(R[0], R[1]) == pytest.approx(R[0] @ R[1], rel=0, abs=1e-11)
+        expected = R[[4, 1, 3]] @ R[[3, 0]].T
+        actual = rows_inner(R, [4, 1, 3], [3, 0])
+        np.testing.assert_allclose(actual, expected, atol=1e-10)
+
+    def test_rows_combine(self, length):
+        R, a = rows(5, length), np.array([1.0, 0.0, -2.0, 0.5, 3.0])
+        out = np.full(length, np.nan)  # is not read
+        rows_combine(R, a, out)
+        np.testing.assert_allclose(out, a @ R, atol=1e-13)
+
+    def test_combine_and_add_scaled(self, length):
+        X, Y = rows(2, length)
+        out = np.full(length, np.nan)  # is not read
+        combine(out, 2.0, X, -0.5, Y)
+        np.testing.assert_allclose(out, 2 * X - 0.5 * Y, atol=1e-15)
+        before = X.copy()
+        add_scaled(Y, -1.5, X)
+        assert np.array_equal(X, before)
+        np.testing.assert_allclose(Y, rows(2, length)[1] - 1.5 * X, atol=1e-15)

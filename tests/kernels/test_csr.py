@@ -1,33 +1,34 @@
-"""csr_matmat against NumPy."""
+"""Products of CSR matrices, or some of their rows, against NumPy."""
+
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.kernels import csr_matmat
+from scalefair.kernels import (
+    csr_add_matmat,
+    csr_matmat,
+    csr_rows_matmat,
+    csr_rows_scatter,
+    csr_rows_transpose,
+    sparse_gram,
+)
 
 TYPES = [np.float64, np.float32]
 INDICES = [np.int32, np.int64]
+M, N, K = 60, 17, 3
 
 
-def random_csr(n_rows, n_columns, dtype, index_dtype, density=0.2, seed=0):
-    """Random CSR arrays with rows of 0, 1, 2, ... entries, among them empty ones."""
-    rng = np.random.default_rng(seed)
-    dense = rng.standard_normal((n_rows, n_columns))
-    dense[rng.random((n_rows, n_columns)) > density] = 0
-    dense[::5] = 0
-    A = sparse.csr_array(dense.astype(dtype))
-    return A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data, dense
-
-
-def reference(dense, X, out, alpha, shift, beta):
-    """The same in float64 by its definition."""
-    X = X.astype(np.float64)
-    product = dense @ X
-    if shift:
-        product -= shift * X
-    product *= alpha
-    return product + beta * out if beta else product
+def matrix(dtype=np.float64, index_dtype=np.int32, n=N):
+    """Rows of 0, 1, 2, ... entries, and their CSR arrays."""
+    rng = np.random.default_rng(0)
+    dense = rng.standard_normal((M, n)).astype(dtype)
+    dense[rng.random((M, n)) < 0.6] = 0
+    dense[::7] = 0
+    A = sparse.csr_array(dense)
+    csr = A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
+    return dense, csr
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -35,19 +36,18 @@ def reference(dense, X, out, alpha, shift, beta):
 @pytest.mark.parametrize("k", range(1, 10))
 def test_agrees_with_numpy(dtype, index_dtype, k):
     rng = np.random.default_rng(k)
-    *csr, dense = random_csr(43, 43, dtype, index_dtype)
-    X = rng.standard_normal((43, k)).astype(dtype)
-    start = rng.standard_normal((43, k)).astype(dtype)
-    tolerance = 200 * np.finfo(dtype).eps
-    for alpha in (1.0, -0.7, 0.0):
-        for shift in (0.0, 1.3):
-            for beta in (0.0, 1.0, -2.5):
-                out = start.copy()
-                csr_matmat(*csr, X, out, dtype(alpha), dtype(shift), dtype(beta))
-                expected = reference(dense, X, start, alpha, shift, beta)
-                np.testing.assert_allclose(
-                    out, expected, rtol=tolerance, atol=tolerance
-                )
+    dense, csr = matrix(dtype, index_dtype, M)
+    X, start = rng.standard_normal((2, M, k)).astype(dtype)
+    before = [a.copy() for a in (*csr, X)]
+    for alpha, shift, beta in product((1, -0.7, 0), (0, 1.3), (0, 1, -2.5)):
+        out = start.copy() if beta else np.full_like(start, np.nan)  # is not read
+        csr_matmat(*csr, X, out, dtype(alpha), dtype(shift), dtype(beta))
+        wide = X.astype(np.float64)
+        expected = alpha * (dense @ wide - shift * wide) + beta * start
+        tolerance = 200 * np.finfo(dtype).eps
+        np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance)
+    for a, b in zip((*csr, X), before, strict=True):
+        assert np.array_equal(a, b)
 
 
 @pytest.mark.parametrize("n_entries", range(0, 13))
@@ -62,47 +62,18 @@ def test_every_row_length(n_entries):
     np.testing.assert_allclose(out[0], data @ X[:n_entries], atol=1e-13)
 
 
-def test_rectangular():
-    *csr, dense = random_csr(30, 17, np.float64, np.int32)
-    X = np.random.default_rng(0).standard_normal((17, 4))
-    out = np.empty((30, 4))
-    csr_matmat(*csr, X, out, 2.0, 0.0, 0.0)
-    np.testing.assert_allclose(out, 2 * dense @ X, atol=1e-13)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_out_is_not_read_when_beta_is_zero(dtype):
-    *csr, dense = random_csr(43, 43, dtype, np.int32)
-    X = np.random.default_rng(0).standard_normal((43, 3)).astype(dtype)
-    out = np.full((43, 3), np.nan, dtype)
-    csr_matmat(*csr, X, out, dtype(1), dtype(0), dtype(0))
-    np.testing.assert_allclose(out, dense @ X, rtol=1e-4, atol=1e-5)
-    assert np.array_equal(out[::5], np.zeros_like(out[::5]))  # the empty rows
-
-
 def test_no_rows():
+    indptr, empty = np.zeros(1, np.int32), np.empty(0, np.int32)
     out = np.empty((0, 3))
-    empty = np.empty(0, np.int32)
-    csr_matmat(
-        np.zeros(1, np.int32), empty, np.empty(0), np.empty((0, 3)), out, 1.0, 0.0, 0.0
-    )
+    csr_matmat(indptr, empty, np.empty(0), np.empty((0, 3)), out, 1.0, 0.0, 0.0)
     assert out.shape == (0, 3)
-
-
-def test_leaves_its_inputs_alone():
-    *csr, _ = random_csr(43, 43, np.float64, np.int32)
-    X = np.random.default_rng(0).standard_normal((43, 3))
-    before = [a.copy() for a in (*csr, X)]
-    csr_matmat(*csr, X, np.empty((43, 3)), 1.0, 0.5, 0.0)
-    for a, b in zip((*csr, X), before, strict=True):
-        assert np.array_equal(a, b)
 
 
 # So many entries that 64-bit indices are used as they are.
 @pytest.mark.parametrize(
     ("dtype", "index_dtype"), [(np.float64, np.int32), (np.float32, np.int64)]
 )
-def test_same_bits_for_any_number_of_threads(dtype, index_dtype, with_threads):
+def test_same_bits_for_any_number_of_threads(dtype, index_dtype, same_bits):
     n = 3001
     W = sparse.random_array((n, n), density=0.004, rng=np.random.default_rng(0))
     A = sparse.csr_array(W, dtype=dtype)
@@ -111,13 +82,110 @@ def test_same_bits_for_any_number_of_threads(dtype, index_dtype, with_threads):
     X = np.random.default_rng(1).standard_normal((n, 7)).astype(dtype)
     start = np.random.default_rng(2).standard_normal((n, 7)).astype(dtype)
 
-    def product():
+    def call():
         out = start.copy()
         scalars = dtype(0.3), dtype(-0.2), dtype(1.7)
         csr_matmat(*csr, X, out, *scalars)
-        return out
+        return (out,)
 
-    one = with_threads(1, product)
-    assert np.array_equal(one, with_threads(2, product))
+    (one,) = same_bits(call)
     expected = 0.3 * (A @ X + 0.2 * X) + 1.7 * start
     np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
+
+
+PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
+
+
+def block(n, dtype, seed=1):
+    return np.random.default_rng(seed).standard_normal((n, K)).astype(dtype)
+
+
+def close(actual, expected, dtype):
+    np.testing.assert_allclose(actual, expected, atol=100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)
+def test_rows_matmat(dtype, index_dtype):
+    dense, csr = matrix(dtype, index_dtype)
+    rows = np.array([5, 0, 59, 7, 5, 30, 31])
+    bounds = np.array([0, 3, 3, 7])  # a part without rows
+    V, offset = block(N, dtype), block(1, dtype, 2)[0]
+    out = np.full((len(rows), K), np.nan, dtype)  # is not read
+    sums = csr_rows_matmat(*csr, rows, bounds, V, offset, out)
+    expected = dense[rows] @ V - offset
+    close(out, expected, dtype)
+    assert sums.dtype == np.float64
+    close(sums, out.sum(axis=0, dtype=np.float64), np.float64)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_entries_of_a_narrower_type(dtype):
+    # As SparseRows keeps them: float32 entries, times blocks in float64.
+    dense, csr = matrix(np.float32)
+    out = np.ones((M, K), dtype)
+    csr_add_matmat(*csr, np.array([0, M]), dtype(2), block(N, dtype), out)
+    close(out, 1 + 2 * dense.astype(dtype) @ block(N, dtype), np.float32)
+
+
+@pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)
+def test_add_matmat(dtype, index_dtype):
+    dense, csr = matrix(dtype, index_dtype)
+    Y, start = block(N, dtype), block(M, dtype, 2)
+    out = start.copy()
+    csr_add_matmat(*csr, np.array([0, 1, 40, 40, M]), dtype(-0.7), Y, out)
+    close(out, start - dtype(0.7) * (dense @ Y), dtype)
+
+
+@pytest.mark.parametrize("index_dtype", INDICES)
+@pytest.mark.parametrize("rows", [[], [3], [9, 2, 9, 0, 58]])
+def test_rows_transpose(index_dtype, rows):
+    dense, csr = matrix(np.float32, index_dtype)
+    rows = np.array(rows, dtype=np.int64)
+    indptr, indices, data = csr_rows_transpose(*csr, rows, N)
+    assert indptr.dtype == indices.dtype == np.int32
+    assert data.dtype == np.float32
+    T = sparse.csr_array((data, indices, indptr), shape=(N, len(rows)))
+    assert T.has_canonical_format
+    assert np.array_equal(T.toarray(), dense[rows].T)
+
+
+def test_rows_scatter():
+    dense, (indptr, _, data) = matrix(np.float32)
+    centre = np.random.default_rng(3).standard_normal(M)
+    scatter = np.ones(M)
+    csr_rows_scatter(indptr, data, N, centre, scatter)
+    expected = 1 + ((dense.astype(float) - centre[:, None]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(scatter, expected, rtol=1e-13)
+
+
+def test_threads_change_no_bit(same_bits):
+    _, csr = matrix()
+    rows, bounds = np.arange(M), np.array([0, 10, 20, 30, 40, 50, M])
+
+    def call():
+        out, added, scatter = np.empty((M, K)), block(M, float, 2), np.zeros(M)
+        sums = csr_rows_matmat(*csr, rows, bounds, block(N, float), np.ones(K), out)
+        csr_add_matmat(*csr, bounds, 0.3, block(N, float), added)
+        csr_rows_scatter(csr[0], csr[2], N, np.ones(M), scatter)
+        return sums, out, added, scatter
+
+    same_bits(call)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_sparse_gram(index, same_bits):
+    X = sparse.random_array((200, 30), density=0.1, rng=np.random.default_rng(0))
+    X = sparse.csr_array(X)
+    csr = [
+        (A.indptr.astype(index), A.indices.astype(index), A.data)
+        for A in (X, X.T.tocsr())
+    ]
+
+    def gram():
+        out = np.ones((30, 30))
+        sparse_gram(*csr[0], *csr[1], out)
+        return [out]
+
+    (out,) = same_bits(gram)
+    np.testing.assert_allclose(out, 1 + (X.T @ X).toarray(), atol=1e-13)
+    assert np.array_equal(out, out.T)

@@ -15,16 +15,16 @@ def symmetric(n, dtype=np.float64):
     return (A + A.T).astype(dtype)
 
 
-def without_pointers(monkeypatch):
-    monkeypatch.setattr(_lapack, "_routine", lambda *_: None)
+@pytest.fixture(params=[True, False], ids=["pointers", "no pointers"])
+def pointers(request, monkeypatch):
+    """With SciPy's pointers to LAPACK, and without them."""
+    if not request.param:
+        monkeypatch.setattr(_lapack, "_routine", lambda *_: None)
 
 
-@pytest.mark.parametrize("pointers", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 5), (60, 1), (60, 7)])
-def test_leading_eigenpairs(n, k, dtype, pointers, monkeypatch):
-    if not pointers:
-        without_pointers(monkeypatch)
+def test_leading_eigenpairs(n, k, dtype, pointers):
     A = symmetric(n, dtype)
     before = A.copy()
     values, vectors = leading_eigh(A, k)
@@ -49,10 +49,7 @@ def test_entries_that_are_not_finite(value):
         leading_eigh(A, 2)
 
 
-@pytest.mark.parametrize("pointers", [True, False])
-def test_gram(pointers, monkeypatch):
-    if not pointers:
-        without_pointers(monkeypatch)
+def test_gram(pointers):
     X = np.random.default_rng(0).integers(-9, 9, (30, 7)).astype(float)
     C = np.ones((7, 7))
     add_gram(X, C)

@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from scalefair.kernels import _arrays
-from scalefair.kernels._arrays import row_table
-from scalefair.kernels._row_sums import weighted_row_sums
-from scalefair.kernels._score_bins import (
+from scalefair.kernels import (
     HINGE,
     LOGISTIC,
     SQUARED,
+    _arrays,
     bin_pass,
     row_scores,
     score_losses,
     score_pass,
+    weighted_row_sums,
 )
+from scalefair.kernels._arrays import row_table
 
 EDGES = np.array([-1.0, -0.25, 0.0, 0.0, 1.5])
 
@@ -74,49 +74,38 @@ def check(actual, expected):
 
 
 @pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
-@pytest.mark.parametrize("n_powers", [1, 2])
+@pytest.mark.parametrize(("n_powers", "centre"), [(1, 0.0), (2, 0.0), (2, 0.5)])
 @pytest.mark.parametrize("dense", [False, True])
-def test_score_pass(kind, n_powers, dense):
+def test_score_pass(kind, n_powers, centre, dense):
     X, codes, signs, B = problem()
     X = X.toarray() if dense else X
     h = (with_ones(X) * B[codes]).sum(axis=1)
     assert np.isin(EDGES, h).any()  # ties of scores and edges
     values, slopes = loss_twin(kind, signs, h)
+    edges = EDGES - centre
     loss, *actual = score_pass(
-        row_table(X), codes, signs, kind, B, EDGES, 0.0, n_powers
+        row_table(X), codes, signs, kind, B, edges, centre, n_powers
     )
     assert loss == pytest.approx(values.sum(), rel=1e-13)
-    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, n_powers))
+    check(actual, sums_twin(X, codes, h - centre, slopes, 3, edges, n_powers))
 
 
 # Around multiples of the blocks of 128 rows and the chunks of 2048.
 @pytest.mark.parametrize("m", [1, 2, 127, 128, 129, 4095, 4096, 4097, 9000])
-def test_numbers_of_rows(m):
-    X, codes, signs, B = problem(m)
+@pytest.mark.parametrize("n_codes", [1, 5])
+def test_numbers_of_rows(m, n_codes, same_bits):
+    X, codes, signs, B = problem(m, n_codes=n_codes)
+    for rows in (X, X.toarray()):
+        table, some = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
+        same_bits(lambda t=table, a=some: score_pass(t, codes, signs, *a))
+        weights = signs[:, None], B.shape
+        same_bits(lambda t=table, a=weights: weighted_row_sums(t, codes, *a))
     h = (with_ones(X) * B[codes]).sum(axis=1)
     values, slopes = loss_twin(LOGISTIC, signs, h)
     loss, *actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1)
     assert loss == pytest.approx(values.sum(), rel=1e-13)
-    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, 1))
-    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
-
-
-@pytest.mark.parametrize("n_codes", [1, 2, 5])
-def test_numbers_of_codes(n_codes):
-    X, codes, signs, B = problem(n_codes=n_codes)
-    h = row_scores(row_table(X), codes, B)
-    _, slopes = loss_twin(SQUARED, signs, h)
-    _, *actual = score_pass(row_table(X), codes, signs, SQUARED, B, EDGES, 0.0, 1)
     check(actual, sums_twin(X, codes, h, slopes, n_codes, EDGES, 1))
-
-
-def test_scores_less_a_centre():
-    X, codes, signs, B = problem()
-    h = row_scores(row_table(X), codes, B) - 0.5
-    _, _, *actual = score_pass(
-        row_table(X), codes, signs, LOGISTIC, B, EDGES - 0.5, 0.5, 2
-    )
-    check(actual, sums_twin(X, codes, h, h, 3, EDGES - 0.5, 2)[1:])
+    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
 
 
 def test_without_edges():
@@ -154,9 +143,17 @@ def test_score_losses(kind):
 
 def test_logistic_loss_of_huge_scores():
     scores = np.array([800.0, -800.0, 1e300, -1e300])
-    total, slopes = score_losses(scores, np.array([1.0, 1.0, 1.0, 1.0]), LOGISTIC)
+    total, slopes = score_losses(scores, np.ones(4), LOGISTIC)
     assert total == pytest.approx(1e300)
     assert slopes.tolist() == [-0.0, -1.0, -0.0, -1.0]
+
+
+def check_weighted_sums(X, table, codes, q):
+    weights = np.random.default_rng(1).standard_normal((len(codes), q))
+    actual = weighted_row_sums(table, codes, weights, (3, 8))
+    Z = with_ones(X)
+    expected = [Z[codes == k].T @ weights[codes == k] for k in range(3)]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -164,22 +161,14 @@ def test_logistic_loss_of_huge_scores():
 def test_weighted_row_sums(dense, q):
     X, codes, _, _ = problem(5000)
     X = X.toarray() if dense else X
-    weights = np.random.default_rng(1).standard_normal((5000, q))
-    actual = weighted_row_sums(row_table(X), codes, weights, (3, 8))
-    Z = with_ones(X)
-    expected = [Z[codes == k].T @ weights[codes == k] for k in range(3)]
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
+    check_weighted_sums(X, row_table(X), codes, q)
 
 
 def test_rows_from_the_middle():
     X, codes, _, _ = problem(5000)
-    weights = np.ones((2000, 1))
     indptr, indices, data = row_table(X)
     table = indptr[1000:3001], indices, data
-    actual = weighted_row_sums(table, codes[1000:3000], weights, (3, 8))
-    part = with_ones(X)[1000:3000]
-    expected = [part[codes[1000:3000] == k].sum(axis=0) for k in range(3)]
-    np.testing.assert_allclose(actual[:, :, 0], expected, atol=1e-10)
+    check_weighted_sums(X[1000:3000], table, codes[1000:3000], 1)
 
 
 # Few rows are converted to float64 and 32-bit indices: here they are not, and of
@@ -211,11 +200,7 @@ def test_sums_of_other_types(types_stay, dense):
     X, codes, _, _ = problem(dtype=np.float32)
     table = row_table(X.toarray()) if dense else row_table(long_indices(X))
     assert table[2].dtype == np.float32
-    weights = np.random.default_rng(1).standard_normal((500, 2))
-    actual = weighted_row_sums(table, codes, weights, (3, 8))
-    Z = with_ones(X)
-    expected = [Z[codes == k].T @ weights[codes == k] for k in range(3)]
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
+    check_weighted_sums(X, table, codes, 2)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -229,45 +214,15 @@ def test_few_rows_are_converted(dense):
     assert dense or np.array_equal(indices, X.indices)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_any_number_of_threads(with_threads, dense):
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((20_000, 9), density=0.3, rng=rng, format="csr")
-    X = X.toarray() if dense else X
-    codes = rng.integers(0, 2, 20_000)
-    signs = rng.choice([-1.0, 1.0], 20_000)
-    B = rng.standard_normal((2, 10))
-    weights = rng.standard_normal((20_000, 3))
-
-    def call():
-        passed = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
-        return [*passed, weighted_row_sums(row_table(X), codes, weights, (2, 10))]
-
-    for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
-        assert np.array_equal(one, two)
-
-
 def test_wide_rows():
     rng = np.random.default_rng(0)
-    X = sparse.random_array((6000, 5000), density=1e-3, rng=rng, format="csr")
-    codes = rng.integers(0, 5, 6000)
-    signs = rng.choice([-1.0, 1.0], 6000)
-    B = rng.standard_normal((5, 5001))
-    h = X @ B[:, :-1].T
-    h = h[np.arange(6000), codes] + B[codes, -1]
-    values, slopes = loss_twin(LOGISTIC, signs, h)
-    loss, gradient, _, sums = score_pass(
-        row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1
-    )
-    assert loss == pytest.approx(values.sum(), rel=1e-13)
-    for k in range(5):
-        own = codes == k
-        np.testing.assert_allclose(
-            gradient[k, :-1], X[own].T @ slopes[own], rtol=0, atol=1e-12
-        )
-        for e, edge in enumerate(EDGES):
-            expected = X[own & (h > edge)].sum(axis=0)
-            np.testing.assert_allclose(sums[k, e, 0, :-1], expected, atol=1e-12)
+    X = sparse.random_array((4500, 2000), density=1e-3, rng=rng, format="csr")
+    codes, slopes = rng.integers(0, 2, 4500), rng.standard_normal(4500)
+    B = rng.standard_normal((2, 2001))
+    h = (X @ B[:, :-1].T)[np.arange(4500), codes] + B[codes, -1]
+    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-12)
+    actual = bin_pass(row_table(X), codes, h, slopes, B.shape, EDGES, 0.0, 1)
+    check(actual, sums_twin(X, codes, h, slopes, 2, EDGES, 1))
 
 
 @settings(max_examples=30, deadline=None)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from importlib import metadata
 
 import numba
@@ -30,6 +31,28 @@ def two_threads():
     numba.set_num_threads(before)
 
 
+@contextmanager
+def held_elsewhere(limit):
+    """Another thread is within the limit; what this yields makes it leave."""
+    entered, left = threading.Event(), threading.Event()
+
+    def work():
+        with limit():
+            entered.set()
+            left.wait(10)
+
+    other = threading.Thread(target=work)
+
+    def leave():
+        left.set()
+        other.join()
+
+    other.start()
+    assert entered.wait(10)
+    yield leave
+    leave()
+
+
 def test_who_leaves_last_sets_the_threads_back():
     first, second = single_blas_thread(), single_blas_thread()
     first.__enter__()
@@ -41,23 +64,13 @@ def test_who_leaves_last_sets_the_threads_back():
 
 
 def test_threads_that_overlap():
-    entered, leave = threading.Event(), threading.Event()
-
-    def work():
+    with held_elsewhere(one_thread) as leave:
+        assert numba.get_num_threads() == 2  # each thread has its own number
         with one_thread():
-            entered.set()
-            leave.wait(10)
-
-    other = threading.Thread(target=work)
-    other.start()
-    assert entered.wait(10)
-    assert numba.get_num_threads() == 2  # each thread has its own number
-    with one_thread():
-        leave.set()
-        other.join()
-        assert numba.get_num_threads() == 1
-    # What OpenBLAS makes of calls from several threads is its own matter.
-    assert numba.get_num_threads() == 2
+            leave()
+            assert numba.get_num_threads() == 1
+        # What OpenBLAS makes of calls from several threads is its own matter.
+        assert numba.get_num_threads() == 2
 
 
 def test_an_error_sets_the_threads_back():
@@ -75,16 +88,11 @@ def test_little_work_stays_on_the_calling_thread(monkeypatch, nanoseconds, expec
     assert numba.get_num_threads() == 2
 
 
-def test_kernels_that_call_blas_hold_it_to_one_thread(monkeypatch):
+def test_decorated_functions_hold_blas_to_one_thread(monkeypatch):
     monkeypatch.setattr(numba, "njit", lambda **_: lambda function: function)
-    kernel = parallel(lambda: 1e9, blas=True)(blas_threads)
-    assert kernel() == {1}
-    assert blas_threads() == {2}
-
-
-def test_decorated_functions_hold_blas_to_one_thread():
-    assert single_blas_thread()(blas_threads)() == {1}
-    assert blas_threads() == {2}
+    for decorated in (single_blas_thread(), parallel(lambda: 1e9, blas=True)):
+        assert decorated(blas_threads)() == {1}
+        assert blas_threads() == {2}
 
 
 def test_a_long_call_takes_all_threads_and_gives_them_back():
@@ -100,21 +108,10 @@ def test_a_long_call_takes_all_threads_and_gives_them_back():
 
 
 def test_a_long_call_does_not_lift_what_another_thread_holds():
-    entered, leave = threading.Event(), threading.Event()
-
-    def work():
-        with single_blas_thread():
-            entered.set()
-            leave.wait(10)
-
-    other = threading.Thread(target=work)
-    other.start()
-    assert entered.wait(10)
-    before = single_blas_thread()._limit
-    with single_blas_thread(), long_blas_call(1e9):
-        assert single_blas_thread()._limit is before
-    leave.set()
-    other.join()
+    with held_elsewhere(single_blas_thread):
+        before = single_blas_thread()._limit
+        with single_blas_thread(), long_blas_call(1e9):
+            assert single_blas_thread()._limit is before
 
 
 def run_under(layer, script):
@@ -147,33 +144,13 @@ def work():
 
 work()
 """
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_threads_call_kernels_at_once(layer):
-    # "workqueue" aborts the process if they do: there they take turns.
-    done = run_under(
-        layer,
-        WORK
-        + """
+THREADS = """
 threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 print(numba.threading_layer())
-""",
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == layer
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-@pytest.mark.parametrize("layer", LAYERS)
-def test_forked_process(layer):
-    # GNU OpenMP ends it without a word that Python hears.
-    done = run_under(
-        layer,
-        WORK
-        + """
+"""
+FORK = """
 child = os.fork()
 if child == 0:
     try:
@@ -184,15 +161,27 @@ if child == 0:
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 work()
-""",
-    )
+"""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_threads_call_kernels_at_once(layer):
+    # "workqueue" aborts the process if they do: there they take turns.
+    done = run_under(layer, WORK + THREADS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == layer
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.parametrize("layer", LAYERS)
+def test_forked_process(layer):
+    # GNU OpenMP ends it without a word that Python hears.
+    done = run_under(layer, WORK + FORK)
     assert done.returncode == 0, done.stderr
     said, status = done.stdout.splitlines()
     assert status == "7"
     if layer == "omp" and sys.platform == "linux":
-        assert "forked" in said
-        assert "forkserver" in said
-        assert "tbb" in said
+        assert all(word in said for word in ("forked", "forkserver", "tbb"))
     else:
         assert said == "done"
 

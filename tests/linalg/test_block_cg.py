@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse.linalg import cg
 
 from scalefair.linalg import block_cg
 
@@ -58,13 +58,6 @@ def test_dependent_and_zero_columns_do_no_harm():
     assert result.residual_norms[4] == 0
 
 
-def test_nothing_to_solve():
-    result = block_cg(definite(), np.zeros((N, 2)))
-    assert result.converged
-    assert result.n_products == 0
-    assert block_cg(definite(), np.empty((N, 0))).X.shape == (N, 0)
-
-
 def test_as_many_products_as_distinct_eigenvalues():
     Q, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((N, N)))
     S = (Q * np.repeat([1.0, 5.0, 20.0], N // 3)) @ Q.T
@@ -94,18 +87,6 @@ def test_one_side_is_the_ordinary_method():
     for steps in (1, 3, 8):
         X = block_cg(S, b, tol=1e-12, max_products=steps).X
         np.testing.assert_allclose(X[:, 0], iterates[steps - 1], atol=1e-10)
-
-
-def test_grows_towards_the_inverse_from_below():
-    S, B = definite(), sides(5)
-    target = B.T @ np.linalg.solve(S, B)
-    traces = []
-    result = block_cg(
-        S, B, tol=1e-9, callback=lambda X, R: traces.append(np.trace(B.T @ X))
-    )
-    assert result.converged
-    assert (np.diff(traces) > -1e-4 * traces[-1]).all()  # rounding
-    assert traces[-1] == pytest.approx(np.trace(target))
 
 
 def test_residuals_that_rise_for_long_are_no_reason_to_stop():
@@ -152,13 +133,14 @@ def test_preconditioner():
     )
 
 
-@pytest.mark.parametrize("factor", [1e-150, 1e-8, 1e8, 1e100])
-def test_scaling(factor):
+@pytest.mark.parametrize("factor", [1e-150, 1e100, 1e300])
+def test_operators_of_any_size(factor):
     S, B = definite(), sides(3)
-    one = block_cg(S, B, tol=1e-8)
-    other = block_cg(factor * S, B, tol=1e-8)
+    one, other = block_cg(S, B, tol=1e-8), block_cg(factor * S, B, tol=1e-8)
     assert other.converged
     np.testing.assert_allclose(other.X * factor, one.X, rtol=1e-6, atol=1e-9)
+    with pytest.raises(FloatingPointError, match=r"too large .*scale the right-hand"):
+        block_cg(1e-20 * np.eye(3), np.full((3, 1), 1e300))
 
 
 @pytest.mark.parametrize("factor", [1e-310, 1e-200, 1e160, 1e300])
@@ -169,10 +151,7 @@ def test_right_hand_sides_of_any_size(factor):
     one = block_cg(S, B, tol=1e-8)
     seen = []
     other = block_cg(
-        S,
-        B * [factor, 1.0, 0.0],
-        tol=1e-8,
-        callback=lambda X, R: seen.append((X, R)),
+        S, B * [factor, 1.0, 0.0], tol=1e-8, callback=lambda X, R: seen.append((X, R))
     )
     assert other.converged
     np.testing.assert_allclose(other.X[:, 0] / factor, one.X[:, 0], rtol=1e-5)
@@ -189,19 +168,6 @@ def test_norms_are_those_of_the_residuals_however_it_ends():
         assert not result.converged
         sizes = np.linalg.norm(result.residuals, axis=0) / np.linalg.norm(B, axis=0)
         np.testing.assert_allclose(result.residual_norms, sizes, rtol=1e-12)
-
-
-def test_no_tolerance_is_not_met():
-    result = block_cg(definite(), sides(2), tol=np.nan)
-    assert not result.converged
-
-
-def test_says_when_products_run_out():
-    result = block_cg(definite(), sides(2), tol=1e-10, max_products=4)
-    assert not result.converged
-    assert result.n_products == 4
-    assert "raise max_products" in result.message
-    assert not result.column_converged.any()
 
 
 def test_right_hand_sides_outside_the_range():
@@ -221,20 +187,6 @@ def test_zero_operator():
     np.testing.assert_array_equal(result.X, 0)
 
 
-def test_the_right_hand_sides_are_left_alone():
-    B = sides(3)
-    before = B.copy()
-    block_cg(definite(), B)
-    assert np.array_equal(B, before)
-
-
-def test_same_bits_for_any_number_of_threads(with_threads):
-    S = sparse.diags_array(np.linspace(1, 30, 5000))
-    B = np.random.default_rng(0).standard_normal((5000, 4))
-    one = with_threads(1, lambda: block_cg(S, B).X)
-    assert np.array_equal(one, with_threads(2, lambda: block_cg(S, B).X))
-
-
 @pytest.mark.parametrize(
     ("B", "options", "message"),
     [
@@ -242,7 +194,6 @@ def test_same_bits_for_any_number_of_threads(with_threads):
         (np.ones((N - 1, 2)), {}, "B must have shape"),
         (np.full((N, 1), np.nan), {}, r"B has .* not finite \(first: nan at row 0"),
         (np.ones((N, 1)), {"max_products": 0}, "max_products must be an integer"),
-        (np.ones((N, 1)), {"preconditioner": np.eye(3)}, "preconditioner"),
     ],
 )
 def test_refuses(B, options, message):
@@ -254,13 +205,3 @@ def test_refuses_an_indefinite_operator():
     S = np.diag(np.r_[-np.ones(N // 2), np.ones(N // 2)])
     with pytest.raises(ValueError, match="semi-definite"):
         block_cg(S, np.eye(N)[:, :1])
-
-
-def test_refuses_products_that_are_not_finite():
-    S = np.eye(N)
-    S[0, 0] = np.inf
-    with pytest.raises(FloatingPointError, match="operator"):
-        block_cg(S, np.eye(N)[:, :1])
-    bad = LinearOperator((N, N), matvec=lambda x: np.nan * x, dtype=float)
-    with pytest.raises(FloatingPointError, match="preconditioner"):
-        block_cg(np.eye(N), np.eye(N)[:, :1], preconditioner=bad)

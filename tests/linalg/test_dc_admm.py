@@ -29,6 +29,7 @@ def problem(graphs):
     return M, F, graphs.normalized(W)
 
 
+BAD = [np.inf, np.nan, 1e160, 1e308]
 TIGHT = {"shift": SHIFT, "max_iter": 400, "ftol": 1e-13, "gtol": 1e-9}
 
 
@@ -44,14 +45,6 @@ def test_reaches_the_optimum_of_its_problem(problem, k):
     energy = np.linalg.norm(shifted @ H) ** 2
     assert energy == pytest.approx(values.sum(), rel=1e-6)
     assert found.history["objective"][-1] == pytest.approx(energy / 2, rel=1e-6)
-
-
-def test_constrains_the_product_and_not_the_block(problem):
-    M, F, _ = problem
-    found = dc_admm(M, 3, F, tol=1e-6, random_state=0, **TIGHT)
-    assert found.history["constraint_product"][-1] < 1e-5
-    # Fairness of H itself is another constraint, and is not met.
-    assert found.history["constraint"][-1] > 1e-3
 
 
 def test_history(problem):
@@ -82,12 +75,6 @@ def test_history(problem):
     assert (primal[:-1] > 10 * dual[:-1])[grown].all()
 
 
-def test_penalty_is_capped(problem):
-    M, F, _ = problem
-    found = dc_admm(M, 2, F, shift=SHIFT, alpha=0.99, random_state=0)
-    assert found.history["alpha"].max() == 0.9
-
-
 def test_residuals_are_those_of_its_problem(problem):
     M, F, A = problem
     found = dc_admm(M, 3, F, shift=SHIFT, max_iter=5, random_state=0)
@@ -113,16 +100,6 @@ def test_without_constraints_it_finds_eigenvectors(graphs):
     assert np.trace(H.T @ (M @ H)) == pytest.approx(expected.sum(), abs=1e-8)
 
 
-def test_dependent_constraints_do_no_harm(problem):
-    M, F, _ = problem
-    doubled = np.hstack([F, F, 0 * F])
-    plain = dc_admm(M, 2, F, shift=SHIFT, random_state=0)
-    same = dc_admm(M, 2, doubled, shift=SHIFT, random_state=0)
-    np.testing.assert_allclose(
-        same.history["objective"], plain.history["objective"], rtol=1e-8
-    )
-
-
 def test_same_random_state_same_result(problem, with_threads):
     M, F, _ = problem
 
@@ -135,14 +112,11 @@ def test_same_random_state_same_result(problem, with_threads):
 
 def test_counts_products(problem, counting):
     M, F, _ = problem
-    counted = counting(M)
-    found = dc_admm(counted, 3, F, shift=SHIFT, random_state=0)
-    assert found.n_products == counted.n_products
-    assert found.n_columns == counted.n_columns
-    counted = counting(M)
-    found = dc_admm(counted, 3, F[:, :0], shift=SHIFT, random_state=0)
-    assert found.n_products == counted.n_products
-    assert found.n_columns == counted.n_columns
+    for constraints in (F, F[:, :0]):
+        counted = counting(M)
+        found = dc_admm(counted, 3, constraints, shift=SHIFT, random_state=0)
+        assert found.n_products == counted.n_products
+        assert found.n_columns == counted.n_columns
 
 
 def test_more_constraints_than_room_if_they_are_dependent(problem):
@@ -154,16 +128,11 @@ def test_more_constraints_than_room_if_they_are_dependent(problem):
 
 
 @pytest.mark.parametrize(
-    "F", [np.ones(120), np.ones((119, 2)), np.full((120, 1), np.inf)]
+    "F", [np.ones(120), np.ones((119, 2)), *(np.full((120, 1), b) for b in BAD)]
 )
 def test_constraints_that_do_not_fit(problem, F):
-    with pytest.raises(ValueError, match=r"^F (must have shape|has entries)"):
+    with pytest.raises(ValueError, match=r"F (must have shape|has entries|has a norm)"):
         dc_admm(problem[0], 2, F)
-
-
-def test_no_iterations(problem):
-    with pytest.raises(ValueError, match="max_iter must be an integer, at least 1"):
-        dc_admm(problem[0], 2, problem[1], max_iter=0)
 
 
 def test_no_tolerance_is_not_met(problem):
@@ -177,12 +146,6 @@ def test_bad_penalty(problem, alpha):
     M, F, _ = problem
     with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
         dc_admm(M, 2, F, alpha=alpha)
-
-
-def test_product_that_is_not_finite():
-    A = np.diag(np.r_[np.nan, np.ones(50)])
-    with pytest.raises(FloatingPointError, match="not finite"):
-        dc_admm(A, 2, np.eye(51)[:, 1:2], random_state=0)
 
 
 def test_penalty_is_halved_when_the_dual_residual_dominates(graphs):

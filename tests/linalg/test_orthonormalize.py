@@ -92,31 +92,10 @@ def test_orthogonal_to_a_basis(inside, dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_block_inside_the_basis_gives_way_to_random_vectors(dtype):
-    basis = np.ascontiguousarray(np.linalg.qr(gaussian(N, 5, seed=3))[0], dtype=dtype)
-    X = orthonormalize(basis[:, :3].copy(), against=basis, rng=np.random.RandomState(0))
-    epsilon = np.finfo(dtype).eps
-    np.testing.assert_allclose(X.T @ X, np.eye(3), atol=100 * epsilon)
-    np.testing.assert_allclose(basis.T @ X, 0, atol=100 * epsilon)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
 def test_fills_the_space_next_to_a_basis(dtype):
     basis = np.ascontiguousarray(np.linalg.qr(gaussian(10, 6))[0], dtype=dtype)
     check(gaussian(10, 4, seed=1), dtype, basis)
     check(np.ones((10, 4)), dtype, basis)
-
-
-@pytest.mark.parametrize("against", [None, np.empty((N, 0))])
-def test_no_basis(against):
-    expected = orthonormalize(gaussian(), rng=np.random.RandomState(0))
-    result = orthonormalize(gaussian(), against=against, rng=np.random.RandomState(0))
-    assert np.array_equal(result, expected)
-
-
-def test_no_columns():
-    X = np.empty((N, 0))
-    assert orthonormalize(X, rng=np.random.RandomState(0)) is X
 
 
 def test_leaves_an_orthonormal_block_alone():
@@ -128,8 +107,8 @@ def test_leaves_an_orthonormal_block_alone():
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_refuses_entries_that_are_not_finite(bad, dtype):
-    X = gaussian().astype(dtype)
-    X[7, 2] = bad
+    X = np.ones((3000, 20), dtype)  # more than one chunk of rows: their sums meet
+    X[3], X[2500] = bad, -bad
     with pytest.raises(FloatingPointError, match="not finite"):
         orthonormalize(X, rng=np.random.RandomState(0))
 
@@ -140,20 +119,6 @@ def test_refuses_more_columns_than_can_be_orthonormal():
         orthonormalize(np.ones((2, 3)), rng=rng)
     with pytest.raises(ValueError, match=r"2 columns of length 4.*3 others"):
         orthonormalize(np.ones((4, 2)), against=np.eye(4)[:, :3].copy(), rng=rng)
-
-
-def test_leaves_the_global_random_state_alone():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
-    orthonormalize(np.ones((20, 3)), rng=np.random.RandomState(0))
-    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
-
-
-def test_same_bits_for_any_number_of_threads(with_threads):
-    def work():
-        X = np.vstack([with_condition(1e12, seed=s) for s in range(15)])
-        return orthonormalize(X, rng=np.random.RandomState(0))
-
-    assert np.array_equal(with_threads(1, work), with_threads(2, work))
 
 
 @settings(deadline=None, max_examples=40)

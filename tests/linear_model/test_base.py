@@ -1,13 +1,26 @@
-"""What linear classifiers of groups share: input, scores, classes."""
+"""What linear classifiers of groups share: input, scores, scikit-learn's checks."""
 
+from functools import partial
+
+import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn import config_context
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
 
-from scalefair.linear_model._base import BaseGroupClassifier, group_scores
+from scalefair.linear_model import (
+    PairwiseFairClassifier,
+    PartiallyFairClassifier,
+    PartiallyFairClassifierCV,
+    PenalizedPartialParityClassifier,
+    partial_fairness_path,
+)
+from scalefair.linear_model._base import BaseGroupClassifier
+from scalefair.streaming import PartitionedRows
 
 
 class _Given(BaseGroupClassifier):
@@ -81,31 +94,6 @@ def test_sparse_rows_become_canonical_and_input_is_left_alone():
     np.testing.assert_array_equal(kept.toarray()[0], [2, 0, 1])
 
 
-@pytest.mark.parametrize("y", [np.zeros(40), np.full(40, "a")])
-def test_one_class(y):
-    X, _, groups = _rows()
-    with pytest.raises(ValueError, match="two classes, found 1 class"):
-        _Given().fit(X, y, sensitive_features=groups)
-
-
-def test_three_classes():
-    X, _, groups = _rows()
-    with pytest.raises(ValueError, match=r"Only binary .* multiclass, with 3 classes"):
-        _Given().fit(X, np.arange(40) % 3, sensitive_features=groups)
-
-
-def test_one_group():
-    X, y, _groups = _rows()
-    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
-        _Given().fit(X, y, sensitive_features=["a"] * 40)
-
-
-def test_wrong_number_of_groups():
-    X, y, groups = _rows()
-    with pytest.raises(ValueError, match="one group per sample"):
-        _Given().fit(X, y, sensitive_features=groups[:-1])
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.csc_matrix])
 def test_scores_are_those_of_each_rows_group(container, dtype):
@@ -117,7 +105,13 @@ def test_scores_are_those_of_each_rows_group(container, dtype):
         container(X.astype(dtype)), sensitive_features=groups
     )
     assert scores.dtype == dtype
-    np.testing.assert_allclose(scores, expected, atol=50 * np.finfo(dtype).eps)
+    close = {"atol": 50 * np.finfo(dtype).eps}
+    np.testing.assert_allclose(scores, expected, **close)
+    some = np.flatnonzero(groups > 0)[::-1]  # fewer groups, in another order
+    scores = model.decision_function(
+        container(X[some].astype(dtype)), sensitive_features=groups[some]
+    )
+    np.testing.assert_allclose(scores, expected[some], **close)
 
 
 def test_without_interactions_groups_are_ignored():
@@ -126,15 +120,6 @@ def test_without_interactions_groups_are_ignored():
     np.testing.assert_allclose(scores, X @ model.weights[0, :3] + model.weights[0, 3])
     unseen = model.decision_function(X, sensitive_features=["?"] * 40)
     np.testing.assert_array_equal(scores, unseen)
-
-
-def test_groups_at_prediction_may_be_fewer_and_in_any_order():
-    model, X, _, groups = _fitted()
-    scores = model.decision_function(X, sensitive_features=groups)
-    some = np.flatnonzero(groups > 0)[::-1]
-    np.testing.assert_allclose(
-        model.decision_function(X[some], sensitive_features=groups[some]), scores[some]
-    )
 
 
 def test_groups_are_needed_with_interactions():
@@ -156,13 +141,6 @@ def test_unseen_groups_are_named(unseen):
     assert repr(unseen) in str(error.value)
 
 
-def test_long_lists_of_groups_are_cut():
-    X, y, _ = _rows()
-    model = _Given().fit(X, y, sensitive_features=np.arange(40) % 20)
-    with pytest.raises(ValueError, match=r"8, 9 and 10 more\."):
-        model.predict(X, sensitive_features=["new"] * 40)
-
-
 def test_probabilities():
     model, X, _, groups = _fitted()
     probability = model.predict_proba(X, sensitive_features=groups)
@@ -171,6 +149,15 @@ def test_probabilities():
     np.testing.assert_allclose(np.log(probability[:, 1] / probability[:, 0]), scores)
     chosen = model.classes_[probability.argmax(axis=1)]
     np.testing.assert_array_equal(chosen, model.predict(X, sensitive_features=groups))
+
+
+def test_metadata_routing():
+    X, y, groups = _rows()
+    with config_context(enable_metadata_routing=True):
+        model = _Given().set_fit_request(sensitive_features=True)
+        model.set_score_request(sensitive_features=True)
+        given = {"sensitive_features": groups}
+        assert cross_val_score(model, X, y, cv=2, params=given).shape == (2,)
 
 
 def test_no_probabilities_without_logistic_loss():
@@ -196,26 +183,154 @@ def test_a_score_of_zero_is_the_first_class():
     assert not model.predict(X, sensitive_features=groups).any()
 
 
-def test_metadata_routing():
+BAD_ROWS = {
+    "two classes, found 1 class": {"y": np.full(40, "a")},
+    "Only binary .* multiclass, with 3 classes": {"y": np.arange(40) % 3},
+    r"only one group \('a'\)": {"sensitive_features": ["a"] * 40},
+    "one group per sample": {"sensitive_features": np.arange(39) % 3},
+}
+
+
+@pytest.mark.parametrize("message", BAD_ROWS)
+def test_bad_rows(message):
     X, y, groups = _rows()
-    with config_context(enable_metadata_routing=True):
-        model = _Given().set_fit_request(sensitive_features=True)
-        model.set_score_request(sensitive_features=True)
-        scores = cross_val_score(
-            model, X, y, cv=2, params={"sensitive_features": groups}
-        )
-    assert scores.shape == (2,)
+    rows = {"y": y, "sensitive_features": groups, **BAD_ROWS[message]}
+    with pytest.raises(ValueError, match=message):
+        _Given().fit(X, **rows)
 
 
-def test_feature_names_and_number():
-    model, X, _, groups = _fitted()
-    assert model.n_features_in_ == 3
-    with pytest.raises(ValueError, match="3 features"):
-        model.predict(X[:, :2], sensitive_features=groups)
+BAD_PARAMETERS = [
+    (PairwiseFairClassifier, {"constraint": "auc"}),
+    (PairwiseFairClassifier, {"loss": "hinge"}),
+    (PairwiseFairClassifier, {"alpha": -1.0}),
+    (PairwiseFairClassifier, {"max_iter": 0}),
+    (PenalizedPartialParityClassifier, {"penalty": -1.0}),
+    (PenalizedPartialParityClassifier, {"surrogate": "step"}),
+    (PenalizedPartialParityClassifier, {"learning_rate": 0.0}),
+    (PenalizedPartialParityClassifier, {"n_thresholds": 0}),
+    (PartiallyFairClassifier, {"kappa": 1.5}),
+    (PartiallyFairClassifier, {"inner_solver": "lbfgs"}),
+]
 
 
-def test_one_row_of_weights_is_a_plain_linear_model():
-    X, y, _ = _rows()
-    plain = LogisticRegression().fit(X, y)
-    scores = group_scores(X, None, plain.coef_, plain.intercept_)
-    np.testing.assert_allclose(scores, plain.decision_function(X), rtol=1e-12)
+@pytest.mark.parametrize(("Estimator", "params"), BAD_PARAMETERS)
+def test_parameters_out_of_range(Estimator, params):
+    X, y, groups = _rows()
+    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter"):
+        Estimator(**params).fit(X, y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    "Estimator", [PartiallyFairClassifier, PenalizedPartialParityClassifier]
+)
+@pytest.mark.parametrize(
+    "interval", [(0.5, 0.5), (0.6, 0.1), (-0.1, 1.2), (0.5,), "ab"]
+)
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+def test_intervals_that_are_none(Estimator, interval):
+    X, y, groups = _rows()
+    with pytest.raises(ValueError, match="interval"):
+        Estimator(interval).fit(X, y, sensitive_features=groups)
+
+
+ITERATIVE = {
+    "partially fair": PartiallyFairClassifier((0.1, 0.6), 0.1, tol=1e-4),
+    "pairwise": PairwiseFairClassifier("inter_group", 0.3, alpha=0.01, tol=1e-7),
+    "penalized": PenalizedPartialParityClassifier(
+        (0.1, 0.6), 0.2, learning_rate=0.02, max_iter=150
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+def test_equivalent_input_gives_the_same_model(name):
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.arange(150) % 3)
+    X = rng.standard_normal((150, 3)) + 0.5 * groups[:, None]
+    y = (X.sum(axis=1) + rng.standard_normal(150) > 1.5).astype(int)
+    order = rng.permutation(150)
+    forms = [
+        (X, y, groups),
+        (sparse.csr_array(X), y, groups),
+        (X, np.array(["no", "yes"])[y], np.array(["a", "b", "c"])[groups]),
+        (X[order], y[order], groups[order]),
+    ]
+    models = [
+        clone(ITERATIVE[name]).fit(X, y, sensitive_features=groups)
+        for X, y, groups in forms
+    ]
+    for model in models[1:]:
+        # Cuts and multipliers follow rounding, up to the tolerance of 1e-4.
+        assert model.objective_ == pytest.approx(models[0].objective_, abs=2e-4)
+        np.testing.assert_allclose(model.coef_, models[0].coef_, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        PairwiseFairClassifier().fit,
+        PartiallyFairClassifierCV().fit,
+        PenalizedPartialParityClassifier().fit,
+        partial(partial_fairness_path, kappas=[0.1]),
+    ],
+)
+def test_some_take_rows_in_memory_alone(fit):
+    X, y, groups = _rows()
+    with pytest.raises(TypeError, match=r" takes .* PartiallyFairClassifier"):
+        fit(PartitionedRows.of(da.from_array(X)), y, sensitive_features=groups)
+
+
+class _Alternating:
+    """The checks do not know sensitive_features: two groups by turns in each class."""
+
+    def fit(self, X, y, *, sensitive_features=None):
+        if sensitive_features is None:
+            sensitive_features = np.arange(_num_samples(X)) % 2
+            if isinstance(self, PartiallyFairClassifierCV) and y is not None:
+                labels = np.asarray(y).ravel()  # folds need rows of both groups
+                for label in np.unique(labels):
+                    own = np.flatnonzero(labels == label)
+                    sensitive_features[own] = np.arange(own.size) % 2 == 0
+        return super().fit(X, y, sensitive_features=sensitive_features)
+
+
+class _PartiallyFair(_Alternating, PartiallyFairClassifier):
+    pass
+
+
+class _Chosen(_Alternating, PartiallyFairClassifierCV):
+    pass
+
+
+class _Pairwise(_Alternating, PairwiseFairClassifier):
+    pass
+
+
+class _Penalized(_Alternating, PenalizedPartialParityClassifier):
+    pass
+
+
+# At prediction the checks give no groups either: no interactions.
+BLIND = {"interactions": False}
+
+
+@parametrize_with_checks(
+    [
+        _PartiallyFair(kappa=0.9, n_thresholds=2, **BLIND),
+        _PartiallyFair(criterion="weak", kappa=0.9, **BLIND),
+        _Chosen([0.9], 0.0, estimator=_PartiallyFair(criterion="weak", **BLIND), cv=2),
+        _Pairwise(kappa=1.0, alpha=1e-3, **BLIND),
+        _Pairwise(kappa=1.0, loss="squared", alpha=1e-3, **BLIND),
+        _Penalized((0.05, 0.5), 0.01, learning_rate=0.02, max_iter=200, **BLIND),
+    ],
+    expected_failed_checks=lambda estimator: (
+        {"check_fit2d_1feature": "too few rows of a class for the folds"}
+        if isinstance(estimator, PartiallyFairClassifierCV)
+        else {}
+    ),
+)
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)

@@ -2,12 +2,12 @@
 
 import tracemalloc
 import warnings
+from functools import partial
 
 import dask.array as da
 import numpy as np
 import pytest
 
-from scalefair.files import NpyReader
 from scalefair.linear_model import (
     PairwiseFairClassifier,
     PartiallyFairClassifier,
@@ -17,8 +17,6 @@ from scalefair.linear_model import (
 )
 from scalefair.linear_model import _parity_problem as parity_problem
 
-INTERVAL = (0.1, 0.5)
-
 
 def rows(m=3000, seed=0):
     rng = np.random.default_rng(seed)
@@ -26,61 +24,35 @@ def rows(m=3000, seed=0):
     return X, (X.sum(axis=1) + rng.standard_normal(m) > 0).astype(int)
 
 
-def fit_parts(X, y, groups, **options):
-    parts = da.from_array(X, chunks=(1000, 3))
-    return PartiallyFairClassifier(**options).fit(parts, y, sensitive_features=groups)
+def fit(X, y, groups, kind=PartiallyFairClassifier, **options):
+    return kind(**options).fit(X, y, sensitive_features=groups)
 
 
-def fit_reader(X, y, groups, folder=None, **options):
-    np.save(folder / "rows.npy", X)
-    reader = NpyReader(folder / "rows.npy", max_bytes=20_000)
-    return PartiallyFairClassifier(**options).fit(reader, y, sensitive_features=groups)
-
-
-def fit_blocks(X, y, groups, **options):
-    # Groups of few rows in a block, or of none, may have enough of them in all.
-    return PartiallyFairClassifier(**options).fit_blocks(
-        lambda: ((X[i::4], y[i::4], groups[i::4]) for i in range(4))
-    )
+def fit_parts(X, *rows, **options):
+    return fit(da.from_array(X, chunks=(1000, 3)), *rows, **options)
 
 
 def fit_path(X, y, groups, **options):
-    return partial_fairness_path(
-        X, y, sensitive_features=groups, kappas=[0.1], **options
-    )[0]
+    options |= {"sensitive_features": groups, "kappas": [0.1]}
+    return partial_fairness_path(X, y, **options)[0]
 
 
-def fit_choice(X, y, groups, **options):
-    estimator = PartiallyFairClassifier(**options)
-    choice = PartiallyFairClassifierCV([0.5], 0.0, estimator=estimator, cv=2)
-    return choice.fit(X, y, sensitive_features=groups).best_estimator_
-
-
-def fit_with(Estimator, **fixed):
-    def fit(X, y, groups, **options):
-        return Estimator(**fixed, **options).fit(X, y, sensitive_features=groups)
-
-    return fit
+def fit_choice(*rows, **options):
+    how = {"estimator": PartiallyFairClassifier(**options), "fairness_floor": 0.0}
+    choice = partial(PartiallyFairClassifierCV, kappas=[0.5], cv=2)
+    return fit(*rows, choice, **how).best_estimator_
 
 
 WAYS = {
-    "fit": fit_with(PartiallyFairClassifier),
-    "weak": fit_with(PartiallyFairClassifier, criterion="weak"),
+    "fit": fit,
+    "weak": partial(fit, criterion="weak"),
     "parts": fit_parts,
-    "reader": fit_reader,
-    "blocks": fit_blocks,
     "path": fit_path,
     "choice": fit_choice,
-    "pairwise": fit_with(PairwiseFairClassifier),
-    "comparator": fit_with(PenalizedPartialParityClassifier, max_iter=5),
+    "pairwise": partial(fit, kind=PairwiseFairClassifier),
+    "comparator": partial(fit, kind=PenalizedPartialParityClassifier, max_iter=5),
 }
-
-
-@pytest.fixture(params=WAYS)
-def way(request, tmp_path):
-    if request.param == "reader":
-        return lambda *given, **options: fit_reader(*given, folder=tmp_path, **options)
-    return WAYS[request.param]
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
 def quietly(way, *given, **options):
@@ -90,6 +62,7 @@ def quietly(way, *given, **options):
         return way(*given, **options)
 
 
+@ways
 def test_numbers_are_no_groups(way):
     X, y = rows()
     income = np.random.default_rng(1).lognormal(size=1500).repeat(2)
@@ -106,6 +79,7 @@ def test_numbers_are_no_groups(way):
     assert peak < 20e6
 
 
+@ways
 def test_as_many_groups_as_are_meant(way):
     X, y = rows()
     groups = np.arange(3000) % 6
@@ -115,6 +89,7 @@ def test_as_many_groups_as_are_meant(way):
     assert len(model.groups_) == 6
 
 
+@ways
 def test_groups_of_one_row(way):
     X, y = rows()
     groups = np.arange(3000) % 2
@@ -125,7 +100,7 @@ def test_groups_of_one_row(way):
         way(X, y, groups)
 
 
-@pytest.mark.parametrize("name", [name for name in WAYS if name != "reader"])
+@pytest.mark.parametrize("name", WAYS)
 def test_few_rows_are_warned_of(name):
     X, y = rows()
     groups = np.where(np.arange(3000) % 2 == 0, "a", "b").astype("U5")
@@ -139,16 +114,8 @@ def test_few_rows_are_warned_of(name):
     assert found.category is UserWarning
     assert "'few' (18), 'some' (29). A share of 18 row(s)" in str(found.message)
     assert "error of up to 0.12" in str(found.message)
-    if name in {"fit", "weak", "pairwise", "comparator", "path", "parts", "blocks"}:
+    if name != "choice":
         assert found.filename == __file__
-
-
-def test_single_rows_if_they_are_meant():
-    X, y = rows(400)
-    groups = np.arange(400) % 2
-    groups[7] = 2
-    model = quietly(WAYS["fit"], X, y, groups, min_group_size=1, max_iter=3)
-    assert len(model.groups_) == 3
 
 
 def test_memory_is_asked_for_before_it_is_needed(monkeypatch):
@@ -158,11 +125,9 @@ def test_memory_is_asked_for_before_it_is_needed(monkeypatch):
     with pytest.raises(
         MemoryError, match=r"1,000 constraints of 50 groups.* need about 0\.\d GB"
     ):
-        PartiallyFairClassifier().fit(
-            X[:, [0, 1, 2] * 20], y, sensitive_features=groups
-        )
+        fit(X[:, [0, 1, 2] * 20], y, groups)
     monkeypatch.setattr("scalefair._memory.available_memory", lambda: None)
-    quietly(WAYS["fit"], X, y, groups, start="zero", max_iter=1)
+    quietly(fit, X, y, groups, start="zero", max_iter=1)
 
 
 def test_memory_that_is_foretold_is_enough():
@@ -176,9 +141,7 @@ def test_memory_that_is_foretold_is_enough():
             patch.setattr(
                 parity_problem, "require_memory", lambda n, *_: foretold.append(n)
             )
-            quietly(
-                WAYS["fit"], X, y, groups, start="zero", max_iter=8, n_thresholds=10
-            )
+            quietly(fit, X, y, groups, start="zero", max_iter=8)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -22,32 +22,25 @@ def rows(m=300, n=6, n_groups=3, dtype=np.float64, seed=0):
     return X, rng.choice([-1.0, 1.0], m), codes
 
 
-def effective(w, n_columns, n_groups, interactions):
-    """Coefficients and intercept of each group, from their definition."""
-    W = w.reshape(-1, n_columns)
-    if not interactions:
-        return np.tile(W[0], (n_groups, 1))
-    return np.array([W[0] + (W[k] if k else 0) for k in range(n_groups)])
-
-
 def scores_twin(X, codes, w, n_groups, interactions):
-    B = effective(w, X.shape[1] + 1, n_groups, interactions)
-    X = X.toarray() if sparse.issparse(X) else X
-    return np.array([x @ B[k, :-1] + B[k, -1] for x, k in zip(X, codes, strict=True)])
-
-
-def corner_twin(u, corner):
-    if corner == 0:
-        return np.maximum(u, 0)
-    return np.where(
-        np.abs(u) <= corner, (u + corner) ** 2 / (4 * corner), np.maximum(u, 0)
+    """Scores by the coefficients and intercept of each group, one row after another."""
+    W = w.reshape(-1, X.shape[1] + 1)
+    own = [W[0] + (W[k] if k and interactions else 0) for k in range(n_groups)]
+    return np.array(
+        [x @ own[k][:-1] + own[k][-1] for x, k in zip(X.toarray(), codes, strict=True)]
     )
 
 
-def parts_twin(h, theta, surrogate, width, corner):
-    x = (h[:, None] - theta) / width
+def parts_twin(h, theta, surrogate, corner):
+    def above(u):
+        if corner == 0:
+            return np.maximum(u, 0)
+        bent = (u + corner) ** 2 / (4 * corner)
+        return np.where(np.abs(u) <= corner, bent, np.maximum(u, 0))
+
+    x = h[:, None] - theta
     if surrogate == "ramp":
-        return corner_twin(x + 0.5, corner), corner_twin(x - 0.5, corner)
+        return above(x + 0.5), above(x - 0.5)
     plus = np.where(x <= 0, expit(x), 0.5 + x / 4)
     return plus, plus - expit(x)
 
@@ -77,139 +70,51 @@ def random_weights(oracle, seed=1):
     return np.random.default_rng(seed).standard_normal(oracle.n_weights)
 
 
-def same_values(value, other, **tolerance):
-    for name in ("loss", "concave_loss", "loss_gradient", "plus", "minus"):
-        np.testing.assert_allclose(
-            getattr(value, name), getattr(other, name), err_msg=name, **tolerance
-        )
-    for name in ("plus_gradient", "minus_gradient"):
-        np.testing.assert_allclose(
-            getattr(value, name), getattr(other, name), err_msg=name, **tolerance
-        )
-
-
 shapes = pytest.mark.parametrize(
-    ("surrogate", "width", "corner"),
-    [
-        ("ramp", 1.0, 0.0),
-        ("ramp", 0.25, 0.05),
-        ("ramp", 1.0, 0.7),
-        ("sigmoid", 0.25, 0),
-    ],
+    ("surrogate", "corner"),
+    [("ramp", 0.0), ("ramp", 0.05), ("ramp", 0.7), ("sigmoid", 0)],
 )
-interactions = pytest.mark.parametrize("interactions", [True, False])
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("n_groups", [1, 2, 5])
-@interactions
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize("interactions", [True, False])
 @shapes
-def test_values(loss, n_groups, interactions, surrogate, width, corner):
+def test_values_and_gradients(loss, n_groups, interactions, surrogate, corner):
     X, signs, codes = rows(n_groups=n_groups)
-    oracle = oracle_of(
-        X, signs, codes, n_groups, interactions=interactions, loss=loss,
-        surrogate=surrogate,
-    )  # fmt: skip
-    w = random_weights(oracle)
+    options = {"interactions": interactions, "loss": loss, "surrogate": surrogate}
+    oracle = oracle_of(X, signs, codes, n_groups, **options)
+    w, direction = random_weights(oracle), random_weights(oracle, 2)
+    rng = np.random.default_rng(3)
+    shift = rng.standard_normal(THETA.size)
+    value, ahead, behind = (
+        oracle.evaluate(w + s * direction, THETA + s * shift, corner=corner)
+        for s in (0.0, 1e-7, -1e-7)
+    )
     h = scores_twin(X, codes, w, n_groups, interactions)
     np.testing.assert_allclose(oracle.scores(w), h, atol=1e-13)
-    value = oracle.evaluate(w, THETA, width=width, corner=corner)
     expected = loss_twin(h, signs, loss)
     np.testing.assert_allclose((value.loss, value.concave_loss), expected, rtol=1e-12)
-    assert (value.concave_gradient is None) == (loss != "partial_auc")
-    plus, minus = parts_twin(h, THETA, surrogate, width, corner)
+    plus, minus = parts_twin(h, THETA, surrogate, corner)
     for k in range(n_groups):
         own = codes == k
         np.testing.assert_allclose(value.plus[k], plus[own].mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(value.minus[k], minus[own].mean(axis=0), atol=1e-12)
 
-
-@pytest.mark.parametrize("loss", LOSSES)
-@interactions
-@shapes
-def test_gradients(loss, interactions, surrogate, width, corner):
-    X, signs, codes = rows()
-    oracle = oracle_of(
-        X, signs, codes, 3, interactions=interactions, loss=loss, surrogate=surrogate
-    )
-    n = oracle.n_weights
-    w = random_weights(oracle)
-    step, direction = 1e-7, random_weights(oracle, 2)
-    shift = np.random.default_rng(3).standard_normal(THETA.size)
-    value, ahead, behind = (
-        oracle.evaluate(
-            w + s * direction, THETA + s * shift, width=width, corner=corner
-        )
-        for s in (0.0, step, -step)
-    )
-
-    def difference(name):
-        return (getattr(ahead, name) - getattr(behind, name)) / (2 * step)
-
-    close = {"rtol": 1e-5, "atol": 1e-6}
-    np.testing.assert_allclose(
-        value.loss_gradient @ direction, difference("loss"), **close
-    )
-    if value.concave_gradient is not None:
-        np.testing.assert_allclose(
-            value.concave_gradient @ direction, difference("concave_loss"), **close
-        )
     both = np.concatenate([direction, shift])
-    assert value.plus_gradient.shape == (3, THETA.size, n + THETA.size)
-    np.testing.assert_allclose(value.plus_gradient @ both, difference("plus"), **close)
-    np.testing.assert_allclose(
-        value.minus_gradient @ both, difference("minus"), **close
-    )
-
-
-@interactions
-@shapes
-def test_combine_is_a_weighted_sum(interactions, surrogate, width, corner):
-    X, signs, codes = rows()
-    oracle = oracle_of(
-        X, signs, codes, 3, interactions=interactions, surrogate=surrogate
-    )
-    w = random_weights(oracle)
-    a, b = np.random.default_rng(4).standard_normal((2, 3, THETA.size))
-    value = oracle.evaluate(w, THETA, width=width, corner=corner)
-    expected = np.tensordot(a, value.plus_gradient) + np.tensordot(
-        b, value.minus_gradient
-    )
+    slopes = {
+        "loss": value.loss_gradient @ direction,
+        "concave_loss": value.concave_gradient @ direction,
+        "plus": value.plus_gradient @ both,
+        "minus": value.minus_gradient @ both,
+    }
+    for name, slope in slopes.items():
+        difference = (getattr(ahead, name) - getattr(behind, name)) / 2e-7
+        np.testing.assert_allclose(slope, difference, rtol=1e-5, atol=1e-6)
+    a, b = rng.standard_normal((2, n_groups, THETA.size))
+    expected = np.tensordot(a, value.plus_gradient)
+    expected += np.tensordot(b, value.minus_gradient)
     np.testing.assert_allclose(value.combine(a, b), expected, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("loss", ["logistic", "auc"])
-def test_dense_is_sparse(surrogate, loss):
-    X, signs, codes = rows()
-    oracle, other = (
-        oracle_of(Z, signs, codes, 3, loss=loss, surrogate=surrogate)
-        for Z in (X, X.toarray())
-    )
-    w = random_weights(oracle)
-    same_values(
-        oracle.evaluate(w, THETA), other.evaluate(w, THETA), rtol=1e-11, atol=1e-13
-    )
-
-
-@pytest.mark.parametrize("dense", [False, True])
-def test_single_precision(dense):
-    X, signs, codes = rows(dtype=np.float32)
-    X = X.toarray() if dense else X
-    oracle, other = (oracle_of(Z, signs, codes, 3) for Z in (X, X.astype(np.float64)))
-    w = random_weights(oracle)
-    same_values(
-        oracle.evaluate(w, THETA), other.evaluate(w, THETA), rtol=1e-12, atol=1e-13
-    )
-
-
-def test_long_indices():
-    X, signs, codes = rows()
-    Z = X.copy()
-    Z.indptr, Z.indices = Z.indptr.astype(np.int64), Z.indices.astype(np.int64)
-    oracle, other = (oracle_of(A, signs, codes, 3) for A in (X, Z))
-    w = random_weights(oracle)
-    same_values(oracle.evaluate(w, THETA), other.evaluate(w, THETA), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
@@ -221,11 +126,8 @@ def test_any_number_of_threads(with_threads, surrogate, loss):
 
     def call():
         value = oracle.evaluate(w, THETA, corner=0.1)
-        return (
-            value.loss, value.loss_gradient, value.plus, value.minus,
-            value.plus_gradient, value.minus_gradient,
-            value.combine(value.plus, value.minus),
-        )  # fmt: skip
+        combined = value.combine(value.plus, value.minus)
+        return value.loss, value.loss_gradient, value.parts, value.slopes, combined
 
     for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
         assert np.array_equal(one, two)
@@ -243,32 +145,6 @@ def test_scores_on_the_edges():
     assert not value.minus_gradient.any()
 
 
-def test_one_row():
-    oracle = oracle_of(np.array([[2.0]]), np.array([1.0]), np.array([0]), 1)
-    value = oracle.evaluate(np.array([1.0, 0.5]), np.array([0.0]))
-    assert value.loss == pytest.approx(np.log1p(np.exp(-2.5)))
-    assert value.plus.tolist() == [[3.0]]
-    assert value.minus.tolist() == [[2.0]]
-
-
-def test_without_thresholds():
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
-    w = random_weights(oracle)
-    value = oracle.evaluate(w, np.empty(0))
-    assert value.plus.shape == (3, 0)
-    assert value.plus_gradient.shape == (3, 0, oracle.n_weights)
-    assert value.loss == oracle.evaluate(w, THETA).loss
-
-
-def test_zero_parameters():
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
-    value = oracle.evaluate(np.zeros(oracle.n_weights), np.array([0.2]))
-    assert value.loss == pytest.approx(np.log(2))
-    np.testing.assert_allclose(value.plus - value.minus, 0.3)
-
-
 def test_a_group_without_rows():
     X, signs, codes = rows(n_groups=2)
     oracle = oracle_of(X, signs, codes, 4)
@@ -278,26 +154,12 @@ def test_a_group_without_rows():
     assert np.isfinite(value.loss_gradient).all()
 
 
-def test_order_of_rows_and_names_of_thresholds():
-    X, signs, codes = rows()
-    order = np.random.default_rng(5).permutation(X.shape[0])
-    oracle = oracle_of(X, signs, codes, 3)
-    other = oracle_of(X[order], signs[order], codes[order], 3)
-    w = random_weights(oracle)
-    value = oracle.evaluate(w, THETA, corner=0.1)
-    same_values(value, other.evaluate(w, THETA, corner=0.1), rtol=1e-11, atol=1e-13)
-    turned = oracle.evaluate(w, THETA[::-1], corner=0.1)
-    np.testing.assert_allclose(turned.plus[:, ::-1], value.plus, atol=1e-14)
-    np.testing.assert_allclose(turned.minus[:, ::-1], value.minus, atol=1e-14)
-
-
 def test_shift_of_all_scores():
     # Scores and thresholds that are far away, at the same distances.
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
+    oracle = oracle_of(*rows(), 3)
     w = random_weights(oracle)
     far = w.copy()
-    far[X.shape[1]] += 2.0**20
+    far[oracle.n_features] += 2.0**20
     for corner in (0.0, 0.05):
         near = oracle.evaluate(w, THETA, corner=corner)
         shifted = oracle.evaluate(far, THETA + 2.0**20, corner=corner)
@@ -305,30 +167,10 @@ def test_shift_of_all_scores():
         np.testing.assert_allclose(shifted.minus, near.minus, rtol=0, atol=1e-8)
 
 
-def test_sizes_and_calls():
+def test_no_negative_has_its_rank_in_the_interval():
     X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
-    assert (oracle.n_features, oracle.n_groups, oracle.n_weights) == (6, 3, 21)
-    assert oracle.group_sizes.tolist() == np.bincount(codes).tolist()
-    oracle.scores(np.zeros(21))
-    assert oracle.n_calls == 0
-    oracle.evaluate(np.zeros(21), THETA)
-    assert oracle.n_calls == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"loss": "absolute"}, "loss must be one of"),
-        ({"surrogate": "step"}, "surrogate must be one of"),
-        ({"loss": "partial_auc", "auc_interval": (0.5, 0.5)}, "auc_interval must"),
-        ({"loss": "partial_auc", "auc_interval": (1e-9, 1e-8)}, "No negative"),
-    ],
-)
-def test_bad_options(options, message):
-    X, signs, codes = rows()
-    with pytest.raises(ValueError, match=message):
-        ScoreOracle(X, signs, codes, 3, **options)
+    with pytest.raises(ValueError, match="No negative"):
+        ScoreOracle(X, signs, codes, 3, loss="partial_auc", auc_interval=(1e-9, 1e-8))
 
 
 def test_rounding_adds_no_rank():
@@ -344,22 +186,7 @@ def test_rounding_adds_no_rank():
     assert value.loss - value.concave_loss == pytest.approx(hinges.mean())
 
 
-def test_one_class_has_no_pairs():
-    X, _, codes = rows()
-    with pytest.raises(ValueError, match="both classes"):
-        ScoreOracle(X, np.ones(300), codes, 3, loss="auc")
-
-
-@pytest.mark.parametrize(("width", "corner"), [(0.0, 0.0), (-1.0, 0.0), (1.0, -0.1)])
-def test_bad_shapes(width, corner):
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
-    with pytest.raises(ValueError, match="width"):
-        oracle.evaluate(np.zeros(21), THETA, width=width, corner=corner)
-
-
 def test_overflow_is_an_error():
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
+    oracle = oracle_of(*rows(), 3)
     with pytest.raises(ValueError, match="overflow"):
         oracle.evaluate(np.full(21, np.nan), THETA)

@@ -1,22 +1,16 @@
 """Training problems against sums over rows, and the properties of their parts."""
 
+from functools import partial
 from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._parity_problem import StrongParity, WeakParity, rank_grid
+from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 
 INTERVAL = (0.1, 0.6)
-
-
-def ramp(x):
-    return np.maximum(x + 0.5, 0) - np.maximum(x - 0.5, 0)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 @pytest.fixture
@@ -28,67 +22,43 @@ def rows():
     return X, signs, codes.astype(np.int64)
 
 
-def scores_of(v, rows, interactions):
-    X, _, codes = rows
-    W = v[: 5 * (3 if interactions else 1)].reshape(-1, 5).copy()
-    if interactions:
-        W[1:] += W[0]
-    else:
-        W = np.tile(W, (3, 1))
-    return (X * W[codes, :4]).sum(axis=1) + W[codes, 4]
+def strong(rows, surrogate="ramp", ridge=0.0, kind=StrongParity, **options):
+    oracle = ScoreOracle(*rows, 3, surrogate=surrogate, **options)
+    own = {"n_thresholds": 6, "surrogate": surrogate}
+    if kind is WeakParity:
+        own = {"threshold": 0.2, "constant": 0.7}
+    return kind(oracle, INTERVAL, 0.1, ridge, **own)
 
 
-def strong(rows, surrogate="ramp", interactions=True, kappa=0.1, ridge=0.0):
-    oracle = ScoreOracle(*rows, 3, interactions=interactions, surrogate=surrogate)
-    return StrongParity(oracle, INTERVAL, kappa, ridge, 6, surrogate)
+weak = partial(strong, kind=WeakParity)
 
 
-def weak(rows, surrogate="ramp", interactions=True, kappa=0.1, ridge=0.0):
-    oracle = ScoreOracle(*rows, 3, interactions=interactions, surrogate=surrogate)
-    return WeakParity(oracle, INTERVAL, kappa, ridge, 0.2, 0.7)
-
-
-def rates(v, theta, rows, interactions, sigma):
-    h = scores_of(v, rows, interactions)
-    return np.array(
-        [sigma(h[rows[2] == k][:, None] - theta).mean(axis=0) for k in range(3)]
-    )
-
-
+@pytest.mark.parametrize("make", [strong, weak])
 @pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
 @pytest.mark.parametrize("interactions", [True, False])
-def test_strong_constraints(rows, surrogate, interactions):
-    problem = strong(rows, surrogate, interactions)
-    sigma = {"ramp": ramp, "sigmoid": sigmoid}[surrogate]
+def test_constraints(rows, make, surrogate, interactions):
+    problem = make(rows, surrogate, interactions=interactions)
     rng = np.random.RandomState(0)
-    for _ in range(5):
-        v = rng.randn(problem.n_variables)
-        theta = v[-6:]
-        S = rates(v, theta, rows, interactions, sigma)
-        p = rank_grid(INTERVAL, 0.1, 6)
-        expected = np.concatenate([(p - S).ravel(), (S - p - 0.05).ravel()])
-        (plus, _), (minus, _) = problem.evaluate(v)
-        np.testing.assert_allclose((plus - minus)[1:], expected, atol=1e-12)
-        np.testing.assert_allclose(
-            problem.smoothed(v, 0.0).constraints, expected, atol=1e-12
-        )
-
-
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-def test_weak_constraints(rows, surrogate):
-    problem = weak(rows, surrogate)
-    sigma = {"ramp": ramp, "sigmoid": sigmoid}[surrogate]
-    rng = np.random.RandomState(1)
+    X, _, codes = rows
     for scale in (0.1, 1.0, 3.0):
         v = scale * rng.randn(problem.n_variables)
-        S = rates(v, np.array([0.2]), rows, True, sigma)[:, 0]
-        A = np.minimum(S, 0.6) - np.minimum(S, 0.1)
-        expected = [A[k] - A[j] - 0.05 for k, j in permutations(range(3), 2)]
+        W = np.zeros((3, 5))
+        W[: 3 if interactions else 1] = problem.weights(v).reshape(-1, 5)
+        W[1:] += W[0]
+        theta = v[-6:] if make is strong else np.array([0.2])
+        x = ((X * W[codes, :4]).sum(axis=1) + W[codes, 4])[:, None] - theta
+        above = np.clip(x + 0.5, 0, 1) if surrogate == "ramp" else expit(x)
+        S = np.array([above[codes == k].mean(axis=0) for k in range(3)])
+        if make is strong:
+            p = np.linspace(0.1, 0.55, 6, endpoint=False)
+            expected = np.concatenate([(p - S).ravel(), (S - p - 0.05).ravel()])
+        else:
+            A = np.clip(S[:, 0], *INTERVAL)
+            expected = [A[k] - A[j] - 0.05 for k, j in permutations(range(3), 2)]
         (plus, _), (minus, _) = problem.evaluate(v)
-        np.testing.assert_allclose((plus - minus)[1:], expected, atol=1e-12)
-        np.testing.assert_allclose(
-            problem.smoothed(v, 0.0).constraints, expected, atol=1e-12
-        )
+        smoothed = problem.smoothed(v, 0.0).constraints
+        for found in ((plus - minus)[1:], smoothed):
+            np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", [strong, weak])
@@ -118,12 +88,16 @@ def test_start_is_feasible(rows, make):
 
 
 @pytest.mark.parametrize("make", [strong, weak])
-@pytest.mark.parametrize(("surrogate", "corner"), [("ramp", 0.05), ("sigmoid", 0.05)])
-def test_gradients_of_the_smoothed_problem(rows, make, surrogate, corner):
-    problem = make(rows, surrogate, ridge=0.3)
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
+def test_gradients_of_the_smoothed_problem(rows, make, surrogate, loss):
+    corner = 0.05
+    problem = make(rows, surrogate, ridge=0.3, loss=loss, auc_interval=INTERVAL)
     rng = np.random.RandomState(4)
     v = 0.3 * rng.randn(problem.n_variables)
     value = problem.smoothed(v, corner)
+    plus, minus = (part[0][0] for part in problem.evaluate(v))
+    assert value.objective == pytest.approx(plus - minus)
     multipliers = rng.uniform(size=problem.n_constraints)
     gradient = value.gradient + value.pull_back(multipliers)
     for _ in range(5):
@@ -141,7 +115,3 @@ def test_penalty_leaves_intercepts_out(rows):
     W = v[:15].reshape(3, 5)
     penalized, plain = problem.evaluate(v)[0][0][0], free.evaluate(v)[0][0][0]
     np.testing.assert_allclose(penalized - plain, (W[:, :4] ** 2).sum())
-
-
-def test_ranks_end_below_the_interval():
-    np.testing.assert_allclose(rank_grid((0.05, 0.30), 0.1, 5)[[0, -1]], [0.05, 0.23])

@@ -1,16 +1,18 @@
-"""The classifier: fairness reached, options, invariances, bad input."""
+"""The classifier, paths of gaps, and the choice among them."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 
-from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.linear_model import (
+    PartiallyFairClassifier,
+    PartiallyFairClassifierCV,
+    partial_fairness_path,
+)
 from scalefair.linear_model._partially_fair import (
-    _averaged,
     best_constant,
     most_accurate_shift,
 )
@@ -42,6 +44,11 @@ def gap(model, X, group):
     )
 
 
+def fit(model, rows):
+    X, y, group = rows
+    return model.fit(X, y, sensitive_features=group)
+
+
 @pytest.fixture(scope="module")
 def rows():
     return make_rows()
@@ -49,8 +56,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def fitted(rows):
-    X, y, group = rows
-    return classifier().fit(X, y, sensitive_features=group)
+    return fit(classifier(), rows)
 
 
 def test_fair_where_asked_and_accurate(rows, fitted):
@@ -84,7 +90,7 @@ def test_attributes(rows, fitted):
 
 def test_objective_and_constraints_are_those_of_the_scores(rows):
     X, y, group = rows
-    model = classifier(tune_intercept=False).fit(X, y, sensitive_features=group)
+    model = fit(classifier(tune_intercept=False), rows)
     h = model.decision_function(X, sensitive_features=group)
     loss = np.log1p(np.exp(-np.where(y, h, -h))).mean()
     assert_allclose(model.objective_, loss)
@@ -97,19 +103,9 @@ def test_objective_and_constraints_are_those_of_the_scores(rows):
     assert_allclose(model.infeasibility_, max(violation, 0), atol=1e-9)
 
 
-def test_looser_gaps_cost_less(rows):
-    X, y, group = rows
-    losses = [
-        classifier(kappa=kappa).fit(X, y, sensitive_features=group).objective_
-        for kappa in (0.02, 0.2, 0.6)
-    ]
-    assert losses[0] > losses[1] > losses[2]
-
-
 def test_weak_criterion(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak", kappa=0.02, threshold=0.5)
-    model.fit(X, y, sensitive_features=group)
+    X, _, group = rows
+    model = fit(classifier(criterion="weak", kappa=0.02, threshold=0.5), rows)
     h = model.decision_function(X, sensitive_features=group)
     rate = [np.clip(h[group == g] - 0.5 + 0.5, 0, 1).mean() for g in ("a", "b")]
     clipped = np.clip(rate, *INTERVAL)
@@ -120,43 +116,20 @@ def test_weak_criterion(rows):
     )
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc"])
-def test_other_losses(rows, loss):
+@pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc", "logistic"])
+def test_other_losses_and_the_sigmoid(rows, loss):
     X, y, group = rows
-    model = classifier(loss=loss, n_thresholds=8, tol=5e-3)
-    model.fit(X, y, sensitive_features=group)
+    surrogate = "sigmoid" if loss == "logistic" else "ramp"
+    model = classifier(loss=loss, surrogate=surrogate, n_thresholds=8, tol=5e-3)
+    fit(model, rows)
     assert model.infeasibility_ <= 5e-3
     assert gap(model, X, group) < 0.3
     assert model.score(X, y, sensitive_features=group) > 0.7
-    assert not hasattr(model, "predict_proba")
-
-
-def test_sigmoid(rows):
-    X, y, group = rows
-    model = classifier(surrogate="sigmoid", tol=5e-3)
-    model.fit(X, y, sensitive_features=group)
-    assert model.infeasibility_ <= 5e-3
-    assert gap(model, X, group) < 0.3
-
-
-def test_without_interactions_groups_are_not_needed(rows):
-    X, y, group = rows
-    model = classifier(interactions=False, kappa=0.2)
-    model.fit(X, y, sensitive_features=group)
-    assert model.coef_.shape == (1, 4)
-    assert model.predict(X).shape == y.shape
-
-
-def test_three_groups():
-    X, y, group = make_rows(n_groups=3)
-    model = classifier(n_thresholds=10).fit(X, y, sensitive_features=group)
-    assert model.coef_.shape == (3, 4)
-    assert gap(model, X, group) < 0.2
+    assert hasattr(model, "predict_proba") == (loss == "logistic")
 
 
 def test_starts_agree_on_fairness(rows, fitted):
-    X, y, group = rows
-    zero = classifier(start="zero", tol=2e-3).fit(X, y, sensitive_features=group)
+    zero = fit(classifier(start="zero", tol=2e-3), rows)
     assert zero.infeasibility_ <= 2e-3
     # Problems are not convex, yet the two ends should not be far from each other.
     assert_allclose(zero.objective_, fitted.objective_, rtol=0.05)
@@ -164,40 +137,34 @@ def test_starts_agree_on_fairness(rows, fitted):
     assert fitted.n_iter_ < zero.n_iter_ / 3
 
 
-def test_start_may_be_given(rows, fitted):
-    X, y, group = rows
-    weights = np.column_stack([fitted.coef_, fitted.intercept_])
-    again = classifier(start=weights, tol=2e-3).fit(X, y, sensitive_features=group)
-    assert again.n_oracle_calls_ < fitted.n_oracle_calls_
-    assert again.infeasibility_ <= 3e-3
+@pytest.mark.parametrize("criterion", ["strong", "weak"])
+def test_start_may_be_given(rows, criterion):
+    model = fit(classifier(criterion=criterion, n_thresholds=8, tol=2e-3), rows)
+    first = model.n_oracle_calls_
+    model.set_params(start=np.column_stack([model.coef_, model.intercept_]))
+    fit(model, rows)
+    assert model.n_oracle_calls_ < first
+    assert model.infeasibility_ <= 3e-3
 
 
 def test_given_start_must_fit_and_be_fair(rows):
-    X, y, group = rows
     with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
-        classifier(start=np.zeros(5)).fit(X, y, sensitive_features=group)
+        fit(classifier(start=np.zeros(5)), rows)
     unfair = np.zeros((2, 5))
     unfair[1, 4] = 5
     with pytest.raises(ValueError, match="start violates a fairness constraint"):
-        classifier(start=unfair).fit(X, y, sensitive_features=group)
+        fit(classifier(start=unfair), rows)
 
 
 def test_warm_start_goes_on(rows, fitted):
-    X, y, group = rows
-    model = clone(fitted).set_params(warm_start=True)
-    model.fit(X, y, sensitive_features=group)
+    model = fit(clone(fitted).set_params(warm_start=True), rows)
     first = model.n_oracle_calls_
-    model.fit(X, y, sensitive_features=group)
-    assert model.n_oracle_calls_ < first / 4
+    assert fit(model, rows).n_oracle_calls_ < first / 4
 
 
 def test_warm_start_for_another_interval_is_feasible(rows):
-    X, y, group = rows
-    model = classifier(warm_start=True, start="zero").fit(
-        X, y, sensitive_features=group
-    )
-    model.set_params(interval=(0.2, 0.4), n_thresholds=10)
-    model.fit(X, y, sensitive_features=group)
+    model = fit(classifier(warm_start=True, start="zero"), rows)
+    fit(model.set_params(interval=(0.2, 0.4), n_thresholds=10), rows)
     assert model.converged_
     assert model.infeasibility_ <= 1e-3
     assert model.thresholds_.shape == (10,)
@@ -207,12 +174,12 @@ def test_no_warm_start_from_another_shape(rows):
     # As many weights: 2 groups and 5 features, 3 groups and 3 features.
     X, y, group = rows
     model = classifier(warm_start=True, n_thresholds=4)
-    model.fit(np.column_stack([X, X[:, :1] ** 2]), y, sensitive_features=group)
+    fit(model, (np.column_stack([X, X[:, :1] ** 2]), y, group))
     assert model.coef_.shape == (2, 5)
     X, y, group = make_rows(n_groups=3)
-    model.fit(X[:, :3], y, sensitive_features=group)
-    cold = classifier(n_thresholds=4).fit(X[:, :3], y, sensitive_features=group)
-    assert np.array_equal(model.coef_, cold.coef_)
+    rows = X[:, :3], y, group
+    cold = fit(classifier(n_thresholds=4), rows)
+    assert np.array_equal(fit(model, rows).coef_, cold.coef_)
 
 
 def test_unfinished_says_so(rows):
@@ -234,63 +201,11 @@ def test_unfinished_says_so(rows):
 
 @pytest.mark.parametrize("solver", ["ssg", "direct"])
 def test_subgradient_solvers(rows, solver):
-    X, y, group = rows
     model = classifier(inner_solver=solver, start="zero", max_iter=10, n_thresholds=6)
     with pytest.warns(ConvergenceWarning, match='inner_solver="bundle"'):
-        model.fit(X, y, sensitive_features=group)
+        fit(model, rows)
     assert model.objective_ < np.log(2)
     assert model.infeasibility_ < 0.02
-
-
-def test_sparse_is_dense(rows, fitted):
-    X, y, group = rows
-    model = classifier().fit(sparse.csr_array(X), y, sensitive_features=group)
-    assert_allclose(model.objective_, fitted.objective_, atol=2e-4)
-
-
-def test_order_of_rows_and_names_of_groups_do_not_matter(rows, fitted):
-    X, y, group = rows
-    order = np.random.RandomState(0).permutation(len(y))
-    renamed = np.where(group == "a", 10, 20)
-    model = classifier().fit(X[order], y[order], sensitive_features=renamed[order])
-    assert_allclose(model.objective_, fitted.objective_, atol=2e-4)
-
-
-def test_same_answer_twice(rows, fitted):
-    X, y, group = rows
-    again = clone(fitted).fit(X, y, sensitive_features=group)
-    assert np.array_equal(again.coef_, fitted.coef_)
-
-
-def test_labels_of_any_kind(rows, fitted):
-    X, y, group = rows
-    model = classifier().fit(X, np.where(y, "yes", "no"), sensitive_features=group)
-    assert model.classes_.tolist() == ["no", "yes"]
-    assert np.array_equal(model.coef_, fitted.coef_)
-
-
-def test_prediction_needs_known_groups(rows, fitted):
-    X, _, group = rows
-    with pytest.raises(ValueError, match="interactions=False"):
-        fitted.predict(X)
-    with pytest.raises(ValueError, match="'a', 'b'"):
-        fitted.predict(X, sensitive_features=np.where(group == "a", "a", "z"))
-
-
-@pytest.mark.parametrize(
-    "interval", [(0.3, 0.3), (-0.1, 0.5), (0.2,), (0.5, 1.2), "ab"]
-)
-def test_bad_interval(rows, interval):
-    X, y, group = rows
-    model = PartiallyFairClassifier(interval=interval)
-    with pytest.raises(ValueError, match="interval"):
-        model.fit(X, y, sensitive_features=group)
-
-
-def test_one_group_is_refused(rows):
-    X, y, _ = rows
-    with pytest.raises(ValueError, match="only one group"):
-        classifier().fit(X, y, sensitive_features=np.zeros(len(y)))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
@@ -319,38 +234,103 @@ def test_weak_criterion_does_not_select_everybody():
     assert model.predict(X, sensitive_features=group).mean() < 0.15
 
 
-class TestMostAccurateShift:
-    @pytest.mark.parametrize("seed", range(20))
-    def test_all_places_tried(self, seed):
-        rng = np.random.RandomState(seed)
+def test_shift_is_the_best_of_all():
+    rng = np.random.RandomState(0)
+    for _ in range(20):
         scores = rng.randint(-3, 4, size=12) * 0.5
         signs = rng.choice([-1.0, 1.0], size=12)
-        shift = most_accurate_shift(scores, signs)
+        shifts = [most_accurate_shift(scores, signs), *np.arange(-2.25, 2.5, 0.5)]
+        right = [((scores + s > 0) == (signs > 0)).sum() for s in shifts]
+        assert right[0] == max(right)
 
-        def right(s):
-            return np.where(scores + s > 0, 1.0, -1.0) == signs
 
-        places = np.arange(-2.25, 2.5, 0.5)
-        best = max(right(s).sum() for s in places)
-        assert right(shift).sum() == best
+def test_one_lucky_row_does_not_decide_the_shift():
+    # 1000 rows: the walk has its broad top at 0.5 and a spike of two rows at 0.9.
+    scores = np.linspace(-1, 1, 1000)
+    signs = np.where(scores > 0.5, 1.0, -1.0)
+    signs[40:60] = 1.0
+    signs[960:985] = -1.0
+    assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
 
-    def test_nothing_to_gain(self):
-        assert most_accurate_shift(np.array([-1.0, 0.1]), np.array([-1.0, 1.0])) == 0
 
-    def test_one_lucky_row_does_not_decide(self):
-        # 1000 rows: the walk has its broad top at 0.5 and a spike of two rows at 0.9.
-        scores = np.linspace(-1, 1, 1000)
-        signs = np.where(scores > 0.5, 1.0, -1.0)
-        signs[40:60] = 1.0
-        signs[960:985] = -1.0
-        assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
+def test_path_of_solutions_in_the_order_given(rows):
+    X, y, group = rows
+    how = {"kappas": [0.3, 0.02, 0.1], "interval": INTERVAL, "n_thresholds": 20}
+    path = partial_fairness_path(X, y, sensitive_features=group, **how)
+    assert [model.kappa for model in path] == [0.3, 0.02, 0.1]
+    wide, tight, middle = path
+    assert tight.objective_ > middle.objective_ > wide.objective_
+    gaps = [model.partial_parity_gap_ for model in (tight, middle, wide)]
+    assert gaps == sorted(gaps)
+    for model in path:
+        alone = fit(clone(model), rows)
+        assert model.converged_
+        np.testing.assert_allclose(model.objective_, alone.objective_, rtol=0.02)
+        if model.kappa > 0.02:  # a warm start
+            assert model.n_oracle_calls_ < alone.n_oracle_calls_ / 3
 
-    def test_averages(self):
-        values = np.random.RandomState(0).randn(30)
-        padded = np.pad(values, 4, mode="edge")
-        expected = np.convolve(padded, np.ones(9) / 9, "valid")
-        assert_allclose(_averaged(values, 4), expected, atol=1e-12)
 
-    def test_constant_scores(self):
-        shift = most_accurate_shift(np.zeros(3), np.array([1.0, 1.0, -1.0]))
-        assert shift > 0
+@pytest.mark.parametrize("kappas", [[], [0.0], [0.1, 2.0], 0.1])
+def test_bad_kappas(rows, kappas):
+    X, y, group = rows
+    with pytest.raises(ValueError, match="kappas"):
+        partial_fairness_path(X, y, sensitive_features=group, kappas=kappas)
+
+
+def test_warnings_name_the_caller(rows):
+    X, y, group = rows
+    with pytest.warns(ConvergenceWarning, match="stopped after 1 it") as caught:
+        partial_fairness_path(
+            X, y, sensitive_features=group, kappas=[0.1], start="zero", max_iter=1
+        )
+    assert caught[0].filename == __file__
+
+
+class TestCV:
+    def search(self, floor):
+        estimator = classifier(n_thresholds=8, tol=5e-3)
+        return PartiallyFairClassifierCV([0.02, 0.5], floor, estimator=estimator, cv=3)
+
+    def test_floor_decides(self, rows):
+        loose = fit(self.search(0.2), rows)
+        strict = fit(self.search(0.75), rows)
+        assert loose.kappa_ == 0.5
+        assert strict.kappa_ == 0.02
+        assert strict.best_estimator_.kappa == 0.02
+        assert strict.cv_results_["accuracy"].shape == (2, 3)
+        fairness = strict.cv_results_["fairness"].mean(axis=1)
+        assert fairness[0] >= 0.75 > fairness[1]
+
+    def test_no_gap_is_fair_enough(self, rows):
+        X, y, group = rows
+        with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:
+            search = self.search(1.0).fit(X, y, sensitive_features=group)
+        assert search.kappa_ == 0.02
+        assert caught[0].filename == __file__
+
+    def test_rows_as_columns_and_predictions_of_the_best(self, rows):
+        X, y, group = rows
+        flat = fit(self.search(0.2), rows)
+        with pytest.warns(DataConversionWarning):
+            search = fit(self.search(0.2), (X, y[:, None], group[:, None]))
+        for name in ("accuracy", "fairness"):
+            assert_allclose(search.cv_results_[name], flat.cv_results_[name], rtol=0)
+        for name in ("predict", "decision_function", "predict_proba"):
+            found, expected = (
+                getattr(model, name)(X, sensitive_features=group)
+                for model in (search, flat.best_estimator_)
+            )
+            np.testing.assert_array_equal(found, expected)
+
+    def test_no_folds(self, rows):
+        splits = iter([(np.arange(750), np.arange(750, 1500))])
+        search = fit(self.search(0.2).set_params(cv=splits), rows)
+        with pytest.raises(ValueError, match="no folds"):
+            fit(search, rows)
+
+    def test_too_few_rows_for_the_folds(self, rows):
+        X, y, _ = rows
+        rare = np.zeros(len(y), int)
+        rare[:2] = 1
+        with pytest.raises(ValueError, match="fewer than the 3 folds"):
+            fit(self.search(0.5), (X, y, rare))

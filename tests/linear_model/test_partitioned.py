@@ -1,38 +1,37 @@
-"""Rows in parts give the classifier of rows in memory."""
+"""Rows in parts give the classifier of rows in memory, after a sample of many."""
 
 import pickle
 from itertools import pairwise
 
+import dask
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from scalefair.linear_model import (
-    PairwiseFairClassifier,
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
-    PenalizedPartialParityClassifier,
-    partial_fairness_path,
+    _training_rows,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._partitioned import partitioned_training
-from scalefair.linear_model._training_rows import (
-    FeatureUnits,
-    GroupLimits,
-    column_spread,
-)
+from scalefair.linear_model._training_rows import PartitionedTraining
+from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.streaming import PartitionedRows, RowReader
 
-LIMITS = GroupLimits(100, 2)
+LIMITS = 100, 2
+OPTIONS = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
 CUTS = [0, 300, 310, 900, 1500]
 
 
 class Blocks(RowReader):
     """Blocks of rows in memory, that counts how often one is read."""
 
-    def __init__(self, X, cuts=CUTS):
+    def __init__(self, X, cuts):
         self._X = X
         self._cuts = cuts
         self.lengths = np.diff(cuts)
@@ -48,25 +47,21 @@ class Blocks(RowReader):
 
 
 def as_reader(X):
-    return Blocks(X)
+    return Blocks(X, CUTS if len(X) == 1500 else [0, 700, 3000, 4000])
 
 
 def as_array(X):
-    da = pytest.importorskip("dask.array")
-    return da.from_array(X, chunks=(tuple(np.diff(CUTS)), 2))
+    chunks = tuple(np.diff(CUTS)) if len(X) == 1500 else 500
+    return da.from_array(X, chunks=(chunks, 2))
 
 
 def as_csr_blocks(X):
-    dask = pytest.importorskip("dask")
     X = sparse.csr_array(X)
     return [dask.delayed(X[i:j]) for i, j in pairwise(CUTS)]
 
 
 def as_frame(X):
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
-    return dd.from_pandas(frame, npartitions=3)
+    return dd.from_pandas(pd.DataFrame(X, columns=["u", "v", "w"]), npartitions=3)
 
 
 PARTITIONED = [as_reader, as_array, as_csr_blocks, as_frame]
@@ -96,13 +91,9 @@ def fitted(rows):
 def oracles(rows, X, **options):
     """The oracle of rows in parts, and that of the same rows in memory."""
     whole, y, group = rows
-    options = {
-        "interactions": True,
-        "loss": "logistic",
-        "surrogate": "ramp",
-        **options,
-    }
-    known, many = partitioned_training(PartitionedRows.of(X), y, group, LIMITS, options)
+    options = {**OPTIONS, **options}
+    training = PartitionedTraining(PartitionedRows.of(X), y, group, LIMITS, options)
+    known, many = training.known, training.oracle
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
@@ -115,44 +106,19 @@ def oracles(rows, X, **options):
 @pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
 @pytest.mark.parametrize("interactions", [True, False])
 def test_oracle_of_the_parts_is_that_of_the_rows(rows, loss, surrogate, interactions):
-    many, one = oracles(
-        rows,
-        as_reader(rows[0]),
-        loss=loss,
-        surrogate=surrogate,
-        interactions=interactions,
-    )
-    for name in ("n_features", "n_weights", "n_groups"):
-        assert getattr(many, name) == getattr(one, name)
+    options = {"loss": loss, "surrogate": surrogate, "interactions": interactions}
+    many, one = oracles(rows, as_reader(rows[0]), **options)
     assert many.group_sizes.tolist() == one.group_sizes.tolist()
     rng = np.random.RandomState(0)
     w, theta = rng.randn(one.n_weights), rng.randn(5)
-    shape = {"width": 0.7, "corner": 0.05 if surrogate == "ramp" else 0.0}
+    shape = {"corner": 0.05 if surrogate == "ramp" else 0.0}
     a, b = many.evaluate(w, theta, **shape), one.evaluate(w, theta, **shape)
-    for name in (
-        "loss",
-        "loss_gradient",
-        "plus",
-        "minus",
-        "plus_gradient",
-        "minus_gradient",
-    ):
+    for name in ("loss", "loss_gradient", "parts", "plus_gradient", "minus_gradient"):
         assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-12, atol=1e-12)
     weights = rng.randn(2, 3, 5)
     assert_allclose(a.combine(*weights), b.combine(*weights), rtol=1e-12, atol=1e-12)
     assert_allclose(many.scores(w), one.scores(w), rtol=1e-14)
     assert many.n_calls == one.n_calls == 1
-
-
-@pytest.mark.parametrize("form", PARTITIONED[1:])
-def test_oracle_of_dask_partitions(rows, form):
-    many, one = oracles(rows, form(rows[0]))
-    rng = np.random.RandomState(0)
-    w, theta = rng.randn(one.n_weights), rng.randn(5)
-    a, b = many.evaluate(w, theta), one.evaluate(w, theta)
-    assert_allclose(a.loss, b.loss, rtol=1e-12)
-    assert_allclose(a.plus_gradient, b.plus_gradient, atol=1e-12)
-    assert_allclose(many.scores(w), one.scores(w), rtol=1e-13)
 
 
 def test_float32_rows_stay_float32(rows):
@@ -225,34 +191,18 @@ def test_every_collection(rows, fitted, form):
     assert model.n_features_in_ == 3
 
 
-def test_labels_and_groups_may_be_dask_arrays(rows, fitted):
-    da = pytest.importorskip("dask.array")
-    X, y, group = rows
-    model = classifier(criterion="weak").fit(
-        as_array(X),
-        da.from_array(y, chunks=700),
-        sensitive_features=da.from_array(group, chunks=400),
-    )
-    assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
-
-
 def test_everything_from_one_data_frame(rows, fitted):
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y, group = rows
     frame = pd.DataFrame(X, columns=["u", "v", "w"]).assign(y=y == "yes", group=group)
     frame = dd.from_pandas(frame, npartitions=4)
-    features = frame[["u", "v", "w"]]
-    model = classifier(criterion="weak").fit(
-        features, frame["y"], sensitive_features=frame["group"]
-    )
+    y, group = frame["y"], frame["group"]
+    model = classifier(criterion="weak")
+    model.fit(frame[["u", "v", "w"]], y, sensitive_features=group)
     assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
     assert model.classes_.tolist() == [False, True]
     assert model.feature_names_in_.tolist() == ["u", "v", "w"]
-    accuracy = model.score(features, frame["y"], sensitive_features=frame["group"])
-    assert accuracy == fitted.score(X, y, sensitive_features=group)
     with pytest.raises(ValueError, match="feature names"):
-        model.predict(frame[["v", "u", "w"]], sensitive_features=frame["group"])
+        model.predict(frame[["v", "u", "w"]], sensitive_features=group)
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
@@ -267,9 +217,7 @@ def test_prediction(rows, fitted, form, method):
     if form is as_reader:
         assert isinstance(found, np.ndarray)
     else:
-        assert hasattr(found, "compute")
-        n_parts = 3 if form is as_frame else len(CUTS) - 1
-        assert found.npartitions == n_parts
+        assert found.npartitions == (3 if form is as_frame else len(CUTS) - 1)
     if method == "predict":
         assert (np.asarray(found) == expected).all()
     else:
@@ -279,10 +227,22 @@ def test_prediction(rows, fitted, form, method):
     )
 
 
-def test_prediction_is_lazy(rows, fitted):
-    dask = pytest.importorskip("dask")
-    da = pytest.importorskip("dask.array")
+def test_prediction_without_groups_in_float32(rows):
+    X, y, group = rows
+    model = classifier(criterion="weak", interactions=False)
+    found = model.fit(X, y, sensitive_features=group).decision_function(
+        as_reader(X.astype(np.float32))
+    )
+    assert found.dtype == np.float32
+    assert_allclose(found, model.decision_function(X), rtol=1e-4, atol=1e-5)
+
+
+def test_prediction_of_some_groups_is_lazy(rows, fitted):
     X, _y, group = rows
+    few = X[600:], group[600:]  # two of three groups
+    found = fitted.decision_function(as_array(few[0]), sensitive_features=few[1])
+    expected = fitted.decision_function(few[0], sensitive_features=few[1])
+    assert_allclose(found.compute(), expected, rtol=1e-12, atol=1e-14)
 
     def refuse(block):
         raise ValueError("computed")
@@ -293,48 +253,22 @@ def test_prediction_is_lazy(rows, fitted):
         scores.compute()
 
 
-def test_prediction_without_interactions_needs_no_groups(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak", interactions=False)
-    model.fit(X, y, sensitive_features=group)
-    assert_allclose(model.decision_function(as_reader(X)), model.decision_function(X))
-
-
-def test_prediction_in_float32(rows, fitted):
-    X, _y, group = rows
-    X = X.astype(np.float32)
-    found = fitted.decision_function(as_reader(X), sensitive_features=group)
-    assert found.dtype == np.float32
-    expected = fitted.decision_function(X, sensitive_features=group)
-    assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_prediction_of_some_groups(rows, fitted):
-    X, _y, group = rows
-    some = np.flatnonzero(group != "a")[:900]
-    found = fitted.predict(
-        Blocks(X[some], [0, 400, 900]), sensitive_features=group[some]
-    )
-    expected = fitted.predict(X, sensitive_features=group)[some]
-    assert (found == expected).all()
-
-
 def test_prediction_errors(rows, fitted):
     X, _y, group = rows
-    with pytest.raises(ValueError, match="interactions=False"):
-        fitted.predict(as_reader(X))
-    with pytest.raises(ValueError, match=r"'z'.* It saw 'a', 'b', 'c'"):
-        fitted.predict(as_reader(X), sensitive_features=["z"] * 1500)
-    with pytest.raises(ValueError, match=r"2 features.* expecting 3"):
-        fitted.predict(as_reader(X[:, :2]), sensitive_features=group)
-    with pytest.raises(ValueError, match=r"1499 groups for 1500"):
-        fitted.predict(as_reader(X), sensitive_features=group[1:])
-    with pytest.raises(NotFittedError):
-        classifier().predict(as_reader(X), sensitive_features=group)
     bad = X.copy()
     bad[1000, 1] = np.nan
-    with pytest.raises(ValueError, match="Partition 3 of X, rows 900"):
-        fitted.predict(as_reader(bad), sensitive_features=group)
+    errors = {
+        "interactions=False": (X, None),
+        "'z'.* It saw 'a', 'b', 'c'": (X, ["z"] * 1500),
+        "2 features.* expecting 3": (X[:, :2], group),
+        "1499 groups for 1500": (X, group[1:]),
+        "Partition 3 of X, rows 900": (bad, group),
+    }
+    for message, (given, groups) in errors.items():
+        with pytest.raises(ValueError, match=message):
+            fitted.predict(as_reader(given), sensitive_features=groups)
+    with pytest.raises(NotFittedError):
+        classifier().predict(as_reader(X), sensitive_features=group)
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
@@ -344,18 +278,11 @@ def test_entries_that_are_not_finite_are_placed(rows, form, value):
     X = X.copy()
     X[1200, 1] = value
     part = 2 if form is as_frame else 3
+    X = form(X)
     with pytest.raises(ValueError, match=rf"Partition {part} of X.*(NaN|infinity)"):
-        classifier().fit(form(X), y, sensitive_features=group)
-
-
-def test_entries_are_looked_at_before_solving(rows):
-    X, y, group = rows
-    X = X.copy()
-    X[1200, 1] = np.nan
-    reader = as_reader(X)
-    with pytest.raises(ValueError, match="NaN"):
-        classifier().fit(reader, y, sensitive_features=group)
-    assert reader.n_read <= len(CUTS) - 1
+        classifier().fit(X, y, sensitive_features=group)
+    if form is as_reader:  # before anything is solved
+        assert X.n_read <= len(CUTS) - 1
 
 
 @pytest.mark.parametrize("form", [as_reader, as_array])
@@ -365,81 +292,25 @@ def test_labels_and_groups_must_fit(rows, form):
     def fit(y=y, group=group, **params):
         classifier(**params).fit(form(X), y, sensitive_features=group)
 
-    with pytest.raises(ValueError, match="found 1 class"):
-        fit(y=np.zeros(1500))
-    with pytest.raises(ValueError, match=r"Only binary .* 3 different values: 'a'"):
-        fit(y=group)
-    with pytest.raises(ValueError, match="continuous"):
-        fit(y=np.where(y == "yes", 0.5, 1.25))
-    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
-        fit(group=["a"] * 1500)
-    with pytest.raises(ValueError, match="1499 labels for 1500"):
-        fit(y=y[1:])
-    with pytest.raises(ValueError, match="1499 groups for 1500"):
-        fit(group=group[1:])
-    for loss in ("auc", "partial_auc"):
-        with pytest.raises(ValueError, match="pairs of rows"):
-            fit(loss=loss)
-
-
-def test_blocks_of_different_widths(rows):
-    dask = pytest.importorskip("dask")
-    X, y, group = rows
-    blocks = [dask.delayed(X[:700]), dask.delayed(X[700:, :2])]
-    with pytest.raises(ValueError, match="Partition 1 of X has 2 columns"):
-        classifier().fit(blocks, y, sensitive_features=group)
+    bad = {
+        "found 1 class": {"y": np.zeros(1500)},
+        "Only binary .* multiclass, with 3 classes: 'a', 'b'": {"y": group},
+        "continuous": {"y": np.where(y == "yes", 0.5, 1.25)},
+        r"only one group \('a'\)": {"group": ["a"] * 1500},
+        "1499 labels for 1500": {"y": y[1:]},
+        "1499 groups for 1500": {"group": group[1:]},
+        "'partial_auc' compares pairs of rows": {"loss": "partial_auc"},
+    }
+    for message, given in bad.items():
+        with pytest.raises(ValueError, match=message):
+            fit(**given)
 
 
 def test_partitions_without_rows(rows, fitted):
-    dask = pytest.importorskip("dask")
     X, y, group = rows
     blocks = [dask.delayed(X[i:j]) for i, j in [(0, 0), (0, 700), (700, 1500)]]
     model = classifier(criterion="weak").fit(blocks, y, sensitive_features=group)
     assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
-
-
-def test_given_start_and_warm_start(rows, fitted):
-    X, y, group = rows
-    weights = np.column_stack([fitted.coef_, fitted.intercept_])
-    start = classifier(criterion="weak", start=weights)
-    start.fit(as_reader(X), y, sensitive_features=group)
-    assert start.n_oracle_calls_ < fitted.n_oracle_calls_
-    again = classifier(criterion="weak", warm_start=True)
-    again.fit(as_reader(X), y, sensitive_features=group)
-    first = again.n_oracle_calls_
-    again.fit(as_reader(X), y, sensitive_features=group)
-    assert again.n_oracle_calls_ < first
-
-
-def test_names_of_an_earlier_fit_are_forgotten(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak")
-    model.fit(as_frame(X), y, sensitive_features=group)
-    assert model.feature_names_in_.tolist() == ["x0", "x1", "x2"]
-    model.fit(as_reader(X), y, sensitive_features=group)
-    assert not hasattr(model, "feature_names_in_")
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        PairwiseFairClassifier(),
-        PartiallyFairClassifierCV(),
-        PenalizedPartialParityClassifier(),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_others_take_rows_in_memory(rows, model):
-    X, y, group = rows
-    name = type(model).__name__
-    with pytest.raises(TypeError, match=f"{name} takes .* PartiallyFairClassifier"):
-        model.fit(as_reader(X), y, sensitive_features=group)
-
-
-def test_path_takes_rows_in_memory(rows):
-    X, y, group = rows
-    with pytest.raises(TypeError, match="partial_fairness_path takes"):
-        partial_fairness_path(as_reader(X), y, sensitive_features=group, kappas=[0.1])
 
 
 def test_cross_validated_model_predicts_parts(rows):
@@ -449,3 +320,116 @@ def test_cross_validated_model_predicts_parts(rows):
     ).fit(X, y, sensitive_features=group)
     found = model.predict(as_reader(X), sensitive_features=group)
     assert (found == model.predict(X, sensitive_features=group)).all()
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """The rows below are many."""
+    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 1200)
+
+
+@pytest.fixture(scope="module")
+def many_rows():
+    rng = np.random.RandomState(2)
+    group = np.sort(rng.randint(2, size=4000))  # parts without one of the groups
+    X = rng.randn(4000, 3) + 0.6 * group[:, None]
+    y = np.where(X.sum(axis=1) + rng.randn(4000) > 0.9, "yes", "no")
+    return X, y, np.where(group == 1, "b", "a")
+
+
+def in_parts(X):
+    return da.from_array(X, chunks=(700, X.shape[1]))
+
+
+def in_sparse_parts(X):
+    return in_parts(X).map_blocks(sparse.csr_array)
+
+
+def fit(X, rows, **params):
+    model = classifier(n_thresholds=4, tol=1e-3, random_state=0, kappa=0.05, **params)
+    return model.fit(X, rows[1], sensitive_features=rows[2])
+
+
+def samples(X, y, group, seed=0):
+    parts = PartitionedRows.of(X)
+    training = PartitionedTraining(parts, y, group, LIMITS, OPTIONS)
+    return list(training.growing_samples(np.random.RandomState(seed)))
+
+
+@pytest.mark.parametrize("form", [in_parts, in_sparse_parts, as_reader])
+def test_a_sample_first_takes_fewer_passes(many_rows, form, small_samples):
+    rows, X = many_rows, form(many_rows[0])
+    model, whole = fit(X, rows), fit(rows[0], rows)
+    assert model.converged_
+    assert model.classes_.tolist() == ["no", "yes"]
+    # Both are solved to tol, 1e-3.
+    assert model.objective_ <= whole.objective_ + 1e-3
+    assert model.infeasibility_ <= 1e-3
+    assert model.partial_parity_gap_ <= whole.partial_parity_gap_ + 0.03
+    assert model.n_oracle_calls_ < whole.n_oracle_calls_
+    again = fit(X, rows)
+    assert np.array_equal(again.coef_, model.coef_)
+
+
+def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
+    rows = many_rows
+
+    def drawn(*_):
+        raise AssertionError("a sample was drawn")
+        yield
+
+    X = in_parts(rows[0])
+    model = fit(X, rows, warm_start=True)
+    monkeypatch.setattr(PartitionedTraining, "growing_samples", drawn)
+    first = model.n_oracle_calls_
+    model.fit(X, rows[1], sensitive_features=rows[2])
+    assert model.n_oracle_calls_ < first / 2
+    fit(X, rows, start="zero")
+    with pytest.raises(AssertionError, match="drawn"):
+        fit(X, rows)
+
+
+@pytest.mark.parametrize("form", [in_parts, in_sparse_parts])
+def test_samples_grow_and_have_every_group(many_rows, form, small_samples):
+    X, y, group = many_rows
+    found = samples(form(X), y, group)
+    # Shares 1/16 and 1/4 of either group have fewer than 500 rows.
+    assert [len(sample.signs) for sample in found] == [1000, 1000, 1201]
+    taken = []
+    for sample in found:
+        rows_taken = sample.X.toarray() if sparse.issparse(sample.X) else sample.X
+        taken.append([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_taken])
+        assert (sample.signs == np.where(y[taken[-1]] == "yes", 1, -1)).all()
+        assert (sample.groups[sample.codes] == group[taken[-1]]).all()
+        assert len(set(taken[-1])) == len(taken[-1])
+    assert set(taken[0]) <= set(taken[1]) < set(taken[2])
+    assert np.ptp(taken[0]) > 3000  # not the first ones
+    assert samples(form(X), y, group, seed=1)[0].X[0, 0] != found[0].X[0, 0]
+
+
+def test_no_sample_of_few_or_wide_rows(many_rows, monkeypatch):
+    X, y, group = many_rows
+    assert not samples(in_parts(X), y, group)
+    for limit in (900, 4000):  # below 500 a group; as many as there are
+        monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", limit)
+        assert not samples(in_parts(X), y, group)
+    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 3999)
+    monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 1100 * X[0].nbytes)
+    assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
+    assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201
+    assert len(samples(in_sparse_parts(X), y, group)) == 0  # with 4 bytes an index
+    monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 900 * X[0].nbytes)
+    assert not samples(in_parts(X), y, group)
+
+
+def test_weak_criterion_where_the_sample_lacks_a_class(small_samples):
+    # Four positives of 20,000: from a sample without them all is one class.
+    rng = np.random.RandomState(0)
+    X, group = rng.randn(20_000, 2), np.arange(20_000) % 2
+    y = np.zeros(20_000, int)
+    y[[100, 5001, 12_000, 19_001]] = 1
+    model = PartiallyFairClassifier((0, 0.25), criterion="weak", random_state=0)
+    model.fit(in_parts(X), y, sensitive_features=group)
+    rate = 4 / 20_000
+    best = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)  # of a constant score
+    assert model.objective_ <= best * (1 + 1e-9)

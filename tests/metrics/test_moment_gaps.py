@@ -35,17 +35,8 @@ def test_divisor_is_one_less_than_the_rows():
     # Variances 2 and 8 with divisor n - 1, 1 and 4 with n.
     gaps = moment_gaps([0.0, 2.0, 5.0, 9.0], sensitive_features=[0, 0, 1, 1])
     assert gaps == (6.0, 6.0)
-
-
-def test_of_a_layer_from_the_moments_of_its_inputs():
-    groups = RNG.integers(0, 2, 300)
-    X, W = RNG.standard_normal((300, 5)) + groups[:, None], RNG.standard_normal((3, 5))
-    X[groups == 1] *= 2
-    d = X[groups == 1].mean(0) - X[groups == 0].mean(0)
-    M = np.cov(X[groups == 1].T) - np.cov(X[groups == 0].T)
-    expected = np.linalg.norm(W @ d), np.linalg.norm(W @ M @ W.T)
-    biased = X @ W.T + [1.0, -2.0, 3.0]  # a bias shifts all groups alike
-    np.testing.assert_allclose(moment_gaps(biased, sensitive_features=groups), expected)
+    column = pd.Series([0.0, 2.0, 5.0, 9.0], index=[3, 2, 1, 0])
+    assert moment_gaps(column, sensitive_features=[0, 0, 1, 1]) == (6.0, 6.0)
 
 
 def test_scale_order_and_names():
@@ -71,21 +62,20 @@ def test_groups_of_one_row_have_no_covariance():
 
 
 def test_equal_groups_and_constant_outputs_have_no_gap():
-    Z = RNG.standard_normal((40, 3))
-    gaps = moment_gaps(
-        np.vstack([Z, Z, Z]), sensitive_features=np.repeat([0, 1, 2], 40)
-    )
+    Z = np.tile(RNG.standard_normal((40, 3)), (3, 1))
+    gaps = moment_gaps(Z, sensitive_features=np.repeat([0, 1, 2], 40))
     np.testing.assert_allclose(gaps, 0, atol=1e-14)
     assert moment_gaps(np.ones(6), sensitive_features=[0, 1] * 3) == (0.0, 0.0)
 
 
-def test_a_large_mean_costs_no_digits():
+def test_large_means_and_outputs_cost_no_digits():
     groups = np.repeat([0, 1], 100)
     Z = RNG.standard_normal(200) * (1 + groups)
     gaps = moment_gaps(Z + 1e8, sensitive_features=groups)
-    np.testing.assert_allclose(
-        gaps, moment_gaps(Z, sensitive_features=groups), rtol=1e-6
-    )
+    means, covariances = moment_gaps(Z, sensitive_features=groups)
+    np.testing.assert_allclose(gaps, (means, covariances), rtol=1e-6)
+    large = moment_gaps(1e100 * Z, sensitive_features=groups)  # whose square is not
+    assert large == pytest.approx((1e100 * means, 1e200 * covariances))
 
 
 @pytest.mark.parametrize(
@@ -107,26 +97,13 @@ def test_kinds_of_input(convert):
     )
 
 
-def test_a_vector_is_one_output():
-    z, groups = RNG.standard_normal(30), np.arange(30) % 3
-    expected = moment_gaps(z[:, None], sensitive_features=groups)
-    for vector in (z, z.tolist(), pd.Series(z, index=range(5, 35))):
-        assert moment_gaps(vector, sensitive_features=groups) == expected
-
-
-def test_large_outputs():
-    z, groups = RNG.standard_normal(30), np.arange(30) % 3
-    means, covariances = moment_gaps(z, sensitive_features=groups)
-    large = moment_gaps(1e100 * z, sensitive_features=groups)  # whose square is not
-    assert large == pytest.approx((1e100 * means, 1e200 * covariances))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"Z": [1.0, np.nan, 2.0]}, "NaN or infinite"),
         ({"Z": [[1.0], [np.inf], [2.0]]}, "NaN or infinite"),
         ({"Z": [1.0, 1e200, -1e200]}, "overflow"),
+        ({"Z": np.outer([0, 8e153, -8e153], np.ones(9))}, "gaps overflow: rescale"),
         ({"Z": np.zeros((3, 2, 2))}, "two dimensions"),
         ({"Z": np.zeros((3, 0))}, "at least one row and one feature"),
         ({"Z": 1.0}, "one row per sample, got a single number"),

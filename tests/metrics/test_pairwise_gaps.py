@@ -15,6 +15,7 @@ from scalefair.metrics import (
 )
 
 LABELLED = [inter_group_pairwise_gap, intra_group_pairwise_gap]
+ALL = [group_auc_gap, *LABELLED]
 
 
 def chance(upper, lower):
@@ -23,19 +24,13 @@ def chance(upper, lower):
     return wins / (len(upper) * len(lower))
 
 
-def cells(y_true, scores, groups):
-    """Scores of each group, and of its positive and negative rows."""
+def brute_force_gaps(y_true, scores, groups):
+    """The three gaps over all pairs of groups and rows."""
     names = sorted(set(groups))
     rows = list(zip(y_true, scores, groups, strict=True))
     everyone = {k: [s for _, s, g in rows if g == k] for k in names}
     positive = {k: [s for y, s, g in rows if g == k and y == 1] for k in names}
     negative = {k: [s for y, s, g in rows if g == k and y == 0] for k in names}
-    return names, everyone, positive, negative
-
-
-def brute_force_gaps(y_true, scores, groups):
-    """The three gaps over all pairs of groups and rows."""
-    names, everyone, positive, negative = cells(y_true, scores, groups)
     pairs = [(k, j) for k in names for j in names if k != j]
     return {
         group_auc_gap: max(
@@ -73,9 +68,6 @@ def labelled_scores(draw):
         st.lists(st.integers(0, n_levels), min_size=len(rows), max_size=len(rows))
     )
     return [y for y, _ in rows], [float(s) for s in scores], [g for _, g in rows]
-
-
-ALL = [group_auc_gap, *LABELLED]
 
 
 def test_known_answers():
@@ -136,59 +128,23 @@ def test_unchanged_by_order_names_and_scale(gap, case, random):
     assert compute(gap, labels, scores, groups) == value
     signs = 2 * np.array(y_true) - 1
     assert compute(gap, signs, scores, groups) == value
-
-
-@settings(max_examples=30, deadline=None)
-@given(case=labelled_scores())
-def test_reversed_scores_keep_the_gaps(case):
-    y_true, scores, groups = case
-    for gap in ALL:
-        reverse = compute(gap, y_true, [-s for s in scores], groups)
-        assert reverse == pytest.approx(compute(gap, *case), abs=1e-12)
+    frame = pd.DataFrame({"y": y_true, "s": scores, "g": groups}, index=order)
+    assert compute(gap, frame["y"], frame["s"], frame["g"]) == value
 
 
 @pytest.mark.parametrize("gap", ALL)
-def test_constant_scores_have_no_gap(gap):
-    y_true, groups = [0, 1] * 3, ["a", "a", "b", "b", "c", "c"]
-    assert compute(gap, y_true, [7.0] * 6, groups) == 0
-
-
-def test_largest_gaps():
+def test_extremes(gap):
     y_true, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
-    assert group_auc_gap([1, 2, 3, 4], sensitive_features=groups) == 0.5
-    extreme = compute(inter_group_pairwise_gap, y_true, [1, 2, 3, 4], groups)
-    assert extreme == 1
-    assert compute(intra_group_pairwise_gap, y_true, [1, 2, 4, 3], groups) == 1
+    assert compute(gap, y_true, [7.0] * 4, groups) == 0
+    apart = [1, 2, 4, 3] if gap is intra_group_pairwise_gap else [1, 2, 3, 4]
+    largest = 0.5 if gap is group_auc_gap else 1
+    assert compute(gap, y_true, apart, groups) == largest
 
 
 def test_groups_of_one_row():
     assert group_auc_gap([1.0, 2.0], sensitive_features=[0, 1]) == 0.5
     assert group_auc_gap([1.0, 1.0], sensitive_features=[0, 1]) == 0
     assert group_auc_gap([1.0, 2.0, 3.0], sensitive_features=[0, 1, 0]) == 0
-
-
-def test_many_rows_and_groups():
-    rng = np.random.default_rng(0)
-    n, n_groups = 4000, 30
-    groups = np.append(np.arange(n_groups).repeat(2), rng.integers(0, n_groups, n))
-    y_true = np.append(np.tile([0, 1], n_groups), rng.integers(0, 2, n))
-    scores = np.round(rng.standard_normal(len(groups)) + groups / 30 + y_true, 1)
-    chances = np.empty((2, n_groups, n_groups))
-    for k, j in product(range(n_groups), repeat=2):
-        for c, (upper, lower) in enumerate(
-            [(groups == k, groups == j), ((groups == k) & (y_true == 1),) * 2]
-        ):
-            if c == 1:
-                lower = (groups == j) & (y_true == 0)
-            difference = scores[upper][:, None] - scores[lower]
-            chances[c, k, j] = (np.sign(difference) + 1).mean() / 2
-    expected = {
-        group_auc_gap: np.abs(chances[0] - 0.5).max(),
-        inter_group_pairwise_gap: np.abs(chances[1] - chances[1].T).max(),
-        intra_group_pairwise_gap: np.ptp(np.diag(chances[1])),
-    }
-    for gap, value in expected.items():
-        assert compute(gap, y_true, scores, groups) == pytest.approx(value, abs=1e-12)
 
 
 def test_counts_of_many_pairs_do_not_overflow():
@@ -219,7 +175,7 @@ def test_counts_of_many_pairs_do_not_overflow():
     ("change", "message"),
     [
         ({"y_true": [0, 1, 0]}, "same samples"),
-        ({"y_true": [0, 1, 2, 1]}, r"two labels.*3: \[0, 1, 2\]"),
+        ({"y_true": [0, 1, 2, 1]}, "two labels.*3: 0, 1, 2"),
         ({"y_true": [1, 1, 1, 1]}, "two labels"),
         ({"y_true": [0, 1, np.nan, 1]}, "missing"),
         ({"y_true": [1, 1, 0, 1]}, r"group\(s\) \['a'\] have no negative"),
@@ -238,68 +194,3 @@ def test_bad_input(gap, change, message):
     }
     with pytest.raises(ValueError, match=message):
         gap(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("scores", "groups", "message"),
-    [
-        ([1.0, np.nan], [0, 1], "NaN"),
-        ([[1.0, 2.0]], [0, 1], "one-dimensional"),
-        ([1.0, 2.0], [0, 0], "only one"),
-        ([1.0, 2.0], [0, 1, 1], "one group per sample"),
-    ],
-)
-def test_bad_input_without_labels(scores, groups, message):
-    with pytest.raises(ValueError, match=message):
-        group_auc_gap(scores, sensitive_features=groups)
-
-
-@pytest.mark.parametrize("gap", LABELLED)
-def test_arguments_as_metric_frame_passes_them(gap):
-    # Labels and scores by position, the sample parameter by name, each a slice of
-    # a data frame with its index.
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "y_true": rng.integers(0, 2, 200),
-            "y_pred": rng.standard_normal(200),
-            "sensitive_features": rng.choice(["a", "b", "c"], 200),
-            "region": rng.choice(["north", "south"], 200),
-        }
-    )
-    for _, part in frame.groupby("region"):
-        value = gap(
-            part["y_true"],
-            part["y_pred"],
-            sensitive_features=part["sensitive_features"],
-        )
-        expected = brute_force_gaps(
-            part["y_true"], part["y_pred"], part["sensitive_features"]
-        )
-        assert value == pytest.approx(expected[gap], abs=1e-12)
-
-
-def test_with_metric_frame():
-    fairlearn = pytest.importorskip("fairlearn.metrics", reason="needs fairlearn")
-    rng = np.random.default_rng(0)
-    y_true, scores = rng.integers(0, 2, 300), rng.standard_normal(300)
-    groups = rng.choice(["a", "b", "c"], 300)
-    region = rng.choice(["north", "south"], 300)
-    area_gap = fairlearn.make_derived_metric(
-        metric=roc_auc_score, transform="difference"
-    )
-    assert area_gap(y_true, scores, sensitive_features=groups) == pytest.approx(
-        intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
-    )
-    frame = fairlearn.MetricFrame(
-        metrics=inter_group_pairwise_gap,
-        y_true=y_true,
-        y_pred=scores,
-        sensitive_features=region,
-        sample_params={"sensitive_features": groups},
-    )
-    for place in ("north", "south"):
-        rows = region == place
-        assert frame.by_group[place] == inter_group_pairwise_gap(
-            y_true[rows], scores[rows], sensitive_features=groups[rows]
-        )

@@ -1,25 +1,38 @@
-"""The outer loop on problems whose KKT points are known."""
+"""Problems whose KKT points are known: residuals, the outer loop, subgradients."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 
-from scalefair.optimize import DCProblem, idca, nearly_kkt_residual
+from scalefair.optimize import (
+    DCProblem,
+    direct_switching_subgradient,
+    idca,
+    nearly_kkt_residual,
+    proximal_bundle,
+    switching_subgradient,
+)
+from scalefair.optimize._dc_problem import Oracle, least_residual, residual_of_aggregate
 
 
 class Functions(DCProblem):
-    """Pairs of functions (plus, minus), each returning value and subgradient."""
+    """Pairs of functions (plus, minus), each returning value and subgradient.
+
+    Keeps the points at which the plus parts were asked for.
+    """
 
     def __init__(self, n, *pairs):
         self.n_variables, self.n_constraints = n, len(pairs) - 1
-        self.pairs = pairs
+        self.pairs, self.visited = pairs, []
 
     def _part(self, i, v):
         values, slopes = zip(*(pair[i](v) for pair in self.pairs), strict=True)
         return np.array(values, dtype=float), np.array(slopes, dtype=float)
 
     def plus(self, v):
+        self.visited.append(v)
         return self._part(0, v)
 
     def minus(self, v):
@@ -38,6 +51,10 @@ def constant(c):
     return lambda v: (c, np.zeros(v.size))
 
 
+def linear(c, *slope):
+    return lambda v: (c + v @ slope, slope)
+
+
 def l1(v):
     return np.abs(v).sum(), np.sign(v)
 
@@ -51,31 +68,220 @@ def square(v):
     return v @ v, 2 * v
 
 
-def assert_kkt(problem, found, tol):
+def outside(*more):
+    """Distance to (2, 0) squared, outside the ball of radius 3.
+
+    KKT points (3, 0) and (-3, 0) with multipliers 1/3 and 5/3.
+    """
+    return Functions(2, (distance(2, 0), zero), (constant(9.0), square), *more)
+
+
+def tent():
+    """|x| + |y - 1| subject to 1 - x - y <= 0 and x - 3 <= 0."""
+    return Functions(
+        2,
+        (lambda v: l1(v - [0, 1]), zero),
+        (linear(1, -1, -1), zero),
+        (linear(-3, 1, 0), zero),
+    )
+
+
+def bowl():
+    """|v|^2 subject to v_1 >= 1."""
+    return Functions(2, (square, zero), (linear(1, -1, 0), zero))
+
+
+def assert_kkt(found, tol):
     assert found.converged, found.message
     assert found.kkt_residual <= tol
     assert found.infeasibility <= tol
     assert found.multipliers.min(initial=0.0) >= 0
 
 
-def test_convex_smooth():
-    """Projection of (2, 2) on the unit disc: multiplier sqrt(8) - 1."""
-    problem = Functions(2, (distance(2, 2), zero), (lambda v: (v @ v - 1, 2 * v), zero))
-    found = idca(problem, [0.0, 0.0], tol=1e-6)
-    assert_kkt(problem, found, 1e-6)
-    np.testing.assert_allclose(found.x, np.sqrt([0.5, 0.5]), atol=1e-5)
-    assert found.multipliers == pytest.approx([np.sqrt(8) - 1], abs=1e-4)
-    again = nearly_kkt_residual(problem, found.x, found.multipliers, found.x)
-    assert again.value <= 1e-4
+def test_shared_pass_is_used(monkeypatch):
+    calls = []
+
+    def evaluate(self, v):
+        calls.append(v)
+        return self.plus(v), self.minus(v)
+
+    monkeypatch.setattr(Functions, "evaluate", evaluate)
+    problem = bowl()
+    found = idca(problem, [3.0, 1.0])
+    assert found.converged
+    assert len(calls) == len(problem.visited) == found.n_calls
 
 
-def test_convex_nonsmooth():
-    """|x| + |y| subject to x + 2 y >= 2: the vertex (0, 1), multiplier 1/2."""
-    problem = Functions(2, (l1, zero), (lambda v: (2 - v @ [1, 2], [-1, -2]), zero))
-    found = idca(problem, [3.0, 3.0], tol=1e-6)
-    assert_kkt(problem, found, 1e-6)
-    np.testing.assert_allclose(found.x, [0, 1], atol=1e-5)
-    assert found.multipliers == pytest.approx([0.5], abs=1e-5)
+SOLVERS = [idca, proximal_bundle, switching_subgradient, direct_switching_subgradient]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_refuses(solver):
+    def broken(name, values, jacobian):
+        problem = bowl()
+        setattr(problem, name, lambda v: (np.array(values), np.array(jacobian)))
+        return problem
+
+    with pytest.raises(ValueError, match=r"minus must return 2 values"):
+        solver(broken("minus", [0.0], [[0.0, 0.0]]), [1.0, 1.0])
+    with pytest.raises(ValueError, match=r"plus must return .* shape \(2, 2\)"):
+        solver(broken("plus", [0.0, 0.0], [0.0, 0.0]), [1.0, 1.0])
+    for bad in (np.nan, np.inf):
+        message = "plus returned .* for constraint 1, at call 1"
+        with pytest.raises(FloatingPointError, match=message):
+            solver(broken("plus", [1.0, 0.0], [[2.0, 2.0], [-1.0, bad]]), [1.0, 1.0])
+        with pytest.raises(FloatingPointError, match="for the objective, at call 1"):
+            solver(broken("plus", [bad, 0.0], np.zeros((2, 2))), [1.0, 1.0])
+    for x0, got in (
+        ([1.0], r"shape \(1,\)"),
+        ([[1.0, 1.0]], r"shape \(1, 2\)"),
+        ([1.0, np.nan], "nan at entry 1"),
+    ):
+        message = f"must hold 2 finite numbers, one per variable, got {got}"
+        with pytest.raises(ValueError, match=message):
+            solver(bowl(), x0)
+    with pytest.raises(ValueError, match="eps must be a positive"):
+        solver(bowl(), [2.0, 2.0], eps=0.0)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_arrays_that_are_written_again(solver):
+    frugal, plain, x0 = bowl(), bowl(), np.array([3.0, 1.0])
+    values, jacobian = np.empty(2), np.empty((2, 2))
+
+    def plus(v):
+        values[:], jacobian[:] = plain.plus(v)
+        return values, jacobian
+
+    frugal.plus = plus
+    found, other = (solver(problem, x0) for problem in (frugal, plain))
+    np.testing.assert_array_equal(found.x, other.x)
+    np.testing.assert_array_equal(x0, [3, 1])
+    assert found.n_calls == other.n_calls
+
+
+def test_history_is_of_records():
+    seen = []
+    found = idca(bowl(), [3.0, 1.0], tol=1e-8, callback=seen.append)
+    assert seen == found.history
+    assert len(found.history) == found.n_iter
+    calls = [record.n_calls for record in found.history]
+    assert calls == sorted(calls)
+    assert calls[-1] == found.n_calls
+    last = found.history[-1]
+    assert last.objective == found.objective
+    assert last.kkt_residual == found.kkt_residual
+
+
+# A second constraint that is inactive at both KKT points.
+LOW = (linear(-5, 0, 1), zero)
+ABSOLUTE_VALUE = Functions(1, (l1, zero))
+
+
+@pytest.mark.parametrize(("x", "multiplier"), [(3.0, 1 / 3), (-3.0, 5 / 3)])
+def test_zero_at_kkt_points(x, multiplier):
+    found = nearly_kkt_residual(outside(LOW), [x, 0], [multiplier, 0], [x, 0])
+    assert found.value == pytest.approx(0, abs=1e-15)
+    point = Oracle(outside(LOW))(np.array([x, 0.0]))
+    residual, multipliers = least_residual(point, point)
+    assert residual.value == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(multipliers, [multiplier, 0], atol=1e-6)
+
+
+@given(st.floats(-4, 4), st.floats(-4, 4), st.floats(0, 3), st.floats(0, 3))
+def test_positive_elsewhere(x, y, first, second):
+    found = nearly_kkt_residual(outside(LOW), [x, y], [first, second], [x, y])
+    near = min(abs(abs(x) - 3) + abs(y), 1.0)
+    assert found.value >= 0.05 * near
+
+
+def test_parts():
+    problem, at, base = outside(LOW), [3.0, 0.0], [1 / 3, 0.0]
+    away = nearly_kkt_residual(problem, at, base, [3.0, 0.25])
+    assert away.distance == 0.25
+    # plus-subgradients at x_hat: 2 (x_hat - (2, 0)) - 2/3 (3, 0) = (0, 0.5)
+    assert away.value == away.stationarity == pytest.approx(0.5)
+    assert away.violation == away.complementarity == 0
+    slack = nearly_kkt_residual(problem, at, [1 / 3, 0.1], at)
+    assert slack.value == slack.complementarity == pytest.approx(0.5)
+    assert slack.stationarity == pytest.approx(0.1)
+    inside = nearly_kkt_residual(problem, [2.0, 0.0], [0, 0], [2.0, 0.0])
+    assert inside.violation == inside.value == 5
+    assert inside.stationarity == 0
+    # minus-subgradients belong to x, not to x_hat
+    moved = nearly_kkt_residual(problem, [-3.0, 0.0], [5 / 3, 0], [3.0, 0.0])
+    assert moved.stationarity == pytest.approx(12)
+    assert moved.distance == 6
+    for multipliers in ([1.0], [-1.0, 0.0], [np.nan, 0.0]):
+        with pytest.raises(ValueError, match="2 nonnegative"):
+            nearly_kkt_residual(problem, at, multipliers, at)
+
+
+@pytest.mark.parametrize("shift", [1e-1, 1e-3, 1e-5])
+def test_found_multipliers_fit_nearby(shift):
+    point = Oracle(outside(LOW))(np.array([3.0 + shift, shift]))
+    residual, multipliers = least_residual(point, point)
+    assert residual.value <= 10 * shift
+    again = nearly_kkt_residual(outside(LOW), point.x, multipliers, point.x)
+    assert again.value == pytest.approx(residual.value, rel=1e-12)
+
+
+@given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-8, 2))
+def test_aggregate_takes_the_best_witness(x, norm, error):
+    point, witness = (Oracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
+    found = residual_of_aggregate(point, np.zeros(0), witness, norm, error)
+    best = minimize_scalar(
+        lambda u: max(x + np.exp(u), norm + error / np.exp(u)),
+        bounds=(-20, 4),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    assert found.value == pytest.approx(best.fun, rel=1e-6)
+    exact = residual_of_aggregate(point, np.zeros(0), witness, norm, 0.0)
+    assert (exact.distance, exact.stationarity) == pytest.approx((x, norm), rel=1e-15)
+
+
+def largest_of_two(v):
+    """The kink between two paraboloids is curved: no iterate lies on it."""
+    return max(distance(1, 0)(v), distance(-1, 0)(v), key=lambda pair: pair[0])
+
+
+def fit(v):
+    """Squared misfit of a line; with |v|_1 - |v|_2 as price it wants few entries."""
+    misfit, (norm, signs) = v @ [1, 2, 4] - 4, l1(v)
+    return 5 * misfit**2 + norm, 10 * misfit * np.array([1, 2, 4]) + signs
+
+
+# Projection of (2, 2) on the unit disc; |x| + |y| subject to x + 2 y >= 2.
+DISC = Functions(2, (distance(2, 2), zero), (lambda v: (v @ v - 1, 2 * v), zero))
+VERTEX = Functions(2, (l1, zero), (linear(2, -1, -2), zero))
+
+
+def left_of(c):
+    return Functions(2, (distance(2, 0), zero), (linear(-c, 1, 0), zero))
+
+
+@pytest.mark.parametrize(
+    ("problem", "start", "end", "multipliers", "tol"),
+    [
+        (DISC, [0.0, 0.0], np.sqrt([0.5, 0.5]), [np.sqrt(8) - 1], 1e-6),
+        (VERTEX, [3.0, 3.0], [0, 1], [0.5], 1e-6),
+        (Functions(2, (largest_of_two, zero)), [2.0, 3.0], [0, 0], [], 1e-4),
+        (Functions(3, (fit, l2)), [0.1, 0.2, 2.0], [0, 0, 1], [], 1e-5),
+        # Two KKT points, one of them a minimum.
+        (outside(), [0, 4], [3, 0], [1 / 3], 1e-6),
+        (outside(), [-4, 0], [-3, 0], [5 / 3], 1e-6),
+        # Inactive, and through the unconstrained minimum: multiplier zero.
+        (left_of(7), [-3.0, 5.0], [2, 0], [0], 1e-7),
+        (left_of(2), [-3.0, 5.0], [2, 0], [0], 1e-6),
+    ],
+)
+def test_known_answers(problem, start, end, multipliers, tol):
+    found = idca(problem, start, tol=tol)
+    assert_kkt(found, tol)
+    # Points of residual tol lie within the hundredfold in these problems.
+    np.testing.assert_allclose(found.x, end, atol=100 * tol)
+    np.testing.assert_allclose(found.multipliers, multipliers, atol=1e-3)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -91,71 +297,13 @@ def test_several_minima(sign):
     np.testing.assert_allclose(still.x, 0, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "multiplier"), [([0, 4], [3, 0], 1 / 3), ([-4, 0], [-3, 0], 5 / 3)]
-)
-def test_reverse_convex_constraint(start, end, multiplier):
-    """Outside of the ball of radius 3: two KKT points, one of them a minimum."""
-    problem = Functions(2, (distance(2, 0), zero), (constant(9.0), square))
-    found = idca(problem, start, tol=1e-6)
-    assert_kkt(problem, found, 1e-6)
-    np.testing.assert_allclose(found.x, end, atol=1e-4)
-    assert found.multipliers == pytest.approx([multiplier], abs=1e-3)
-
-
-def test_inactive_constraint():
-    problem = Functions(2, (distance(2, 0), zero), (lambda v: (v[0] - 7, [1, 0]), zero))
-    found = idca(problem, [-3.0, 5.0], tol=1e-7)
-    assert_kkt(problem, found, 1e-7)
-    np.testing.assert_allclose(found.x, [2, 0], atol=1e-6)
-    assert found.multipliers == pytest.approx([0], abs=1e-7)
-
-
-def test_degenerate_constraint():
-    """The constraint passes through the unconstrained minimum: multiplier zero."""
-    problem = Functions(2, (distance(2, 0), zero), (lambda v: (v[0] - 2, [1, 0]), zero))
-    found = idca(problem, [-3.0, 5.0], tol=1e-6)
-    assert_kkt(problem, found, 1e-6)
-    np.testing.assert_allclose(found.x, [2, 0], atol=1e-5)
-
-
 def test_linearly_dependent_constraints():
-    rows = [(lambda v, k=k: (k * (1 - v[0]), [-k, 0]), zero) for k in (1, 2, 3, 3)]
+    rows = [(linear(k, -k, 0), zero) for k in (1, 2, 3, 3)]
     problem = Functions(2, (square, zero), *rows)
     found = idca(problem, [3.0, 2.0], tol=1e-6)
-    assert_kkt(problem, found, 1e-6)
+    assert_kkt(found, 1e-6)
     np.testing.assert_allclose(found.x, [1, 0], atol=1e-5)
     assert found.multipliers @ [1, 2, 3, 3] == pytest.approx(2, abs=1e-4)
-
-
-def test_difference_of_norms():
-    """Nearest point of a line, with |v|_1 - |v|_2 as price: a sparse solution."""
-
-    def fit(v):
-        misfit = v @ [1, 2, 4] - 4
-        return (
-            5 * misfit**2 + np.abs(v).sum(),
-            10 * misfit * np.array([1, 2, 4]) + np.sign(v),
-        )
-
-    problem = Functions(3, (fit, l2))
-    found = idca(problem, [0.1, 0.2, 2.0], tol=1e-5)
-    assert_kkt(problem, found, 1e-5)
-    np.testing.assert_allclose(found.x, [0, 0, 1], atol=1e-4)
-    assert found.objective == pytest.approx(0, abs=1e-6)
-
-
-def test_nonsmooth_with_curved_pieces():
-    """Largest of two paraboloids: the kink is curved and no iterate lies on it."""
-
-    def largest(v):
-        one, two = distance(1, 0)(v), distance(-1, 0)(v)
-        return one if one[0] >= two[0] else two
-
-    problem = Functions(2, (largest, zero))
-    found = idca(problem, [2.0, 3.0], tol=1e-4)
-    assert_kkt(problem, found, 1e-4)
-    np.testing.assert_allclose(found.x, [0, 0], atol=1e-3)
 
 
 class Random(DCProblem):
@@ -167,17 +315,11 @@ class Random(DCProblem):
         self.X = rng.standard_normal((rows, n))
         self.y = np.sign(self.X @ rng.standard_normal(n) + rng.standard_normal(rows))
         self.half = rng.random((m, rows)) < 0.5
-        self.room = 0.05
 
     def _hinges(self, v, shift):
         h = self.X @ v + shift
-        on = (h > 0).astype(float)
-        values, slopes = [], []
-        for rows in self.half:
-            w = rows / rows.sum()
-            values.append(w @ (h * on))
-            slopes.append((w * on) @ self.X)
-        return np.array(values), np.array(slopes)
+        weights = self.half / self.half.sum(axis=1, keepdims=True) * (h > 0)
+        return weights @ h, weights @ self.X
 
     def plus(self, v):
         margin = self.y * (self.X @ v)
@@ -188,10 +330,7 @@ class Random(DCProblem):
 
     def minus(self, v):
         values, slopes = self._hinges(v, -0.5)
-        return (
-            np.append(0.0, values + 0.5 + self.room),
-            np.vstack([0 * v, slopes]),
-        )
+        return np.append(0.0, values + 0.55), np.vstack([0 * v, slopes])
 
 
 @settings(deadline=None, max_examples=15)
@@ -199,7 +338,7 @@ class Random(DCProblem):
 def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     problem = Random(seed)
     found = idca(problem, np.zeros(6), tol=1e-3, max_iter=500)
-    assert_kkt(problem, found, 1e-3)
+    assert_kkt(found, 1e-3)
     assert max(record.infeasibility for record in found.history) <= 1e-12
     assert found.objective < np.log(2)
     (plus, _), (minus, _) = problem.evaluate(found.x)
@@ -211,48 +350,32 @@ def test_order_of_the_constraints_does_not_matter():
     problem, other = Random(3), Random(3)
     order = np.array([2, 0, 3, 1])
     other.half = other.half[order]
-    found, moved = (idca(p, np.zeros(6), tol=1e-4) for p in (problem, other))
+    found, twice, moved = (
+        idca(p, np.zeros(6), tol=1e-4) for p in (problem, problem, other)
+    )
+    np.testing.assert_array_equal(twice.x, found.x)
     assert moved.objective == pytest.approx(found.objective, abs=1e-5)
     np.testing.assert_allclose(moved.x, found.x, atol=1e-2)
     np.testing.assert_allclose(moved.multipliers, found.multipliers[order], atol=1e-2)
 
 
-def test_twice_the_same_answer():
-    first, second = (idca(Random(4), np.zeros(6)) for _ in range(2))
-    np.testing.assert_array_equal(first.x, second.x)
-
-
 def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
-    problem, tol = Random(0), 1e-2
-    bundle = idca(problem, np.zeros(6), tol=tol)
-    other = idca(
-        problem, np.zeros(6), inner="switching_subgradient", tol=tol, max_iter=60
-    )
+    inner = "switching_subgradient"
+    bundle = idca(Random(0), np.zeros(6), tol=1e-2)
+    other = idca(Random(0), np.zeros(6), inner=inner, tol=1e-2, max_iter=60)
     assert bundle.converged
     assert bundle.n_calls * 10 <= other.n_calls
     assert other.objective < np.log(2)
-
-
-def test_switching_subgradient_converges():
-    problem = Functions(2, (distance(2, 0), zero), (constant(9.0), square))
-    found = idca(
-        problem,
-        [3.5, 1.0],
-        inner="switching_subgradient",
-        eps=1e-2,
-        tol=0.1,
-        inner_calls=100,
-        max_iter=100,
-    )
-    assert_kkt(problem, found, 0.1)
+    options = {"inner": inner, "eps": 1e-2, "inner_calls": 100, "max_iter": 100}
+    found = idca(outside(), [3.5, 1.0], tol=0.1, **options)
+    assert_kkt(found, 0.1)
     np.testing.assert_allclose(found.x, [3, 0], atol=0.1)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 1.0, 100.0])
 def test_weight_changes_the_way_only(mu):
-    problem = Functions(2, (distance(2, 0), zero), (constant(9.0), square))
-    found = idca(problem, [3.0, 3.0], mu=mu, tol=1e-4, max_iter=5000)
-    assert_kkt(problem, found, 1e-4)
+    found = idca(outside(), [3.0, 3.0], mu=mu, tol=1e-4, max_iter=5000)
+    assert_kkt(found, 1e-4)
     np.testing.assert_allclose(found.x, [3, 0], atol=1e-3)
 
 
@@ -270,23 +393,15 @@ def test_metric_saves_calls():
     np.testing.assert_allclose(scaled.x, 1, atol=0.02)
 
 
-def test_infeasible_start():
-    problem = Functions(2, (distance(2, 0), zero), (constant(9.0), square))
-    found = idca(problem, [1.0, 0.5], tol=1e-4, max_iter=300)
-    violations = [record.infeasibility for record in found.history]
-    assert violations[-1] < 8
+def test_says_so_when_it_fails():
+    found = idca(outside(), [1.0, 0.5], tol=1e-4, max_iter=300)
+    assert found.history[-1].infeasibility < 8  # infeasible at the start
     assert found.converged == (found.kkt_residual <= 1e-4)
-
-
-def test_no_feasible_point():
-    problem = Functions(1, (square, zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero))
-    found = idca(problem, [2.0], max_iter=50)
+    nowhere = Functions(1, (square, zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero))
+    found = idca(nowhere, [2.0], max_iter=50)
     assert not found.converged
     assert found.infeasibility >= 1
     assert "start from a feasible point" in found.message
-
-
-def test_says_so_when_limits_are_reached():
     few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2)
     assert not few.converged
     assert few.n_iter == 2
@@ -296,15 +411,113 @@ def test_says_so_when_limits_are_reached():
     assert calls.n_calls <= 9
 
 
-def test_callback_sees_every_record():
-    seen = []
-    found = idca(Random(2), np.zeros(6), callback=seen.append)
-    assert seen == found.history
-
-
-def test_refuses_what_it_does_not_know():
+def test_refuses_options():
     with pytest.raises(ValueError, match='inner must be "bundle"'):
-        idca(Random(0), np.zeros(6), inner="simplex")
+        idca(bowl(), [1.0, 1.0], inner="simplex")
     for name in ("mu", "tol", "eps", "max_iter", "max_calls", "inner_calls"):
         with pytest.raises(ValueError, match=f"{name} must be a positive"):
-            idca(Random(0), np.zeros(6), **{name: -1.0})
+            idca(bowl(), [1.0, 1.0], **{name: -1.0})
+
+
+@pytest.mark.parametrize(
+    ("start", "eps", "end"),
+    [
+        # g_0' = (1, 1): the step is eps / 2 along -(1, 1), and it is better.
+        ([2.0, 2.0], 0.5, [1.75, 1.75]),
+        # From an allowed violation of 2: 0.5 / |(-1, -1)|^2 along (1, 1).
+        ([-0.5, -0.5], 0.5, [-0.25, -0.25]),
+        # Slope (1, -1), to a feasible point.
+        ([0.5, 0.6], 0.25, [0.375, 0.725]),
+    ],
+)
+def test_steps_of_switching_subgradients(start, eps, end):
+    problem = tent()
+    found = switching_subgradient(problem, start, mu=1e-12, eps=eps, max_calls=1)
+    np.testing.assert_allclose(problem.visited[1], end)
+    np.testing.assert_allclose(found.x, end)
+    assert found.n_calls == 1
+
+
+@pytest.mark.parametrize("make", [tent, outside])
+@pytest.mark.parametrize("mu", [0.1, 1.0])
+def test_switching_subgradients_agree_with_bundle(make, mu):
+    problem, centre = make(), np.array([2.5, 2.5])
+    exact = proximal_bundle(problem, centre, mu=mu, eps=1e-9)
+    few, found = (
+        switching_subgradient(problem, centre, mu=mu, eps=1e-2, max_calls=k)
+        for k in (50, 3000)
+    )
+    assert exact.converged
+    # Within eps of the optimum, of the problem with eps more room.
+    assert abs(found.value - exact.value) <= 0.03
+    assert found.value <= few.value
+    assert found.violation <= 1e-2
+    assert found.lower_bound == -np.inf
+    assert not found.converged
+    if make is outside:  # smooth: one subgradient is enough
+        np.testing.assert_allclose(found.multipliers, exact.multipliers, atol=0.1)
+
+
+def test_infeasible_centre_of_the_bundle_is_relaxed():
+    line = Functions(1, (distance(5), zero), (linear(1, -1), zero))
+    found = proximal_bundle(line, [0.0], mu=2.0, eps=1e-10)
+    # -x + x^2 <= 0: x in [0, 1]; (x - 5)^2 + x^2 is least at 1
+    assert found.converged
+    assert found.x == pytest.approx(1.0, abs=1e-8)
+    assert found.value == pytest.approx(17.0, abs=1e-7)
+    assert found.multipliers[0] == pytest.approx(6.0, abs=1e-4)
+
+
+def test_proximal_term_is_part_of_the_functions():
+    # d = 0 at first, then the gradient holds mu d
+    found = switching_subgradient(outside(), [4.0, 0.0], mu=100.0, max_calls=2000)
+    exact = proximal_bundle(outside(), [4.0, 0.0], mu=100.0, eps=1e-10)
+    assert found.value == pytest.approx(exact.value, abs=2e-3)
+    np.testing.assert_allclose(found.x, exact.x, atol=0.02)
+
+
+@pytest.mark.parametrize(("eps", "decreasing"), [(1e-2, False), (5.0, True)])
+def test_direct(eps, decreasing):
+    options = {"eps": eps, "decreasing": decreasing, "tol": 0.1, "max_iter": 4000}
+    found = direct_switching_subgradient(outside(), [4.0, 1.0], **options)
+    assert_kkt(found, 0.1)
+    np.testing.assert_allclose(found.x, [3, 0], atol=0.1)
+    assert found.multipliers == pytest.approx([1 / 3], abs=0.05)
+    assert found.infeasibility <= 1e-2
+    assert len(found.history) <= 102
+    assert found.n_calls == found.n_iter + 1
+
+
+def test_direct_takes_the_steps_of_the_rule():
+    problem = outside()
+    direct_switching_subgradient(
+        problem, [5.0, 0.0], eps=1.2, decreasing=True, max_iter=2
+    )
+    # |f_0'| = 6, then 5.6: steps of 1.2 / 6 and 0.6 / 5.6
+    steps = [v[0] for v in problem.visited]
+    np.testing.assert_allclose(steps, [5, 4.8, 4.8 - 0.6 / 5.6])
+    problem = tent()
+    direct_switching_subgradient(problem, [0.0, 0.0], eps=0.1, max_iter=1)
+    # violation 1, slope (-1, -1): a step of 1/2
+    np.testing.assert_allclose(problem.visited[-1], [0.5, 0.5])
+
+
+def test_direct_says_so_when_it_fails():
+    found = direct_switching_subgradient(outside(), [9.0, 0.0], eps=1e-3, max_iter=3)
+    assert not found.converged
+    assert found.kkt_residual > 1
+    assert "raise max_iter" in found.message
+    nowhere = Functions(
+        1, (linear(0, 1.0), zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero)
+    )
+    found = direct_switching_subgradient(nowhere, [2.0], max_iter=100)
+    assert not found.converged
+    assert 1 <= found.infeasibility < 1.2  # the least infeasible point
+
+
+def test_stops_where_no_step_leads_on():
+    flat = Functions(1, (lambda v: (max(v[0] - 1, 0), v > 1), zero))
+    found = switching_subgradient(flat, [0.5])
+    assert found.n_calls == 0
+    assert "Zero subgradient after 0 steps" in found.message
+    assert direct_switching_subgradient(flat, [0.5]).converged

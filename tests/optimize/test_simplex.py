@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
@@ -34,30 +34,6 @@ def random_quadratic(seed, n, rank=None):
     return rng.standard_normal(n), B.T @ B
 
 
-def assert_optimal(c, Q, x):
-    """First-order conditions on the simplex."""
-    assert x.min() >= 0
-    assert x.sum() == pytest.approx(1, abs=1e-14)
-    slope = c - Q @ x
-    assert (slope - slope @ x).max() <= 1e-12 * max(1, np.abs(Q).max())
-
-
-@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12))
-def test_quadratic_meets_the_optimality_conditions(seed, n, rank):
-    c, Q = random_quadratic(seed, n, rank)
-    assert_optimal(c, Q, maximize_quadratic_on_simplex(c, Q))
-    x0 = np.random.default_rng(seed).dirichlet(np.ones(n))
-    assert_optimal(c, Q, maximize_quadratic_on_simplex(c, Q, x0=x0))
-
-
-def test_quadratic_of_zero_is_a_vertex():
-    x = maximize_quadratic_on_simplex(np.array([0.0, 2.0, 1.0]), np.zeros((3, 3)))
-    np.testing.assert_array_equal(x, [0, 1, 0])
-    x0 = np.array([0.5, 0.25, 0.25])
-    x = maximize_quadratic_on_simplex([0.0, 2.0, 1.0], np.zeros((3, 3)), x0=x0)
-    np.testing.assert_allclose(x, [0, 1, 0], atol=1e-15)
-
-
 @pytest.mark.parametrize("factor", [1e-200, 1e-9, 1e12])
 def test_quadratic_does_not_depend_on_the_unit(factor):
     c, Q = random_quadratic(3, 6)
@@ -72,13 +48,19 @@ def test_newton_ends_a_quadratic_in_two_calls(n):
     found = maximize_on_simplex(quadratic(c, Q), n, tol=1e-12, atol=1e-13)
     assert found.converged
     assert found.n_iter <= 2
-    assert_optimal(c, Q, found.x)
+    assert_optimal(c, Q, np.full(n, True), found.x)
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])
 def test_without_hessian(n):
     c, Q = random_quadratic(n, n)
-    found = maximize_on_simplex(quadratic(c, Q, False), n, tol=1e-6, max_iter=400)
+    slope = np.empty(n)
+
+    def oracle(x):  # writes to the same array again
+        slope[:] = c - Q @ x
+        return c @ x - x @ Q @ x / 2, slope, None
+
+    found = maximize_on_simplex(oracle, n, tol=1e-6, max_iter=400)
     best = maximize_quadratic_on_simplex(c, Q)
     optimum = c @ best - best @ Q @ best / 2
     assert found.converged, found.message
@@ -155,6 +137,24 @@ def test_bound_holds_when_calls_run_out():
     assert found.gap == pytest.approx(found.upper_bound - found.value)
 
 
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        ((np.nan, np.ones(3), None), FloatingPointError, "not finite"),
+        (
+            (0.0, np.ones(3), np.full((3, 3), np.inf)),
+            FloatingPointError,
+            "Hessian that is not finite",
+        ),
+        ((0.0, np.ones(2), None), ValueError, r"shape \(3,\) and a Hessian"),
+        ((0.0, np.ones(3), np.eye(2)), ValueError, r"Hessian of shape \(3, 3\)"),
+    ],
+)
+def test_refuses_what_the_oracle_returns(answer, error, message):
+    with pytest.raises(error, match=message):
+        maximize_on_simplex(lambda x: answer, 3)
+
+
 def test_start():
     c, Q = random_quadratic(2, 4)
     solution = maximize_quadratic_on_simplex(c, Q)
@@ -163,33 +163,102 @@ def test_start():
     for x0 in (np.zeros(4), [-1, 1, 1, 1], [1, 1, 1], [np.nan, 1, 1, 1]):
         with pytest.raises(ValueError, match="x0 must hold 4"):
             maximize_on_simplex(quadratic(c, Q), 4, x0=x0)
-
-
-def test_refuses_values_that_are_not_finite():
-    with pytest.raises(FloatingPointError, match="not finite"):
-        maximize_on_simplex(lambda x: (np.nan, x, None), 3)
-    bad = np.full((3, 3), np.inf)
-    with pytest.raises(FloatingPointError, match="Hessian that is not finite"):
-        maximize_on_simplex(lambda x: (0.0, x, bad), 3)
-
-
-def test_refuses_arrays_of_other_shapes():
-    for slope, hessian in ((np.ones(2), None), (np.ones(3), np.eye(2))):
-        with pytest.raises(ValueError, match=r"shape \(3,\) and a Hessian of shape"):
-            maximize_on_simplex(lambda x, s=slope, h=hessian: (0.0, s, h), 3)
     with pytest.raises(ValueError, match="n must be at least 1"):
-        maximize_on_simplex(lambda x: (0.0, x, None), 0)
+        maximize_on_simplex(quadratic(c, Q), 0)
 
 
-def test_arrays_that_are_written_again():
-    c, Q = random_quadratic(2, 4)
-    slope = np.empty(4)
+def random_program(seed, n, rank, n_summed):
+    """Bounded: the linear part of the free variables lies in the range of Q."""
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((rank, n))
+    c = B.T @ rng.standard_normal(rank)
+    subset = np.zeros(n, dtype=bool)
+    subset[rng.permutation(n)[:n_summed]] = True
+    c[subset] += rng.standard_normal(n_summed)
+    return c, B.T @ B, subset
 
-    def frugal(x):
-        slope[:] = c - Q @ x
-        return c @ x - x @ Q @ x / 2, slope, None
 
-    found = maximize_on_simplex(frugal, 4, tol=1e-6)
-    plain = maximize_on_simplex(quadratic(c, Q, False), 4, tol=1e-6)
-    np.testing.assert_array_equal(found.x, plain.x)
-    assert found.converged
+def assert_optimal(c, Q, subset, x, tol=1e-9):
+    assert x.min() >= 0
+    assert x[subset].sum() == pytest.approx(1, abs=1e-13)
+    slope = c - Q @ x
+    slope[subset] -= slope[subset] @ x[subset]
+    size = max(np.abs(c).max(), np.abs(Q).max()) * max(1.0, x.max())
+    assert slope.max() <= tol * size
+    assert np.abs(slope[x > 0]).max(initial=0.0) <= tol * size
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12)
+)
+def test_meets_the_optimality_conditions(seed, n, rank, n_summed):
+    c, Q, subset = random_program(seed, n, rank, min(n, n_summed))
+    x = maximize_quadratic_on_simplex(c, Q, subset=subset)
+    assert_optimal(c, Q, subset, x)
+    value = c @ x - x @ Q @ x / 2
+    start = np.random.default_rng(seed).standard_normal(n)
+    for x0 in (start, np.where(subset, 0.0, 1.0)):  # or without weight in the subset
+        before = x0.copy()
+        other = maximize_quadratic_on_simplex(c, Q, subset=subset, x0=x0)
+        assert_optimal(c, Q, subset, other)
+        assert c @ other - other @ Q @ other / 2 == pytest.approx(value, abs=1e-8)
+        np.testing.assert_array_equal(x0, before)
+
+
+@pytest.mark.parametrize(
+    ("c", "Q", "subset", "expected"),
+    [
+        (
+            [1.0, 1.0, 4.0, -1.0],
+            np.diag([1.0, 3.0, 2.0, 1.0]),
+            [True, True, False, False],
+            [0.75, 0.25, 2, 0],
+        ),
+        ([0.0, 2.0, 1.0], np.zeros((3, 3)), None, [0, 1, 0]),
+    ],
+)
+def test_closed_form(c, Q, subset, expected):
+    for x0 in (None, np.ones(len(c))):
+        x = maximize_quadratic_on_simplex(c, Q, subset=subset, x0=x0)
+        np.testing.assert_allclose(x, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"c": [1.0, np.nan]}, "c and Q must be finite"),
+        ({"Q": np.full((2, 2), np.inf)}, "c and Q must be finite"),
+        ({"Q": np.eye(3)}, r"Q of shape \(n, n\)"),
+        ({"c": [], "Q": np.empty((0, 0))}, "n at least 1"),
+        ({"x0": [1.0]}, "x0 must hold 2 finite"),
+        ({"x0": [1.0, np.nan]}, "x0 must hold 2 finite"),
+        ({"subset": [False] * 2}, "subset must be 2 booleans"),
+        ({"subset": [True] * 3}, "subset must be 2 booleans"),
+        ({"subset": [1, 0]}, "subset must be 2 booleans"),
+    ],
+)
+def test_refuses_what_is_no_program(changes, message):
+    with pytest.raises(ValueError, match=message):
+        maximize_quadratic_on_simplex(**({"c": [1.0, 1.0], "Q": np.eye(2)} | changes))
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_equal_rows(copies):
+    """Copies of a row share its weight and change nothing else."""
+    c, Q, subset = random_program(1, 6, 4, 2)
+    rows = np.repeat(np.arange(6), copies)
+    x = maximize_quadratic_on_simplex(
+        c[rows], Q[np.ix_(rows, rows)], subset=subset[rows]
+    )
+    total = x.reshape(6, copies).sum(axis=1)
+    assert_optimal(c, Q, subset, total)
+
+
+def test_constant_of_the_sum_does_not_matter():
+    c, Q, subset = random_program(4, 9, 9, 4)
+    x = maximize_quadratic_on_simplex(c, Q, subset=subset)
+    lifted = maximize_quadratic_on_simplex(c + 7 * subset, Q, subset=subset)
+    np.testing.assert_allclose(lifted, x, atol=1e-10)
+    other = maximize_quadratic_on_simplex(c + 7, Q, subset=subset)
+    assert np.abs(other - x).max() > 1e-3

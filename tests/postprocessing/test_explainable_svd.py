@@ -1,157 +1,86 @@
-"""Explainable singular values of the second moment."""
+"""The published method: second moment, first moment, and the equations of both."""
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scalefair.postprocessing import _explainable_svd
-from scalefair.postprocessing._cubic import cubic_root
-from scalefair.postprocessing._explainable_svd import explainable_svd
+from scalefair.postprocessing._explainable_svd import (
+    cubic_root,
+    exact_first_moment,
+    explainable_svd,
+    monotone_root,
+    shrunk_values,
+    svd_first_moment,
+)
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
 
+EPS = np.finfo(float).eps
 
-def _problem(seed, m=4, n=6, n_groups=2, scale=1.0):
+
+def problem(seed, m=5, n=7, n_groups=2, rank=None, spread=0.0, scale=1.0):
+    """A weight, and inputs that differ between groups in mean and covariance."""
     rng = np.random.default_rng(seed)
-    codes = rng.integers(n_groups, size=60)
+    codes = rng.integers(n_groups, size=80)
     codes[: 2 * n_groups] = np.repeat(np.arange(n_groups), 2)
     mixing = rng.standard_normal((n_groups, n, n))
-    X = np.einsum("ij,ijk->ik", rng.standard_normal((60, n)), mixing[codes])
+    X = np.einsum("ij,ijk->ik", rng.standard_normal((80, n)), mixing[codes])
     X = scale * (X + rng.standard_normal((n_groups, n))[codes])
+    if rank is not None:
+        X = X[:, :rank] @ rng.standard_normal((rank, n))
+    X *= 10.0 ** rng.uniform(-spread, spread, n)
     return rng.standard_normal((m, n)), LayerMoments(GroupMoments.from_data(X, codes))
 
 
-def _solve(W, layer, reduction, q=None):
+def second(W, layer, reduction):
     values, Q = layer.covariance_eigenpairs()
-    values, Q = values[:q], Q[:, :q]
     return explainable_svd(W, values, Q, Q.T @ layer.second_moment @ Q, reduction)
 
 
-@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
-@pytest.mark.parametrize("reduction", [1 + 1e-12, 1.5, 15.0, 150.0, 1e12])
-@pytest.mark.parametrize(("m", "n"), [(4, 6), (6, 4), (1, 5), (3, 1), (1, 1)])
-def test_sum_of_fourth_powers_is_met(m, n, reduction, scale):
-    W, layer = _problem(0, m, n, scale=scale)
-    found = _solve(W, layer, reduction)
-    assert found.sigma_before.shape == (min(m, n),)
-    unit = found.sigma_before[0]
-    before = ((found.sigma_before / unit) ** 4).sum()
-    after = ((found.sigma_after / unit) ** 4).sum()
-    assert after == pytest.approx(before / reduction, rel=1e-13)
-    assert (found.sigma_after <= found.sigma_before).all()
-    assert found.gamma > 0
-    assert found.change == pytest.approx(
-        layer.output_change(W, found.weight), rel=1e-9, abs=1e-14 * scale**2
+def exact(W, layer, c_e):
+    return exact_first_moment(W, layer.differences, layer.solve, c_e)
+
+
+def restricted(W, layer, reduction, epsilon=1e-5):
+    return svd_first_moment(
+        W, layer.differences, layer.second_moment, epsilon, reduction
     )
 
 
-@pytest.mark.parametrize("n_groups", [2, 3, 5])
-@pytest.mark.parametrize("seed", range(10))
-def test_bound_of_the_covariance_gap(seed, n_groups):
-    m, n = np.random.default_rng(seed).integers(1, 7, 2)
-    W, layer = _problem(seed, m, n, n_groups)
-    for reduction in (1.0, 3.0, 150.0):
-        found = _solve(W, layer, reduction)
-        bound = math.sqrt((found.sigma_after**4).sum())
-        assert layer.gaps(found.weight)[1] <= bound * (1 + 1e-12)
-
-
-def test_bound_is_met_without_signs():
-    # One group is twice the other: M is definite, and the sum is the gap itself.
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((40, 5))
-    X -= X.mean(axis=0)
-    codes = np.repeat([0, 1], 40)
-    layer = LayerMoments(GroupMoments.from_data(np.vstack([X, 2 * X + 1]), codes))
-    W = rng.standard_normal((3, 5))
-    found = _solve(W, layer, 20.0)
-    gap = layer.gaps(found.weight)[1]
-    assert gap == pytest.approx(math.sqrt((found.sigma_after**4).sum()), rel=1e-12)
-    assert gap**2 == pytest.approx(layer.gaps(W)[1] ** 2 / 20, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("reduction", [2.0, 150.0])
-def test_least_change_among_all_singular_values(seed, reduction):
-    W, layer = _problem(seed)
+def explainable_values(W, layer):
+    """Singular values of W S_v, its factors and their costs k, from the definition."""
     values, Q = layer.covariance_eigenpairs()
     root = Q * np.sqrt(np.abs(values))
     U, sigma, Vt = np.linalg.svd(W @ root, full_matrices=False)
-    inverse = np.linalg.inv(root)
-    parts = [np.outer(U[:, i], Vt[i] @ inverse) for i in range(sigma.size)]
-    bound = (sigma**4).sum() / reduction
-
-    def change(x):
-        return layer.output_change(W, sum(map(np.multiply, x, parts)))
-
-    peer = minimize(
-        lambda x: change(x * sigma) / change(0 * sigma),
-        np.full(sigma.size, reduction**-0.25),
-        method="SLSQP",
-        constraints={
-            "type": "ineq",
-            "fun": lambda x: 1 - ((x * sigma) ** 4).sum() / bound,
-        },
-        options={"ftol": 1e-15, "maxiter": 300},
-    )
-    found = _solve(W, layer, reduction)
-    np.testing.assert_allclose(found.sigma_before, sigma, rtol=1e-12)
-    np.testing.assert_allclose(
-        found.sigma_after, peer.x * sigma, atol=2e-5 * sigma.max()
-    )
-    assert change(found.sigma_after) == pytest.approx(
-        peer.fun * change(0 * sigma), rel=1e-8
-    )
-    np.testing.assert_allclose(
-        found.weight, sum(map(np.multiply, found.sigma_after, parts)), atol=1e-10
-    )
-
-
-@pytest.mark.parametrize("spread", [0, 1, 3, 15])
-def test_few_steps_to_the_multiplier(monkeypatch, spread):
-    calls = []
-
-    def counted(*arguments):
-        calls.append(1)
-        return cubic_root(*arguments)
-
-    monkeypatch.setattr(_explainable_svd, "cubic_root", counted)
-    rng = np.random.default_rng(spread)
-    steps = []
-    for _ in range(150):
-        r = rng.integers(1, 40)
-        sigma, k = 10.0 ** rng.uniform(-spread, spread, (2, r))
-        reduction = 10.0 ** rng.choice([rng.uniform(0, 1), 1e-12, 1e-5, 3, 10, 30])
-        calls.clear()
-        found = explainable_svd(
-            np.diag(sigma), np.ones(r), np.eye(r), np.diag(k), reduction
-        )
-        steps.append(len(calls))
-        part = (found.sigma_after**4).sum() / (found.sigma_before**4).sum()
-        assert part == pytest.approx(1 / reduction, rel=1e-13)
-    assert np.mean(steps) <= 6
-    assert max(steps) <= 20
-
-
-def test_values_at_the_end_of_the_range():
-    sigma, k = np.array([1.0, 1e-90, 1e-200, 0.5]), np.array([1.0, 1.0, 1.0, 1e-250])
-    found = explainable_svd(np.diag(sigma), np.ones(4), np.eye(4), np.diag(k), 100.0)
-    assert (found.sigma_after**4).sum() == pytest.approx(1.0625 / 100, rel=1e-13)
-    np.testing.assert_allclose(found.sigma_after[2:], [1e-90, 1e-200], rtol=1e-13)
-
-
-def test_stationary_values():
-    W, layer = _problem(7)
-    found = _solve(W, layer, 50.0)
-    values, Q = layer.covariance_eigenpairs()
-    root = Q * np.sqrt(np.abs(values))
-    _, sigma, Vt = np.linalg.svd(W @ root, full_matrices=False)
     rows = Vt @ np.linalg.inv(root)
-    k = ((rows @ layer.second_moment) * rows).sum(axis=1)
-    x = found.sigma_after
-    np.testing.assert_allclose(2 * found.gamma * x**3 + k * x, k * sigma, rtol=1e-10)
+    return sigma, U, rows, ((rows @ layer.second_moment) * rows).sum(axis=1)
+
+
+# Second moment
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("reduction", [1 + 1e-12, 15.0, 150.0, 1e12])
+@pytest.mark.parametrize(("m", "n"), [(4, 6), (6, 4), (1, 5), (3, 1), (1, 1)])
+def test_singular_values_meet_their_bound(m, n, reduction, n_groups):
+    W, layer = problem(0, m, n, n_groups)
+    sigma, U, rows, k = explainable_values(W, layer)
+    changed = second(W, layer, reduction)
+    x = shrunk_values(k, sigma, reduction)
+    assert (x <= sigma).all()
+    assert (x**4).sum() == pytest.approx((sigma**4).sum() / reduction, rel=1e-13)
+    np.testing.assert_allclose(changed, (U * x) @ rows, atol=1e-8 * np.abs(W).max())
+    # The sum bounds the gap from above, however many groups there are.
+    assert layer.gaps(changed)[1] <= math.sqrt((x**4).sum()) * (1 + 1e-9)
+    # Equation (19): one multiplier for all.
+    gamma = k * (sigma - x) / (2 * x**3)
+    if reduction > 2:
+        np.testing.assert_allclose(gamma, gamma[0], rtol=1e-6)
 
 
 def test_directions_without_a_difference_are_left_alone():
@@ -168,69 +97,217 @@ def test_directions_without_a_difference_are_left_alone():
         X[part, :3] -= shared @ (shared.T @ X[part, :3])
     layer = LayerMoments(GroupMoments.from_data(X, codes))
     W = rng.standard_normal((4, 6))
-    found = _solve(W, layer, math.inf)
-    np.testing.assert_allclose(found.weight[:, 3:], W[:, 3:], atol=1e-12)
-    np.testing.assert_allclose(found.weight[:, :3], 0, atol=1e-12)
-    assert found.sigma_before.size == 3
-    assert layer.gaps(found.weight)[1] < 1e-12
+    found = second(W, layer, math.inf)
+    np.testing.assert_allclose(found[:, 3:], W[:, 3:], atol=1e-12)
+    np.testing.assert_allclose(found[:, :3], 0, atol=1e-12)
+    assert layer.gaps(found)[1] < 1e-12
 
 
-def test_leading_eigenpairs_only():
-    W, layer = _problem(5)
-    _, Q = layer.covariance_eigenpairs()
-    found = _solve(W, layer, 100.0, q=2)
-    assert found.sigma_after.shape == (2,)
-    np.testing.assert_allclose(found.weight @ Q[:, 2:], W @ Q[:, 2:], atol=1e-12)
-    assert found.change == pytest.approx(layer.output_change(W, found.weight))
-    sum_after = (found.sigma_after**4).sum()
-    assert sum_after == pytest.approx((found.sigma_before**4).sum() / 100)
+def test_ends_of_the_second_reduction():
+    W, layer = problem(6)
+    assert layer.gaps(second(W, layer, math.inf))[1] <= 1e-12 * layer.gaps(W)[1]
+    np.testing.assert_array_equal(second(W, layer, 1.0), W)
+    assert not second(0 * W, layer, 10.0).any()
+    same = explainable_svd(W, np.zeros(7), np.eye(7), layer.second_moment, 10.0)
+    np.testing.assert_array_equal(same, W)
+    _, scaled = problem(6, scale=1e3)  # units of the inputs play no part
+    np.testing.assert_allclose(second(W, scaled, 30.0), second(W, layer, 30.0))
 
 
-def test_removes_everything():
-    W, layer = _problem(6)
-    found = _solve(W, layer, math.inf)
-    assert found.gamma == math.inf
-    assert not found.sigma_after.any()
-    assert layer.gaps(found.weight)[1] <= 1e-12 * layer.gaps(W)[1]
+def test_singular_values_that_cost_nothing_go_first():
+    # Only the first costs: the other pays alone, if that is enough.
+    k, sigma = np.array([0.0, 1.0]), np.array([2.0, 1.0])
+    found = shrunk_values(k, sigma, 17 / 5)  # 1 + 4 is left
+    np.testing.assert_allclose(found, [4**0.25, 1.0], rtol=1e-14)
+    found = shrunk_values(k, sigma, 17 / 0.5)
+    np.testing.assert_allclose(found, [0, 0.5**0.25], rtol=1e-14, atol=0)
+    assert not shrunk_values(0 * k, sigma, math.inf).any()
+    # At the end of the range of numbers.
+    sigma, k = np.array([1.0, 1e-90, 1e-200, 0.5]), np.array([1.0, 1.0, 1.0, 1e-250])
+    found = shrunk_values(k, sigma, 100.0)
+    assert (found**4).sum() == pytest.approx(1.0625 / 100, rel=1e-13)
+    np.testing.assert_allclose(found[1:3], [1e-90, 1e-200], rtol=1e-13)
 
 
-def test_nothing_to_do():
-    W, layer = _problem(8)
-    found = _solve(W, layer, 1.0)
-    assert found.gamma == 0
-    assert found.change == 0
-    np.testing.assert_array_equal(found.weight, W)
-    same = explainable_svd(W, np.zeros(6), np.eye(6), layer.second_moment, 10.0)
-    np.testing.assert_array_equal(same.weight, W)
-    assert same.sigma_before.size == 0
-    zero = _solve(0 * W, layer, 10.0)
-    assert not zero.weight.any()
-    assert not zero.sigma_after.any()
+# First moment
 
 
-def test_directions_that_cost_nothing_go_first():
-    # S vanishes on the second axis: its singular value pays alone, if that is enough.
-    W, values, Q = np.diag([1.0, 2.0]), np.ones(2), np.eye(2)
-    gram = np.diag([1.0, 0.0])
-    found = explainable_svd(W, values, Q, gram, 17 / 5)  # 1 + 4 is left
-    np.testing.assert_allclose(found.sigma_after, [4**0.25, 1.0], rtol=1e-14)
-    assert found.gamma == 0
-    assert found.change == 0
-    found = explainable_svd(W, values, Q, gram, 17 / 0.5)
-    np.testing.assert_allclose(found.sigma_after, [0, 0.5**0.25], rtol=1e-14, atol=0)
-    assert not explainable_svd(W, values, Q, 0 * gram, math.inf).weight.any()
-
-
-def test_units_of_the_inputs():
-    W, layer = _problem(9)
-    _, scaled = _problem(9, scale=1e3)
-    np.testing.assert_allclose(
-        _solve(W, scaled, 30.0).weight, _solve(W, layer, 30.0).weight, atol=1e-10
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.integers(2, 4),
+    st.sampled_from([0.0, 1e-9, 0.01, 0.3, 0.999]),
+)
+def test_stationary_and_feasible(seed, m, n, n_groups, part):
+    W, layer = problem(seed, m, n, n_groups)
+    S, D = layer.second_moment, layer.differences
+    c_e = part * layer.gaps(W)[0] ** 2
+    changed = exact(W, layer, c_e)
+    size = np.linalg.norm(W) * np.linalg.norm(D)
+    assert np.linalg.norm(changed @ D) == pytest.approx(
+        math.sqrt(c_e), rel=1e-10, abs=1e-13 * size
     )
+    if part > 0:
+        # (W - W') S = lambda W' D D^T with lambda > 0: parallel, in one direction.
+        # Convex, so that no weight within the bound changes the outputs less.
+        left, right = (W - changed) @ S, changed @ D @ D.T
+        lam = (left * right).sum() / (right**2).sum()
+        assert lam > 0
+        np.testing.assert_allclose(
+            left, lam * right, atol=1e-7 * np.abs(lam * right).max()
+        )
 
 
-@pytest.mark.parametrize("reduction", [0.5, math.nan])
-def test_message(reduction):
-    W, layer = _problem(0)
-    with pytest.raises(ValueError, match="must be at least 1"):
-        _solve(W, layer, reduction)
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+def test_equal_means(n_groups):
+    W, layer = problem(1, n_groups=n_groups)
+    changed = exact(W, layer, 0.0)
+    assert layer.gaps(changed)[0] <= 1e-13 * layer.gaps(W)[0]
+    # Least squares on the orthogonal complement of the differences.
+    D, S = layer.differences, layer.second_moment
+    free = np.linalg.svd(D)[0][:, np.linalg.matrix_rank(D) :]
+    expected = W @ S @ free @ np.linalg.inv(free.T @ S @ free) @ free.T
+    np.testing.assert_allclose(changed, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(("rank", "spread"), [(4, 0.0), (7, 6.0), (4, 4.0)])
+def test_rank_deficient_and_badly_scaled_inputs(rank, spread, n_groups):
+    W, layer = problem(2, n_groups=n_groups, rank=rank, spread=spread)
+    W /= np.sqrt(layer.second_moment.diagonal())
+    before = layer.gaps(W)[0]
+    for part in (0.0, 0.01, 0.5):
+        gap = layer.gaps(exact(W, layer, part * before**2))[0]
+        assert gap / before == pytest.approx(math.sqrt(part), abs=1e-10)
+
+
+def test_second_pass_takes_the_rounding_away():
+    # Two differences whose lengths in the metric of S differ by ten orders.
+    rng = np.random.default_rng(3)
+    D = rng.standard_normal((6, 2))
+    Q, _ = np.linalg.qr(np.column_stack([D, rng.standard_normal((6, 4))]))
+    inverse = (Q * 10.0 ** np.array([0, -10, 1, 1, 1, 1])) @ Q.T
+    W = rng.standard_normal((4, 6))
+    changed = exact_first_moment(W, D, inverse.__matmul__, 0.0)
+    assert np.linalg.norm(changed @ D) <= 1e-9 * np.linalg.norm(W @ D)
+
+
+def test_differences_that_are_multiples_or_zero_or_out_of_reach():
+    W, layer = problem(4)
+    D = np.outer(layer.differences[:, 0], [1.0, -2.0, 0.0])
+    c_e = 0.1 * float(((W @ D) ** 2).sum())
+    changed = exact_first_moment(W, D, layer.solve, c_e)
+    np.testing.assert_allclose(changed, exact(W, layer, c_e / 5), atol=1e-12)
+    for bound in (layer.gaps(W)[0] ** 2 * 1.001, math.inf):  # that holds already
+        np.testing.assert_array_equal(exact(W, layer, bound), W)
+    no_gap = exact_first_moment(W, np.zeros((7, 3)), layer.solve, 0.0)
+    np.testing.assert_array_equal(no_gap, W)
+    # The second axis has no second moment: no change of the outputs moves that gap.
+    W, D, inverse = np.array([[1.0, 1.0]]), np.eye(2), np.diag([1.0, 0.0])
+    for bound, first in ((1.25, 0.5), (0.25, 0.0)):
+        changed = exact_first_moment(W, D, inverse.__matmul__, bound)
+        np.testing.assert_allclose(changed, [[first, 1.0]], atol=1e-14)
+
+
+@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(("m", "n"), [(5, 7), (7, 4), (1, 6), (3, 1)])
+@pytest.mark.parametrize("reduction", [1.01, 15.0, 1e6])
+def test_restricted_weight_from_its_definition(reduction, m, n, n_groups):
+    W, layer = problem(8, m, n, n_groups)
+    D, S, epsilon = layer.differences, layer.second_moment, 1e-2
+    values, Q = np.linalg.eigh(D @ D.T + epsilon * np.eye(n))
+    S_e = (Q * np.sqrt(values)) @ Q.T
+    U, sigma, Vt = np.linalg.svd(W @ S_e, full_matrices=False)
+    rows = Vt @ np.linalg.inv(S_e)
+    k = ((rows @ S) * rows).sum(axis=1)
+    changed = restricted(W, layer, reduction, epsilon)
+    new = ((U.T @ changed @ S_e) * Vt).sum(axis=1)
+    np.testing.assert_allclose((U * new) @ rows, changed, atol=1e-9)
+    assert (new**2).sum() == pytest.approx((sigma**2).sum() / reduction, rel=1e-11)
+    # Theorem 4.1 with the plus sign: one gamma for all, gamma = k (sigma / new - 1).
+    gamma = k * (sigma / new - 1)
+    np.testing.assert_allclose(gamma, gamma[0], rtol=1e-6)
+    assert gamma[0] > 0
+
+
+def test_ends_of_the_first_reduction():
+    W, layer = problem(10)
+    np.testing.assert_array_equal(restricted(W, layer, 1.0), W)
+    # The rounding of W, times the inverse of the root of epsilon.
+    np.testing.assert_allclose(restricted(W, layer, math.inf), 0, atol=1e-11)
+    np.testing.assert_allclose(restricted(0 * W, layer, 15.0), 0)
+    # S vanishes on the second axis, D on both: singular values 2 and 1 times 0.1.
+    W, S = np.diag([2.0, 1.0]), np.diag([0.0, 1.0])
+    for reduction, left in ((2.5, [1.0, 1.0]), (20.0, [0.0, 0.5])):
+        changed = svd_first_moment(W, np.zeros((2, 1)), S, 0.01, reduction)
+        np.testing.assert_allclose(changed, np.diag(left), atol=1e-14)
+
+
+# Equations
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+@pytest.mark.parametrize("spread", [0, 1, 3, 15])
+def test_few_steps_to_the_multiplier(monkeypatch, spread, which):
+    calls = []
+
+    def counted(function, *arguments, **options):
+        def with_count(gamma):
+            calls.append(gamma)
+            return function(gamma)
+
+        return monotone_root(with_count, *arguments, **options)
+
+    monkeypatch.setattr(_explainable_svd, "monotone_root", counted)
+    rng = np.random.default_rng(spread)
+    steps = []
+    for _ in range(100):
+        r = rng.integers(1, 40)
+        sigma, k = 10.0 ** rng.uniform(-spread, spread, (2, r))
+        reduction = 10.0 ** rng.choice([rng.uniform(0, 1), 1e-12, 1e-5, 3, 10, 30])
+        calls.clear()
+        if which == "first":
+            nothing = np.zeros((r, 1))
+            changed = svd_first_moment(
+                np.diag(sigma), nothing, np.diag(k), 1.0, reduction
+            )
+            assert (changed**2).sum() <= ((1 / reduction) + 1e-13) * (sigma**2).sum()
+        else:
+            x = shrunk_values(k, sigma, reduction)
+            part = ((x / sigma.max()) ** 4).sum() / ((sigma / sigma.max()) ** 4).sum()
+            assert part == pytest.approx(1 / reduction, rel=1e-13)
+        steps.append(len(calls))
+    assert np.mean(steps) <= 6
+    assert max(steps) <= 20
+
+
+@given(st.tuples(*[st.floats(-30, 30)] * 3))
+def test_cubic_to_the_last_digits_over_sixty_orders(powers):
+    assert ulps(*(10.0**power for power in powers)) <= 4
+    for s in (0.9e-9, 1.1e-9, 0.9e30, 1.1e30):  # where the form changes
+        assert ulps(3.0, 0.7, s**2 * 3.0 / (2 * 0.7**2)) <= 4
+
+
+def ulps(k, sigma, gamma):
+    """Error of the root, against Newton's method from above in sixty digits."""
+    found = cubic_root(np.array([k]), np.array([sigma]), gamma)[0]
+    with localcontext() as context:
+        context.prec = 80
+        k, sigma, gamma = Decimal(k), Decimal(sigma), Decimal(gamma)
+        x = sigma
+        for _ in range(1000):
+            step = (2 * gamma * x**3 + k * (x - sigma)) / (6 * gamma * x**2 + k)
+            x -= step
+            if abs(step) < x * Decimal(10) ** -60:
+                return abs(float((Decimal(float(found)) - x) / x)) / EPS
+    raise AssertionError("the reference did not converge")
+
+
+@pytest.mark.parametrize("gamma", [1e-300, 1.0, 1e300])
+def test_cubic_at_the_ends_of_the_range(gamma):
+    k, sigma = np.array([1e-300, 1e300, 1.0, 0.0]), np.array([1e100, 1e-100, 0.0, 2.0])
+    x = cubic_root(k, sigma, gamma)
+    assert np.isfinite(x).all()
+    assert (x <= sigma).all()
+    np.testing.assert_array_equal(x[2:], 0)

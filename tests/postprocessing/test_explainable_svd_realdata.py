@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair.datasets import fetch_bar_passage, fetch_compas
-from scalefair.metrics import moment_gaps, statistical_parity_ks
+from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
 pytestmark = [
@@ -75,35 +75,6 @@ def test_law_school(seed):
     error, ks = errors(fair("law", seed), test)
     assert ks <= 0.235
     assert error <= 0.077
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_compas(seed):
-    pipeline, _, test = trained("compas", seed)
-    before, after = errors(pipeline, test), errors(fair("compas", seed), test)
-    assert after[1] < before[1] - 0.03
-    assert after[0] < before[0] + 0.03
-
-
-@pytest.mark.parametrize("name", ["law", "compas"])
-def test_gaps_are_the_bounds(name):
-    model = fair(name, 0)
-    pipeline, (X, _, codes), _ = trained(name, 0)
-    A = pipeline[0].transform(X)
-    net = pipeline[1]
-    for weight, bias in zip(net.coefs_[:3], net.intercepts_[:3], strict=True):
-        A = np.maximum(A @ weight + bias, 0)
-    before = moment_gaps(A @ net.coefs_[3], sensitive_features=codes)
-    after = moment_gaps(A @ model.weight_.T, sensitive_features=codes)
-    np.testing.assert_allclose(
-        before, (model.mean_gap_before_, model.covariance_gap_before_), rtol=1e-6
-    )
-    np.testing.assert_allclose(
-        after, (model.mean_gap_after_, model.covariance_gap_after_), rtol=1e-6
-    )
-    assert model.converged_
-    assert after[0] <= before[0] / 15**0.5 * (1 + 1e-9)
-    assert 0.98 <= after[1] / before[1] * 150**0.5 <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("name", ["law", "compas"])

@@ -5,33 +5,25 @@ import sys
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
-    BayesianRidge,
-    ElasticNet,
     Lasso,
     LinearRegression,
     LogisticRegression,
-    PoissonRegressor,
     RANSACRegressor,
     Ridge,
     SGDRegressor,
-    TweedieRegressor,
 )
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR, LinearSVR
-from sklearn.tree import DecisionTreeRegressor
 
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._torch_host import TorchHost
@@ -89,87 +81,18 @@ def test_mlp_layers_are_those_of_the_definition(activation, targets):
     np.testing.assert_allclose(result.squeeze(), model.predict(X), rtol=1e-12)
 
 
-def test_mlp_with_an_output_function():
-    model = mlp(np.exp(y / 4), loss="poisson")
-    assert model.out_activation_ == "exp"
-    host = find_host(model)
-    last = host.inputs(X, 2) @ host.weight(2).T + host.bias(2)
-    np.testing.assert_allclose(host.outputs(X), np.exp(last[:, 0]), rtol=1e-12)
-
-
-def test_going_on_leaves_the_inputs_alone():
-    host = find_host(mlp())
-    A = host.inputs(X, 1)
-    before, rows = A.copy(), X.copy()
-    host.onward(X, A, 1, 2)
-    list(host.inputs_each(X))
-    np.testing.assert_array_equal(A, before)
-    np.testing.assert_array_equal(X, rows)
-
-
 def test_mlp_in_single_precision_stays_so():
     rows = X.astype(np.float32)
-    model = mlp(y.astype(np.float32), rows)
-    host = find_host(model)
+    host = find_host(mlp(y.astype(np.float32), rows))
     assert host.inputs(rows, 1).dtype == np.float32
     changed = host.replaced({1: (2 * host.weight(1), host.bias(1) + 1)}).estimator
-    assert {a.dtype for a in changed.coefs_} == {np.dtype(np.float32)}
-    assert {a.dtype for a in changed.intercepts_} == {np.dtype(np.float32)}
+    assert {a.dtype for a in changed.coefs_ + changed.intercepts_} == {rows.dtype}
     assert changed.predict(rows).dtype == np.float32
-
-
-@pytest.mark.parametrize("kind", ["csr", "csc", "frame", "integers", "list", "memmap"])
-@pytest.mark.parametrize("make", [mlp, lambda: Ridge().fit(X, y)], ids=["mlp", "ridge"])
-def test_rows_of_every_kind(make, kind, tmp_path):
-    whole = np.round(2 * X)
-    rows = whole
-    if kind in {"csr", "csc"}:
-        rows = sparse.csr_array(whole).asformat(kind)
-    elif kind == "integers":
-        rows = whole.astype(int)
-    elif kind == "list":
-        rows = whole.tolist()
-    elif kind == "memmap":
-        np.save(tmp_path / "rows.npy", whole)
-        rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    host = find_host(make())
-    if kind == "frame":
-        rows = pd.DataFrame(whole, columns=list("abcde"))
-        model = host.estimator.fit(rows, y) if "Ridge" in str(host.estimator) else None
-        model = model or mlp(rows=rows)
-        host = find_host(model)  # without a warning about names
-    checked = host.check_rows(rows)
-    batch = checked.iloc[10:20] if kind == "frame" else checked[10:20]
-    for i in range(host.n_layers):
-        A = host.inputs(batch, i)
-        assert isinstance(A, np.ndarray)
-        assert A.dtype == np.float64
-        named = pd.DataFrame(whole[10:20], columns=list("abcde"))
-        plain = named if kind == "frame" else whole[10:20]
-        np.testing.assert_allclose(A, host.inputs(plain, i), rtol=1e-12)
-
-
-def test_a_batch_may_be_empty():
-    assert find_host(mlp()).inputs(X[:0], 2).shape == (0, 4)
-    assert find_host(Ridge().fit(X, y)).inputs(X[:0], 0).shape == (0, 5)
+    with pytest.raises(ValueError, match="not finite in float32"):
+        host.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
 # Linear models
-
-
-def linear_models():
-    return [
-        LinearRegression(),
-        LinearRegression(fit_intercept=False),
-        Ridge(),
-        Lasso(alpha=0.01),
-        ElasticNet(alpha=0.01),
-        SGDRegressor(random_state=0),
-        SGDRegressor(random_state=0, average=True),
-        LinearSVR(random_state=0, max_iter=100_000),
-        BayesianRidge(),
-        RegressorAlike(),
-    ]
 
 
 class RegressorAlike:
@@ -187,7 +110,18 @@ class RegressorAlike:
         return np.asarray(rows) @ self.coef_ + self.intercept_
 
 
-@pytest.mark.parametrize("model", linear_models(), ids=lambda m: str(m))
+@pytest.mark.parametrize(
+    "model",
+    [
+        LinearRegression(fit_intercept=False),
+        Ridge(),
+        Lasso(alpha=0.01),
+        SGDRegressor(random_state=0, average=True),
+        LinearSVR(random_state=0, max_iter=100_000),
+        RegressorAlike(),
+    ],
+    ids=str,
+)
 def test_linear_models_are_one_layer(model):
     model.fit(X, y)
     host = find_host(model)
@@ -202,39 +136,6 @@ def test_linear_models_are_one_layer(model):
     assert np.shape(changed.intercept_) == np.shape(model.intercept_)
     expected = 2 * result[:, 0] - host.bias(0) + 1
     np.testing.assert_allclose(changed.predict(X), expected, rtol=1e-10)
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("targets", [Y, Y[:, :1]], ids=["two outputs", "one column"])
-def test_linear_model_of_a_table_of_targets(intercept, targets):
-    model = LinearRegression(fit_intercept=intercept).fit(X, targets)
-    host = find_host(model)
-    m = targets.shape[1]
-    assert host.shape(0) == (m, 5)
-    assert host.bias(0).shape == (m,)
-    changed = host.replaced({0: (host.weight(0), np.arange(m) + 1.0)}).estimator
-    assert changed.coef_.shape == (m, 5)
-    expected = X @ model.coef_.T + np.arange(m) + 1
-    np.testing.assert_allclose(changed.predict(X), expected, rtol=1e-12)
-
-
-def test_link_functions_belong_to_the_outputs():
-    targets = np.exp(X[:, 0])
-    model = PoissonRegressor().fit(X, targets)
-    host = find_host(model)
-    np.testing.assert_array_equal(host.outputs(X), model.predict(X))
-    linear = host.inputs(X, 0) @ host.weight(0).T + host.bias(0)
-    np.testing.assert_allclose(host.outputs(X), np.exp(linear[:, 0]), rtol=1e-12)
-    changed = host.replaced({0: (host.weight(0) / 2, None)})
-    halved = (linear[:, 0] + model.intercept_) / 2
-    np.testing.assert_allclose(changed.outputs(X), np.exp(halved), rtol=1e-12)
-    assert find_host(TweedieRegressor().fit(X, targets)).n_layers == 1
-
-
-def test_linear_model_in_single_precision_stays_so():
-    model = Ridge().fit(X.astype(np.float32), y.astype(np.float32))
-    changed = find_host(model).replaced({0: (np.ones((1, 5)), [1.0])}).estimator
-    assert changed.coef_.dtype == np.float32
 
 
 # Pipelines
@@ -263,24 +164,6 @@ def test_pipeline_transforms_and_goes_on(skipped):
     np.testing.assert_array_equal(host.outputs(X), pipeline.predict(X))
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-def test_pipeline_copies_deeply_and_changes_the_last_step(depth):
-    pipeline = make_pipeline(StandardScaler(), LinearRegression())
-    for _ in range(depth - 1):
-        pipeline = make_pipeline(pipeline)
-    pipeline.fit(X, y)
-    before = pickle.dumps(pipeline)
-    changed = find_host(pipeline).replaced({0: (np.zeros((1, 5)), [4.0])})
-    assert pickle.dumps(pipeline) == before
-    np.testing.assert_array_equal(changed.estimator.predict(X), np.full(60, 4.0))
-    np.testing.assert_array_equal(changed.outputs(X), np.full(60, 4.0))
-    inner = changed.estimator
-    while isinstance(inner.steps[-1][1], Pipeline):
-        inner, pipeline = inner.steps[-1][1], pipeline.steps[-1][1]
-    assert inner.steps[0][1] is not pipeline.steps[0][1]
-    assert inner.steps[-1][1] is not pipeline.steps[-1][1]
-
-
 @pytest.mark.parametrize("make", [mlp, lambda: Ridge().fit(X, y)], ids=["mlp", "ridge"])
 def test_a_frozen_last_step(make):
     """The layers are those of the estimator inside; it stays frozen in the copy."""
@@ -297,18 +180,6 @@ def test_a_frozen_last_step(make):
     assert isinstance(changed.estimator[-1], FrozenEstimator)
     assert pickle.dumps(pipeline) == before
     assert find_host(FrozenEstimator(model)).estimator is model
-
-
-def test_pipeline_of_a_mixed_frame():
-    frame = pd.DataFrame({"size": X[:, 0], "kind": np.where(X[:, 1] > 1, "a", "b")})
-    encode = ColumnTransformer(
-        [("kind", OneHotEncoder(), ["kind"])], remainder="passthrough"
-    )
-    pipeline = make_pipeline(encode, Ridge()).fit(frame, y)
-    host = find_host(pipeline)
-    rows = host.check_rows(frame)
-    assert host.inputs(rows.iloc[3:9], 0).shape == (6, 3)
-    np.testing.assert_array_equal(host.outputs(rows), pipeline.predict(frame))
 
 
 # Changes
@@ -337,46 +208,28 @@ def test_the_original_is_not_touched(model):
     assert not changed.weight(0).any()
 
 
-def test_several_layers_change_at_once():
-    host = find_host(mlp())
-    changed = host.replaced({0: (-host.weight(0), None), -1: (np.ones((1, 4)), [7.0])})
-    np.testing.assert_array_equal(changed.weight(0), -host.weight(0))
-    np.testing.assert_array_equal(changed.weight(1), host.weight(1))
-    np.testing.assert_array_equal(changed.weight(2), np.ones((1, 4)))
-    expected = changed.inputs(X, 2).sum(axis=1) + 7
-    np.testing.assert_allclose(changed.estimator.predict(X), expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])
 def test_changes_that_do_not_fit(model):
     host = find_host(model)
     weight = host.weight(0)
-    with pytest.raises(ValueError, match=r"weight of layer 0 must have shape"):
+    with pytest.raises(ValueError, match=r"weight of coefs?_.* must have shape"):
         host.replaced({0: (weight[:, 1:], None)})
-    with pytest.raises(ValueError, match=r"bias of layer 0 must have shape"):
+    with pytest.raises(ValueError, match=r"intercepts?_.* must have shape"):
         host.replaced({0: (weight, np.zeros(9))})
-    with pytest.raises(ValueError, match=r"weight of layer 0 has entries that are not"):
+    with pytest.raises(
+        ValueError, match=r"weight of coefs?_.* has entries that are not"
+    ):
         host.replaced({0: (weight * np.nan, None)})
-    with pytest.raises(ValueError, match="The layers are"):
-        host.replaced({7: (weight, None)})
-
-
-def test_a_weight_too_large_for_the_type_is_refused():
-    model = mlp(y.astype(np.float32), X.astype(np.float32))
-    with pytest.raises(ValueError, match="not finite in float32"):
-        find_host(model).replaced({2: (np.full((1, 4), 1e300), None)})
 
 
 def test_weights_that_were_set_as_integers():
-    model = LinearRegression().fit(X, y)
+    model, net = LinearRegression().fit(X, y), mlp()
     model.coef_, model.intercept_ = np.array([3, 1, 0, 1, 2]), np.array([1])
-    changed = find_host(model).replaced({0: (np.full((1, 5), 0.75), [0.25])})
-    np.testing.assert_array_equal(changed.estimator.coef_, 0.75)
-    np.testing.assert_array_equal(changed.estimator.intercept_, [0.25])
-    net = mlp()
-    net.coefs_[2] = np.ones((4, 1), dtype=int)
-    changed = find_host(net).replaced({2: (np.full((1, 4), 0.75), None)})
-    np.testing.assert_array_equal(changed.weight(2), 0.75)
+    net.coefs_[0] = np.ones((5, 7), dtype=int)
+    for inner in (model, net):
+        weight = find_host(inner).weight(0) + 0.75
+        changed = find_host(inner).replaced({0: (weight, None)})
+        np.testing.assert_array_equal(changed.weight(0), weight)
 
 
 # Which layer
@@ -399,11 +252,17 @@ def test_layers_by_number_and_name():
 # What is refused
 
 
+class Squaring(LinearRegression):
+    """Looks linear, is not."""
+
+    def predict(self, rows):
+        return super().predict(rows) ** 2
+
+
 @pytest.mark.parametrize(
     ("model", "advice"),
     [
         (RandomForestRegressor(2).fit(X, y), "linear layer.*MLPRegressor"),
-        (DecisionTreeRegressor().fit(X, y), "linear layer.*MLPRegressor"),
         (SVR().fit(X, y), "linear layer.*MLPRegressor"),
         (SVR(kernel="linear").fit(X, y), "cannot be changed.*LinearSVR"),
         (PLSRegression().fit(X, y), "does not predict by X @ coef_"),
@@ -418,6 +277,7 @@ def test_layers_by_number_and_name():
         (Pipeline([("s", StandardScaler()), ("r", "passthrough")]), "last step"),
         (Pipeline([("s", StandardScaler()), ("r", None)]), "last step"),
         (make_pipeline(StandardScaler(), RandomForestRegressor(2)), "not been fitted"),
+        (Squaring().fit(X, y), "Squaring has coef_ and intercept_ but"),
         (Ridge, "is the class Ridge"),
         (StandardScaler().fit(X), "no predict"),
         ("network", "no predict.*MLPRegressor"),
@@ -431,38 +291,13 @@ def test_models_without_a_host(model, advice):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [MLPRegressor(), Ridge(), make_pipeline(StandardScaler(), LinearRegression())],
-    ids=["mlp", "ridge", "pipeline"],
+    ("what", "word"), [("coef_", "weight"), ("intercept_", "bias")]
 )
-def test_models_that_are_not_fitted(model):
-    with pytest.raises(NotFittedError, match="has not been fitted: call its fit"):
-        find_host(model)
-
-
-class Squaring(RegressorMixin, BaseEstimator):
-    """Looks linear, is not."""
-
-    def fit(self, rows, targets):
-        self.coef_, self.intercept_ = np.ones(rows.shape[1]), 0.0
-        return self
-
-    def predict(self, rows):
-        return (rows @ self.coef_ + self.intercept_) ** 2
-
-
-@pytest.mark.parametrize("what", ["coef_", "intercept_"])
-def test_coefficients_that_are_not_finite(what):
+def test_coefficients_that_are_not_finite(what, word):
     model = Ridge().fit(X, y)
     setattr(model, what, np.nan * getattr(model, what))
-    word = {"coef_": "weight", "intercept_": "bias"}[what]
     with pytest.raises(ValueError, match=rf"{word} of layer 'coef_' of this Ridge has"):
         find_host(model)
-
-
-def test_models_that_only_look_linear():
-    with pytest.raises(TypeError, match="Squaring has coef_ and intercept_ but"):
-        find_host(Squaring().fit(X, y))
 
 
 @pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from scalefair.postprocessing._layer_moments import LayerMoments, fewer_rows
+from scalefair.postprocessing._layer_moments import (
+    LayerMoments,
+    LayerUnfairness,
+    layer_unfairness,
+)
 from scalefair.streaming import GroupMoments
 
 
@@ -61,118 +65,83 @@ def test_eigenpairs_of_the_covariance_difference(n_groups):
         np.testing.assert_allclose(rebuilt @ rebuilt, (M @ M).sum(axis=0), atol=1e-10)
 
 
-def test_root_and_solve_of_full_rank():
-    X, codes = _rows(2)
-    layer = _layer(X, codes)
-    inverse = np.linalg.inv(X.T @ X)
-    np.testing.assert_allclose(layer.root @ layer.root.T, inverse, atol=1e-13)
-    np.testing.assert_allclose(layer.solve(X[0]), inverse @ X[0], atol=1e-12)
-    np.testing.assert_allclose(layer.solve(X[:3].T), inverse @ X[:3].T, atol=1e-12)
-
-
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
 @pytest.mark.parametrize("scale", [1.0, 1e-5, 1e6])
-def test_rank_deficient_inputs(scale):
+def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
+    """The root is that of S + noise diag(S); of the rank of S without noise."""
     X, codes = _rows(3, n=4)
-    X = scale * np.column_stack([X, X[:, 0] - 2 * X[:, 1], np.zeros(90), X[:, 2]])
+    last = np.ones(90) if noise else np.zeros(90)
+    X = np.column_stack([X, X[:, 0] - 2 * X[:, 1], last, X[:, 2]])
+    X *= scale * 10.0 ** np.array([-4, 9, 0, 3, -4, 6, 2])
     layer = _layer(X, codes)
-    S, T = X.T @ X, layer.root
-    assert T.shape == (7, 4)
-    np.testing.assert_allclose(T.T @ S @ T, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(S @ T @ T.T @ S, S, atol=1e-11 * scale**2)
-    assert not T[5].any()  # an input that is always zero is not moved
+    weight = np.random.default_rng(1).standard_normal((3, 7))
+    whitened, T = layer.whitening(weight, noise)
+    S = X.T @ X + noise * np.diag((X**2).sum(axis=0))
+    assert T.shape == (7, 7 if noise else 4)
+    np.testing.assert_allclose(T.T @ S @ T, np.eye(T.shape[1]), atol=1e-9)
+    np.testing.assert_allclose(whitened, weight @ S @ T, rtol=1e-6)
+    assert noise or not T[5].any()  # an input that is always zero is not moved
     # Differences of means are in the range of S.
     d = layer.differences
-    np.testing.assert_allclose(S @ layer.solve(d), d, atol=1e-11 * scale)
+    units = np.abs(X).max(axis=0, initial=1e-300)[:, None]
+    back = X.T @ X @ layer.solve(d)
+    np.testing.assert_allclose(back / units, d / units, atol=1e-9)
+    zero = _layer(np.zeros((4, 3)), [0, 0, 1, 1])
+    assert zero.whitening(np.ones((2, 3)))[1].shape == (3, 0)
+    assert zero.gaps(np.eye(3)) == (0.0, 0.0)
 
 
-def test_units_do_not_change_the_rank():
-    X, codes = _rows(2)
-    units = 10.0 ** np.array([-9, 9, 0, 3, -4, 6])
-    layer = _layer(X, codes)
-    scaled = _layer(X * units, codes)
-    assert scaled.root.shape == (6, 6)
-    B = np.random.default_rng(2).standard_normal((6, 2))
-    np.testing.assert_allclose(
-        scaled.solve(units[:, None] * B) * units[:, None], layer.solve(B), rtol=1e-8
-    )
-
-
-def test_large_mean_costs_no_digits():
-    X, codes = _rows(2)
-    layer, shifted = _layer(X, codes), _layer(X + 1e6, codes)
-    np.testing.assert_allclose(
-        shifted.covariance_differences, layer.covariance_differences, atol=1e-8
-    )
-
-
-def test_group_of_one_row_has_no_covariance():
-    X, _ = _rows(2)
-    codes = np.r_[1, np.zeros(89, int)]
-    layer = _layer(X, codes)
-    np.testing.assert_allclose(
-        layer.covariance_differences[0], -np.cov(X[1:].T), atol=1e-12
-    )
-    assert layer.gaps(np.eye(6))[1] == pytest.approx(np.linalg.norm(np.cov(X[1:].T)))
-
-
-def test_order_of_rows_and_names_of_groups():
-    X, codes = _rows(3)
-    W = np.random.default_rng(3).standard_normal((2, 6))
-    order = np.random.default_rng(4).permutation(90)
-    names = np.array(["z", "a", "m"])
-    renamed = _layer(X[order], names[codes[order]])
-    np.testing.assert_allclose(renamed.gaps(W), _layer(X, codes).gaps(W), rtol=1e-12)
-
-
-def test_one_input():
-    X = np.array([[1.0], [2.0], [4.0], [8.0]])
-    layer = _layer(X, [0, 0, 1, 1])
-    np.testing.assert_allclose(layer.root, [[85**-0.5]])
-    np.testing.assert_allclose(layer.gaps([[-2.0]]), [9.0, 30.0])
-
-
-def test_inputs_that_are_all_zero():
-    layer = _layer(np.zeros((4, 3)), [0, 0, 1, 1])
-    assert layer.root.shape == (3, 0)
-    assert layer.gaps(np.eye(3)) == (0.0, 0.0)
-    assert not layer.solve(np.ones(3)).any()
-
-
-def test_messages():
-    X, codes = _rows(2)
-    with pytest.raises(ValueError, match="one group only"):
-        _layer(X, np.zeros(90, int))
-    with pytest.raises(ValueError, match=r"\(m, 6\), outputs first, got \(6, 4\)"):
-        _layer(X, codes).gaps(np.ones((6, 4)))
-
-
-def test_many_outputs_of_few_inputs():
-    """Gaps of 2,000 outputs, without a matrix of 2,000 x 2,000."""
-    rng = np.random.default_rng(0)
-    codes = np.arange(90) % 3
-    X = rng.standard_normal((90, 4)) * (1 + codes[:, None])
-    moments = LayerMoments(GroupMoments.from_data(X, codes))
-    weight = rng.standard_normal((2000, 4))
+@pytest.mark.parametrize("n_outputs", [3, 60])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_unfairness_against_its_definition(n_groups, n_outputs):
+    """Many outputs of few inputs included."""
+    X, codes = _rows(n_groups)
+    weight = np.random.default_rng(0).standard_normal((n_outputs, 6))
+    moments = GroupMoments.from_data(X, codes)
+    found = layer_unfairness("some", moments, weight)
     Z = X @ weight.T
-    means = [Z[codes == k].mean(axis=0) for k in range(3)]
-    covariances = [np.cov(Z[codes == k].T) for k in range(3)]
-    pairs = [(0, 1), (0, 2), (1, 2)]
-    mean_gap, covariance_gap = moments.gaps(weight)
-    expected = np.linalg.norm([means[b] - means[a] for a, b in pairs])
-    assert mean_gap == pytest.approx(expected)
-    expected = np.linalg.norm([covariances[b] - covariances[a] for a, b in pairs])
-    assert covariance_gap == pytest.approx(expected)
-    assert fewer_rows(weight).shape == (4, 4)
+    parts = [Z[codes == g] for g in range(n_groups)]
+    C = [np.cov(part.T) for part in parts]
+    pairs = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
+    means = [part.mean(axis=0) for part in parts]
+    mean_gap = np.linalg.norm([means[b] - means[a] for a, b in pairs])
+    gap = np.linalg.norm([C[b] - C[a] for a, b in pairs])
+    within = sum((len(p) - 1) * c for p, c in zip(parts, C, strict=True)) / len(Z)
+    relative = mean_gap / np.sqrt(np.trace(within)), gap / np.linalg.norm(within)
+    expected = (mean_gap, gap, *relative)
+    np.testing.assert_allclose(list(vars(found).values())[1:], expected)
+    assert found.score == pytest.approx(np.hypot(*relative))
+    # Relative gaps have no units.
+    scaled = layer_unfairness("some", moments, 1000 * weight)
+    assert scaled.covariance_gap == pytest.approx(1e6 * gap)
+    assert scaled.score == pytest.approx(found.score)
 
 
-@pytest.mark.parametrize("share", [0.0, 1e-3])
-def test_noise_of_every_input(share):
-    """The root is that of S + share diag(S), in any units of the inputs."""
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((50, 5)) * 10.0 ** np.arange(-2, 3)
-    moments = LayerMoments(GroupMoments.from_data(X, np.arange(50) % 2))
-    weight = rng.standard_normal((3, 5))
-    whitened, root = moments.noisy_whitening(weight, share)
-    S = X.T @ X + share * np.diag((X**2).sum(axis=0))
-    np.testing.assert_allclose(root.T @ S @ root, np.eye(5), atol=1e-9)
-    np.testing.assert_allclose(whitened, weight @ S @ root, rtol=1e-9)
+def test_unfairness_without_a_spread_within_groups():
+    codes, weight = np.repeat([0, 1], 8), np.array([[0.5, 2.0]])
+    same = np.tile([1.0, 2.0], (16, 1))
+    found = layer_unfairness("some", GroupMoments.from_data(same, codes), weight)
+    assert (found.mean_gap, found.score) == (0.0, 0.0)
+    # All the difference there is lies between the groups.
+    apart = GroupMoments.from_data(same + codes[:, None] * [0.0, 1.0], codes)
+    found = layer_unfairness("some", apart, weight)
+    assert found == LayerUnfairness("some", 2.0, 0.0, np.inf, 0.0)
+    assert found.score == np.inf
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_spreads_below_zero_by_rounding(seed):
+    """Outputs that the spread within groups does not reach."""
+    rng = np.random.default_rng(seed)
+    v, codes = rng.standard_normal(3), np.repeat([0, 1], 10)
+    X = rng.standard_normal((20, 1)) * v + codes[:, None] * rng.standard_normal(3)
+    weight = rng.standard_normal((3, 3)) @ (np.eye(3) - np.outer(v, v) / (v @ v))
+    found = layer_unfairness("some", GroupMoments.from_data(X, codes), weight)
+    assert found.relative_mean_gap > 1e6
+
+
+def test_moments_that_overflow():
+    moments = GroupMoments.from_data(*_rows(2))
+    moments.scatters *= 1e300
+    with pytest.raises(ValueError, match="overflow: scale the targets"):
+        LayerMoments(moments).gaps(1e10 * np.eye(6))

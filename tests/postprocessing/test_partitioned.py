@@ -1,7 +1,5 @@
 """Rows in parts: Dask collections and readers of files."""
 
-import inspect
-import pickle
 import time
 import warnings
 from functools import cache
@@ -21,12 +19,12 @@ from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     ExplainableSVDRegressor,
     WassersteinBarycenterRegressor,
-    _partitioned_passes,
-    _passes,
+    _explainable_svd_regressor,
 )
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes_over import passes_over
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.postprocessing._passes import ModelRows
+from scalefair.postprocessing._training_rows import training_rows
+from scalefair.streaming import RowReader
 
 M = 240
 NAMES = ["age", "pay", "years", "rank"]
@@ -46,19 +44,15 @@ X, Y, CODES = table()
 TWO = np.stack([Y, X[:, 3] - Y], axis=1)
 
 
-@cache
-def network(kind="array"):
-    """Trained networks; the estimator never modifies what it is given."""
-    pd = pytest.importorskip("pandas") if kind == "frame" else None
-    rows = pd.DataFrame(X, columns=NAMES) if kind == "frame" else X
+def mlp(rows=X, targets=Y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return MLPRegressor(
-            hidden_layer_sizes=(8, 6),
-            learning_rate_init=0.01,
-            max_iter=40,
-            random_state=0,
-        ).fit(rows, TWO if kind == "two targets" else Y)
+        options = {"learning_rate_init": 0.01, "max_iter": 40, "random_state": 0}
+        net = MLPRegressor(hidden_layer_sizes=(8, 6), **options)
+        return net.fit(rows, targets)
+
+
+network = cache(mlp)  # the estimator never modifies what it is given
 
 
 class Blocks(RowReader):
@@ -117,10 +111,12 @@ def close(found, expected, atol=0.0):
 
 def assert_same(found, expected):
     """Fits are the same, but for rounding."""
-    assert found.layer_ == expected.layer_
-    assert found.converged_ == expected.converged_
-    assert found.n_features_in_ == expected.n_features_in_
+    for name in ("layer_", "converged_", "n_features_in_"):
+        assert getattr(found, name) == getattr(expected, name)
     np.testing.assert_array_equal(found.groups_, expected.groups_)
+    np.testing.assert_array_equal(found.moments_.counts, expected.moments_.counts)
+    close(found.moments_.means, expected.moments_.means, 1e-9)
+    close(found.moments_.scatters, expected.moments_.scatters, 1e-9)
     close(found.weight_, expected.weight_, atol=1e-8 * np.abs(expected.weight_).max())
     for name in (
         "mean_gap_before_",
@@ -129,27 +125,14 @@ def assert_same(found, expected):
         "covariance_gap_after_",
         "output_change_",
         "output_change_bound_",
+        "refit_gaps_before_",
+        "refit_gaps_after_",
     ):
-        close(getattr(found, name), getattr(expected, name), atol=1e-12)
-    for name in ("refit_gaps_before_", "refit_gaps_after_"):
-        if getattr(expected, name) is None:
-            assert getattr(found, name) is None
-        else:
-            close(getattr(found, name), getattr(expected, name), atol=1e-12)
-    for name in ("groups", "counts"):
-        np.testing.assert_array_equal(
-            getattr(found.moments_, name), getattr(expected.moments_, name)
-        )
-    for name in ("means", "scatters"):
-        close(getattr(found.moments_, name), getattr(expected.moments_, name), 1e-9)
-    for mine, other in zip(
-        found.unfairness_by_layer_, expected.unfairness_by_layer_, strict=True
-    ):
-        assert mine.name == other.name
-        close(
-            (mine.mean_gap, mine.covariance_gap), (other.mean_gap, other.covariance_gap)
-        )
-        close(mine.score, other.score)
+        # None becomes NaN.
+        mine, other = (np.array(getattr(m, name), float) for m in (found, expected))
+        close(mine, other, atol=1e-12)
+    mine, other = ([u.score for u in m.unfairness_by_layer_] for m in (found, expected))
+    close(mine, other)
 
 
 OPTIONS = [
@@ -186,6 +169,15 @@ def test_predictions(kind):
     assert predicted.shape == (M,)
     assert predicted.dtype == np.float64
     close(np.asarray(predicted), model.predict(X), atol=1e-10)
+
+
+def test_two_targets():
+    net = mlp(targets=TWO)
+    for layer in (-2, -1):
+        expected = fair(net, X, TWO, layer=layer)
+        model = fair(net, array_of(X), array_of(TWO), layer=layer)
+        assert_same(model, expected)
+        close(model.predict(Blocks(X)), expected.predict(X), atol=1e-8)
 
 
 def test_predictions_are_lazy():
@@ -260,67 +252,41 @@ def test_targets_and_groups_of_every_kind():
     assert_same(fair(network(), Blocks(X), columns["y"], columns["g"]), expected)
 
 
-def test_two_targets():
-    net = network("two targets")
-    expected = fair(net, X, TWO)
-    model = fair(net, array_of(X), array_of(TWO))
-    assert_same(model, expected)
-    predicted = model.predict(array_of(X))
-    assert predicted.shape == (M, 2)
-    close(predicted.compute(), expected.predict(X), atol=1e-8)
-    last = fair(net, Blocks(X), TWO, layer=-1)
-    close(last.predict(Blocks(X)), fair(net, X, TWO, layer=-1).predict(X), atol=1e-8)
-
-
 @pytest.mark.parametrize(
     "estimator",
     [
-        Ridge(),
-        LinearRegression(),
-        make_pipeline(StandardScaler(), Ridge()),
-        FrozenEstimator(Ridge()),
+        LinearRegression().fit(X, Y),
+        make_pipeline(StandardScaler(), Ridge()).fit(X, Y),
+        FrozenEstimator(Ridge().fit(X, Y)),
     ],
     ids=lambda e: type(e).__name__,
 )
 def test_hosts(estimator):
-    estimator = pickle.loads(pickle.dumps(estimator))
-    getattr(estimator, "estimator", estimator).fit(X, Y)
     expected = fair(estimator)
     for rows in (array_of(X), Blocks(X)):
         model = fair(estimator, rows)
         assert_same(model, expected)
         close(np.asarray(model.predict(rows)), expected.predict(X), atol=1e-8)
-
-
-def test_one_column_of_predictions():
-    model = fair(LinearRegression().fit(X, Y[:, None]), array_of(X), Y[:, None])
-    predicted = model.predict(array_of(X))
-    assert predicted.shape == (M, 1)
-    close(predicted.compute(), model.predict(X))
+        assert model.score(rows, Y) == pytest.approx(expected.score(X, Y))
 
 
 def test_names_of_columns_reach_the_model():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=NAMES)
     by_name = ColumnTransformer([("some", StandardScaler(), ["rank", "age", "pay"])])
-    pipeline = make_pipeline(by_name, Ridge()).fit(frame, Y)
-    for estimator in (network("frame"), pipeline):
-        expected = fair(estimator, frame)
-        model = fair(estimator, frame_of(X))
-        assert_same(model, expected)
-        assert model.feature_names_in_.tolist() == NAMES
-        close(model.predict(frame_of(X)).compute(), expected.predict(frame), 1e-8)
-        moved = frame_of(X)[NAMES[::-1]]
-        with pytest.raises(ValueError, match="feature names"):
-            model.predict(moved)
-        with pytest.raises(ValueError, match="feature names"):
-            fair(network("frame"), moved)
-
-
-def test_names_go_when_rows_without_are_fitted():
-    model = fair(network(), frame_of(X))
-    assert hasattr(model, "feature_names_in_")
-    model.fit(Blocks(X), Y, sensitive_features=CODES)
+    estimator = make_pipeline(by_name, Ridge()).fit(frame, Y)
+    expected, model = fair(estimator, frame), fair(estimator, frame_of(X))
+    assert_same(model, expected)
+    assert model.feature_names_in_.tolist() == NAMES
+    close(model.predict(frame_of(X)).compute(), expected.predict(frame), 1e-8)
+    moved = frame_of(X)[NAMES[::-1]]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(moved)
+    network_of_names = mlp(frame)
+    with pytest.raises(ValueError, match="feature names"):
+        fair(network_of_names, moved)
+    # They go when rows without names are fitted.
+    model.set_params(estimator=network()).fit(Blocks(X), Y, sensitive_features=CODES)
     assert not hasattr(model, "feature_names_in_")
 
 
@@ -373,38 +339,17 @@ def test_modules_that_predict_nothing():
             fitted.predict(Blocks(X))
 
 
-def test_float32():
-    rows = X.astype(np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        net = MLPRegressor(hidden_layer_sizes=(4, 3), max_iter=5, random_state=0)
-        net.fit(rows, Y.astype(np.float32))
-    expected = fair(net, rows)
-    for parts in (array_of(rows), Blocks(rows)):
-        model = fair(net, parts)
-        np.testing.assert_allclose(model.weight_, expected.weight_, rtol=1e-3)
-        predicted = model.predict(parts)
-        assert predicted.dtype == np.float32
-        np.testing.assert_allclose(
-            np.asarray(predicted), expected.predict(rows), rtol=1e-3, atol=1e-4
-        )
-
-
 def test_the_sample_does_not_depend_on_the_parts():
     _, _, codes = table(3)
-    host = find_host(network())
-    expected, kept = _passes.sample_rows(
-        host, X, codes, 3, 30, np.random.RandomState(1)
-    )
-    for size in (1, 37, M):
-        rows = PartitionedRows.of(Blocks(X, size))
-        _, parts = rows.encode(codes, name="codes", what="code")
-        some, sampled = _partitioned_passes.sample_rows(
-            host, rows, parts, 3, 30, np.random.RandomState(1)
-        )
-        np.testing.assert_array_equal(some, expected)
-        np.testing.assert_array_equal(sampled, kept)
-    assert np.bincount(kept).tolist() == [10, 10, 10]
+    host, found = find_host(network()), []
+    for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
+        rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
+        some = ModelRows.of(host, rows, None).sample(30, np.random.RandomState(1))
+        found.append((some.X.X, some.codes.gather()[0]))
+    for sample, sampled in found:
+        np.testing.assert_array_equal(sample, found[0][0])
+        np.testing.assert_array_equal(sampled, found[0][1])
+    assert np.bincount(found[0][1]).tolist() == [10, 10, 10]
 
 
 def test_how_often_a_file_is_read():
@@ -422,61 +367,19 @@ def test_how_often_a_file_is_read():
         assert reader.n_read == len(reader)
 
 
-def test_passes_have_the_same_functions():
-    in_parts = PartitionedRows.of(Blocks(X))
-    assert passes_over(in_parts) is _partitioned_passes
-    assert passes_over(X) is _passes
-    for name in set(_partitioned_passes.__all__) - {"predictions"}:
-        mine, other = (
-            inspect.signature(getattr(module, name)).parameters
-            for module in (_partitioned_passes, _passes)
-        )
-        assert list(mine) == list(other)
-        assert [p.default for p in mine.values()] == [p.default for p in other.values()]
-
-
-def test_hosts_and_fits_can_travel():
-    host = pickle.loads(pickle.dumps(find_host(network())))
-    np.testing.assert_array_equal(host.inputs(X, 1), find_host(network()).inputs(X, 1))
-    model = pickle.loads(pickle.dumps(fair(network(), Blocks(X))))
-    np.testing.assert_array_equal(model.predict(Blocks(X)), model.predict(Blocks(X)))
-
-
-def test_scores_of_rows_in_parts():
-    model = fair(network())
-    for rows in (array_of(X), Blocks(X)):
-        assert model.score(rows, Y) == pytest.approx(model.score(X, Y))
-    assert model.score(array_of(X), array_of(Y)) == pytest.approx(model.score(X, Y))
-
-
-def test_it_is_deterministic():
-    first, second = (fair(network(), array_of(X, 20), layer="auto") for _ in range(2))
-    np.testing.assert_array_equal(first.weight_, second.weight_)
-    assert first.unfairness_by_layer_ == second.unfairness_by_layer_
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("kind", ["array", "reader"])
-def test_entries_that_are_not_finite_are_placed(kind, bad):
+def test_entries_that_are_not_finite_are_placed(kind, bad, monkeypatch):
     rows = X.copy()
     rows[150, 2] = bad
     place = "Partition 2 of X, rows 140 to 209"
-    for options in ({"layer": 0}, {"layer": "auto"}, {"layer": -1}):
-        with pytest.raises(ValueError, match=place):
-            fair(network(), PARTS[kind](rows), **options)  # it is in the sample
-        with pytest.raises(ValueError, match=place):
-            fair_with_few_sampled(PARTS[kind](rows), **options)
-    model = fair(network())
     with pytest.raises(ValueError, match=place):
-        np.asarray(model.predict(PARTS[kind](rows)))
-
-
-def fair_with_few_sampled(rows, **options):
-    from scalefair.postprocessing import _explainable_svd_regressor as module
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_SAMPLED_ROWS", 4)
-        return fair(network(), rows, **options)
+        np.asarray(fair(network()).predict(PARTS[kind](rows)))
+    for sampled in (M, 4):  # in the sample, and not
+        monkeypatch.setattr(_explainable_svd_regressor, "_SAMPLED_ROWS", sampled)
+        for layer in (0, "auto", -1):
+            with pytest.raises(ValueError, match=place):
+                fair(network(), PARTS[kind](rows), layer=layer)
 
 
 def test_columns_that_do_not_fit():
@@ -491,23 +394,24 @@ def test_columns_that_do_not_fit():
         fair(network(), blocks)
 
 
-def test_targets_and_groups_that_do_not_fit():
-    rows = Blocks(X)
-    with pytest.raises(ValueError, match=r"y must have shape \(240,\)"):
-        fair(network(), rows, Y[1:])
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        fair(network(), rows, np.where(np.arange(M) == 100, np.nan, Y))
-    with pytest.raises(ValueError, match="y has 2"):
-        fair(network(), rows, TWO)
-    with pytest.raises(ValueError, match="239 groups for 240 samples"):
-        fair(network(), rows, codes=CODES[1:])
-    with pytest.raises(ValueError, match="only one group"):
-        fair(network(), rows, codes=0 * CODES)
-    with pytest.raises(ValueError, match="requires y"):
-        fair(network(), rows, None)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"targets": Y[1:]}, r"y must have shape \(240,\)"),
+        ({"targets": np.where(np.arange(M) == 100, np.nan, Y)}, "NaN or infinite"),
+        ({"targets": TWO}, "y has 2"),
+        ({"targets": None}, "requires y"),
+        ({"codes": CODES[1:]}, "239 groups for 240 samples"),
+        ({"codes": 0 * CODES}, "only one group"),
+    ],
+)
+def test_targets_and_groups_that_do_not_fit(change, message):
+    with pytest.raises(ValueError, match=message):
+        fair(network(), Blocks(X), **change)
     with pytest.raises(ValueError, match="1 sample"):
         fair(network(), Blocks(X[:1]), Y[:1], CODES[:1])
-    assert fair(network(), rows, None, refit_last=None).refit_gaps_after_ is None
+    model = fair(network(), Blocks(X), None, refit_last=None)
+    assert model.refit_gaps_after_ is None
 
 
 def test_link_functions_are_refused_before_the_passes():
@@ -529,13 +433,6 @@ def test_the_estimator_must_come_fitted():
             fair(network(), rows, prefit=False)
         with pytest.raises(NotFittedError, match="prefit=True"):
             fair(MLPRegressor(), rows, prefit=True)
-
-
-def test_a_rank_needs_rows_in_memory():
-    reader = Blocks(X)
-    with pytest.raises(ValueError, match="rank=None"):
-        fair(network(), reader, layer=1, rank=3)
-    assert reader.n_read == 0
 
 
 @pytest.mark.parametrize(

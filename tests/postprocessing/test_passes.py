@@ -3,26 +3,16 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._mlp_host import MLPHost
-from scalefair.postprocessing._passes import (
-    batches,
-    check_linear_output,
-    choose_batch_size,
-    last_layer_moments,
-    layer_batches,
-    layer_moments,
-    unit_moments,
-)
+from scalefair.postprocessing import _passes
+from scalefair.postprocessing._hosts import MLPHost, find_host
+from scalefair.postprocessing._passes import ModelRows
+from scalefair.postprocessing._training_rows import TrainingRows
 from scalefair.streaming import GroupMoments
 
 RNG = np.random.default_rng(0)
@@ -49,10 +39,14 @@ def scaled():
     return Pipeline([("scale", scaler), ("network", mlp(rows=scaler.transform(X)))])
 
 
-def assert_moments(moments, rows, codes=CODES, groups=GROUPS, rtol=1e-10):
+def rows_for(host, rows=X, codes=CODES, batch_size=16):
+    return ModelRows.of(host, TrainingRows(rows, codes, GROUPS, N), batch_size)
+
+
+def assert_moments(moments, rows, codes=CODES, rtol=1e-10):
     """Moments are those of the rows, from the definition."""
     present = np.unique(codes)
-    np.testing.assert_array_equal(moments.groups, groups[present])
+    np.testing.assert_array_equal(moments.groups, GROUPS[present])
     for i, code in enumerate(present):
         part = np.asarray(rows, dtype=float)[codes == code]
         offset = part - part.mean(axis=0)
@@ -80,17 +74,16 @@ class Recomputing(CountingHost):
     goes_on = False
 
     def onward(self, X_batch, A, layer, later):
-        return self.inputs(X_batch, later)
+        raise AssertionError("from the raw rows")
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 45, N, 1000, None])
+@pytest.mark.parametrize("batch_size", [1, 7, N, None])
 @pytest.mark.parametrize("keep", [0, 10**6])
 @pytest.mark.parametrize("layer", [0, 1, 2])
-def test_layer_moments_are_those_of_all_rows(layer, keep, batch_size):
+def test_layer_moments_are_those_of_all_rows(layer, keep, batch_size, monkeypatch):
+    monkeypatch.setattr(_passes, "_KEPT_BYTES", keep)
     host = find_host(scaled())
-    moments, kept = layer_moments(
-        host, layer, X, CODES, GROUPS, batch_size=batch_size, keep=keep
-    )
+    moments, kept = rows_for(host, batch_size=batch_size).layer_moments(layer)
     A = host.inputs(X, layer)
     assert_moments(moments, A)
     assert (kept is None) == (keep == 0)
@@ -98,187 +91,84 @@ def test_layer_moments_are_those_of_all_rows(layer, keep, batch_size):
         np.testing.assert_allclose(kept, A, rtol=1e-13)
 
 
-def test_inputs_are_kept_up_to_the_bytes_allowed():
-    host = find_host(mlp())
-    for keep, is_kept in [(N * 6 * 8 - 1, False), (N * 6 * 8, True)]:
-        _, kept = layer_moments(host, 1, X, CODES, GROUPS, batch_size=20, keep=keep)
-        assert (kept is not None) == is_kept
-    rows = X.astype(np.float32)
-    host = find_host(mlp(y.astype(np.float32), rows))
-    _, kept = layer_moments(host, 1, rows, CODES, GROUPS, keep=N * 6 * 4)
-    assert kept.dtype == np.float32
-
-
-@pytest.mark.parametrize("kind", ["frame", "csr", "csc", "memmap", "float32"])
-def test_rows_of_every_kind(kind, tmp_path):
-    names = list("abcde")
-    model = mlp(rows=pd.DataFrame(X, columns=names) if kind == "frame" else X)
-    if kind == "memmap":
-        np.save(tmp_path / "rows.npy", X)
-    rows = {
-        "frame": lambda: pd.DataFrame(X, columns=names, index=np.arange(N)[::-1]),
-        "csr": lambda: sparse.csr_array(X),
-        "csc": lambda: sparse.csc_matrix(X),
-        "memmap": lambda: np.load(tmp_path / "rows.npy", mmap_mode="r"),
-        "float32": lambda: X.astype(np.float32),
-    }[kind]()
-    host = find_host(model)
-    rows = host.check_rows(rows)
-    rtol = 1e-4 if kind == "float32" else 1e-10
-    plain = find_host(mlp())
-    for layer in (0, 2):
-        moments, _ = layer_moments(host, layer, rows, CODES, GROUPS, batch_size=16)
-        assert_moments(moments, plain.inputs(X, layer), rtol=rtol)
-
-
-def test_one_pass_of_the_rows():
-    host = CountingHost(mlp())
-    layer_moments(host, 2, X, CODES, GROUPS, batch_size=16)
-    assert host.n_rows == 2 * N
-    host = CountingHost(mlp())
-    unit_moments(host, X, CODES, GROUPS, batch_size=16)
-    assert host.n_rows == 2 * N  # not 1 + 2
-
-
-@pytest.mark.parametrize("batch_size", [7, None])
-def test_moments_of_every_layer(batch_size):
-    host = find_host(scaled())
-    every = unit_moments(host, X, CODES, GROUPS, batch_size=batch_size)
-    assert len(every) == 3
-    for layer, moments in enumerate(every):
-        assert_moments(moments, host.inputs(X, layer))
-    (only,) = unit_moments(find_host(Ridge().fit(X, y)), X, CODES, GROUPS)
-    assert_moments(only, X)
-
-
-@pytest.mark.parametrize("targets", [y, Y, y[:, None]], ids=["one", "two", "column"])
+@pytest.mark.parametrize("targets", [y, Y], ids=["one", "two"])
 @pytest.mark.parametrize("is_kept", [True, False])
 @pytest.mark.parametrize("kind", [CountingHost, Recomputing])
 def test_last_layer_and_targets(kind, is_kept, targets):
-    host = kind(mlp(Y if targets is Y else y))
-    _, kept = layer_moments(host, 1, X, CODES, GROUPS, keep=10**6)
+    host = kind(mlp(targets))
+    _, kept = rows_for(host).layer_moments(1)
+    assert host.n_rows == N
     changed = kind(host.replaced({1: (host.weight(1) / 2, None)}).estimator)
-    joint = last_layer_moments(
-        changed,
-        X,
-        targets,
-        CODES,
-        GROUPS,
-        batch_size=16,
-        layer=1 if is_kept else None,
-        kept=kept if is_kept else None,
-    )
-    goes_on = is_kept and changed.goes_on
-    trial = 2 * 16  # to see whether the last layer gives the predictions
-    assert changed.n_rows == trial + (1 if goes_on else 2) * N
-    rows = np.column_stack([changed.inputs(X, 2), targets])
-    assert_moments(joint, rows)
+    joint = rows_for(changed).last_layer_moments(targets, 1, kept if is_kept else None)
+    assert changed.n_rows == (1 if is_kept and changed.goes_on else 2) * N
+    assert_moments(joint, np.column_stack([changed.inputs(X, 2), targets]))
 
 
-def test_least_squares_follow_from_the_joint_moments():
-    host = find_host(mlp())
-    joint = last_layer_moments(host, X, y, CODES, GROUPS, batch_size=11)
-    n = host.shape(2)[1]
-    total = joint.covariances().T @ joint.counts
-    slope = np.linalg.lstsq(total[:n, :n], total[:n, n])[0]
-    A = host.inputs(X, 2)
-    expected = LinearRegression().fit(A, y)
-    intercept = joint.mean[n] - slope @ joint.mean[:n]
-    np.testing.assert_allclose(
-        A @ slope + intercept, expected.predict(A), rtol=1e-6, atol=1e-6
-    )
+def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
+    widths, original = set(), GroupMoments.from_data.__func__
+
+    def from_data(cls, X, groups):
+        widths.add(X.shape[1])
+        return original(cls, X, groups)
+
+    monkeypatch.setattr(GroupMoments, "from_data", classmethod(from_data))
+    host = CountingHost(mlp(hidden_layer_sizes=(50, 4)))
+    found = rows_for(host).unfairness_by_layer()
+    assert widths == {5, 4, 1}  # not 50
+    assert host.n_rows == 2 * N  # one pass, not 1 + 2
+    assert [layer.name for layer in found] == [f"coefs_[{i}]" for i in range(3)]
+    for layer, unfairness in enumerate(found):
+        Z = host.inputs(X, layer) @ host.weight(layer).T
+        means = np.array([Z[g == CODES].mean(axis=0) for g in range(3)])
+        gaps = means[[1, 2, 2]] - means[[0, 0, 1]]
+        assert unfairness.mean_gap == pytest.approx(np.linalg.norm(gaps))
+    monkeypatch.setattr(_passes, "_WIDEST", 3)
+    found = rows_for(host).unfairness_by_layer()
+    assert [layer is None for layer in found] == [True, True, False]
 
 
-def test_the_last_layer_itself_may_be_the_changed_one():
-    host = find_host(mlp())
-    _, kept = layer_moments(host, 2, X, CODES, GROUPS, keep=10**6)
-    joint = last_layer_moments(host, X, y, CODES, GROUPS, layer=2, kept=kept)
-    assert_moments(joint, np.column_stack([kept, y]))
+def test_layers_without_rows_of_samples_are_left_out():
+    class Odd(MLPHost):
+        def inputs_each(self, X_batch):
+            yield from [*super().inputs_each(X_batch)][:2]
+            yield None
+
+    found = rows_for(Odd(mlp())).unfairness_by_layer()
+    assert [layer is None for layer in found] == [False, False, True]
 
 
-def test_predictions_must_be_those_of_the_last_layer():
-    check_linear_output(find_host(mlp()), X)
-    check_linear_output(find_host(mlp(Y)), X)
-    check_linear_output(find_host(Ridge().fit(X, y)), X)
-    poisson = find_host(PoissonRegressor().fit(X, np.exp(X[:, 0])))
-    network = find_host(mlp(np.exp(X[:, 0]), loss="poisson"))
-    for host in (poisson, network):
-        with pytest.raises(ValueError, match="refit_last=None"):
-            check_linear_output(host, X)
-        with pytest.raises(ValueError, match="refit_last=None"):
-            last_layer_moments(host, X, y, CODES, GROUPS)
+def test_samples_have_rows_of_each_group():
+    codes = np.repeat([0, 1, 2], [60, 29, 1])
+    RNG.shuffle(codes)
+    rows = rows_for(find_host(mlp()), codes=codes)
+
+    def drawn(n_rows, seed):
+        sample = rows.sample(n_rows, np.random.RandomState(seed))
+        (chosen,), (sampled,) = sample.X.parts.gather(), sample.codes.gather()
+        at = np.array([np.flatnonzero((row == X).all(axis=1))[0] for row in chosen])
+        np.testing.assert_array_equal(sampled, codes[at])
+        assert (np.diff(at) > 0).all()  # in order, none twice
+        return at
+
+    at = drawn(30, 0)
+    assert np.bincount(codes[at]).tolist() == [10, 10, 1]
+    np.testing.assert_array_equal(at, drawn(30, 0))
+    assert at.tolist() != drawn(30, 1).tolist()
+    np.testing.assert_array_equal(drawn(10**6, 0), np.arange(N))
+    assert np.bincount(codes[drawn(3, 0)]).tolist() == [2, 2, 1]  # a spread needs two
 
 
-def test_batches_are_the_rows_in_their_order():
-    host = find_host(mlp())
-    seen = list(layer_batches(host, 1, X, batch_size=32))
-    assert [rows.stop - rows.start for rows, _ in seen] == [32, 32, 26]
-    A = host.inputs(X, 1)
-    np.testing.assert_allclose(np.vstack([B for _, B in seen]), A, rtol=1e-13)
-    assert list(batches(X[:0], 5)) == []
-    frame = pd.DataFrame(X, index=np.arange(N) + 7)
-    parts = [part for _, part in batches(frame, 50)]
-    pd.testing.assert_frame_equal(pd.concat(parts), frame)
-
-
-def test_batch_size_goes_by_the_widest_layer():
-    model = mlp(hidden_layer_sizes=(2048, 3), max_iter=1)
-    assert choose_batch_size(find_host(model)) == 2**25 // (8 * 2048)
-    model.coefs_[1] = np.broadcast_to(0.0, (2**20, 3))  # never made
-    assert choose_batch_size(find_host(model)) == 256
-
-
-def test_passes_are_deterministic():
-    host = find_host(mlp())
-    runs = [layer_moments(host, 2, X, CODES, GROUPS, batch_size=16) for _ in range(2)]
-    np.testing.assert_array_equal(runs[0][0].scatters, runs[1][0].scatters)
-
-
-def test_order_of_rows_and_names_of_groups_do_not_matter():
-    host = find_host(mlp())
-    moments, _ = layer_moments(host, 2, X, CODES, GROUPS, batch_size=16)
-    order = RNG.permutation(N)
-    renamed = np.array([10, 20, 30])
-    shuffled, _ = layer_moments(host, 2, X[order], CODES[order], renamed, batch_size=16)
-    np.testing.assert_allclose(shuffled.scatters, moments.scatters, atol=1e-9)
-    np.testing.assert_array_equal(shuffled.groups, renamed)
-    assert isinstance(shuffled, GroupMoments)
-
-
-def test_groups_without_rows_are_left_out():
-    codes = np.where(CODES == 1, 2, CODES)
-    moments, _ = layer_moments(find_host(mlp()), 1, X, codes, GROUPS, batch_size=16)
-    assert moments.groups.tolist() == ["a", "c"]
-
-
-def test_what_does_not_fit():
-    host = find_host(mlp())
-    with pytest.raises(ValueError, match="no rows"):
-        layer_moments(host, 0, X[:0], CODES[:0], GROUPS)
-    for call in (
-        lambda: layer_moments(host, 0, X, CODES[1:], GROUPS),
-        lambda: unit_moments(host, X, CODES[1:], GROUPS),
-        lambda: last_layer_moments(host, X, y, CODES[1:], GROUPS),
-    ):
-        with pytest.raises(ValueError, match="89 group codes for 90 rows"):
-            call()
-    with pytest.raises(ValueError, match="y has 89 targets for 90 rows"):
-        last_layer_moments(host, X, y[1:], CODES, GROUPS)
-    with pytest.raises(ValueError, match="batch_size"):
-        layer_moments(host, 0, X, CODES, GROUPS, batch_size=0)
-
-
-def test_activations_that_overflow_name_the_layer_and_the_rows():
+def test_activations_that_overflow_name_the_layer_and_the_rows(monkeypatch):
     model = mlp(activation="identity")
     model.coefs_[0] = np.zeros_like(model.coefs_[0])
     model.coefs_[0][1, 0] = 1e308
     rows = X.copy()
     rows[:, 1] = 0.0
     rows[37, 1] = 100.0
-    place = r"layer 'coefs_\[1\]', over rows 32 to 47 .*NaN or infinite.*row 5"
-    host = find_host(model)
+    monkeypatch.setattr(_passes, "_KEPT_BYTES", 0)
+    some = rows_for(find_host(model), rows)
     with np.errstate(over="ignore"):
-        with pytest.raises(ValueError, match=place):
-            layer_moments(host, 1, rows, CODES, GROUPS, batch_size=16)
-        with pytest.raises(ValueError, match=place):
-            unit_moments(host, rows, CODES, GROUPS, batch_size=16, without=[0, 2])
+        for act in (lambda: some.layer_moments(1), some.unfairness_by_layer):
+            place = r"layer 'coefs_\[\d\]', over rows 32 to 47 .*NaN or infinite.*row 5"
+            with pytest.raises(ValueError, match=place):
+                act()

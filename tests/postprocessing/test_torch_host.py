@@ -11,11 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import (
-    last_layer_moments,
-    layer_moments,
-    unit_moments,
-)
+from scalefair.postprocessing._passes import ModelRows
+from scalefair.postprocessing._training_rows import TrainingRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -205,10 +202,9 @@ def test_a_layer_used_twice_or_never_is_refused():
     assert first is None
     assert idle is None
     np.testing.assert_array_equal(last, host.inputs(X, 1))
-    moments = unit_moments(host, X, CODES, GROUPS, batch_size=16)
-    assert moments[0] is None
-    assert moments[2] is None
-    assert moments[1].counts.sum() == 40
+    training = TrainingRows(X, CODES, GROUPS, len(X))
+    found = ModelRows.of(host, training, 16).unfairness_by_layer()
+    assert [layer is None for layer in found] == [True, False, True]
 
 
 class Sequences(nn.Module):
@@ -294,19 +290,6 @@ def test_weights_that_a_layer_does_not_own():
         find_host(normed).replaced({0: (np.ones((2, 5)), None)})
 
 
-@pytest.mark.parametrize(
-    ("weight", "bias", "message"),
-    [
-        (np.ones((6, 4)), None, r"shape \(4, 6\)"),
-        (np.ones((4, 6)), np.ones(5), r"shape \(4,\)"),
-        (np.full((4, 6), np.inf), None, "not finite"),
-    ],
-)
-def test_changes_that_do_not_fit(weight, bias, message):
-    with pytest.raises(ValueError, match=message):
-        find_host(network()).replaced({1: (weight, bias)})
-
-
 class Wrapper(RegressorMixin, BaseEstimator):
     """Runs a module in batches of its own, as skorch does."""
 
@@ -350,21 +333,3 @@ def test_a_wrapped_module_in_a_pipeline():
     assert host.weight(1).any()
     assert np.ptp(changed.outputs(X)) == 0
     assert module.training
-
-
-def test_moments_of_a_module():
-    module = trained(network())
-    host = find_host(module)
-    moments, kept = layer_moments(host, 1, X, CODES, GROUPS, batch_size=16, keep=10**6)
-    A = by_hand(module, 4)
-    np.testing.assert_allclose(kept, A, rtol=1e-12)
-    for code in (0, 1):
-        np.testing.assert_allclose(moments.means[code], A[code == CODES].mean(axis=0))
-    changed = host.replaced({1: (np.ones((4, 6)), None)})
-    joint = last_layer_moments(
-        changed, X, X[:, 0], CODES, GROUPS, batch_size=16, layer=1, kept=kept
-    )
-    B = np.column_stack([changed.inputs(X, 2), X[:, 0]])
-    np.testing.assert_allclose(joint.means[1], B[CODES == 1].mean(axis=0))
-    every = unit_moments(host, X, CODES, GROUPS, batch_size=16)
-    np.testing.assert_allclose(every[1].scatters, moments.scatters, atol=1e-12)

@@ -1,9 +1,7 @@
 """Moments of groups against their definitions in extended precision."""
 
-import os
 import pickle
-import subprocess
-import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -89,22 +87,21 @@ class TestFromData:
             sparse.csr_array,
             sparse.csc_array,
             sparse.coo_array,
+            lambda X: X.tolist(),
         ],
     )
     def test_forms(self, n, form):
         X, groups = rows_of(500, n)
         X = form(X)
+        before = X.toarray() if sparse.issparse(X) else np.array(X)
         check(GroupMoments.from_data(X, groups), X, groups)
+        assert np.array_equal(X.toarray() if sparse.issparse(X) else X, before)
 
     @pytest.mark.parametrize("n", [1, 2, 3, 5, 191, 192, 193])
-    @pytest.mark.parametrize("m", [3, 4, 300])
+    @pytest.mark.parametrize("m", [3, 300])
     def test_sizes(self, m, n):
         X, groups = rows_of(m, n)
         check(GroupMoments.from_data(X, groups), X, groups)
-
-    def test_lists(self):
-        X, groups = rows_of(20, 3)
-        check(GroupMoments.from_data(X.tolist(), groups.tolist()), X, groups)
 
     @pytest.mark.parametrize("n", [NARROW, WIDE])
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csc_array])
@@ -128,44 +125,29 @@ class TestFromData:
         X = form(X + mean * (1 + groups[:, None]))  # far from each other, too
         check(GroupMoments.from_data(X, groups), X, groups, rtol=1e-12)
 
-    def test_large_mean_of_a_full_column_of_sparse_rows(self):
+    def test_full_columns_of_sparse_rows_are_shifted(self, monkeypatch):
+        monkeypatch.delattr(_accumulate, "_accumulate_dense")  # nothing is made dense
         X, groups = rows_of(400, 300, density=0.01)
         X[:, [5, 100]] = 1e6 + np.random.default_rng(1).standard_normal((400, 2))
         X[groups == 1, 7] = -1e6
         X = sparse.csr_array(X)
         assert _accumulate.is_cheaper_sparse(X)
         check(GroupMoments.from_data(X, groups), X, groups, rtol=1e-12)
-
-    def test_sparse_rows_stay_sparse(self, monkeypatch):
-        X, groups = rows_of(400, 300, density=0.01)
-        X = sparse.csc_array(X)
-
-        def refuse(*args):
-            raise AssertionError("made dense")
-
-        monkeypatch.setattr(_accumulate, "_accumulate_dense", refuse)
-        check(GroupMoments.from_data(X, groups), X, groups)
-
-    def test_duplicate_entries_of_sparse_rows_are_added(self):
-        X = sparse.csr_array(
-            (np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])),
-            shape=(2, 300),
-        )
+        # Entries at the same place are added.
+        parts = np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 3])
+        X = sparse.csr_array(parts, shape=(2, 300))
         check(GroupMoments.from_data(X, [0, 0]), X.toarray(), [0, 0])
         assert X.nnz == 3
 
-    def test_sparse_without_entries(self):
-        moments = GroupMoments.from_data(sparse.csr_array((4, 3)), [0, 1, 1, 1])
-        assert not moments.means.any()
-        assert not moments.scatters.any()
-
-    def test_constant_rows_and_single_rows(self):
-        X = np.full((2001, 3), 0.1)
-        X[2000] = 7.3
-        moments = GroupMoments.from_data(X, np.arange(2001) // 2000)
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_constant_rows_single_rows_and_zeros(self, form):
+        X = np.full((2003, 3), 0.1)
+        X[2000], X[2001:] = 7.3, 0.0
+        groups = np.minimum(np.maximum(np.arange(2003) - 1999, 0), 2)
+        moments = GroupMoments.from_data(form(X), groups)
         np.testing.assert_allclose(moments.scatters[0], 0, atol=1e-28)
-        assert not moments.scatters[1].any()
-        assert np.array_equal(moments.means[1], X[2000])
+        assert not moments.scatters[1:].any()
+        assert np.array_equal(moments.means[1:], X[2000:2002])
 
     def test_variances_are_not_negative(self):
         sums = _accumulate.ShiftedSums(1, 1)
@@ -174,44 +156,24 @@ class TestFromData:
 
     def test_blocks_that_are_converted_are_short(self, monkeypatch):
         monkeypatch.setattr(_accumulate, "_BLOCK_BYTES", 8 * NARROW * 50)
-        n_rows = []
-        add = _accumulate.label_scatter
-        monkeypatch.setattr(
-            _accumulate,
-            "label_scatter",
-            lambda block, *rest: (n_rows.append(len(block)), add(block, *rest))[1],
-        )
+        n_rows, add = [], _accumulate.label_scatter
+
+        def watched(block, *rest):
+            n_rows.append(len(block))
+            return add(block, *rest)
+
+        monkeypatch.setattr(_accumulate, "label_scatter", watched)
         X, groups = rows_of(200, NARROW)
         for form in (X.astype(int), X.astype(">f4"), X):
             GroupMoments.from_data(form, groups)
         assert n_rows == [50] * 8 + [200]
 
-    @pytest.mark.parametrize(
-        "names", [["b", "a", "c"], [5, -1, 2], [True, False, True], [0.5, -1.5, 3.0]]
-    )
-    @pytest.mark.parametrize("make", [np.array, list])
-    def test_groups_of_every_kind(self, names, make):
-        X, codes = rows_of(60, 3)
-        groups = [names[code] for code in codes]
-        check(GroupMoments.from_data(X, make(groups)), X, groups)
-
+    @pytest.mark.parametrize("most_bytes", [1000, _accumulate._THIN_BYTES])
     @pytest.mark.parametrize("n", [NARROW, WIDE])
-    def test_many_groups(self, n):
+    def test_many_groups(self, n, most_bytes, monkeypatch):
+        monkeypatch.setattr(_accumulate, "_THIN_BYTES", most_bytes)
         X, groups = rows_of(900, n, 40)
         check(GroupMoments.from_data(X, groups), X, groups)
-
-    def test_too_many_groups_for_partial_sums(self, monkeypatch):
-        monkeypatch.setattr(_accumulate, "_THIN_BYTES", 1000)
-        X, groups = rows_of(900, NARROW, 40)
-        check(GroupMoments.from_data(X, groups), X, groups)
-
-    def test_order_of_rows(self):
-        X, groups = rows_of(3000, NARROW)
-        order = np.random.default_rng(1).permutation(3000)
-        same(
-            GroupMoments.from_data(X[order], groups[order]),
-            GroupMoments.from_data(X, groups),
-        )
 
     @pytest.mark.parametrize("n", [NARROW, WIDE])
     def test_threads(self, n, with_threads):
@@ -223,14 +185,6 @@ class TestFromData:
             assert np.array_equal(one.means, two.means)
         same(one, two)
 
-    def test_input_stays(self):
-        X, groups = rows_of(50, 3)
-        before = X.copy(), groups.copy()
-        GroupMoments.from_data(X, groups)
-        assert np.array_equal(X, before[0])
-        assert np.array_equal(groups, before[1])
-        assert X.flags.writeable
-
 
 class TestErrors:
     @pytest.mark.parametrize("n", [NARROW, WIDE])
@@ -241,6 +195,7 @@ class TestErrors:
             monkeypatch.setattr(_accumulate, name, 50_000)
         X, groups = rows_of(700, n, density=0.02)
         X[650, 4] = X[650, 2] = X[680, 0] = bad
+        X[690, 2] = -bad  # infinities that would cancel
         with pytest.raises(
             ValueError, match=r"first at row 650, column 2 \(-?(nan|inf)"
         ):
@@ -250,25 +205,16 @@ class TestErrors:
         X = np.random.default_rng(0).standard_normal((8, 3))
         groups = np.arange(8) % 2
         moments = GroupMoments.from_data(X, groups)
-        before = moments.means.copy(), moments.scatters.copy(), moments.counts.copy()
+        before = pickle.dumps(moments)
         far = GroupMoments([1, 2], [2, 2], np.full((2, 3), 1e160), np.zeros((2, 3, 3)))
         with pytest.raises(ValueError, match=r"squares .* overflow"):
             moments.merge(far)
-        after = moments.means, moments.scatters, moments.counts
-        for old, new in zip(before, after, strict=True):
-            np.testing.assert_array_equal(old, new)
+        assert pickle.dumps(moments) == before
         with pytest.raises(ValueError, match=r"squares .* overflow"):
             far.merge(moments)
         two = GroupMoments([0, 1], [2, 2], [[0.0], [1e160]], np.zeros((2, 1, 1)))
         with pytest.raises(ValueError, match=r"squares .* overflow"):
             two.covariances()
-
-    @pytest.mark.parametrize("n", [NARROW, WIDE])
-    def test_infinities_that_cancel(self, n):
-        X, groups = rows_of(100, n, 1)
-        X[3, 1], X[4, 1] = np.inf, -np.inf
-        with pytest.raises(ValueError, match="row 3, column 1"):
-            GroupMoments.from_data(X, groups)
 
     @pytest.mark.parametrize("n", [NARROW, WIDE])
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
@@ -295,12 +241,6 @@ class TestErrors:
     def test_rows(self, X, message):
         with pytest.raises(ValueError, match=message):
             GroupMoments.from_data(X, [0, 0, 1])
-
-    def test_groups_of_another_length(self):
-        with pytest.raises(ValueError, match="got 2 groups for 3 samples"):
-            GroupMoments.from_data(np.ones((3, 2)), [0, 1])
-
-    def test_missing_group(self):
         with pytest.raises(ValueError, match="missing value"):
             GroupMoments.from_data(np.ones((3, 2)), ["a", None, "b"])
 
@@ -321,13 +261,10 @@ class TestErrors:
         ],
     )
     def test_arrays_that_do_not_fit(self, change, message):
-        whole = {
-            "groups": [0, 1],
-            "counts": [1, 2],
-            "means": np.zeros((2, 3)),
-            "scatters": np.zeros((2, 3, 3)),
-        }
+        whole = {"groups": [0, 1], "counts": [1, 2]}
+        whole |= {"means": np.zeros((2, 3)), "scatters": np.zeros((2, 3, 3))}
         assert GroupMoments(**whole).n_features == 3
+        assert not np.shares_memory(GroupMoments(**whole).means, whole["means"])
         with pytest.raises(ValueError, match=message):
             GroupMoments(**(whole | change))
 
@@ -357,38 +294,26 @@ class TestUpdateAndMerge:
         same(left.merge(right), whole, 1e-12, 1e3)
         same(right.merge(left), whole, 1e-12, 1e3)
 
-    def test_merge_changes_neither(self):
-        X, groups = rows_of(60, 3)
-        a = GroupMoments.from_data(X[:30], groups[:30])
-        b = GroupMoments.from_data(X[30:], groups[30:] + 1)
-        before = pickle.dumps((a, b))
-        check(a.merge(b), X, np.r_[groups[:30], groups[30:] + 1])
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            (np.array(["b", "a"]), ["long name", "a"]),
+            (["b", "d"], ["c", "a"]),  # between the others
+            (np.array([2, 1], np.int8), np.array([1000, 1])),
+            ([True, False], np.array([True, True])),
+            (np.array([0.5, -1.5]), [3.0, 0.5]),
+        ],
+    )
+    def test_groups_of_any_form(self, first, second):
+        X, _ = rows_of(4, 3)
+        a = GroupMoments.from_data(X[:2], first)
+        b = GroupMoments.from_data(X[2:], second)
+        arrays = a.groups, a.counts, a.means, a.scatters
+        copy, before = GroupMoments(*arrays), pickle.dumps((a, b))
+        check(a.merge(b), X, [*first, *second])
+        check(copy.update(X[2:], second), X, [*first, *second])
         assert pickle.dumps((a, b)) == before
-
-    def test_given_arrays_stay(self):
-        given = [np.arange(2), np.array([1, 2]), np.zeros((2, 3)), np.zeros((2, 3, 3))]
-        before = pickle.dumps(given)
-        moments = GroupMoments(*given).update(np.ones((2, 3)), [0, 1])
-        assert moments.means.tolist() == [[1 / 2] * 3, [1 / 3] * 3]
-        assert pickle.dumps(given) == before
-
-    def test_new_groups_come_between_the_others(self):
-        X, _ = rows_of(9, 3)
-        moments = GroupMoments.from_data(X[:4], ["b", "d", "b", "d"])
-        moments.update(X[4:7], ["c", "a", "a"]).update(X[7:], ["e", "d"])
-        check(moments, X, list("bdbdcaaed"))
-
-    def test_strings_of_any_form(self):
-        X, _ = rows_of(4, 3)
-        moments = GroupMoments.from_data(X[:2], np.array(["b", "a"]))
-        moments.update(X[2:], ["long name", "a"])
-        check(moments, X, ["b", "a", "long name", "a"])
-
-    def test_numbers_of_any_form(self):
-        X, _ = rows_of(4, 3)
-        moments = GroupMoments.from_data(X[:2], np.array([2, 1], np.int8))
-        moments.update(X[2:], np.array([1000, 1]))
-        check(moments, X, [2, 1, 1000, 1])
+        check(a.update(X[2:], second), X, [*first, *second])
 
     @pytest.mark.parametrize("groups", [["a", "b"], [True, False]])
     def test_another_kind_of_groups(self, groups):
@@ -412,12 +337,6 @@ class TestUpdateAndMerge:
             moments.update(X, groups[:5])
         assert pickle.dumps(moments) == before
 
-    def test_merge_of_other_features(self):
-        a = GroupMoments.from_data(np.eye(3), [0, 1, 1])
-        b = GroupMoments.from_data(np.eye(2), [0, 1])
-        with pytest.raises(ValueError, match="of 3 features"):
-            a.merge(b)
-
 
 class TestCovariances:
     @pytest.mark.parametrize("n", [1, NARROW, WIDE])
@@ -425,6 +344,7 @@ class TestCovariances:
         X, groups = rows_of(300, n)
         X += 50
         moments = GroupMoments.from_data(X, groups)
+        before = pickle.dumps(moments)
         np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-14)
         for centering in ("global", "group"):
             for group, C in enumerate(moments.covariances(centering)):
@@ -432,16 +352,8 @@ class TestCovariances:
                 centre = (X if centering == "global" else rows).mean(axis=0)
                 expected = (rows - centre).T @ (rows - centre) / len(rows)
                 np.testing.assert_allclose(C, expected, rtol=1e-12, atol=1e-12)
-
-    def test_result_is_new(self):
-        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
-        before = moments.scatters.copy()
-        moments.covariances("group")[:] = 7
-        moments.covariances("global")[:] = 7
-        assert np.array_equal(moments.scatters, before)
-
-    def test_unknown_centering(self):
-        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
+                C[:] = 7  # the result is new
+        assert pickle.dumps(moments) == before
         with pytest.raises(ValueError, match='"global" or "group"'):
             moments.covariances("none")
 
@@ -460,9 +372,6 @@ class TestFiles:
         for name in ("counts", "means", "scatters"):
             assert np.array_equal(getattr(loaded, name), getattr(moments, name))
         loaded.update([[1.0, 2.0]], groups[:1])  # may be written to
-
-    def test_pickle(self):
-        moments = GroupMoments.from_data(np.eye(3), ["a", "b", "b"])
         same(pickle.loads(pickle.dumps(moments)), moments)
 
     def test_objects_are_not_pickled(self, tmp_path):
@@ -471,22 +380,6 @@ class TestFiles:
         with pytest.raises(ValueError, match="groups are Python objects"):
             moments.save(tmp_path / "m.npz")
         assert not list(tmp_path.iterdir())
-
-    def test_older_file_stays_when_writing_fails(self, tmp_path, monkeypatch):
-        moments = GroupMoments.from_data(np.eye(3), [0, 1, 1])
-        path = tmp_path / "m.npz"
-        moments.save(path)
-        before = path.read_bytes()
-
-        def fail(file, **arrays):
-            file.write(b"half")
-            raise OSError("disk full")
-
-        monkeypatch.setattr(np, "savez", fail)
-        with pytest.raises(OSError, match="disk full"):
-            moments.update(np.eye(3), [0, 1, 1]).save(path)
-        assert path.read_bytes() == before
-        assert list(tmp_path.iterdir()) == [path]
 
     def test_files_of_others(self, tmp_path):
         path = tmp_path / "file.npz"
@@ -507,70 +400,32 @@ class TestFiles:
         array = tmp_path / "array.npy"
         np.save(array, np.ones(3))
         refused(lambda: path.write_bytes(array.read_bytes()))
-
-    # Of the directory of a zip file: encrypted, no such compression, no such version.
-    @pytest.mark.parametrize(("at", "value"), [(8, 1), (10, 99), (6, 200)])
-    def test_damaged_directory(self, at, value, tmp_path):
-        path = tmp_path / "m.npz"
-        GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
-        content = bytearray(path.read_bytes())
-        content[content.rindex(b"PK\x01\x02") + at] = value
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="not a whole file of group moments"):
+        # In the directory: encrypted, no such compression, no such version.
+        for at, value in [(8, 1), (10, 99), (6, 200)]:
+            damaged = bytearray(whole)
+            damaged[whole.rindex(b"PK\x01\x02") + at] = value
+            refused(lambda content=damaged: path.write_bytes(content))
+        path.write_bytes(whole)
+        with np.load(path) as file:
+            arrays = dict(file)
+        np.savez(path, **arrays | {"counts": arrays["counts"][:1]})
+        with pytest.raises(ValueError, match="need arrays of shape"):
             GroupMoments.load(path)
-
-    def test_missing_file(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"none\.npz"):
             GroupMoments.load(tmp_path / "none.npz")
 
-    def test_changed_arrays(self, tmp_path):
-        path = tmp_path / "m.npz"
-        GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
-        with np.load(path) as file:
-            arrays = dict(file)
-        arrays["counts"] = arrays["counts"][:1]
-        np.savez(path, **arrays)
-        with pytest.raises(ValueError, match="need arrays of shape"):
-            GroupMoments.load(path)
 
-
-LIMITED = """
-import resource, sys
-import numpy as np
-from scalefair.streaming import GroupMoments
-X = np.load(sys.argv[1], mmap_mode="r")
-groups = np.arange(len(X)) % 2
-GroupMoments.from_data(X[:1000], groups[:1000])  # compile, start threads
-with open("/proc/self/statm") as file:
-    held = int(file.read().split()[5]) * resource.getpagesize()
-# Half of what the rows would take: anonymous memory only, not mapped files.
-limit = held + X.nbytes // 2
-resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-try:
-    np.array(X)
-except MemoryError:
-    pass
-else:
-    sys.exit("the limit does not hold")
-print(GroupMoments.from_data(X, groups).means.sum())
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
 def test_mapped_rows_are_read_in_blocks(tmp_path):
-    path = tmp_path / "rows.npy"
-    X = np.lib.format.open_memmap(path, "w+", np.float32, (500_000, 40))
+    path, shape = tmp_path / "rows.npy", (500_000, 40)
+    X = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     X[::1000] = 1.0
-    X.flush()
-    del X
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(path)],
-        # Stacks of threads that start later would count as memory.
-        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    path.unlink()
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) == pytest.approx(40 * 2 / 1000)
+    groups = np.arange(len(X)) % 2
+    GroupMoments.from_data(X[:1000], groups[:1000])  # compile
+    tracemalloc.start()  # memory maps do not count
+    try:
+        moments = GroupMoments.from_data(X, groups)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < X.nbytes / 2
+    assert moments.means.sum() == pytest.approx(40 * 2 / 1000)

@@ -30,6 +30,12 @@ def blocks(X, cuts=(0, 90, 91, M)):
     return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
 
 
+def with_entry(X, value):
+    X = X.copy()
+    X[200, 3] = value
+    return X
+
+
 def frame(X, groups, npartitions=4):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
@@ -45,96 +51,69 @@ def assert_same(found, expected):
     np.testing.assert_allclose(found.scatters, expected.scatters, atol=1e-12 * size)
 
 
-COLLECTIONS = {
+CUTS = (0, 0, 90, 90, M, M)  # some partitions have no rows
+ROWS = {
     "array": lambda X: da.from_array(X, chunks=(70, 4)),
     "one chunk": lambda X: da.from_array(X, chunks=X.shape),
-    "float32": lambda X: da.from_array(X, chunks=(70, N)).astype(np.float32),
     "delayed": blocks,
     "array of delayed": lambda X: da.from_array(X, chunks=(70, N)).to_delayed(),
     "delayed CSR": lambda X: list(blocks(sparse.csr_array(X))),
     "CSR chunks": lambda X: da.from_array(X, chunks=(70, N)).map_blocks(
         sparse.csr_matrix
     ),
+    "frame": lambda X: frame(X, 0).drop(columns="group"),
+    "bag": lambda X: pytest.importorskip("dask.bag").from_sequence(
+        [sparse.csr_array(X[i : i + 46]) for i in range(0, M, 46)], npartitions=2
+    ),
+    "without rows": lambda X: blocks(X, CUTS),
 }
 
 
-@pytest.mark.parametrize("name", COLLECTIONS)
+@pytest.mark.parametrize("name", ROWS)
 def test_moments_are_those_in_memory(name, X, groups):
-    collection = COLLECTIONS[name](X)
-    dense = X.astype(np.float32) if name == "float32" else X
-    expected = GroupMoments.from_data(dense, groups)
-    assert is_partitioned(collection)
-    assert_same(GroupMoments.from_data(collection, groups), expected)
-    cut_otherwise = da.from_array(groups, chunks=33)
-    assert_same(GroupMoments.from_data(collection, cut_otherwise), expected)
-
-
-def test_a_data_frame_and_its_column(X, groups):
-    table = frame(X, groups)
-    features = table.drop(columns="group")
+    rows = ROWS[name](X)
+    assert is_partitioned(rows)
     expected = GroupMoments.from_data(X, groups)
-    # A column without known chunks, and one of the same partitions
-    assert_same(GroupMoments.from_data(features, table["group"]), expected)
-    assert_same(GroupMoments.from_data(features, groups), expected)
-    rows = PartitionedRows.of(features)
-    assert rows.feature_names.tolist() == [f"f{i}" for i in range(N)]
+    for given in (groups, da.from_array(groups, chunks=33)):  # cut otherwise
+        assert_same(GroupMoments.from_data(rows, given), expected)
 
 
-def test_a_bag_of_blocks(X, groups):
-    bag = pytest.importorskip("dask.bag")
-    parts = [sparse.csr_array(X[i : i + 46]) for i in range(0, M, 46)]
-    found = GroupMoments.from_data(bag.from_sequence(parts, npartitions=2), groups)
-    assert_same(found, GroupMoments.from_data(X, groups))
+GROUPS = {
+    "delayed": (blocks, blocks),
+    "without rows": (lambda X: blocks(X, CUTS), lambda g: blocks(g, CUTS)),
+    # A column without known chunks
+    "column": (ROWS["frame"], lambda g: frame(np.zeros((M, 1)), g)["group"]),
+}
 
 
-def test_delayed_groups(X, groups):
-    found = GroupMoments.from_data(blocks(X), blocks(groups))
-    assert_same(found, GroupMoments.from_data(X, groups))
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_that_are_cut_as_the_rows(name, X, groups):
+    make, cut = GROUPS[name]
+    absent = np.repeat(["c", "a", "b"], [90, 1, M - 91])  # from some partitions
+    for given in (groups, absent):
+        found = GroupMoments.from_data(make(X), cut(given))
+        assert_same(found, GroupMoments.from_data(X, given))
 
 
-@pytest.mark.parametrize("cut", ["blocks", "array", "series"])
+@pytest.mark.parametrize(
+    "cut",
+    [blocks, lambda g: da.from_array(g, chunks=33), GROUPS["column"][1]],
+    ids=["blocks", "array", "series"],
+)
 def test_groups_of_dask_for_rows_of_a_file(cut, X, groups, tmp_path):
     np.save(tmp_path / "X.npy", X)
     reader = open_rows(tmp_path / "X.npy", max_bytes=5000)
     assert len(reader) > 1
-    columns = {
-        "blocks": lambda: blocks(groups),
-        "array": lambda: da.from_array(groups, chunks=33),
-        "series": lambda: frame(X, groups)["group"],
-    }
-    found = GroupMoments.from_data(reader, columns[cut]())
-    assert_same(found, GroupMoments.from_data(X, groups))
-
-
-def test_a_group_may_be_absent_from_a_partition(X):
-    groups = np.repeat([2, 0, 1], [90, 1, M - 91])
-    found = GroupMoments.from_data(blocks(X), groups)
-    assert_same(found, GroupMoments.from_data(X, groups))
-
-
-def test_partitions_without_rows_are_left_out(X, groups):
-    cuts = (0, 0, 90, 90, M, M)
-    rows = PartitionedRows.of(blocks(X, cuts))
-    assert rows.lengths.tolist() == [90, M - 90]
-    found = GroupMoments.from_data(blocks(X, cuts), blocks(groups, cuts))
+    found = GroupMoments.from_data(reader, cut(groups))
     assert_same(found, GroupMoments.from_data(X, groups))
 
 
 def test_partitions_without_rows_count_in_messages(X, groups):
-    cuts = (0, 0, 90, 90, M, M)
     with pytest.raises(ValueError, match="Partition 3 of X, rows 90 to 229"):
-        GroupMoments.from_data(blocks(with_entry(X, np.nan), cuts), groups)
+        GroupMoments.from_data(blocks(with_entry(X, np.nan), CUTS), groups)
     missing = np.where(np.arange(M) == 95, None, groups)
     with pytest.raises(ValueError, match=r"Partition 3: .* 1 missing value"):
-        GroupMoments.from_data(blocks(X, cuts), blocks(missing, cuts))
-
-
-def test_partial_fits_of_partitions(X, groups):
-    moments = GroupMoments.from_data(X[:100], groups[:100])
-    moments.update(da.from_array(X[100:], chunks=(50, N)), groups[100:])
-    assert_same(moments, GroupMoments.from_data(X, groups))
-    with pytest.raises(ValueError, match="6 features, the rows to add have 5"):
-        moments.update(da.from_array(X[:, :5], chunks=(50, 5)), groups)
+        GroupMoments.from_data(blocks(X, CUTS), blocks(missing, CUTS))
 
 
 def test_what_is_known_of_rows(X):
@@ -144,6 +123,11 @@ def test_what_is_known_of_rows(X):
     assert rows.nnz == (X > 1e3).sum()
     assert rows.starts.tolist() == [0, 90, 91]
     assert PartitionedRows.of(rows) is rows
+    assert PartitionedRows.of(blocks(X, CUTS)).lengths.tolist() == [90, M - 90]
+    single = da.from_array(X.astype(np.float32), chunks=(70, N))
+    assert PartitionedRows.of(single).dtype == np.float32
+    names = PartitionedRows.of(ROWS["frame"](X)).feature_names
+    assert names.tolist() == [f"f{i}" for i in range(N)]
 
 
 def test_nothing_is_computed_for_one_pass(X):
@@ -155,12 +139,6 @@ def test_nothing_is_computed_for_one_pass(X):
     )
     rows = PartitionedRows.of(lazy, persist=False)
     assert rows.lengths.tolist() == [70, 70, 70, 20]
-
-
-def with_entry(X, value):
-    X = X.copy()
-    X[200, 3] = value
-    return X
 
 
 @pytest.mark.parametrize(
@@ -231,16 +209,10 @@ def test_codes_are_small(groups, X):
         assert np.array_equal(distinct[codes], groups)
 
 
-def test_what_is_no_table_is_refused(groups):
-    scalar = dask.delayed(5)
-    assert is_partitioned(scalar)
-    with pytest.raises(ValueError, match="no collection of rows"):
-        GroupMoments.from_data(scalar, groups)
-
-
 @pytest.mark.parametrize("X", [np.ones((2, 2)), [[1.0]], [], "abc", None])
-def test_matrices_are_in_one_part(X):
+def test_what_is_no_table_is_refused(X):
     assert not is_partitioned(X)
-    name = type(X).__name__
-    with pytest.raises(ValueError, match=f"A {name} is no collection of rows: use"):
-        PartitionedRows.of(X)
+    assert is_partitioned(dask.delayed(5))
+    for refused in (X, dask.delayed(5)):
+        with pytest.raises(ValueError, match=r"A \w+ is no collection of rows: use"):
+            PartitionedRows.of(refused)

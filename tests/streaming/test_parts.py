@@ -61,25 +61,17 @@ def test_functions_take_shared_and_own_arguments(make):
     own = parts.like(range(len(VALUES)))
     found = parts.map(weighted, 2, 0.5, each=[own]).gather()
     assert found == [2 * v + 0.5 + 100 * i for i, v in enumerate(VALUES)]
-
-
-@both
-def test_a_shared_list_is_not_taken_apart(make):
+    # A shared list is not taken apart; columns of another length are refused.
     assert make([1, 2]).map(operator.mul, [7]).gather() == [[7], [7, 7]]
+    with pytest.raises(ValueError, match="zip"):
+        make([1, 2]).map(operator.add, each=[make([1])]).gather()
 
 
 @both
 def test_reduce_keeps_the_order(make):
     text = make().map(as_text).reduce(joined)
     assert text.replace("(", "").replace(")", "").split() == [str(v) for v in VALUES]
-
-
-@both
-def test_reduce_of_one_part_is_the_part(make):
     assert make([5]).reduce(operator.add) == 5
-
-
-def test_reduce_of_no_parts_is_an_error():
     with pytest.raises(TypeError, match="empty"):
         local([]).reduce(operator.add)
 
@@ -106,6 +98,7 @@ def test_persist_changes_no_value(make):
     assert isinstance(parts, Parts)
     assert parts.gather() == [-v for v in VALUES]
     assert len(parts) == len(VALUES)
+    assert pickle.loads(pickle.dumps(parts)).gather() == parts.gather()
 
 
 def test_kept_parts_are_computed_once(tmp_path):
@@ -121,24 +114,6 @@ def test_kept_parts_are_computed_once(tmp_path):
     assert log.read_text() == "xx"
 
 
-def test_local_parts_are_read_in_each_pass():
-    reads = []
-
-    def read():
-        reads.append(1)
-        return iter([1, 2])
-
-    parts = LocalParts(read, 2).map(operator.neg).persist()
-    assert parts.gather() == parts.gather() == [-1, -2]
-    assert len(reads) == 2
-
-
-@both
-def test_columns_of_another_length_are_refused(make):
-    with pytest.raises(ValueError, match="zip"):
-        make([1, 2]).map(operator.add, each=[make([1])]).gather()
-
-
 @both
 def test_stacked_parts_are_one_array(make):
     blocks = [np.full((n, 2), n) for n in (3, 1)]
@@ -151,15 +126,9 @@ def test_stacked_parts_are_one_array(make):
 def test_progress_is_told_after_each_part():
     told = []
     parts = LocalParts([7, 8].__iter__, 2, lambda *done: told.append(done))
-    parts.map(operator.neg).gather()
-    parts.reduce(operator.add)
+    parts.map(operator.neg).persist().gather()
+    parts.reduce(operator.add)  # read anew in each pass
     assert told == [(1, 2), (2, 2)] * 2
-
-
-@both
-def test_pickling(make):
-    parts = make().map(weighted, 1, 2, each=[make()])
-    assert pickle.loads(pickle.dumps(parts)).gather() == parts.gather()
 
 
 def test_a_task_runs_on_one_thread():

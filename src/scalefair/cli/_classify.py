@@ -37,7 +37,7 @@ _PARAMETERS = {
     "Fairness": "interval kappa criterion threshold n_thresholds interactions",
     "Training": "loss alpha tol max_iter",
     "Advanced": "surrogate start tune_intercept max_groups min_group_size "
-    "inner_solver,--solver",
+    "inner_solver,--solver random_state",
 }
 _INTERVAL = {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
 _OPTIONS = [

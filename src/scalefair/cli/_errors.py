@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import IO, Any, TypeVar
 
@@ -109,25 +110,19 @@ def mark_written() -> None:
     _memory()[_WRITTEN] = True
 
 
-def warn(message: str) -> None:
-    """Print ``warning: ...`` on stderr, on one line, and remember it."""
-    _say("warning", message)
-
-
-def note(message: str) -> None:
-    """Print ``note: ...`` on stderr, on one line, and remember it."""
-    _say("note", message)
-
-
 def messages(kind: str) -> list[str]:
     """Return what this run of a command has warned of, or noted, so far."""
     return list(_memory().get(f"scalefair.cli.{kind}", []))
 
 
 def _say(kind: str, message: str) -> None:
+    """Print ``kind: ...`` on stderr, on one line, and remember it."""
     line = printable(" ".join(message.split()))
     click.echo(f"{kind}: {line}", err=True)
     _memory().setdefault(f"scalefair.cli.{kind}", []).append(line)
+
+
+warn, note = partial(_say, "warning"), partial(_say, "note")
 
 
 def _memory() -> dict[str, Any]:

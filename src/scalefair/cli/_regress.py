@@ -41,7 +41,7 @@ _LAYER["type"] = lambda s: int(s) if s.lstrip("+-").isdigit() else s
 _PARAMETERS = {
     "Layer": "layer method mean_reduction covariance_reduction refit_last,--refit "
     "random_state",
-    "Advanced": "rank first_moment epsilon",
+    "Advanced": "first_moment epsilon",
 }
 _OPTIONS = [*opt.ROLES, opt.output_option("the changed model (joblib)")]
 _OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER)

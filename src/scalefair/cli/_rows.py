@@ -140,8 +140,17 @@ def read_rows(
         if isinstance(found := getattr(rows, role), pandas.Series):
             same = None if like is None else getattr(like, role).dtype.kind
             setattr(rows, role, as_values(found, same))
-    if rows.groups is not None:
-        _check_groups(rows, like)
+    if rows.groups is None:
+        return rows
+    names = np.unique(rows.groups).tolist()
+    least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
+    if not least <= len(names) <= _MAX_GROUPS:
+        raise Failure(
+            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
+            f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
+        )
+    if like is not None and like.groups is not None:
+        refuse_unknown(rows, "groups", "group", like)
     return rows
 
 
@@ -423,19 +432,6 @@ def _check_finite(path: Path, X: Any) -> None:
                 "from 0) is NaN or infinite. Give it a value or leave the row out."
             )
         start += block.shape[0]
-
-
-def _check_groups(rows: Rows, like: Rows | None) -> None:
-    """Refuse groups that cannot be compared, or that training has not seen."""
-    names = np.unique(rows.groups).tolist()
-    least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
-    if not least <= len(names) <= _MAX_GROUPS:
-        raise Failure(
-            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
-            f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
-        )
-    if like is not None and like.groups is not None:
-        refuse_unknown(rows, "groups", "group", like)
 
 
 def refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:

@@ -1,9 +1,11 @@
 """Fair clustering."""
 
-from scalefair.cluster._coordinate_descent import CoordinateDescentFairClustering
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._fair_spectral import FairSpectralClustering
-from scalefair.cluster._unified import UnifiedFairSpectralClustering
+from scalefair.cluster.comparators._coordinate_descent import (
+    CoordinateDescentFairClustering,
+)
+from scalefair.cluster.comparators._unified import UnifiedFairSpectralClustering
 
 __all__ = [
     "CoordinateDescentFairClustering",

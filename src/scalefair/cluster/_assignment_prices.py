@@ -1,4 +1,8 @@
-"""Prices of the fair assignment: smoothed dual first, then exact linear programs."""
+"""Prices of the fair assignment, and the lower bounds on its cost that they prove.
+
+Each row takes the cluster of least cost plus price of its group there; a smoothed dual
+starts the prices, linear programs make them optimal.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,26 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 
-from scalefair.cluster._assignment_problem import AssignmentProblem
+from scalefair.cluster._share_bounds import ShareBounds, dearest_counts
 from scalefair.kernels import (
     best_columns,
     box_widths,
     count_open,
     list_open,
+    soft_columns,
 )
 
-__all__ = ["OptimalPrices", "optimal_prices"]
+Array = NDArray[np.float64]
 
-# Row-column pairs of a problem that is given to the linear program whole, and the
-# most pairs of one linear program otherwise.
+# Rows per chunk: sums are formed per chunk and added in a fixed order.
+_CHUNK = 2048
+# The bound is raised until the gap to it is this part of the cost.
+GAP = 1e-3
+# Cutting planes, first change of a price in rows, largest cluster of whole rows.
+_MAX_STEPS = 60
+_RADIUS = 4.0
+_MOST_SIZES = 4096
+# Pairs of a problem given to the linear program whole; most pairs otherwise.
 _WHOLE = 20_000
 _MOST_PAIRS = 60_000
 # Rows that may change column within the box of one price; more where it was hit.
@@ -31,20 +43,79 @@ _RANK = 30
 _MAX_ROUNDS = 16
 # Rows of the sample on which the smoothed dual starts.
 _SAMPLE_ROWS = 20_000
-# Costs that differ by less than this part of the largest one are ties. Rows are merged
-# if fewer than this part of a sample of rows are distinct.
+# Part of the largest cost that makes ties; rows of a sample, and part of them that is
+# distinct, below which rows are merged.
 _TIE = 1e-9
 _TIE_SAMPLE = 2000
 _DISTINCT = 0.9
 
 
 @dataclass(frozen=True)
+class AssignmentProblem:
+    """Rows sorted by group, k clusters; every row goes to one within the bounds."""
+
+    costs: Array  # (n, k)
+    offsets: NDArray[np.int64]  # (h + 1,): rows of group s
+    weights: Array  # (h,): what a row of the group stands for
+    bounds: ShareBounds
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of groups and of clusters, as of the prices."""
+        return self.offsets.size - 1, self.costs.shape[1]
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Group of each row."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.offsets))
+
+    def choices(
+        self, prices: Array, temperature: float = 0.0
+    ) -> tuple[float, Array, Array]:
+        """Sum of the (smoothed) least priced costs of the rows; by group; counts."""
+        ends = self.offsets[1:].tolist()
+        runs = [
+            (start, min(start + _CHUNK, stop), s)
+            for s, stop in enumerate(ends)
+            for start in range(int(self.offsets[s]), stop, _CHUNK)
+        ]
+        chunks = np.array(runs, dtype=np.int64)
+        counts = np.empty((chunks.shape[0], self.shape[1]))
+        values = np.empty(chunks.shape[0])
+        soft_columns(self.costs, chunks, prices, temperature, counts, values)
+        groups = chunks[:, 2]
+        table = np.zeros(self.shape)
+        np.add.at(table, groups, counts)
+        sums = np.bincount(groups, values, minlength=self.shape[0])
+        total = float(np.sum(values * self.weights[groups]))
+        return total, sums * self.weights, table * self.weights[:, None]
+
+    def certify(self, prices: Array, credits: Array) -> tuple[Array, float]:
+        """Prices less the dearest fair mix of rows, and the lower bound they prove.
+
+        With no positive price of a mix the least priced costs add up to a bound. The
+        credits, >= 0, are the multipliers of the smallest size of clusters.
+        """
+        prices = prices + credits
+        low, high = self.bounds.lower, self.bounds.upper
+        left = np.full(self.shape[1], 1.0 - low.sum())
+        dearest = low @ prices
+        for s in np.argsort(-prices, axis=0, kind="stable"):
+            more = np.minimum((high - low)[s], left)
+            dearest += more * np.take_along_axis(prices, s[None, :], axis=0)[0]
+            left -= more
+        prices = prices - dearest - credits
+        value = self.choices(prices)[0]
+        return prices, value + self.bounds.smallest * float(credits.sum())
+
+
+@dataclass(frozen=True)
 class OptimalPrices:
     """Solution of the linear relaxation, or the best that was reached."""
 
-    prices: NDArray[np.float64]  # (h, k)
-    counts: NDArray[np.float64]  # (h, k): rows of each group in each column
-    steepness: NDArray[np.float64]  # (h, k): cost of one row more, roughly
+    prices: Array  # (h, k)
+    counts: Array  # (h, k): rows of each group in each cluster
+    steepness: Array  # (h, k): cost of one row more, roughly
     lower_bound: float
     optimal: bool
     n_rounds: int
@@ -57,15 +128,12 @@ def optimal_prices(
 ) -> OptimalPrices:
     """Solve the linear relaxation by linear programs in boxes around the prices.
 
-    Only rows whose cheapest column can change while every price stays in its box
-    enter a linear program; leaving the box costs what its side says. When no price
-    is at a side, the solution is optimal, which the bound over all pairs confirms.
-    Rows of equal costs enter as one: no small box would hold some of them only.
-    After rounds 1, 2, 4 and so on `enough` may find that what was reached will do.
+    Only rows whose cheapest cluster can change inside the box enter; with no price at
+    a side the solution is optimal. After rounds 1, 2, 4, ... `enough` may end it.
     """
     h, k = problem.shape
     prices, bound = problem.certify(_start(problem), np.zeros(k))
-    _, counts = problem.choices(prices)
+    *_, counts = problem.choices(prices)
     merged, times = _merge_ties(problem)
     ranks = np.full((h, k), _RANK)
     best = bound, prices
@@ -90,13 +158,8 @@ def optimal_prices(
     return OptimalPrices(best[1], counts, widths, best[0], optimal, n_rounds)
 
 
-def _merge_ties(
-    problem: AssignmentProblem,
-) -> tuple[AssignmentProblem, NDArray[np.float64]]:
-    """Distinct rows at their mean costs, and how many rows each stands for.
-
-    Only where a sample shows that there are many ties.
-    """
+def _merge_ties(problem: AssignmentProblem) -> tuple[AssignmentProblem, Array]:
+    """Distinct rows, and how many each stands for: no box holds some of many."""
     costs, groups = problem.costs, problem.groups
     n, k = costs.shape
     unit = _TIE * float(costs.max()) or 1.0
@@ -119,7 +182,7 @@ def _merge_ties(
     return merged, times.astype(np.float64)
 
 
-def _start(problem: AssignmentProblem) -> NDArray[np.float64]:
+def _start(problem: AssignmentProblem) -> Array:
     """Prices near the optimal ones, from the smoothed dual at falling temperature."""
     h, k = problem.shape
     n = problem.costs.shape[0]
@@ -133,16 +196,16 @@ def _start(problem: AssignmentProblem) -> NDArray[np.float64]:
         *((sample, t, 30) for t in (1.0, 0.3, 0.1, 0.03)),
         (problem, 0.02, 10),
     ]:
-        dual = _SmoothedDual(part, unit, temperature)
         x = minimize(
-            dual,
+            _smoothed_dual,
             x,
+            (part, unit, temperature),
             jac=True,
             method="L-BFGS-B",
             bounds=[(0, None)] * x.size,
             options={"maxiter": steps, "maxcor": 10, "ftol": 1e-7, "gtol": 1e-7},
         ).x
-    return dual.prices(x) * unit
+    return _prices_of(x, problem) * unit
 
 
 def _sample(problem: AssignmentProblem) -> AssignmentProblem:
@@ -159,56 +222,43 @@ def _sample(problem: AssignmentProblem) -> AssignmentProblem:
     )
 
 
-class _SmoothedDual:
-    """Negative smoothed dual per row and its gradient, for a minimiser.
+def _smoothed_dual(
+    x: Array, problem: AssignmentProblem, unit: float, temperature: float
+) -> tuple[float, Array]:
+    """Negative smoothed dual per row, in units, and its gradient, for a minimiser."""
+    bounds, credits = problem.bounds, x[-problem.shape[1] :]
+    value, _, counts = problem.choices(
+        _prices_of(x, problem) * unit, temperature * unit
+    )
+    value += bounds.smallest * credits.sum() * unit
+    sizes = counts.sum(axis=0)
+    gradient = np.concatenate(
+        [
+            (counts - bounds.upper[:, None] * sizes).ravel(),
+            (bounds.lower[:, None] * sizes - counts).ravel(),
+            bounds.smallest - sizes,
+        ]
+    )
+    n = float(np.diff(problem.offsets) @ problem.weights)
+    return -value / (n * unit), -gradient / n
 
-    The variables are the multipliers, >= 0, of the upper share bounds, the lower
-    ones and the smallest size, in units of a typical margin between columns.
-    """
 
-    def __init__(
-        self, problem: AssignmentProblem, unit: float, temperature: float
-    ) -> None:
-        self.problem, self.unit = problem, unit
-        self.temperature = temperature * unit
-        self.n = float(np.diff(problem.offsets) @ problem.weights)
-
-    def _split(
-        self, x: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        h, k = self.problem.shape
-        shape = (h, k)
-        return x[: h * k].reshape(shape), x[h * k : -k].reshape(shape), x[-k:]
-
-    def prices(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        above, below, credits = self._split(x)
-        shared = self.problem.upper @ above - self.problem.lower @ below
-        prices: NDArray[np.float64] = above - below - shared - credits
-        return prices
-
-    def __call__(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        problem = self.problem
-        value, counts = problem.choices(self.prices(x) * self.unit, self.temperature)
-        sizes = counts.sum(axis=0)
-        credits = self._split(x)[2]
-        value += problem.smallest * credits.sum() * self.unit
-        gradient = np.concatenate(
-            [
-                (counts - problem.upper[:, None] * sizes).ravel(),
-                (problem.lower[:, None] * sizes - counts).ravel(),
-                problem.smallest - sizes,
-            ]
-        )
-        return -value / (self.n * self.unit), -gradient / self.n
+def _prices_of(x: Array, problem: AssignmentProblem) -> Array:
+    """Prices from multipliers, >= 0, of upper bounds, lower ones and smallest size."""
+    (h, k), bounds = problem.shape, problem.bounds
+    above, below = x[:-k].reshape(2, h, k)
+    shared = bounds.upper @ above - bounds.lower @ below
+    prices: Array = above - below - shared - x[-k:]
+    return prices
 
 
 class _BoxSolution(NamedTuple):
     """Of the linear program in a box: the change of the prices, and what it means."""
 
-    step: NDArray[np.float64]  # (h, k)
-    credits: NDArray[np.float64]  # (k,)
-    counts: NDArray[np.float64]  # (h, k)
-    outside: NDArray[np.float64]  # (h, k): rows bought at the sides of the box
+    step: Array  # (h, k)
+    credits: Array  # (k,)
+    counts: Array  # (h, k)
+    outside: Array  # (h, k): rows bought at the sides of the box
     value: float
 
 
@@ -218,8 +268,8 @@ class _Box:
     def __init__(
         self,
         problem: AssignmentProblem,
-        times: NDArray[np.float64],
-        prices: NDArray[np.float64],
+        times: Array,
+        prices: Array,
         ranks: NDArray[np.int64],
     ) -> None:
         self.problem, self.prices = problem, prices
@@ -235,16 +285,8 @@ class _Box:
             return
         self.widths = np.empty(prices.shape)
         while True:
-            box_widths(
-                costs,
-                problem.offsets,
-                prices,
-                self.best,
-                self.low,
-                second,
-                ranks,
-                self.widths,
-            )
+            state = prices, self.best, self.low, second, ranks
+            box_widths(costs, problem.offsets, *state, self.widths)
             # Ties: no width at all would leave the prices where they are.
             np.maximum(self.widths, 1e-12 * costs.max() + 1e-300, out=self.widths)
             self._open()
@@ -289,22 +331,15 @@ class _Box:
         equal = sparse.block_array(
             [[once, None, None, None], [-into, eye, -eye, eye]], format="csr"
         )
-        shares, least = share_constraints(problem, k)
-        shares = sparse.hstack(
-            [
-                sparse.csr_array((shares.shape[0], n_pairs)),
-                shares,
-                sparse.csr_array((shares.shape[0], 2 * hk)),
-            ],
-            format="csr",
-        )
+        shares, _ = problem.bounds.constraints(2 * hk)
+        before = sparse.csr_array((shares.ub.size, n_pairs))
         unit = float(np.median(self.widths))
         excess = np.concatenate([self.excesses, np.zeros(m)]) * weight
         sides = self.widths.ravel()
         result = linprog(
             np.concatenate([excess, -self.prices.ravel(), sides, sides]) / unit,
-            A_ub=shares,
-            b_ub=least,
+            A_ub=sparse.hstack([before, shares.A], format="csr"),
+            b_ub=shares.ub,
             A_eq=equal,
             b_eq=np.concatenate([self.times[inside], base.ravel()]),
             bounds=(0, None),
@@ -320,20 +355,82 @@ class _Box:
         return _BoxSolution(step, credits, counts, added + removed, value)
 
 
-def share_constraints(
-    problem: AssignmentProblem, k: int
-) -> tuple[sparse.csr_array, NDArray[np.float64]]:
-    """Rows of ``A N <= b`` for the share bounds and the smallest size, in this order.
+class ColumnBound:
+    """Lower bound by whole counts N of each cluster (Dantzig and Wolfe 1960).
 
-    N is the table of counts, groups by columns, row by row.
+    At prices p: the least priced costs of all rows, less the largest ``p_l . N``. It is
+    concave in p, and maximised by cutting planes within a box around the best.
     """
-    h = problem.lower.size
-    eye = sparse.eye_array(k)
-    sizes = sparse.hstack([eye] * h)
-    repeated = sparse.vstack([sizes] * h)
-    counts = sparse.eye_array(h * k)
-    above = counts - sparse.diags_array(np.repeat(problem.upper, k)) @ repeated
-    below = sparse.diags_array(np.repeat(problem.lower, k)) @ repeated - counts
-    A = sparse.vstack([above, below, -sizes], format="csr")
-    b = np.concatenate([np.zeros(2 * h * k), np.full(k, -float(problem.smallest))])
-    return sparse.csr_array(A), b
+
+    def __init__(self, problem: AssignmentProblem) -> None:
+        self.problem, self.n = problem, problem.costs.shape[0]
+        bounds = problem.bounds
+        size = np.arange(bounds.smallest, min(self.n, _MOST_SIZES) + 1)
+        low, high, possible = bounds.whole(size)
+        self.size = size[possible]
+        self.low, self.high = low[:, possible], high[:, possible]
+        self.first_far = int(size[-1]) + 1
+
+    def maximise(self, relaxed: OptimalPrices, cost: float) -> tuple[Array, float]:
+        """Return the best prices found, from the relaxation's on, and their bound."""
+        h, k = self.problem.shape
+        best = relaxed.prices
+        value, matrix, side = self._evaluate(best)
+        matrices, sides = [matrix], [side]
+        steep = np.maximum(relaxed.steepness, 1e-9 * relaxed.steepness.max())
+        radius = _RADIUS * steep.ravel()
+        wanted = np.concatenate([np.zeros(h * k), -np.ones(h + k)])
+        free = np.full(h + k, np.inf)
+        for _ in range(_MAX_STEPS):
+            if cost - value <= GAP * cost:
+                break
+            unit = max(cost - value, GAP * cost) / 100
+            lower = np.concatenate([best.ravel() - radius, -free])
+            upper = np.concatenate([best.ravel() + radius, free])
+            found = linprog(
+                wanted / unit,
+                A_ub=sparse.vstack(matrices, format="csr"),
+                b_ub=np.concatenate(sides),
+                bounds=np.column_stack([lower, upper]),
+                method="highs-ds",
+            )
+            if found.x is None:
+                break
+            model = float(found.x[h * k :].sum())
+            if model - value <= GAP / 100 * cost:
+                break
+            tried = found.x[: h * k].reshape(h, k)
+            there, matrix, side = self._evaluate(tried)
+            matrices.append(matrix)
+            sides.append(side)
+            radius *= 1.5 if there > value + 0.1 * (model - value) else 0.5
+            if there > value:
+                best, value = tried, there
+        return best, value
+
+    def _evaluate(self, prices: Array) -> tuple[float, sparse.csr_array, Array]:
+        """Bound at some prices; its parts of groups and clusters as cuts A, b."""
+        h, k = self.problem.shape
+        _, values, counts = self.problem.choices(prices)
+        whole = np.stack([self._dearest(column) for column in prices.T], axis=1)
+        value = float(values.sum() - (prices * whole).sum())
+        rows = sparse.block_diag([-row[None, :] for row in counts])
+        columns = sparse.hstack([sparse.diags_array(row) for row in whole])
+        matrix = sparse.hstack(
+            [sparse.vstack([rows, columns]), sparse.eye_array(h + k)], format="csr"
+        )
+        side = np.append(values - (prices * counts).sum(axis=1), np.zeros(k))
+        return value, sparse.csr_array(matrix), side
+
+    def _dearest(self, prices: Array) -> Array:
+        """Find the counts of a cluster that cost most; of many rows, fair shares."""
+        counts = dearest_counts(prices, self.low, self.high, self.size)
+        near = prices @ counts
+        best = int(near.argmax())
+        bounds = self.problem.bounds
+        shares = dearest_counts(prices, bounds.lower, bounds.upper, 1.0)
+        each = float(shares @ prices)
+        far = self.n if each > 0 else self.first_far
+        if self.first_far <= self.n and far * each > near[best]:
+            return far * shares
+        return np.asarray(counts[:, best])

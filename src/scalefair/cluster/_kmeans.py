@@ -14,6 +14,8 @@ from scipy.spatial.distance import cdist
 from scalefair._random import check_random_state
 from scalefair.kernels import nearest_centres, single_blas_thread
 
+Array = NDArray[np.float64]
+
 # Iterations at most, and relative decrease of the cost below which they end: of
 # attempts, and of the best of them in the end.
 _SHORT = 8, 1e-4
@@ -33,40 +35,14 @@ def embedding_kmeans(
     n_init: int = 10,
     random_state: Any = None,
 ) -> NDArray[np.int32]:
-    """Cluster the rows of a spectral embedding by k-means with good starts.
+    """Labels of the rows of a spectral embedding by k-means with good starts.
 
-    Embeddings of real graphs have a few rows far from all others, clusters of a
-    handful of nodes that hang on the rest by an edge or two and make up most of the
-    cost: no sample of the rows has them all, and every start misses other ones. So
-    all rows take part, and starts are not only compared but crossed: of the centres
-    of two, those are taken away, until as many as asked for are left, whose rows lose
-    least by going to the next nearest centre. The first start is what pivoted QR
-    reads off the embedding [1]_, right when the clusters are well separated; the
-    others are greedy k-means++. To the best centres a few more are then added, and as
-    many taken away again, several times (after [2]_).
-
-    Parameters
-    ----------
-    U : ndarray of shape (n, d)
-        Rows to cluster, ``d >= n_clusters``.
-    n_clusters : int
-        Number of clusters, at most n.
-    n_init : int, default=10
-        Number of attempts: one half starts, the other additions to the best.
-    random_state : int, RandomState instance or None, default=None
-        For the attempts. With the same value the result is the same whatever the
-        number of threads.
-
-    Returns
-    -------
-    ndarray of shape (n,), int32
-        Labels from 0 to ``n_clusters - 1``.
-
-    References
-    ----------
-    .. [1] Damle, Minden, Ying (2019), "Simple, direct and efficient multi-way
-       spectral clustering", Information and Inference 8, 181-203.
-    .. [2] Fritzke (2020), "Breathing k-means", arXiv:2006.15666.
+    Real embeddings have clusters of a handful of rows far from all others, of which
+    every start misses some. So starts are crossed: of the centres of two, those go
+    whose rows lose least by it. The first is read off by pivoted QR (Damle, Minden,
+    Ying 2019, Information and Inference 8), the others are greedy k-means++; half of
+    the attempts add centres to the best and take as many away (Fritzke 2020,
+    arXiv:2006.15666). Any number of threads gives the same labels.
     """
     rng = check_random_state(random_state)
     X = np.ascontiguousarray(U, dtype=np.float64)
@@ -90,13 +66,11 @@ def embedding_kmeans(
     return labels
 
 
-def cluster_means(
-    U: NDArray[np.floating], labels: NDArray[np.integer]
-) -> NDArray[np.float64]:
+def cluster_means(U: NDArray[np.floating], labels: NDArray[np.integer]) -> Array:
     """Mean of the rows of each cluster that has any."""
     counts = np.bincount(labels)
     sums = np.stack([np.bincount(labels, column) for column in U.T], axis=1)
-    means: NDArray[np.float64] = sums[counts > 0] / counts[counts > 0, None]
+    means: Array = sums[counts > 0] / counts[counts > 0, None]
     return means
 
 
@@ -104,13 +78,13 @@ class _Run(NamedTuple):
     """Rows at their nearest centres, and where these move next."""
 
     labels: NDArray[np.int32]
-    low: NDArray[np.float64]  # (n,): squared distance to the nearest centre
+    low: Array  # (n,): squared distance to the nearest centre
     cost: float
-    losses: NDArray[np.float64]  # (k,): rise of the cost without the centre, at most
-    centres: NDArray[np.float64]  # (k, d): means of the rows, or where they were
+    losses: Array  # (k,): rise of the cost without the centre, at most
+    centres: Array  # (k, d): means of the rows, or where they were
 
 
-def _assign(X: NDArray[np.float64], centres: NDArray[np.float64]) -> _Run:
+def _assign(X: Array, centres: Array) -> _Run:
     labels, low, sums, counts, losses = nearest_centres(X, centres)
     means = np.divide(
         sums, counts[:, None], out=centres.copy(), where=counts[:, None] > 0
@@ -119,8 +93,8 @@ def _assign(X: NDArray[np.float64], centres: NDArray[np.float64]) -> _Run:
 
 
 def _iterate(
-    X: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    X: Array,
+    centres: Array,
     max_iter: int = _SHORT[0],
     rtol: float = _SHORT[1],
     to_beat: float = np.inf,
@@ -139,16 +113,9 @@ def _iterate(
 
 
 def _more_centres(
-    X: NDArray[np.float64],
-    low: NDArray[np.float64],
-    n_more: int,
-    rng: np.random.RandomState,
-) -> NDArray[np.float64]:
-    """Rows chosen by greedy k-means++; fewer when no row is apart from a centre.
-
-    `low` is the squared distance of each row to the centres there are, infinite if
-    there are none.
-    """
+    X: Array, low: Array, n_more: int, rng: np.random.RandomState
+) -> Array:
+    """Rows by greedy k-means++; `low`: squared distances to the centres, or inf."""
     squares = np.einsum("ij,ij->i", X, X)
     chosen: list[int] = []
     while len(chosen) < n_more:
@@ -171,7 +138,7 @@ def _more_centres(
     return X[chosen]
 
 
-def _cross(X: NDArray[np.float64], a: _Run, b: _Run) -> _Run:
+def _cross(X: Array, a: _Run, b: _Run) -> _Run:
     """Best of two runs and of what comes of the centres of both."""
     best, other = sorted((a, b), key=lambda run: run.cost)
     if other.cost - best.cost <= _SAME * other.cost:
@@ -179,11 +146,10 @@ def _cross(X: NDArray[np.float64], a: _Run, b: _Run) -> _Run:
     return _mend(X, best, np.vstack([best.centres, other.centres]))
 
 
-def _mend(X: NDArray[np.float64], best: _Run, centres: NDArray[np.float64]) -> _Run:
+def _mend(X: Array, best: _Run, centres: Array) -> _Run:
     """Best of a run and of one from the centres that are needed of many.
 
-    Half of those to go are taken away at a time, but no two of which one is the
-    nearest centre of the other, which may be needed when that is gone.
+    Half of those to go are taken away at a time, but none with its nearest centre.
     """
     n_clusters = len(best.centres)
     run = _iterate(X, centres, max_iter=2)

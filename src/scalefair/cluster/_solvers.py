@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,7 @@ from scipy import sparse
 from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.cluster._choice import DENSE_LIMIT, choose_solver
-from scalefair.cluster._fairness import FairProblem
-from scalefair.kernels import (
-    block_gram,
-    block_rotate,
-    leading_eigh,
-    long_blas_call,
-)
+from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
 from scalefair.linalg import (
     EigenResult,
     SpectralBounds,
@@ -36,15 +30,59 @@ from scalefair.operators import (
     NormalizedAffinity,
     NormalizedOperator,
     Projected,
+    coarse_degree,
 )
 
-__all__ = ["SOLVERS", "SolverOptions", "solve"]
+Array = NDArray[np.float64]
 
 # float32 iterations are not asked for residuals below this.
 _SINGLE_TOL = 2e-5
 _GIB = 2**30
 # omega of remark 2.3 of the paper: M + (1 + omega) I is positive definite.
 _OMEGA = 0.01
+# Most nodes of the dense solver: three matrices of their order take 16 GiB.
+DENSE_LIMIT = 26_754
+
+# Up to this order the dense solver is the fastest (docs/performance.md).
+_DENSE_ORDER = 100
+# Nodes whose neighbours' neighbours are counted, and what speaks against a mesh: two
+# hops reach so many times the nodes of one, or an aggregate touches so many others. In
+# the plane 3 and 6, in space 4 and 11 to 14, on social networks 12 to 36 and 14 to 100.
+_SAMPLE = 200
+_TWO_HOPS = 8.0
+_COARSE_DEGREE = 8.0
+
+
+@dataclass(frozen=True)
+class FairProblem:
+    """Maximise Tr(H' M H) with H'H = I_k, F'H = 0; M the normalised affinity."""
+
+    affinity: Any  # M, in float64, with its degrees
+    group_codes: NDArray[np.int64]  # (n,): from 0; every group occurs
+    k: int
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.group_codes)
+
+    @cached_property
+    def F(self) -> Array:
+        r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
+        counts = np.bincount(self.group_codes)
+        F0 = (self.group_codes[:, None] == np.arange(counts.size)) - counts / self.n
+        F: Array = F0 * self.affinity.inv_sqrt_degrees[:, None]
+        return F
+
+    @cached_property
+    def Q(self) -> Array:
+        """Orthonormal basis of the span of F, n x (h - 1)."""
+        # The columns of F add up to zero; all but one are independent.
+        return np.linalg.qr(self.F[:, :-1])[0]
+
+    def violation(self, H: Array) -> float:
+        """Frobenius norm of ``F.T @ H``, with all columns of F."""
+        return float(np.linalg.norm(block_gram(self.F, H)))
 
 
 @dataclass(frozen=True)
@@ -59,25 +97,15 @@ class SolverOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments of the iterative solvers of `scalefair.linalg`."""
-        words = {
-            "tol": self.tol,
-            "random_state": self.rng,
-            "callback": self.callback,
-            "max_iter": self.max_iter,
-        }
-        return {name: value for name, value in words.items() if value is not None}
+        words = {"tol": self.tol, "random_state": self.rng, "callback": self.callback}
+        return words if self.max_iter is None else words | {"max_iter": self.max_iter}
 
 
 def solve(
     name: str, problem: FairProblem, options: SolverOptions
 ) -> tuple[str, EigenResult]:
-    """Run the solver of the given name, or the one to choose; which, and its result.
-
-    LOBPCG that does not converge is followed by Chebyshev iteration from its block.
-    """
-    asked = name
-    if name == "auto":
-        name = choose_solver(problem)
+    """Name of the solver that ran, and its result; Chebyshev takes over from LOBPCG."""
+    asked, name = name, choose_solver(problem) if name == "auto" else name
     result = SOLVERS[name](problem, options)
     if name == "lobpcg" and not result.converged:
         if asked == "lobpcg":
@@ -88,14 +116,49 @@ def solve(
                 stacklevel=5,
             )
         name, first = "chebyshev", result
-        result = _chebyshev(problem, options, X0=first.vectors)
-        result = replace(
-            result,
-            n_products=result.n_products + first.n_products,
-            n_columns=result.n_columns + first.n_columns,
-            n_iter=result.n_iter + first.n_iter,
-        )
+        result = _together(_chebyshev(problem, options, X0=first.vectors), first)
     return name, result
+
+
+def _together(result: EigenResult, first: EigenResult) -> EigenResult:
+    """Count what the solver that gave the start has spent, too."""
+    return replace(
+        result,
+        n_products=result.n_products + first.n_products,
+        n_columns=result.n_columns + first.n_columns,
+        n_iter=result.n_iter + first.n_iter,
+    )
+
+
+def choose_solver(problem: FairProblem) -> str:
+    """Pick the fastest measured (docs/performance.md): LOBPCG on lines and planes."""
+    n, affinity = problem.n, problem.affinity
+    many_clusters = problem.k > n // 4
+    if n <= _DENSE_ORDER or (many_clusters and n <= DENSE_LIMIT):
+        return "nullspace"
+    if isinstance(affinity, NormalizedAffinity) and not many_clusters:
+        M = affinity.matrix
+        # The first costs milliseconds, and settles most graphs that are no mesh.
+        if _two_hop_growth(M) < _TWO_HOPS and coarse_degree(M) < _COARSE_DEGREE:
+            return "lobpcg"
+    return "chebyshev"
+
+
+def _two_hop_growth(M: sparse.csr_array) -> float:
+    """Nodes within two hops for each node within one, for a sample of nodes."""
+    n = M.shape[0]
+    nodes = np.linspace(0, n - 1, min(n, _SAMPLE)).astype(int)
+    near = _pattern(M[nodes])
+    if near.nnz > n:
+        return np.inf
+    between = np.unique(near.indices)
+    reached = near[:, between] @ _pattern(M[between])
+    return float(reached.nnz / max(near.nnz, 1))
+
+
+def _pattern(A: sparse.csr_array) -> sparse.csr_array:
+    ones = np.ones(A.nnz, dtype=np.float32)
+    return sparse.csr_array((ones, A.indices, A.indptr), shape=A.shape)
 
 
 def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -146,12 +209,11 @@ def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 
 def _chebyshev(
-    problem: FairProblem, options: SolverOptions, X0: NDArray[np.float64] | None = None
+    problem: FairProblem, options: SolverOptions, X0: Array | None = None
 ) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator.
 
-    With ``dtype=np.float32`` the iteration runs in float32 and its result is the
-    start of one in float64, which as a rule only has to confirm it.
+    With float32 the result is the start of one in float64, which has to confirm it.
     """
     bounds = _bounds(problem, options)
     common: dict[str, Any] = {
@@ -161,27 +223,19 @@ def _chebyshev(
     }
     if X0 is None:
         X0 = _known_vector(problem)
-    # At the lower end of the spectrum of M the constrained directions cannot be
-    # wanted (interlacing), nor do they widen the interval the filter works on.
-    value = bounds.lower
-    spent = (0, 0, 0)
+    # At the lower end the constrained directions are not wanted (interlacing), nor do
+    # they widen the interval the filter works on.
+    value, coarse = bounds.lower, None
     if np.dtype(options.dtype) == np.float32:
-        low = Projected(
-            problem.affinity.astype(np.float32), problem.Q, constrained_value=value
-        )
+        single = problem.affinity.astype(np.float32)
+        low = Projected(single, problem.Q, constrained_value=value)
         common["tol"] = max(options.tol, _SINGLE_TOL)
         coarse = chebyshev(low, problem.k, X0=X0, **common)
         X0 = coarse.vectors
-        spent = (coarse.n_products, coarse.n_columns, coarse.n_iter)
     operator = Projected(problem.affinity, problem.Q, constrained_value=value)
     common["tol"] = options.tol
     result = chebyshev(operator, problem.k, X0=X0, **common)
-    return replace(
-        result,
-        n_products=result.n_products + spent[0],
-        n_columns=result.n_columns + spent[1],
-        n_iter=result.n_iter + spent[2],
-    )
+    return result if coarse is None else _together(result, coarse)
 
 
 def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -218,15 +272,13 @@ def _dual(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Algorithm 1 of Tonin et al. 2025, which constrains M H and not H."""
+    quiet = replace(options, callback=lambda _, worst: options.callback(0, worst))
     found = dc_admm(
         problem.affinity,
         problem.k,
         problem.F,
         shift=-(1 + _OMEGA),
-        **{
-            **options.keywords(),
-            "callback": lambda _, worst: options.callback(0, worst),
-        },
+        **quiet.keywords(),
     )
     H = found.vectors
     T = block_gram(H, problem.affinity @ H)
@@ -254,11 +306,10 @@ def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
     return spectral_bounds(affinity, random_state=options.rng)
 
 
-def _known_vector(problem: FairProblem) -> NDArray[np.float64]:
+def _known_vector(problem: FairProblem) -> Array:
     """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
-    X0: NDArray[np.float64] = np.sqrt(problem.affinity.degrees)[:, None]
-    X0 /= np.linalg.norm(X0)
-    return X0
+    X0: Array = np.sqrt(problem.affinity.degrees)[:, None]
+    return X0 / np.linalg.norm(X0)
 
 
 SOLVERS: dict[str, Callable[[FairProblem, SolverOptions], EigenResult]] = {

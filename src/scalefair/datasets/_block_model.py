@@ -24,17 +24,15 @@ _CHUNK = 1 << 22
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
 
-{4} nodes in {5} planted clusters and {6} groups; every cluster
-holds every group in equal number (within one node). Each pair of nodes is an edge
-independently, with a probability that depends on the pair:
+{4} nodes in {5} planted clusters and {6} groups, which every cluster
+holds in equal number (within one node). Edges are independent, of probability
 
 same cluster, same group    a = {0:.6g}
 other cluster, same group   b = {1:.6g}
 same cluster, other group   c = {2:.6g}
 other cluster, other group  d = {3:.6g}
 
-With b > c the groups are easier to see than the clusters: clustering without
-fairness constraints tends to follow the groups, fair clustering the planted clusters.
+With b > c the groups are easier to see than the clusters.
 """
 
 
@@ -51,60 +49,43 @@ def make_fair_sbm(
 ) -> Bunch:
     r"""Generate a graph whose planted clusters are perfectly fair.
 
-    In the modified stochastic block model (m-SBM) [1]_ each pair of nodes is an edge
-    independently, with probability a, b, c or d for a pair in
-
-    - a: the same cluster and the same group,
-    - b: another cluster, the same group,
-    - c: the same cluster, another group,
-    - d: another cluster, another group,
-
-    where a > b > c > d. Each cluster holds each group in equal number, so the
-    planted clustering has balance 1, while the groups are the stronger structure.
-    The nodes come in random order, so nothing can be learnt from their position.
+    In the modified stochastic block model (m-SBM) [1]_ edges are independent, with
+    probability a in the same cluster and group, b in the same group only, c in the
+    same cluster only, and d in neither, a > b > c > d. The planted clustering has
+    balance 1, while the groups are the stronger structure. Nodes are in random order.
 
     Parameters
     ----------
     n_nodes : int
-        Number of nodes, at least ``n_clusters * n_groups``. If that product does not
-        divide `n_nodes`, the sizes of the cluster x group blocks, of the clusters and
-        of the groups each differ by at most one.
+        Number of nodes, at least ``n_clusters * n_groups``. The sizes of the clusters,
+        of the groups and of what they share each differ by at most one.
     n_clusters : int
         Number of planted clusters, at least 2.
     n_groups : int
         Number of groups, at least 2.
     average_degree : float, default=None
-        Expected degree. None gives the dense model of the literature, whose expected
-        degree grows almost linearly with `n_nodes`. A number gives the sparse model,
-        in time and memory proportional to the number of edges; low degrees leave
-        isolated nodes.
+        Expected degree; low ones leave isolated nodes. None gives the dense model of
+        the literature, whose degree grows almost linearly with `n_nodes`.
     probabilities : sequence of 4 floats, default=None
-        The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest
-        of them. The m-SBM has b > c; with c > b the clusters are easier to see. With
-        `average_degree` they are relative weights only, scaled to reach that degree.
-        By default, the dense model uses
+        The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest;
+        with `average_degree` weights, scaled to reach it. By default, the dense model
+        uses
         :math:`(1, 0.7, 0.4, 0.1)\,(\log n / n)^{1/10}`: the ratios 10 : 7 : 4 : 1 of
-        [2]_ with the exponent of [3]_, which does not print its constants. The sparse
-        model fixes the shares of a node's expected degree instead, since constant
-        ratios would drown the clusters when there are many: b gets 0.40, d 0.03, c
+        [2]_ with the exponent of [3]_. The sparse model fixes the shares of a node's
+        expected degree instead, lest many clusters drown: b gets 0.40, d 0.03, c
         :math:`\min(0.15,\ 0.97 \cdot 0.40\,(h - 1) / (k - 1))` for k clusters and h
         groups, a the rest.
     cohesion : sequence of `n_clusters` floats in [0, 1], default=None
-        Factors on a and c in each cluster: a cluster of low cohesion is looser than
-        the others. None is 1 for all. In the sparse model the expected average
-        degree stays what was asked for.
+        Factors on a and c in each cluster, 1 by default; an `average_degree` stays.
 
     Returns
     -------
     data : Bunch
         - graph : csr_array of float64, shape (n_nodes, n_nodes), symmetric, ones,
           zero diagonal, sorted int32 indices
-        - sensitive_features : ndarray of int, shape (n_nodes,), the group, 0 to
-          ``n_groups - 1``
-        - target : ndarray of int, shape (n_nodes,), the planted cluster, 0 to
-          ``n_clusters - 1``
-        - probabilities : ndarray of shape (4,), the (a, b, c, d) used, before
-          `cohesion`
+        - sensitive_features : ndarray of int, shape (n_nodes,), group, from 0
+        - target : ndarray of int, shape (n_nodes,), planted cluster, from 0
+        - probabilities : ndarray of shape (4,), as used, before `cohesion`
 
     References
     ----------
@@ -121,13 +102,8 @@ def make_fair_sbm(
     >>> data = make_fair_sbm(
     ...     1000, n_clusters=5, n_groups=2, average_degree=20, random_state=0
     ... )
-    >>> data.graph.shape
-    (1000, 1000)
-    >>> bool(18 < data.graph.nnz / 1000 < 22)
-    True
-    >>> from scalefair.metrics import balance_score
-    >>> balance_score(data.target, sensitive_features=data.sensitive_features)
-    1.0
+    >>> data.graph.shape, bool(18 < data.graph.nnz / 1000 < 22)
+    ((1000, 1000), True)
     """
     check_count("n_clusters", n_clusters, 2)
     check_count("n_groups", n_groups, 2)
@@ -172,8 +148,8 @@ def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
     """Nodes of each cluster in each group, shape (n_clusters, n_groups)."""
     n_each, n_extra = divmod(n_nodes, n_clusters * n_groups)
     sizes = np.full((n_clusters, n_groups), n_each)
-    # Walk the extra nodes along diagonals, so that clusters and groups, too, differ
-    # in size by at most one; shift at each return to the start of a diagonal.
+    # Along diagonals, so that clusters and groups, too, differ by at most one; shifted
+    # at each return to the start of a diagonal.
     extra = np.arange(n_extra)
     shift = extra // math.lcm(n_clusters, n_groups)
     sizes[extra % n_clusters, (extra + shift) % n_groups] += 1
@@ -196,9 +172,7 @@ def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
 class _PairKind:
     """Pairs of nodes of the same class that differ in all of the other labels.
 
-    Same cluster and same group, same group but not the same cluster, and so on. Every
-    ordered pair inside a class has a number, so a pair is drawn by drawing a number, or
-    all are listed in chunks; neither needs more memory than the edges that result.
+    Numbers of ordered pairs inside a class are drawn, or listed in chunks.
     """
 
     def __init__(self, class_of: Ints, *apart: Ints) -> None:
@@ -213,13 +187,9 @@ class _PairKind:
     def sample(
         self, n_pairs: int, probability: float, rng: np.random.Generator
     ) -> Ints:
-        """Include each of the `n_pairs` unordered pairs independently.
-
-        Returns the keys ``i * n_nodes + j`` (i < j) of the included pairs.
-        """
+        """Draw each of the pairs independently: keys ``i * n_nodes + j``, i < j."""
         if probability <= _WALK_ABOVE:
-            # A binomial count of pairs, then a uniform set of that many, is the same
-            # law as one coin per pair, at a cost that follows the edges.
+            # The law of one coin per pair, at a cost that follows the edges.
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
         kept = [np.empty(0, dtype=np.int64)]
         for start in range(0, self.n_ordered, _CHUNK):
@@ -249,8 +219,7 @@ class _PairKind:
         """Draw a set of `count` of the `n_pairs` pairs, each set equally likely."""
         keys = np.empty(0, dtype=np.int64)
         while keys.size < count:
-            # A draw hits a given pair with probability 2 / n_ordered, so this many
-            # find the missing share of the free pairs on average; the rest is margin.
+            # A draw hits a given pair with probability 2 / n_ordered; with a margin.
             share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
             draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
             i, j = self.decode(rng.integers(self.n_ordered, size=draws))

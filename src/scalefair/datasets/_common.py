@@ -34,10 +34,7 @@ def check_option(name: str, value: Any, known: Sequence[Any]) -> None:
 
 
 def standardise(values: Floats, *, ddof: int = 0) -> Floats:
-    """Return columns of mean 0 and variance 1; constant ones become 0.
-
-    The sum of squares is divided by n - ddof for the variance.
-    """
+    """Return columns of mean 0 and variance 1, by n - ddof; constant ones become 0."""
     spread = values.std(axis=0, ddof=ddof)
     scaled: Floats = values - values.mean(axis=0)
     scaled /= np.where(spread > 0, spread, 1.0)
@@ -67,10 +64,9 @@ def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Int
 def symmetric_graph(
     source: NDArray[np.integer], target: NDArray[np.integer], n_nodes: int
 ) -> sparse.csr_array:
-    """Symmetric 0/1 adjacency of an edge list, in canonical form.
+    """Symmetric 0/1 adjacency of edges listed in any direction, once or more often.
 
-    An edge may be listed once, several times or in both directions, and becomes
-    weight 1 in both; self-loops are dropped.
+    In canonical form, without self-loops.
     """
     for nodes in (source, target):
         unknown = (nodes < 0) | (nodes >= n_nodes)
@@ -94,9 +90,8 @@ def symmetric_graph(
 
 _PARAMETERS = """
 data_home : str or path-like, default=None
-    Folder with the data, in which files are looked for and to which they are
-    downloaded. By default the folder named by the environment variable
-    SCALEFAIR_DATA or, without it, the user's cache folder.
+    Folder in which files are looked for and to which they are downloaded; by default
+    that of the environment variable SCALEFAIR_DATA, else the user's cache folder.
 download_if_missing : bool, default=True
     If False, raise an error instead of downloading."""
 _RAISES = """Raises
@@ -104,8 +99,8 @@ _RAISES = """Raises
 OSError
     If a file is missing and `download_if_missing` is False, or a download fails.
 ValueError
-    If an option is unknown, a file is not the published one (the message names file,
-    line and column), or a download does not have the expected checksum.
+    If an option is unknown, a file is not the published one (the message says where),
+    or a download has a wrong checksum.
 ImportError
     If a download is needed and pooch is not installed."""
 _EXAMPLES = """Examples

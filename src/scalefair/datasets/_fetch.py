@@ -33,8 +33,7 @@ class Files:
     def path(self, name: str) -> Path:
         """Return where a file is, downloading it first if allowed and needed.
 
-        A file already in the folder is used as it is, under its published name or, for
-        text, gzip-compressed with ``.gz`` added; a download is checked.
+        One in the folder is used as it is, if text also with ``.gz`` added.
         """
         key, url = f"{self._source.folder}/{name}", self._source.url(name)
         plain = self._folder / key
@@ -81,8 +80,8 @@ class Files:
 class Table:
     """The columns of a text file by name, checked when they are taken.
 
-    `content` is what is read, `path` what messages name. The last of the `header` lines
-    before the first row holds the names; `names` are those of a file without header.
+    `content` is read, `path` named in messages; `names` are those of a file without
+    header, else the last `header` line before the first row holds them.
     """
 
     def __init__(

@@ -64,12 +64,11 @@ LASTFM = Source(
     description="""\
 LastFM Asia (LastFMNet in the fair spectral clustering papers).
 
-Mutual follower relations among users of the music service Last.fm in Asia, collected
-in March 2020, restricted to the six countries with at least 500 users. Nodes are 5713
-users, groups are country codes (0, 3, 6, 10, 14, 17), `node_ids` are the ids of the
-original graph of 7624 users. 39214 stored entries (each friendship in both directions);
-118 components, 102 of them isolated nodes; the largest (5576 nodes, 39174 entries,
-groups of 1073, 505, 645, 1266, 558 and 1529) is the graph of the papers.
+Mutual followers on the music service Last.fm in Asia, March 2020, in the six countries
+with at least 500 users. Nodes are 5713 users, groups are country codes (0, 3, 6, 10,
+14, 17), `node_ids` are the ids of the original graph of 7624 users. 39214 stored
+entries; 118 components, 102 of them isolated nodes; the largest (5576 nodes, 39174
+entries, groups of 1073, 505, 645, 1266, 558 and 1529) is the graph of the papers.
 
 Rozemberczki and Sarkar, "Characteristic Functions on Graphs: Birds of a Feather",
 CIKM 2020; cleaned by Wang, Lu, Davidson and Bai, "Scalable Spectral Clustering with
@@ -91,9 +90,8 @@ December 2013, collected by SocioPatterns.
 
 Nodes are the 322 students of known gender, `node_ids` their numbers; groups are
 0 (female) and 1 (male). 1412 friendships. The largest component (155 nodes, 2824
-entries, groups of 70 and 85) is the graph of the papers; all other nodes, students who
-do not occur in the Facebook data, are isolated. Pairs known not to be friends (weight 0
-in the file) are not edges.
+entries, groups of 70 and 85) is the graph of the papers; all other nodes are isolated.
+Pairs known not to be friends (weight 0 in the file) are not edges.
 
 Mastrandrea, Fournet and Barrat, "Contact Patterns in a High School", PLoS ONE
 10(9):e0136497, 2015.
@@ -144,10 +142,9 @@ BANK = Source(
 Bank marketing: 45211 telephone calls of a Portuguese bank's campaigns for a term
 deposit, with what the bank knew of the client.
 
-Groups are clients of 65 years or older (810) and younger ones (44401). The papers on
-fair PCA call the 810 the younger individuals; in the data they are the older ones.
-Features are the 16 columns other than the age, categories as numbers in the order of
-the authors' file; the outcome y is one of them, as in the papers. With
+Groups are clients of 65 years or older (810, whom the papers on fair PCA call the
+younger ones) and younger ones (44401). Features are the 16 columns other than the age,
+categories as numbers; the outcome y is one of them, as in the papers. With
 `preprocess=True` each has mean 0 and variance 1 (divided by n - 1) over all rows.
 
 Moro, Cortez and Rita, "A data-driven approach to predict the success of bank
@@ -174,13 +171,12 @@ Groups are the clients aged 25 to 60, both included ("25-60": 39210, 10.1 % with
 Features (53): 10 numbers, the age among them, then for each of 10 categorical
 attributes one column per value but the first in alphabetical order; "unknown" is a
 value like any other. With `preprocess=True` the numbers have mean 0 and variance 1
-(divided by n) over all rows. 54 attributes are reported in the paper on partially fair
-classification (He, Huang, Yao and Lin, "Enforcing fairness where it matters", appendix
-D.1), which does not list them; 53 and the group make 54.
+(divided by n) over all rows. With the group they are as many as in the paper on
+partially fair classification (He, Huang, Yao and Lin, "Enforcing fairness where it
+matters", appendix D.1), which does not list them.
 
-The duration of the call is known only after it and says much about the outcome, so a
-classifier that uses it is of no use for choosing whom to call. pdays is 999 for clients
-who were not called before.
+The duration of a call is known only after it and leaks the outcome. pdays is 999 for
+clients who were not called before.
 
 Moro, Cortez and Rita, "A data-driven approach to predict the success of bank
 telemarketing", Decision Support Systems 62, 2014. UCI Machine Learning Repository,
@@ -194,8 +190,7 @@ CREDIT = Source(
     licence=f"{_UCI} data set 350; no licence is stated with the arranged file.",
     description="""\
 Default of credit card clients: 30000 clients of a bank in Taiwan, October 2005: credit
-limit, sex, education, marital status, age, and six months of repayment status, bills
-and payments.
+limit, sex, education, marital status, age, and six months of payments and bills.
 
 EDUCATION is 1 graduate school, 2 university, 3 high school, 4 others, and the codes
 0, 5 and 6 without a meaning in the documentation (14, 280 and 51 clients). Groups, by
@@ -230,9 +225,8 @@ LAW_SCHOOL = Source(
     place="tailequy/fairness_dataset/abb5a18/experiments/data",
     licence="No licence is stated with the cleaned file.",
     description="""\
-Law school: 20798 students of US law schools who entered in 1991, from the study of the
-Law School Admission Council, cleaned by the authors of a survey of fairness data. The
-target is 1 for the 18505 students who passed the bar exam, 0 for the other 2293.
+Law school: 20798 students of US law schools who entered in 1991. The target is 1 for
+the 18505 students who passed the bar exam, 0 for the other 2293.
 
 Groups are "White" (17491) and "Non-White" (3307) students, as in the cleaned file.
 
@@ -254,9 +248,8 @@ BAR_PASSAGE = Source(
     place="TheRohanVerma/CMPUT622_FairSMOTE_vs_FairClassBal/a895803/data",
     licence="No licence is stated with the file.",
     description="""\
-Bar passage: students of US law schools who entered in 1991, from the study of the Law
-School Admission Council, for regression. The target is the undergraduate grade point
-average (ugpa), 1.5 to 3.9.
+Bar passage: students of US law schools who entered in 1991, for regression. The target
+is the undergraduate grade point average (ugpa), 1.5 to 3.9.
 
 Groups are "black" (1343 students, mean target 2.89) and "white" (18716, 3.25), 20059
 together; with groups="all" also "asian" (897), "hisp" (1027) and "other" (408), 22391
@@ -267,15 +260,14 @@ Features (5), as in the file: dnn_bar_pass_prediction, the admission test (lsat,
 indicator each for female and male students. Both indicators are 0 for the 4 students of
 unknown gender. The features are not scaled: fit a scaler on the training rows.
 
-dnn_bar_pass_prediction leaks the target. It is the output of a neural network that was
-given the undergraduate grades among other attributes, so the grades can be read from
-it in part, and errors are far below what the other features allow. It is kept because
-the papers on fair regression use it (Zuo, Zhu and Khalili, "Post-processing for fair
-regression via explainable SVD"); leave out the first column for an honest error.
+dnn_bar_pass_prediction leaks the target: it is the output of a neural network that was
+given the undergraduate grades, added for a tutorial by the authors of TensorFlow. It is
+kept because the papers on fair regression use it (Zuo, Zhu and Khalili,
+"Post-processing for fair regression via explainable SVD"); leave out the first column
+for an honest error.
 
 Wightman, "LSAC National Longitudinal Bar Passage Study", Law School Admission Council,
-1998. The column dnn_bar_pass_prediction was added for a tutorial on fairness by the
-authors of TensorFlow.
+1998.
 """,
 )
 
@@ -300,20 +292,18 @@ Features (9): age, counts of juvenile felonies, misdemeanours and other offences
 of earlier crimes, and one indicator for each sex and for each degree of the charge,
 felony (F) or misdemeanour (M). They are not scaled: fit a scaler on the training rows.
 
-With features="paper" there are 14, those of the paper on the explainable SVD (Zuo, Zhu
-and Khalili, "Post-processing for fair regression via explainable SVD"): the same
-numbers, the COMPAS scores for any and for violent crime (decile_score, v_decile_score),
-an indicator of male defendants, and six dates in years since the beginning of 2013.
+With features="paper" there are 14, those of Zuo, Zhu and Khalili, "Post-processing for
+fair regression via explainable SVD": the same numbers, the COMPAS scores for any and
+for violent crime (decile_score, v_decile_score), an indicator of male defendants, and
+six dates in years since the beginning of 2013, which the paper scales to [0, 1].
 Defendants without some date are left out: 5855 of the 7214 remain, 5388 of the 6172.
-The paper scales the dates to [0, 1] over all rows, and nothing else.
 
 The dates leak the target. in_custody and out_custody are often those of a later arrest;
 and the file holds those scored after 1 April 2014 (868 of the 6172, 998 of the 7214)
 only if they were charged again, so that any date of that time tells the target, 1
 (Barenstein, "ProPublica's COMPAS data revisited", 2019).
 
-Being charged is not the same as committing a crime, and need not follow it equally
-often in all groups.
+Being charged is not committing a crime, and need not follow it alike in all groups.
 
 Larson, Mattu, Kirchner and Angwin, "How we analyzed the COMPAS recidivism algorithm",
 ProPublica, 2016.
@@ -331,13 +321,11 @@ on and 16281 to test on. The target is 1 for an income above 50000 dollars a yea
 Groups are the two sexes of the census: 10771 "Female" and 21790 "Male" in the training
 rows, of whom 10.9 % and 30.6 % have the target 1; 5421 and 10860 in the test rows. The
 two columns of the sex are among the features. About 14 features of a row are 1.
-Rows are in the order of the original files.
 
 Categories have one column per value and none for a missing value; the numbers of the
 census (age, sampling weight, years of education, gains, losses, hours) are cut into
-ranges. The names of the features were found by comparison with the original table, in
-which each column has exactly the stated meaning for all rows; the published files do
-not name them.
+ranges. The published files do not name the features: the names were found by
+comparison with the original table.
 
 Becker and Kohavi, UCI Machine Learning Repository, data set 2 (Adult), 1996; encoded by
 J. Platt, "Fast training of support vector machines using sequential minimal
@@ -355,16 +343,14 @@ with diabetes, encoded as numbers for a nearest-neighbour graph.
 
 Numeric features (8): days in hospital, laboratory procedures, procedures,
 medications, diagnoses, and outpatient, emergency and inpatient visits in the year
-before; the three counts of visits are heavy-tailed and taken as log(1 + count). Each
-has mean 0 and variance 1.
+before, the three visits as log(1 + count). Each has mean 0 and variance 1.
 
 Categorical features, one column per value: admission type and source, discharge,
 glucose and A1C results, change of medication, diabetes medication prescribed, the
 dose of insulin and of the seven other drugs given in at least 1 % of the stays, and
 the primary diagnosis by ICD-9 chapter. A column is 1 / sqrt(2) where the value
-applies and 0 elsewhere, so two stays that differ in one attribute are at distance 1,
-one standard deviation of a numeric feature. Codes of admission and discharge in less
-than 1 % of the stays share a column "other", as do the rarer ICD-9 chapters; codes for
+applies and 0 elsewhere: stays that differ in one attribute are at distance 1. Codes of
+less than 1 % of the stays, and the rarer chapters, share a column "other"; codes for
 not available, not mapped and null share "unknown".
 
 Race, gender and age are never among the features, nor are the identifiers, weight,

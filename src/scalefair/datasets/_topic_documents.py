@@ -12,13 +12,11 @@ from scalefair._random import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
 
-# Zipf-Mandelbrot law 1 / (rank + 10): the very frequent words of a language are
-# flattened, as after the removal of stop words.
-_ZIPF_OFFSET = 10.0
+_ZIPF_OFFSET = 10.0  # flattens the law, as the removal of stop words does
 _COMMON = 0.5  # share of the words that do not depend on the topic
 _FIRST_TOPIC = 0.7  # share of the others that come from the document's main topic
-# Topics are used with frequencies 1 / rank**0.5. Standard deviations of logarithms:
-# of these per group, of a word's probability per topic, of a document's length.
+# Topics have frequencies 1 / rank**0.5; standard deviations of logarithms: of these
+# per group, of a word's probability per topic, of a document's length.
 _TOPIC_DECAY = 0.5
 _GROUP_SPREAD, _TOPIC_SPREAD, _LENGTH_SPREAD = 1.0, 2.0, 0.5
 _PILOT = 2000  # documents that calibrate the length
@@ -26,8 +24,7 @@ _PILOT = 2000  # documents that calibrate the length
 _DESCR = """\
 Topic documents: {} sparse rows of tf-idf weights over {} words,
 drawn from {} topics that {} groups use with different frequencies.
-Words follow a Zipf-Mandelbrot law, rows have Euclidean norm 1. {} stored entries,
-density {:.3g}. `target` is the main topic of each document.
+{} stored entries, density {:.3g}. `target` is the main topic of each document.
 """
 
 
@@ -59,10 +56,8 @@ def make_topic_documents(
         Number of words. The most frequent come first.
     density : float, default=1e-3
         Wanted share of stored entries, met within a few per cent; at most 0.1.
-        Document lengths are log-normal around it.
     n_topics : int, default=100
-        Number of topics, at least 2. Each takes memory of ``8 * n_features`` bytes
-        while the data are made.
+        Number of topics, at least 2; each takes ``8 * n_features`` bytes meanwhile.
     group_probabilities : sequence of float, default=(0.7, 0.3)
         Probability of each group; they sum to 1. Every group gets a document.
     dtype : {np.float64, np.float32}, default=np.float64
@@ -76,22 +71,12 @@ def make_topic_documents(
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
 
-    Notes
-    -----
-    With the default arguments, 4.9 million entries, the covariance has a few dozen
-    directions of topics above a slowly decaying tail, as term-document matrices do:
-    relative to the largest, its eigenvalues 2, 5, 10, 20, 30, 40 and 60 are about
-    0.81, 0.69, 0.55, 0.44, 0.37, 0.35 and 0.29, and the twenty leading ones hold
-    2.3 % of the variance. Nothing is known of them exactly.
-
     Examples
     --------
     >>> from scalefair.datasets import make_topic_documents
     >>> data = make_topic_documents(1000, 2000, density=0.01, random_state=0)
-    >>> data.data.shape
-    (1000, 2000)
-    >>> round(data.data.nnz / 2_000_000, 3)
-    0.01
+    >>> data.data.shape, round(data.data.nnz / 2_000_000, 3)
+    ((1000, 2000), 0.01)
     """
     shares = common.check_shares(group_probabilities)
     common.check_count("n_samples", n_samples, shares.size, "one for each group")

@@ -1,13 +1,13 @@
 """Fair principal component analysis, and the methods it is compared with."""
 
-from scalefair.decomposition._error_weighted import ErrorWeightedFairPCA
 from scalefair.decomposition._fair_pca import FairPCA
-from scalefair.decomposition._group_pca import GroupPCA
 from scalefair.decomposition._joint_range import (
     JointNumericalRange,
     joint_numerical_range,
 )
-from scalefair.decomposition._semidefinite import SemidefiniteFairPCA
+from scalefair.decomposition.comparators._error_weighted import ErrorWeightedFairPCA
+from scalefair.decomposition.comparators._group_pca import GroupPCA
+from scalefair.decomposition.comparators._semidefinite import SemidefiniteFairPCA
 
 __all__ = [
     "ErrorWeightedFairPCA",

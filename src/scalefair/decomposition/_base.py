@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +15,12 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
+from scalefair._docs import documented
 from scalefair._entries import (
     all_finite,
     check_array,
@@ -25,7 +28,7 @@ from scalefair._entries import (
     judged_later,
     validate_data,
 )
-from scalefair._groups import check_two_groups
+from scalefair._groups import check_two_groups, encode_groups
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,
@@ -33,23 +36,50 @@ from scalefair.streaming import (
     row_blocks,
 )
 
-__all__ = ["BaseGroupPCA", "Population", "check_groups"]
-
 Array = NDArray[np.float64]
 
+_WITHOUT_GROUPS = "sklearn.decomposition.PCA"
 
-class Population(NamedTuple):
-    """The groups (sorted), their sizes, and the mean of all rows."""
+TEXTS = {
+    "n_components": """\
+n_components : int, default=2
+    Number of components, at most the number of features.""",
+    "centering": """\
+centering : {"global", "group"}, default="global"
+    What is subtracted from the rows when covariances are computed: the mean of all
+    rows, as PCA does, or each group's own. `transform` subtracts that of all rows.""",
+    "components_": """\
+components_ : ndarray of shape (n_components, n_features)
+    Orthonormal rows that span the subspace: its principal axes for all rows,
+    largest variance first, the entry largest in modulus positive.""",
+    "explained_variance_": """\
+explained_variance_ : ndarray of shape (n_components,)
+    Variance of the rows along each component (divided by their number).""",
+    "mean_": """\
+mean_ : ndarray of shape (n_features,)
+    Mean of all rows.""",
+    "group_losses_": """\
+group_losses_ : ndarray of shape (n_groups,)
+    Loss of each group, in the order of `groups_`: what it reconstructs worse than
+    with its own best components, in squared units of the features per sample.""",
+    "group_reconstruction_errors_": """\
+group_reconstruction_errors_ : ndarray of shape (n_groups,)
+    Mean squared distance of each group's rows to what `inverse_transform` makes of
+    their coordinates.""",
+    "rows": """\
+X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
+    Rows of features, dense or CSR or CSC (other sparse formats are converted).
+    Sparse matrices are not densified, memory-mapped arrays are read in blocks,
+    partitions of a Dask collection where they are, and a reader
+    (:func:`scalefair.files.open_rows`) anew in each pass.""",
+}
 
-    groups: NDArray[Any]
-    counts: NDArray[np.int64]
-    mean: Array
 
-
+@documented(**TEXTS)
 class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Linear transformer fitted to rows that belong to groups.
 
-    A subclass has the parameters `n_components` and `centering`; its `_fit_moments`
+    A subclass has the parameters `n_components` and `centering`; its `_find_basis`
     computes an orthonormal basis and hands it to `_store_basis`.
     """
 
@@ -69,22 +99,14 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @abstractmethod
-    def _fit_moments(self, moments: GroupMoments) -> None:
-        """Set the fitted attributes."""
-
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sensitive_features: ArrayLike) -> Self:
-        """Find the subspace from one pass over the rows.
+        """Find the subspace.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features, dense or CSR or CSC. Sparse matrices are not densified;
-            memory-mapped arrays are read in blocks, Dask's partitions where they are.
-        y : None
-            Ignored; there for the scikit-learn interface.
+        %(rows)s
+        %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,)
             Group of each row: numbers, strings or booleans, none missing, at least
             two different ones.
@@ -99,12 +121,23 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ValueError
             If `X` has entries that are not finite, `n_components` exceeds the
             number of features, or there are fewer than two groups.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the search did not end within its tolerance, or not at the optimum.
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
-        moments = GroupMoments.from_data(X, sensitive_features)
-        check_groups(moments.groups)
-        self._fit_moments(moments)
+        codes: Any
+        if isinstance(X, PartitionedRows):
+            groups, codes = X.encode(sensitive_features)
+        else:
+            groups, codes = encode_groups(sensitive_features, X.shape[0])
+        check_two_groups(groups, _WITHOUT_GROUPS)
+        warning = self._fit_rows(X, groups, codes)
+        if warning:
+            warnings.warn(warning, ConvergenceWarning, stacklevel=4)
         return self
 
     @classmethod
@@ -132,9 +165,10 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         estimator = cls(**parameters)
         estimator._validate_params()
         estimator._check_rank(moments.n_features)
-        check_groups(moments.groups)
         estimator.n_features_in_ = moments.n_features
-        estimator._fit_moments(moments)
+        warning = estimator._fit_moments(moments)
+        if warning:
+            warnings.warn(warning, ConvergenceWarning, stacklevel=2)
         return estimator
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -142,22 +176,18 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of any group; the overall mean is subtracted. Read in blocks of
-            rows, so that it may be larger than the memory.
+        %(rows)s
 
         Returns
         -------
         {ndarray, dask.array.Array} of shape (m, n_components)
-            Coordinates, in float32 if `X` is, otherwise in float64. For a Dask
-            collection a Dask array that is not computed yet.
+            Coordinates of the rows less the mean, in float32 if `X` is, otherwise in
+            float64; of a Dask collection not computed yet.
 
         Raises
         ------
         ValueError
-            If `X` has another number of features than in `fit`, or entries that are
-            not finite.
+            If the number of features is not that of `fit`, or an entry not finite.
         """
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
@@ -181,14 +211,12 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         ndarray of shape (m, n_features)
-            Rows within the subspace of the components, the mean added; in float32 if
-            `X` is, otherwise in float64.
+            Rows within the subspace, the mean added; in float32 if `X` is.
 
         Raises
         ------
         ValueError
-            If `X` does not hold rows of one coordinate for each component, all of
-            them finite.
+            If `X` does not hold one finite coordinate per component in each row.
         """
         check_is_fitted(self)
         scores = check_array(X, dtype=[np.float64, np.float32], input_name="X")
@@ -230,31 +258,34 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"n_features={n_features}."
             )
 
+    def _fit_rows(self, X: Any, groups: NDArray[Any], codes: Any) -> str | None:
+        """`_fit_moments` of checked rows."""
+        return self._fit_moments(GroupMoments._from_codes(X, groups, codes))
+
+    def _fit_moments(self, moments: GroupMoments) -> str | None:
+        """Set the fitted attributes; return what the user is to be warned of."""
+        check_two_groups(moments.groups, _WITHOUT_GROUPS)
+        self.groups_, self.mean_ = moments.groups, moments.mean
+        return self._find_basis(moments)
+
+    @abstractmethod
+    def _find_basis(self, moments: GroupMoments) -> str | None:
+        """Set the fitted attributes beside `groups_` and `mean_`; return a warning."""
+
     def _store_basis(
         self,
         basis: Array,
-        population: Population,
         compressed: Array,
+        counts: NDArray[np.int64],
         traces: Array,
         best: Array,
     ) -> None:
-        """Store an orthonormal basis as components, with the losses of each group.
+        """Store the columns of an orthonormal basis, turned to the axes of PCA.
 
-        Parameters
-        ----------
-        basis : ndarray of shape (n, r)
-            Orthonormal columns.
-        population : Population
-            The groups.
-        compressed : ndarray of shape (G, r, r)
-            ``basis.T @ C_g @ basis`` of every group.
-        traces : ndarray of shape (G,)
-            Traces of the ``C_g``.
-        best : ndarray of shape (G,)
-            Sums of the `r` largest eigenvalues of the ``C_g``.
+        Of each group: `compressed` is ``basis.T @ C_g @ basis``, `counts` its rows,
+        `traces` those of C_g, `best` the sums of C_g's r largest eigenvalues.
         """
-        shares = population.counts / population.counts.sum()
-        # The axes that plain PCA would choose within the subspace.
+        shares = counts / counts.sum()
         values, axes = np.linalg.eigh(np.tensordot(shares, compressed, axes=1))
         components = (basis @ axes).T[::-1]
         peaks = np.abs(components).argmax(axis=1)
@@ -262,16 +293,9 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         captured = np.trace(compressed, axis1=1, axis2=2)
         self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(values[::-1], 0.0)
-        self.mean_ = population.mean
-        self.groups_ = population.groups
         # Both are sums of squares: what is below zero is rounding.
         self.group_losses_ = np.maximum(best - captured, 0.0)
         self.group_reconstruction_errors_ = np.maximum(traces - captured, 0.0)
-
-
-def check_groups(groups: NDArray[Any]) -> None:
-    """Raise a ValueError unless there are groups to compare."""
-    check_two_groups(groups, "sklearn.decomposition.PCA")
 
 
 def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:

@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
-from scalefair._groups import encode_groups
-from scalefair.decomposition._base import BaseGroupPCA, Population, check_groups
-from scalefair.decomposition._choice import choose_solver
+from scalefair._docs import documented
+from scalefair.decomposition._base import TEXTS, BaseGroupPCA
 from scalefair.decomposition._pencil import (
     CovariancePencil,
     FormedPencil,
     OperatorPencil,
+    buffer_size,
 )
-from scalefair.decomposition._solution import FairBasis
-from scalefair.decomposition._solvers import solve
+from scalefair.decomposition._subspace import FairBasis, solve
 from scalefair.operators import GroupCovariance
-from scalefair.streaming import GroupMoments, PartitionedRows
-
-__all__ = ["FairPCA"]
+from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
-_SOLUTION = (
-    "components_",
-    "explained_variance_",
-    "mean_",
-    "groups_",
-    "group_losses_",
-    "group_reconstruction_errors_",
-    "dual_weights_",
-    "duality_gap_",
-    "fairness_ratio_gap_",
-    "n_iter_",
-    "n_products_",
-    "converged_",
-)
+# Moments of the groups and the matrices of the eigen-solver, in bytes.
+_MOST_MEMORY = 2 * 2**30
+_MATRICES = 2
+# Block products of a matrix-free solution with two groups.
+_PRODUCTS = 100
+# Time of an operation with a stored entry, and of one in a dense product with a block,
+# in units of one in a dense second moment.
+_SPARSE = 10.0
+_BLOCK = 2.0
+# Time of a full eigendecomposition, in units of n^3 of these.
+_DECOMPOSITION = 10.0
 
 
+def _solved(name: str) -> Any:
+    """Attribute that `fit` sets, or the first reading of one after `partial_fit`."""
+
+    def solve_all(estimator: FairPCA) -> Any:
+        check_is_fitted(estimator, "moments_")
+        warning = estimator._fit_moments(estimator.moments_)
+        if warning:
+            warnings.warn(warning, ConvergenceWarning, stacklevel=3)
+        return vars(estimator)[name]
+
+    return cached_property(solve_all)
+
+
+@documented(**TEXTS)
 class FairPCA(BaseGroupPCA):
     r"""Principal component analysis in which no group pays more than it must.
 
@@ -55,53 +66,36 @@ class FairPCA(BaseGroupPCA):
     the r largest eigenvalues. Fair PCA minimises the largest loss [1]_. For two
     groups both losses are equal at the optimum and U consists of leading
     eigenvectors of :math:`t C_A + (1-t) C_B` at the t that maximises the concave
-    dual [2]_; its derivative is the difference of the losses, and its root is found
-    to rounding. For more groups the dual weights :math:`\lambda` of all groups are
-    sought; the loss is certified by `duality_gap_`.
+    dual [2]_. For more groups the dual weights of all groups are sought; there can be
+    a gap, `duality_gap_`.
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components, at most the number of features.
+    %(n_components)s
     solver : {"auto", "gram", "matrix_free"}, default="auto"
         - ``"gram"``: one pass over the rows accumulates the second moments of each
-          group (``8 n_features**2`` bytes a group, float64); the rest does not
-          depend on the number of rows.
+          group (``8 n_features**2`` bytes a group).
         - ``"matrix_free"``: covariances are multiplied by, in block products with
           the rows, and never formed: for many features.
-        - ``"auto"``: the one that needs fewer operations, by an estimate (see
-          Notes); never ``"gram"`` when the moments would take more than 2 GiB.
-    centering : {"global", "group"}, default="global"
-        What is subtracted from the rows when covariances are computed: the mean of
-        all rows, as plain PCA does, or each group's own mean, as in [2]_.
-        `transform` subtracts the mean of all rows in either case: the group of a new
-        row need not be known.
+        - ``"auto"``: the one that needs fewer operations, by an estimate; never
+          ``"gram"`` when the moments would take more than 2 GiB.
+    %(centering)s
     tol : float, default=1e-8
         Bound on the error of the largest loss and on the difference of the losses
         of two groups, relative to the loss.
     max_iter : int, default=100
         Most evaluations of the dual, an eigenproblem each. Two groups need 4 to 20.
     random_state : int, RandomState instance or None, default=None
-        For starting vectors with many features; the result depends on it by no more
-        than the tolerance.
+        For starting vectors with many features; the result hardly depends on it.
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows that span the subspace: its principal axes for all rows,
-        largest variance first, the entry largest in modulus positive.
-    explained_variance_ : ndarray of shape (n_components,)
-        Variance of the rows along each component (sums divided by the number of
-        rows, as in the losses).
-    mean_ : ndarray of shape (n_features,)
-        Mean of all rows.
-    groups_ : ndarray of shape (n_groups,)
-        The groups, sorted.
-    group_losses_ : ndarray of shape (n_groups,)
-        Loss of each group, in the order of `groups_`, in squared units of the
-        features per sample.
-    group_reconstruction_errors_ : ndarray of shape (n_groups,)
-        Mean squared distance of the rows of each group from the subspace.
+    %(components_)s
+    %(explained_variance_)s
+    %(mean_)s
+    %(groups_)s
+    %(group_losses_)s
+    %(group_reconstruction_errors_)s
     dual_weights_ : ndarray of shape (n_groups,)
         The maximiser of the dual. A group of weight 0 loses less than the others.
     duality_gap_ : float
@@ -120,26 +114,14 @@ class FairPCA(BaseGroupPCA):
         Whether the dual was maximised to `tol`.
     moments_ : GroupMoments
         The moments; only with ``"gram"``. `partial_fit` adds to them.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if `X` had any.
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     See Also
     --------
     SemidefiniteFairPCA : The semidefinite relaxation, by multiplicative weights.
     ErrorWeightedFairPCA : Equalises errors instead of losses.
     GroupPCA : Plain PCA with the losses of each group.
-
-    Notes
-    -----
-    For `m` rows with `s` stored entries, ``"gram"`` takes about :math:`m n^2`
-    operations, a product in ``"matrix_free"`` :math:`4 s q` with
-    :math:`q \approx 1.3 r`; about a hundred are needed.
-
-    Two groups have no duality gap. Three or more can have one: of three groups that
-    vary along lines at 60 degrees of each other in a plane, with variance 2, one
-    loses at least 3/2 with one component, where the dual is 1.
 
     References
     ----------
@@ -165,6 +147,16 @@ class FairPCA(BaseGroupPCA):
     """
 
     moments_: GroupMoments
+    components_: Any = _solved("components_")
+    explained_variance_: Any = _solved("explained_variance_")
+    group_losses_: Any = _solved("group_losses_")
+    group_reconstruction_errors_: Any = _solved("group_reconstruction_errors_")
+    dual_weights_: Any = _solved("dual_weights_")
+    duality_gap_: Any = _solved("duality_gap_")
+    fairness_ratio_gap_: Any = _solved("fairness_ratio_gap_")
+    n_iter_: Any = _solved("n_iter_")
+    n_products_: Any = _solved("n_products_")
+    converged_: Any = _solved("converged_")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupPCA._parameter_constraints,
@@ -192,75 +184,18 @@ class FairPCA(BaseGroupPCA):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: ArrayLike) -> FairPCA:
-        """Find the fair subspace.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features, dense or CSR or CSC (other sparse formats are
-            converted). Sparse matrices are not densified; memory-mapped arrays are
-            read in blocks. Partitions of a Dask collection stay where they are: their
-            moments, or products with them, are added up. A reader
-            (:func:`scalefair.files.open_rows`) is read anew in each pass.
-        y : None
-            Ignored; there for the scikit-learn interface.
-        sensitive_features : array-like or Dask collection of shape (m,)
-            Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones.
-
-        Returns
-        -------
-        FairPCA
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If `X` has entries that are not finite, `n_components` exceeds the
-            number of features, or there are fewer than two groups.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the dual was not maximised to `tol`, or a duality gap remains.
-        """
-        X = self._check_rows(X)
-        self._check_rank(X.shape[1])
-        codes: Any
-        if isinstance(X, PartitionedRows):
-            groups, codes = X.encode(
-                sensitive_features, name="sensitive_features", what="group"
-            )
-        else:
-            groups, codes = encode_groups(sensitive_features, X.shape[0])
-        check_groups(groups)
-        solver = self.solver
-        if solver == "auto":
-            solver = choose_solver(X, self.n_components, len(groups))
-        if solver == "gram":
-            self._fit_moments(GroupMoments._from_codes(X, groups, codes))
-        else:
-            self._fit_rows(X, groups, codes)
-        return self
-
-    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: Any, y: Any = None, *, sensitive_features: ArrayLike
     ) -> FairPCA:
         """Add rows to the moments; the subspace is found when it is asked for.
 
-        The first fitted attribute that is read, or `transform`, solves the problem
-        for all rows seen so far, by ``"gram"`` whatever `solver` says.
+        `transform`, or the first fitted attribute of the subspace that is read, solves
+        the problem for all rows so far, by ``"gram"`` whatever `solver` says.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            More rows. The first call decides the number of features.
-        y : None
-            Ignored; there for the scikit-learn interface.
+        %(rows)s
+        %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,)
             Their groups; new ones may appear.
 
@@ -272,10 +207,10 @@ class FairPCA(BaseGroupPCA):
         Raises
         ------
         ValueError
-            If the rows do not fit those before, or the estimator was fitted without
-            moments (``solver="matrix_free"``).
+            If the rows do not fit those before, or ``solver="matrix_free"`` has
+            fitted the estimator without moments.
         """
-        fitted = vars(self)
+        fitted: dict[str, Any] = self.__dict__
         if "components_" in fitted and "moments_" not in fitted:
             raise ValueError(
                 'This FairPCA was fitted by solver="matrix_free" and kept no moments '
@@ -288,45 +223,36 @@ class FairPCA(BaseGroupPCA):
         moments = GroupMoments.from_data(X, sensitive_features)
         # Those so far may be the caller's own (`from_moments`): they do not change.
         self.moments_ = moments if first else self.moments_.merge(moments)
+        self.groups_, self.mean_ = self.moments_.groups, self.moments_.mean
         self.solver_ = "gram"
-        for name in _SOLUTION:
-            self.__dict__.pop(name, None)
+        for name, attribute in vars(FairPCA).items():
+            if isinstance(attribute, cached_property):
+                fitted.pop(name, None)
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        # Only called for attributes that are not there: after partial_fit.
-        if name in _SOLUTION and "moments_" in vars(self):
-            self._fit_moments(self.moments_)
-            return vars(self)[name]
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}"
-        )
-
-    def _fit_moments(self, moments: GroupMoments) -> None:
-        self.solver_ = "gram"
-        self.moments_ = moments
-        covariances = moments.covariances(self.centering)
-        self._solve(
-            FormedPencil(covariances),
-            Population(moments.groups, moments.counts, moments.mean),
-            np.trace(covariances, axis1=1, axis2=2),
-        )
-
-    def _fit_rows(self, X: Any, groups: NDArray[Any], codes: Any) -> None:
+    def _fit_rows(self, X: Any, groups: NDArray[Any], codes: Any) -> str | None:
+        solver = self.solver
+        if solver == "auto":
+            solver = choose_solver(X, self.n_components, len(groups))
+        if solver == "gram":
+            return super()._fit_rows(X, groups, codes)
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
         weights = np.full(len(groups), 1 / len(groups))
         operator = GroupCovariance(X, codes, weights, centering=self.centering)
-        self._solve(
-            OperatorPencil(operator),
-            Population(groups, operator.counts, operator.mean),
-            operator.group_traces,
-        )
+        self.groups_, self.mean_ = groups, operator.mean
+        pencil = OperatorPencil(operator)
+        return self._solve(pencil, operator.counts, operator.group_traces)
+
+    def _find_basis(self, moments: GroupMoments) -> str | None:
+        self.solver_, self.moments_ = "gram", moments
+        C = moments.covariances(self.centering)
+        traces = np.trace(C, axis1=1, axis2=2)
+        return self._solve(FormedPencil(C), moments.counts, traces)
 
     def _solve(
-        self, pencil: CovariancePencil, population: Population, traces: Array
-    ) -> None:
-        check_groups(population.groups)
+        self, pencil: CovariancePencil, counts: NDArray[np.int64], traces: Array
+    ) -> str | None:
         found = solve(
             pencil,
             self.n_components,
@@ -334,7 +260,7 @@ class FairPCA(BaseGroupPCA):
             max_iter=self.max_iter,
             random_state=self.random_state,
         )
-        self._store_basis(found.basis, population, found.compressed, traces, found.best)
+        self._store_basis(found.basis, found.compressed, counts, traces, found.best)
         self.dual_weights_ = found.weights
         largest = float(self.group_losses_.max())
         self.duality_gap_ = max(largest - found.dual_value, 0.0)
@@ -343,23 +269,33 @@ class FairPCA(BaseGroupPCA):
         self.n_products_ = found.n_products
         self.converged_ = found.converged
         if not found.converged:
-            warnings.warn(
+            return (
                 f"The dual was not maximised to tol={self.tol:g} in {found.n_iter} "
                 f"evaluations; the largest loss, {largest:.6g}, may be "
                 f"{self.duality_gap_:.2g} above the smallest possible. "
-                f"{found.message or 'Raise max_iter or tol.'}",
-                ConvergenceWarning,
-                stacklevel=6,
+                f"{found.message or 'Raise max_iter or tol.'}"
             )
-        elif self.duality_gap_ > max(self.tol * largest, found.rounding):
-            warnings.warn(
+        if self.duality_gap_ > max(self.tol * largest, found.rounding):
+            return (
                 f"The largest loss, {largest:.6g}, is {self.duality_gap_:.2g} above "
                 "the maximum of the dual. With three groups or more such a gap can "
                 "be real, and cannot be closed by more iterations: the smallest "
-                "largest loss lies in between. Another n_components may close it.",
-                ConvergenceWarning,
-                stacklevel=6,
+                "largest loss lies in between. Another n_components may close it."
             )
+        return None
+
+
+def choose_solver(X: Any, r: int, n_groups: int) -> str:
+    """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate."""
+    m, n = X.shape
+    is_sparse = sparse.issparse(X) or getattr(X, "is_sparse", False)
+    if 8 * (n_groups + _MATRICES) * n * n > _MOST_MEMORY:
+        return "matrix_free"
+    stored, unit = (float(X.nnz), _SPARSE) if is_sparse else (float(m * n), _BLOCK)
+    free = 4 * stored * (r + buffer_size(r)) * unit * _PRODUCTS
+    # Second moments of sparse rows cost the square of their entries each.
+    formed = stored**2 / m * unit if is_sparse else stored * n
+    return "gram" if formed + _DECOMPOSITION * n**3 <= free else "matrix_free"
 
 
 def _ratio_gap(losses: Array, found: FairBasis) -> float:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import check_array
 
-__all__ = ["JointNumericalRange", "joint_numerical_range"]
+Array = NDArray[np.float64]
 
 # Asymmetry, relative to the largest entry, that is taken for rounding.
 _ASYMMETRY = 1e-8
@@ -32,18 +31,17 @@ class JointNumericalRange:
     Attributes
     ----------
     points : ndarray of shape (k, 2)
-        Boundary points in the order of `angles`, that is, counterclockwise. A
-        corner is repeated for every normal it has; a normal of a flat piece has two
-        rows, its end points.
+        Boundary points, counterclockwise. A corner is repeated for every normal; a
+        normal of a flat piece has two rows, its end points.
     angles : ndarray of shape (k,)
         Angle of the outward normal of each point, in radians, nondecreasing.
     support : ndarray of shape (k,)
         Largest value of ``cos(angle) * y_A + sin(angle) * y_B`` over the set.
     """
 
-    points: NDArray[np.float64]
-    angles: NDArray[np.float64]
-    support: NDArray[np.float64]
+    points: Array
+    angles: Array
+    support: Array
 
 
 def joint_numerical_range(
@@ -73,18 +71,16 @@ def joint_numerical_range(
         Number of columns of U, ``1 <= r <= n``.
     n_angles : int, default=180
         Number of directions, at least 3, equally spaced over the full turn from
-        angle 0. The default, one every two degrees, draws a smooth curve. An even
-        number takes half the time per direction: a decomposition serves the
-        opposite direction as well.
+        angle 0. An even number takes half the time per direction.
     angles : array-like of shape (p,) or None, default=None
-        Directions to use instead, in radians and increasing, to look closely at a
-        part of the boundary; ``[0, pi / 2]`` holds the points where no group can
-        gain without the other's loss.
+        Directions to use instead, in radians and increasing; in ``[0, pi / 2]`` no
+        group can gain without the other's loss.
 
     Returns
     -------
     JointNumericalRange
-        With one row for each direction, or two if the boundary is flat there.
+        With one row for each direction, or two if the boundary is flat there: where
+        the r-th and the next eigenvalue are equal.
 
     Raises
     ------
@@ -96,16 +92,9 @@ def joint_numerical_range(
     -----
     The set is convex if n >= 3, so that the polygon of the points lies within it,
     and the intersection of the half-planes of `support` contains it. For n = 2 and
-    r = 1 it is an ellipse without its interior (or a segment), for r = n the single
-    point of the two traces.
-
-    The boundary is flat where the r-th and the next eigenvalue are equal. The end
-    points of the piece then come from the eigenvectors of
-    :math:`-\sin\theta\, C_A + \cos\theta\, C_B` within the eigenspace.
-
-    It takes a full eigendecomposition of order n for each direction (for each two
-    opposite ones if `n_angles` is even); memory about ``50 n**2`` bytes
-    beside the input.
+    r = 1 it is an ellipse without its interior (or a segment), for r = n a point.
+    Each direction takes a full eigendecomposition (or half of one), and all of them
+    about ``50 n**2`` bytes of memory.
 
     References
     ----------
@@ -142,82 +131,60 @@ def joint_numerical_range(
             f"{r!r}."
         )
     r = int(r)
-    directions = _directions(n_angles) if angles is None else _check_angles(angles)
+    directions = _check_directions(n_angles, angles)
     tie = _TIE * (np.linalg.norm(C_A) + np.linalg.norm(C_B))
     paired = angles is None and directions.size % 2 == 0
-    here: list[_Face] = []
-    opposite: list[_Face] = []
+    here, opposite = [], []
     for theta in directions[: directions.size // 2] if paired else directions:
         # (A6) and, in D, its derivative: the direction along the boundary.
         B = np.cos(theta) * C_A + np.sin(theta) * C_B
         D = np.cos(theta) * C_B - np.sin(theta) * C_A
         values, vectors = np.linalg.eigh(B)
-        here.append(_face(theta, values[::-1], vectors[:, ::-1], D, r, tie))
+        here += _furthest(theta, values[::-1], vectors[:, ::-1], D, r, tie)
         if paired:
-            opposite.append(_face(theta + np.pi, -values, vectors, -D, r, tie))
-    return _join(here + opposite)
-
-
-@dataclass(frozen=True)
-class _Face:
-    """Points of the set furthest in one direction, by their place along it."""
-
-    theta: float
-    support: float
-    along: list[float]
-
-
-def _face(
-    theta: float,
-    values: NDArray[Any],
-    vectors: NDArray[Any],
-    D: NDArray[Any],
-    r: int,
-    tie: float,
-) -> _Face:
-    """Face of the `r` largest of the eigenvalues (sorted downwards).
-
-    A point is the support times the normal plus the trace of D times the tangent.
-    """
-    support = float(values[:r].sum())
-    first = int(np.count_nonzero(values > values[r - 1] + tie))
-    last = int(np.count_nonzero(values >= values[r - 1] - tie))
-    if last == r:
-        return _Face(theta, support, [_trace(vectors[:, :r], D)])
-    fixed = _trace(vectors[:, :first], D)
-    tied = vectors[:, first:last]
-    slopes = np.linalg.eigvalsh(tied.T @ D @ tied)
-    wanted = r - first
-    ends = [fixed + slopes[:wanted].sum(), fixed + slopes[-wanted:].sum()]
-    if ends[1] - ends[0] <= r * tie:  # the other matrix is the same on the block
-        return _Face(theta, support, [float(np.mean(ends))])
-    return _Face(theta, support, [float(end) for end in ends])
-
-
-def _trace(U: NDArray[Any], D: NDArray[Any]) -> float:
-    return float(np.vdot(U, D @ U))
-
-
-def _join(faces: list[_Face]) -> JointNumericalRange:
-    angles = np.repeat([f.theta for f in faces], [len(f.along) for f in faces])
-    support = np.repeat([f.support for f in faces], [len(f.along) for f in faces])
-    along = np.concatenate([f.along for f in faces])
+            opposite += _furthest(theta + np.pi, -values, vectors, -D, r, tie)
+    angles, support, along = np.array(here + opposite).T
     normals = np.column_stack([np.cos(angles), np.sin(angles)])
     tangents = np.column_stack([-np.sin(angles), np.cos(angles)])
     points = support[:, None] * normals + along[:, None] * tangents
     return JointNumericalRange(points, angles, support)
 
 
-def _directions(n_angles: int) -> NDArray[np.float64]:
-    if not isinstance(n_angles, Integral) or n_angles < 3:
-        raise ValueError(
-            f"n_angles must be an integer of at least 3 for a polygon, got "
-            f"{n_angles!r}."
-        )
-    return np.linspace(0.0, 2 * np.pi, int(n_angles), endpoint=False)
+def _furthest(
+    theta: float, values: Array, vectors: Array, D: Array, r: int, tie: float
+) -> list[tuple[float, float, float]]:
+    """Point, or both ends of the piece, of the set furthest in one direction.
+
+    As its angle, the support, which is the sum of the `r` largest of the eigenvalues
+    (sorted downwards), and the place along the boundary, which is a trace of D.
+    """
+    support = float(values[:r].sum())
+    first = int(np.count_nonzero(values > values[r - 1] + tie))
+    last = int(np.count_nonzero(values >= values[r - 1] - tie))
+    if last == r:
+        return [(theta, support, _trace(vectors[:, :r], D))]
+    tied = vectors[:, first:last]
+    slopes = np.linalg.eigvalsh(tied.T @ D @ tied)
+    wanted = r - first
+    ends = np.array([slopes[:wanted].sum(), slopes[-wanted:].sum()])
+    ends += _trace(vectors[:, :first], D)
+    if ends[1] - ends[0] <= r * tie:  # the other matrix is the same on the block
+        ends = ends.mean(keepdims=True)
+    return [(theta, support, float(end)) for end in ends]
 
 
-def _check_angles(angles: ArrayLike) -> NDArray[np.float64]:
+def _trace(U: Array, D: Array) -> float:
+    return float(np.vdot(U, D @ U))
+
+
+def _check_directions(n_angles: int, angles: ArrayLike | None) -> Array:
+    if angles is None:
+        if not isinstance(n_angles, Integral) or n_angles < 3:
+            raise ValueError(
+                f"n_angles must be an integer of at least 3 for a polygon, got "
+                f"{n_angles!r}."
+            )
+        return np.linspace(0.0, 2 * np.pi, int(n_angles), endpoint=False)
     directions = np.asarray(angles, dtype=np.float64)
     if directions.ndim != 1 or directions.size == 0:
         raise ValueError(
@@ -229,8 +196,8 @@ def _check_angles(angles: ArrayLike) -> NDArray[np.float64]:
     return directions
 
 
-def _check_symmetric(C: ArrayLike, name: str) -> NDArray[np.float64]:
-    S: NDArray[np.float64] = check_array(C, dtype=np.float64, input_name=name)
+def _check_symmetric(C: ArrayLike, name: str) -> Array:
+    S: Array = check_array(C, dtype=np.float64, input_name=name)
     if S.shape[0] != S.shape[1]:
         raise ValueError(f"{name} must be square, got shape {S.shape}.")
     largest = np.abs(S).max()
@@ -245,5 +212,4 @@ def _check_symmetric(C: ArrayLike, name: str) -> NDArray[np.float64]:
             f"{name} must be symmetric, but entries differ from those of its "
             f"transpose by up to {asymmetry:.3g}."
         )
-    S = (S + S.T) / 2
-    return S
+    return (S + S.T) / 2

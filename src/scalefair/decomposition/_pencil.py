@@ -1,32 +1,23 @@
-"""Weighted sums of the groups' covariances, formed or multiplied by."""
+"""Weighted sums of the groups' covariances, formed or multiplied by.
+
+The solvers ask a `CovariancePencil` for leading eigenvectors of such sums and for
+small matrices ``V.T @ C_g @ V``, and do not know whether the C_g are formed.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from scalefair.decomposition._narrow import narrow_leading
 from scalefair.kernels import leading_eigh, long_blas_call
-from scalefair.linalg import chebyshev
+from scalefair.linalg import chebyshev, spectral_bounds
 from scalefair.operators import GroupCovariance
-
-__all__ = [
-    "CovariancePencil",
-    "FormedPencil",
-    "Leading",
-    "OperatorPencil",
-    "Start",
-    "buffer_size",
-    "captured",
-    "compress",
-    "orthonormal_span",
-    "top_sums",
-    "weighted_sum",
-]
 
 Array = NDArray[np.float64]
 
@@ -37,6 +28,10 @@ _BUFFER = 0.3
 _NARROW = 40
 # Single precision does for a trial subspace.
 _TRIAL = np.float32
+# ARPACK's residuals were 3 to 10,000 times smaller than asked for.
+_SLACK = 10.0
+# Lanczos steps that look for eigenvectors which were missed.
+_CHECK_STEPS = 8
 
 
 class Leading(NamedTuple):
@@ -55,6 +50,24 @@ class Start(NamedTuple):
     basis: Array
     n_products: int
     message: str
+
+
+@dataclass(frozen=True)
+class GroupsSolution:
+    """Basis with the smallest largest loss that was found, and its certificate."""
+
+    weights: Array  # of the dual, shape (G,), on the simplex
+    basis: Array  # orthonormal columns, shape (n, r)
+    losses: Array  # of the groups under the basis
+    dual_value: float  # phi(weights), a lower bound of the largest loss of any basis
+    n_iter: int  # eigendecompositions or calls of the oracle
+    converged: bool  # whether the dual was maximised to the tolerance
+    curvature: float = math.nan  # phi'' of two groups at the weights, if known
+
+    @property
+    def gap(self) -> float:
+        """Largest loss less the dual value: no basis is better by more."""
+        return float(self.losses.max()) - self.dual_value
 
 
 class CovariancePencil(ABC):
@@ -89,27 +102,23 @@ class CovariancePencil(ABC):
 
 
 class FormedPencil(CovariancePencil):
-    """Covariances that fit in memory.
-
-    Parameters
-    ----------
-    covariances : ndarray of shape (G, n, n)
-        Symmetric.
-    """
+    """Covariances that fit in memory, an array of shape (G, n, n)."""
 
     def __init__(self, covariances: Array) -> None:
         self.covariances = covariances
         self.n_groups, self.n_features, _ = covariances.shape
 
     def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
-        if self._filters(r):
-            return self._filtered_start(r, tol, rng)
-        best = top_sums(self.covariances, r)
-        mean = self.covariances.mean(axis=0)
+        C, size = self.covariances, min(r + buffer_size(r), self.n_features)
+        if self._filters(r):  # the first group by LAPACK, the others starting there
+            values, vectors = leading_eigh(C[0], size)
+            first = Leading(vectors, float(values[:r].sum()), 1, "")
+            others = [_filtered(C_g, r, vectors, tol, rng) for C_g in C[1:]]
+            return _joined([first, *others])
+        mean = C.mean(axis=0)
         scale = float(np.abs(mean).max()) or 1.0
-        size = min(r + buffer_size(r), self.n_features)
         trial = leading_eigh((mean / scale).astype(_TRIAL), size)[1]
-        return Start(best, trial.astype(np.float64), self.n_groups + 1, "")
+        return Start(top_sums(C, r), trial.astype(np.float64), self.n_groups + 1, "")
 
     def compress(self, V: Array) -> Array:
         compressed = compress(self.covariances, V)
@@ -132,33 +141,12 @@ class FormedPencil(CovariancePencil):
         return Leading(vectors, float(values.sum()), 1, "")
 
     def _filters(self, r: int) -> bool:
-        """Whether a filtered block takes less time than LAPACK.
-
-        LAPACK takes as long as some 30 products with a block of n / 10 vectors, which
-        is what a filter needs unless its start is good.
-        """
+        """Whether a filtered block takes less time than LAPACK: of some 30 products."""
         return 10 * r <= self.n_features
-
-    def _filtered_start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
-        """Vectors of the first group by LAPACK, of the others starting from them."""
-        values, vectors = leading_eigh(self.covariances[0], r + buffer_size(r))
-        others = [_filtered(C, r, vectors, tol, rng) for C in self.covariances[1:]]
-        return Start(
-            best=np.array([values[:r].sum(), *(each.total for each in others)]),
-            basis=orthonormal_span([vectors, *(each.vectors for each in others)]),
-            n_products=1 + sum(each.n_products for each in others),
-            message=_first_message(others),
-        )
 
 
 class OperatorPencil(CovariancePencil):
-    """Covariances behind an operator, never formed.
-
-    Parameters
-    ----------
-    operator : GroupCovariance
-        Any weights.
-    """
+    """Covariances behind an operator of any weights, never formed."""
 
     def __init__(self, operator: GroupCovariance) -> None:
         self.operator = operator
@@ -166,15 +154,10 @@ class OperatorPencil(CovariancePencil):
         self.n_features = operator.shape[0]
 
     def start(self, r: int, tol: float, rng: np.random.RandomState) -> Start:
-        found = [
-            self._leading(unit, r, None, tol, rng, extra=max(10, r // 2))
-            for unit in np.eye(self.n_groups)
-        ]
-        return Start(
-            best=np.array([each.total for each in found]),
-            basis=orthonormal_span([each.vectors for each in found]),
-            n_products=sum(each.n_products for each in found),
-            message=_first_message(found),
+        extra = max(10, r // 2)
+        units = np.eye(self.n_groups)
+        return _joined(
+            [self.leading(unit, r, None, tol, rng, extra=extra) for unit in units]
         )
 
     def compress(self, V: Array) -> Array:
@@ -184,29 +167,18 @@ class OperatorPencil(CovariancePencil):
         self,
         weights: Array,
         r: int,
-        start: Array,
-        tol: float,
-        rng: np.random.RandomState,
-        *,
-        near: bool,
-    ) -> Leading:
-        return self._leading(weights, r, start, tol, rng)
-
-    def _leading(
-        self,
-        weights: Array,
-        r: int,
         start: Array | None,
         tol: float,
         rng: np.random.RandomState,
         *,
+        near: bool = False,
         extra: int = 0,
     ) -> Leading:
-        """`leading`, with some more vectors where they cost little."""
+        # With some more vectors where they cost little.
         H = self.operator.with_weights(weights)
         k = r + extra
         if H.gathers_rows and r <= _NARROW and 4 * k <= self.n_features:
-            found = narrow_leading(H, k, tol, rng)
+            found = arpack_leading(H, k, tol, rng)
             if found is not None:
                 values, vectors, n_products = found
                 return Leading(vectors, float(values[:r].sum()), n_products, "")
@@ -235,6 +207,11 @@ def weighted_sum(weights: Array, C: Array) -> Array:
     return total
 
 
+def leading_basis(weights: Array, C: Array, r: int) -> Array:
+    """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
+    return leading_eigh(weighted_sum(weights, C), r, overwrite=True)[1]
+
+
 def compress(C: Array, U: Array) -> Array:
     """``U.T @ C[g] @ U`` of every group, shape (G, r, r)."""
     compressed: Array = np.matmul(U.T, C @ U)
@@ -250,6 +227,43 @@ def captured(C: Array, U: Array) -> Array:
 def orthonormal_span(blocks: list[Array]) -> Array:
     """Orthonormal basis whose span contains all columns."""
     return np.ascontiguousarray(np.linalg.qr(np.hstack(blocks))[0])
+
+
+def arpack_leading(
+    H: LinearOperator, k: int, tol: float, rng: np.random.RandomState
+) -> tuple[Array, Array, int] | None:
+    """Leading eigenpairs by ARPACK, and the number of products; None if it failed.
+
+    It may miss one of several equal eigenvalues: more Lanczos steps look for it.
+    """
+    n = H.shape[0]
+    n_products = 0
+
+    def multiply(x: Array) -> Array:
+        nonlocal n_products
+        n_products += 1
+        y: Array = H.matvec(x)
+        return y
+
+    counted = LinearOperator(H.shape, matvec=multiply, dtype=np.float64)
+    try:
+        values, vectors = eigsh(
+            counted, k, which="LA", tol=_SLACK * tol, v0=rng.standard_normal(n)
+        )
+    except ArpackError:  # also when it does not converge
+        return None
+    values, vectors = values[::-1], vectors[:, ::-1]
+
+    def without_found(x: Array) -> Array:
+        y = multiply(x - vectors @ (vectors.T @ x))
+        y -= vectors @ (vectors.T @ y)
+        return y
+
+    rest = LinearOperator(H.shape, matvec=without_found, dtype=np.float64)
+    highest = spectral_bounds(rest, n_steps=_CHECK_STEPS, random_state=rng).nodes[-1]
+    if not highest <= values[-1] + 10 * tol * values[0]:
+        return None
+    return values, np.ascontiguousarray(vectors), n_products
 
 
 def _filtered(
@@ -273,5 +287,11 @@ def _filtered(
     )
 
 
-def _first_message(found: list[Leading]) -> str:
-    return next((each.message for each in found if each.message), "")
+def _joined(found: list[Leading]) -> Start:
+    """Start from leading eigenvectors of every group."""
+    return Start(
+        best=np.array([each.total for each in found]),
+        basis=orthonormal_span([each.vectors for each in found]),
+        n_products=sum(each.n_products for each in found),
+        message=next((each.message for each in found if each.message), ""),
+    )

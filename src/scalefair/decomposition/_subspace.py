@@ -1,27 +1,37 @@
-"""Fair PCA by subspace acceleration: few large eigenproblems, many small ones."""
+"""Fair PCA of any size: small problems directly, large ones by subspaces.
+
+Subspace acceleration: few large eigenproblems, many small ones. The user guide has
+the mathematics ("Fair principal component analysis", "How it is solved").
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._random import check_random_state
+from scalefair.decomposition._many_groups import solve_groups
 from scalefair.decomposition._pencil import (
     CovariancePencil,
+    FormedPencil,
+    GroupsSolution,
     buffer_size,
+    compress,
     orthonormal_span,
+    top_sums,
     weighted_sum,
 )
-from scalefair.decomposition._solution import FairBasis, GroupsSolution
-
-__all__ = ["solve_by_subspaces"]
+from scalefair.decomposition._two_groups import solve_two_groups
+from scalefair.kernels import single_blas_thread
 
 Array = NDArray[np.float64]
 
-SmallSolver = Callable[..., GroupsSolution]
-
+# Below this order full eigendecompositions take less time than a subspace method.
+_SMALL = 300
 # Eigenvectors are computed to this part of the tolerance: the weights depend on
 # their errors in first order, the losses only in second.
 _EIGEN_TOL = 1e-3
@@ -31,65 +41,87 @@ _FIRST_TOL = 1e-7
 _SLOPE_TOL = 0.1
 # Bracket of the dual's maximum, as a part of the tolerance.
 _BRACKET_TOL = 0.1
-# Largest error of the weights beside the square of the one before that was seen
-# (0.4), with a margin.
+# Error of the weights beside the square of the one before (0.4 seen), with a margin.
 _SQUARED = 10.0
 # Weights this close have nearly the same eigenvectors.
 _NEAR = 1e-2
 
 
-def solve_by_subspaces(
-    pencil: CovariancePencil,
-    r: int,
-    solve_small: SmallSolver,
-    *,
-    tol: float,
-    max_iter: int,
-    rng: np.random.RandomState,
+@dataclass(frozen=True)
+class FairBasis:
+    """Solution of the whole problem, with what an estimator stores."""
+
+    weights: Array  # of the dual, shape (G,), on the simplex
+    basis: Array  # orthonormal columns, shape (n, r)
+    compressed: Array  # basis.T @ C_g @ basis of every group
+    best: Array  # sums of the r largest eigenvalues of the C_g
+    dual_value: float  # a lower bound of the largest loss of any basis
+    n_iter: int  # evaluations of the dual
+    n_products: int  # of a covariance, or a weighted sum of them, with a block
+    converged: bool  # whether the dual was maximised to the tolerance
+    message: str  # what failed, if something did
+
+    @property
+    def rounding(self) -> float:
+        """What rounding alone can make of a loss of zero."""
+        eps = float(np.finfo(np.float64).eps)
+        return 8 * eps * math.sqrt(self.basis.shape[0]) * float(self.best.max())
+
+
+def solve(
+    pencil: CovariancePencil, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis:
-    r"""Maximise the dual with the large problem evaluated at a few weights only.
+    """Minimise the largest loss over bases of `r` columns."""
+    n = pencil.n_features
+    # Short products between kernels: threads of BLAS would be waited for each time.
+    with single_blas_thread():
+        if isinstance(pencil, FormedPencil) and (n <= _SMALL or 3 * r >= n):
+            return solve_formed(pencil.covariances, r, tol, max_iter)
+        return solve_by_subspaces(
+            pencil, r, tol=tol, max_iter=max_iter, random_state=random_state
+        )
 
-    A basis V of leading eigenvectors found so far turns the covariances into small
-    matrices :math:`V^T C_g V`, for which `solve_small` maximises the dual exactly.
-    The reduced dual :math:`\phi_V` is nowhere below :math:`\phi`, and :math:`\phi`
-    at any weights is a lower bound of its maximum: together a bracket.
-    :math:`\phi` is evaluated at the maximiser of :math:`\phi_V`, starting from the
-    reduced eigenvectors, and the eigenvectors found are added to V. The error of the
-    weights is about squared each time. The basis returned is that of a reduced
-    problem: for two groups its losses are equal to rounding, whatever the error of
-    the weights.
 
-    Parameters
-    ----------
-    pencil : CovariancePencil
-        The large problem.
-    r : int
-        Number of components.
-    solve_small : callable
-        ``solve_small(C, r, best=, tol=, weights0=)`` returns a GroupsSolution.
-    tol : float
-        Width of the bracket, relative to the loss. With two groups the iteration
-        also goes on until the weights no longer change by more than a tenth of it,
-        or the losses at the eigenvectors of the large problem differ by no more.
-    max_iter : int
-        Most evaluations of the large dual.
-    rng : RandomState
-        For starting vectors.
+def solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
+    """`solve_small`, with what else an estimator stores."""
+    best = top_sums(C, r)
+    found = solve_small(C, r, best=best, tol=tol, max_iter=max_iter)
+    return FairBasis(
+        weights=found.weights,
+        basis=found.basis,
+        compressed=compress(C, found.basis),
+        best=best,
+        dual_value=found.dual_value,
+        n_iter=found.n_iter,
+        n_products=found.n_iter + len(C),
+        converged=found.converged,
+        message="",
+    )
 
-    Returns
-    -------
-    FairBasis
+
+def solve_small(C: Array, r: int, **options: Any) -> GroupsSolution:
+    """Solve the problem of covariances of a small order, shape (G, n, n)."""
+    solver = solve_two_groups if len(C) == 2 else solve_groups
+    return solver(C, r, **options)
+
+
+def solve_by_subspaces(
+    pencil: CovariancePencil, r: int, *, tol: float, max_iter: int, random_state: Any
+) -> FairBasis:
+    """Maximise the dual with the large problem evaluated at a few weights only.
+
+    The dual of the problem reduced to the eigenvectors found so far is its upper bound.
     """
-    search = _Search(pencil, r, solve_small, tol, rng)
+    search = _Search(pencil, r, tol, check_random_state(random_state))
     while len(search.visited) < max_iter:
-        search.evaluate()
+        vectors = search.evaluate()
         if search.certified() and search.level():
-            return search.result(search.corrected_weights(), True)
+            return search.result(search.secant()[0], True)
         before = search.small.weights
-        search.reduce()
+        search.reduce(orthonormal_span([search.V, vectors]))
         if search.certified():
             if search.level():
-                return search.result(search.corrected_weights(), True)
+                return search.result(search.secant()[0], True)
             if search.settled(before):
                 return search.result(search.small.weights, True)
     return search.result(search.small.weights, False)
@@ -99,43 +131,32 @@ class _Search:
     """Basis V, solution of the reduced problem, and the weights visited."""
 
     def __init__(
-        self,
-        pencil: CovariancePencil,
-        r: int,
-        solve_small: SmallSolver,
-        tol: float,
-        rng: np.random.RandomState,
+        self, pencil: CovariancePencil, r: int, tol: float, rng: np.random.RandomState
     ) -> None:
         self.pencil, self.r, self.tol, self.rng = pencil, r, tol, rng
-        self.solve_small = solve_small
         start = pencil.start(r, tol, rng)
-        self.best, self.V = start.best, start.basis
-        self.n_products = start.n_products
+        self.best, self.n_products = start.best, start.n_products
         self.message = start.message
         self.lower = -math.inf
         self.visited: list[Array] = []
         self.losses = np.empty(0)
         self.last_slope = self.curvature = math.nan
-        self.added = np.empty((pencil.n_features, 0))
-        self.reduce()
+        self.reduce(start.basis)
 
-    def reduce(self) -> None:
-        """Solve the problem restricted to V, with the last eigenvectors added."""
-        weights0 = self.visited[-1] if self.visited else None
-        if self.visited:
-            self.V = orthonormal_span([self.V, self.added])
-        self.compressed = self.pencil.compress(self.V)
+    def reduce(self, V: Array) -> None:
+        """Solve the problem restricted to the span of V."""
+        self.V, self.compressed = V, self.pencil.compress(V)
         self.n_products += 1
-        self.small = self.solve_small(
+        self.small = solve_small(
             self.compressed,
             self.r,
             best=self.best,
             tol=_SLOPE_TOL * self.tol,
-            weights0=weights0,
+            weights0=self.visited[-1] if self.visited else None,
         )
 
-    def evaluate(self) -> None:
-        """Evaluate the dual at the reduced maximiser, and keep the eigenvectors."""
+    def evaluate(self) -> Array:
+        """Evaluate the dual at the reduced maximiser, and return the eigenvectors."""
         weights = self.small.weights
         self.curvature = self.small.curvature
         _, Y = np.linalg.eigh(weighted_sum(weights, self.compressed))
@@ -144,7 +165,7 @@ class _Search:
             weights,
             self.r,
             self.V @ np.ascontiguousarray(Y[:, ::-1][:, :size]),
-            self._eigen_tol(),
+            max(_EIGEN_TOL * self.tol, 1e-13) if self.visited else _FIRST_TOL,
             self.rng,
             near=any(np.abs(weights - w).max() < _NEAR for w in self.visited),
         )
@@ -156,10 +177,7 @@ class _Search:
         self.losses = self.best - np.trace(compressed, axis1=1, axis2=2)
         self.n_products += found.n_products + 1
         self.visited.append(weights)
-        self.added = found.vectors
-
-    def _eigen_tol(self) -> float:
-        return max(_EIGEN_TOL * self.tol, 1e-13) if self.visited else _FIRST_TOL
+        return found.vectors
 
     def certified(self) -> bool:
         """Whether the bracket of the dual's maximum is narrow enough."""
@@ -167,11 +185,7 @@ class _Search:
         return width <= _BRACKET_TOL * self.tol * self._scale()
 
     def level(self) -> bool:
-        """Whether equal losses at the large problem's own eigenvectors are in reach.
-
-        Always so unless there are two groups: then the derivative of the dual is to
-        vanish, or the secant step to its root to end within the tolerance.
-        """
+        """Whether the losses of two groups (if two) are equal, or will be by secant."""
         if self.losses.size != 2:
             return True
         if len(self.visited) < 2:
@@ -179,19 +193,12 @@ class _Search:
         difference = abs(float(self.losses[0] - self.losses[1]))
         if difference <= _SLOPE_TOL * self.tol * self._scale():
             return True
-        _, error = self._secant()
-        return error <= _SLOPE_TOL * self.tol
+        return self.secant()[1] <= _SLOPE_TOL * self.tol
 
-    def corrected_weights(self) -> Array:
-        """Weights after a secant step, where the last derivatives allow one."""
-        weights, _ = self._secant()
-        return weights
-
-    def _secant(self) -> tuple[Array, float]:
+    def secant(self) -> tuple[Array, float]:
         """Root of the line through the last two derivatives, and its likely error.
 
-        The line's slope and the second derivative of the reduced dual err in ways of
-        their own: as far as they agree the step can be trusted.
+        As far as its slope and the reduced dual's curvature agree it can be trusted.
         """
         weights = self.visited[-1]
         if weights.size != 2 or len(self.visited) < 2:

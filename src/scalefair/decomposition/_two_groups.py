@@ -8,13 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.decomposition._pencil import captured
-from scalefair.decomposition._plane_rotation import smallest_rotation, subspace_of_trace
-from scalefair.decomposition._solution import GroupsSolution
+from scalefair.decomposition._pencil import GroupsSolution, captured
 from scalefair.kernels import long_blas_call
 from scalefair.optimize import ConcaveSearch
-
-__all__ = ["solve_two_groups"]
 
 Array = NDArray[np.float64]
 
@@ -34,39 +30,12 @@ def solve_two_groups(
     max_iter: int = 100,
     weights0: Array | None = None,
 ) -> GroupsSolution:
-    r"""Maximise phi(t) = sum_g w_g best_g - top_r(H(t)), w = (t, 1 - t).
+    """Maximise phi(t) = sum_g w_g best_g - top_r(t C_A + (1-t) C_B), w = (t, 1 - t).
 
-    :math:`H(t) = t C_A + (1-t) C_B`. The derivative of phi is the difference of the
-    losses at the leading eigenbasis of H(t) and its second derivative follows from
-    the same eigendecomposition, so that a safeguarded Newton search ends with equal
-    losses to rounding. Where the derivative jumps over zero, eigenvalues of H tie
-    at the r-th: every subspace between the two sides is a leading eigenbasis, and
-    one with equal losses is found in closed form (`subspace_of_trace`). The same
-    step at a near-tie costs as much of the optimum as the eigenvalues differ; it
-    is taken when that is within the tolerance.
-
-    Parameters
-    ----------
-    C : ndarray of shape (2, n, n)
-        Covariances of the two groups.
-    r : int
-        Number of components, ``1 <= r <= n``.
-    best : ndarray of shape (2,)
-        Sums of their `r` largest eigenvalues, or any upper bounds of them: for a
-        reduced problem those of the original.
-    tol : float, default=1e-8
-        Bound on the duality gap and on the difference of the losses, relative to
-        the loss.
-    max_iter : int, default=100
-        Most eigendecompositions.
-    weights0 : ndarray of shape (2,) or None, default=None
-        First weights; None takes (1/2, 1/2).
-
-    Returns
-    -------
-    GroupsSolution
+    phi' is the difference of the losses: a safeguarded Newton search for its root.
+    Where it jumps, at a tie, a basis between the two sides has equal losses.
     """
-    problem = _Pencil(C, r, best)
+    problem = _TwoGroups(C, r, best)
     search = ConcaveSearch(0.0, 1.0, None if weights0 is None else weights0[0])
     points: list[_Point] = []
     while True:
@@ -82,7 +51,7 @@ def solve_two_groups(
             return _best_of(problem, points, tol)
 
 
-def _best_of(problem: _Pencil, points: list[_Point], tol: float) -> GroupsSolution:
+def _best_of(problem: _TwoGroups, points: list[_Point], tol: float) -> GroupsSolution:
     """Smallest largest loss among all points, losses equalised where they can be."""
     n_iter = len(points)
     dual = max(points, key=lambda point: point.value)
@@ -112,27 +81,23 @@ class _Point:
         return np.ascontiguousarray(self.U[:, self.mu.size - r :][:, ::-1])
 
 
-class _Pencil:
+class _TwoGroups:
     """The covariances of two groups, and what is asked of t C_A + (1 - t) C_B."""
 
     def __init__(self, C: Array, r: int, best: Array) -> None:
-        self.C_B = C[1]
+        self.C, self.r, self.best = C, r, best
         self.difference = C[0] - C[1]
-        self.C = C
-        self.r = r
-        self.best = best
-        self.best_B = float(best[1])
         self.best_difference = float(best[0] - best[1])
         self.rounding = 4 * _EPS * math.sqrt(C.shape[1]) * float(best.max())
 
     def evaluate(self, t: float) -> _Point:
-        H = self.C_B + t * self.difference
+        H = self.C[1] + t * self.difference
         with long_blas_call(0.2 * len(H) ** 3):
             mu, U = np.linalg.eigh(H)
         D = U.T @ (self.difference @ U)
         split = mu.size - self.r
         low, high = mu[:split], mu[split:]
-        value = self.best_B + t * self.best_difference - float(high.sum())
+        value = float(self.best[1]) + t * self.best_difference - float(high.sum())
         slope = self.best_difference - float(D.diagonal()[split:].sum())
         # Floor: a tie has no second derivative, and a large one stops no search.
         floor = _EPS * max(abs(mu[0]), abs(mu[-1])) + _TINY
@@ -151,41 +116,31 @@ class _Pencil:
     def equalized(self, point: _Point, allowed: float) -> Array | None:
         """Basis with equal losses that loses at most `allowed` of top_r(H(t)).
 
-        The two eigenvectors at the border are rotated by the least angle, if that
-        can equalise the losses. Otherwise the block of eigenvalues around the r-th
-        is widened until the wanted trace is within its reach, and given up as soon
-        as it may lose too much.
+        The block of eigenvalues around the r-th is widened until the wanted trace is in
+        reach; of the first pair the least rotation is taken.
         """
-        mu, n, r = point.mu, point.mu.size, self.r
-        if r == n:
-            return None
-        wanted = self.best_difference
+        mu, U, D, n, r = point.mu, point.U, point.D, point.mu.size, self.r
         low, high = n - r - 1, n - r  # the pair at the border, ascending order
-        if mu[high] - mu[low] > allowed:
-            return None
-        pair = point.D[np.ix_([high, low], [high, low])]
-        others = float(np.trace(point.D[high + 1 :, high + 1 :]))
-        rotation = smallest_rotation(pair, wanted - others)
-        if rotation is not None:
-            cosine, sine = rotation
-            vector = cosine * point.U[:, high] + sine * point.U[:, low]
-            return np.column_stack([point.U[:, high + 1 :][:, ::-1], vector])
-        while mu[high] - mu[low] <= allowed:
+        while low >= 0 and high < n and mu[high] - mu[low] <= allowed:
             block = slice(low, high + 1)
-            rest = wanted - float(np.trace(point.D[high + 1 :, high + 1 :]))
-            V = subspace_of_trace(point.D[block, block], r - (n - 1 - high), rest)
+            above = slice(high + 1, n)
+            leading = U[:, above][:, ::-1]
+            wanted = self.best_difference - float(np.trace(D[above, above]))
+            if high - low == 1:
+                rotation = smallest_rotation(D[block, block][::-1, ::-1], wanted)
+                if rotation is not None:
+                    cosine, sine = rotation
+                    vector = cosine * U[:, high] + sine * U[:, low]
+                    return np.column_stack([leading, vector])
+            V = subspace_of_trace(D[block, block], r - (n - 1 - high), wanted)
             if V is not None:
-                cost = float(mu[n - r : high + 1].sum()) - float(
-                    np.einsum("ij,i,ij->", V, mu[block], V)
-                )
-                leading = point.U[:, high + 1 :][:, ::-1]
-                basis = np.hstack([leading, point.U[:, block] @ V])
+                left = float(np.einsum("ij,i,ij->", V, mu[block], V))
+                cost = float(mu[n - r : high + 1].sum()) - left
+                basis = np.hstack([leading, U[:, block] @ V])
                 return basis if cost <= allowed else None
-            if low == 0 and high == n - 1:
-                return None
-            below = mu[high] - mu[low - 1] if low > 0 else np.inf
-            above = mu[high + 1] - mu[low] if high < n - 1 else np.inf
-            if below <= above:
+            below_gap = mu[high] - mu[low - 1] if low > 0 else np.inf
+            above_gap = mu[high + 1] - mu[low] if high < n - 1 else np.inf
+            if below_gap <= above_gap:
                 low -= 1
             else:
                 high += 1
@@ -194,12 +149,55 @@ class _Pencil:
     def solution(
         self, point: _Point, basis: Array, n_iter: int, converged: bool
     ) -> GroupsSolution:
-        return GroupsSolution(
-            weights=np.array([point.t, 1 - point.t]),
-            basis=basis,
-            losses=self.best - captured(self.C, basis),
-            dual_value=point.value,
-            n_iter=n_iter,
-            converged=converged,
-            curvature=point.curvature,
-        )
+        weights, phi = np.array([point.t, 1 - point.t]), point.value
+        losses, bend = self.best - captured(self.C, basis), point.curvature
+        return GroupsSolution(weights, basis, losses, phi, n_iter, converged, bend)
+
+
+def subspace_of_trace(C: Array, k: int, trace: float) -> Array | None:
+    """Orthonormal basis V of k columns with ``Tr(V^T C V) = trace``, if there is one.
+
+    The k leading eigenvectors are replaced one at a time by the k last ones; the swap
+    that crosses the trace becomes a rotation. Unlike the curve of A.3, it keeps rank.
+    """
+    values, vectors = np.linalg.eigh(C)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    q = values.size
+    lowest, highest = float(values[q - k :].sum()), float(values[:k].sum())
+    rounding = 4 * np.finfo(float).eps * float(np.abs(values).sum())
+    if not lowest - rounding <= trace <= highest + rounding:
+        return None
+    V = vectors[:, :k].copy()
+    n_swaps = min(k, q - k)  # what is in both ends stays
+    left = max(0.0, highest - trace)
+    for i in range(n_swaps):
+        out, into = i, q - n_swaps + i
+        drop = float(values[out] - values[into])
+        if drop > left or (i == n_swaps - 1 and drop > 0):
+            sine_squared = min(1.0, max(0.0, left / drop))
+            V[:, out] = (
+                np.sqrt(1 - sine_squared) * vectors[:, out]
+                + np.sqrt(sine_squared) * vectors[:, into]
+            )
+            break
+        V[:, out] = vectors[:, into]
+        left -= drop
+    return V
+
+
+def smallest_rotation(C: Array, trace: float) -> tuple[float, float] | None:
+    """Cosine and sine of the least angle a with ``v @ C @ v = trace``, if there is one.
+
+    Of ``v = (cos a, sin a)``; of a pair of nearly tied eigenvectors it loses least.
+    """
+    mean, half = (C[0, 0] + C[1, 1]) / 2, (C[0, 0] - C[1, 1]) / 2
+    radius = math.hypot(half, C[0, 1])
+    # v @ C @ v = mean + radius cos(2 a - phase), phase the direction of (half, C_01).
+    if not abs(trace - mean) <= radius * (1 + 1e-15):
+        return None
+    phase = math.atan2(C[0, 1], half)
+    turn = math.acos(max(-1.0, min(1.0, (trace - mean) / radius))) if radius else 0.0
+    angles = [(phase + turn) / 2, (phase - turn) / 2]
+    # Angles differing by pi give the same line.
+    angle = min((math.remainder(a, math.pi) for a in angles), key=abs)
+    return math.cos(angle), math.sin(angle)

@@ -11,7 +11,6 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.files._errors import FileError
 from scalefair.files._matrices import (
     as_matrix,
     file_format,
@@ -19,6 +18,7 @@ from scalefair.files._matrices import (
     read_matrix_market,
     read_sparse,
 )
+from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import quote
 
@@ -76,11 +76,9 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     Parameters
     ----------
     path : str or Path
-        A matrix (``scipy.sparse.save_npz``, ``numpy.save``, Matrix Market, or a square
-        table of numbers), or lines ``source target [weight]``; text may be packed
-        (gz, bz2, xz), and ``-`` is the standard input. An edge may be listed once or
-        in both directions, with the same weight, and counts once; ``#`` and ``%`` start
-        comments; nodes are numbered as the list first names them.
+        A matrix (npz, npy, Matrix Market, or a square table), or lines ``source target
+        [weight]``; text may be packed, and ``-`` is the standard input. An edge in
+        both directions counts once; nodes are numbered as the list first names them.
     **options
         ``header``, ``delimiter``, ``skip_lines`` of text, found out by default.
 
@@ -92,18 +90,15 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     Raises
     ------
     FileError
-        If the file cannot be read, a weight is negative, missing or not finite in a
-        list of edges, or an edge has two weights.
+        If the file cannot be read, or weights are wrong or contradict each other.
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> from scalefair.files import read_graph
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "friends.txt")
-    ...     with open(path, "w") as file:
-    ...         _ = file.write("ann bob\nbob ann\nann cid\n")
-    ...     graph = read_graph(path)
+    >>> with tempfile.NamedTemporaryFile("w+") as file:
+    ...     print("ann bob\nbob ann\nann cid", file=file, flush=True)
+    ...     graph = read_graph(file.name)
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)
     """

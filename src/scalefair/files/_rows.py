@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.files._errors import FileError
-from scalefair.files._npy import checked_header, read_rows
+from scalefair.files._matrices import checked_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
     BLOCK_BYTES,
     AnyPath,
+    FileError,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -32,24 +32,20 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     Parameters
     ----------
     path : str or path-like
-        ``.npy`` (`NpyReader`), ``.npz`` (`NpzReader`), ``.parquet`` (`ParquetReader`)
-        or ``.svm``, ``.svmlight``, ``.libsvm`` (`SvmlightReader`). It must stay as it
-        is: a change is an error.
+        ``.npy``, ``.npz``, ``.parquet``, or ``.svm``, ``.svmlight``, ``.libsvm``. It
+        must stay as it is: a change is an error.
     max_bytes : int, default=2**26
-        Size of the blocks that are read, 64 MiB by default. A block has one row at
-        least.
+        Size of the blocks that are read, of one row at least.
 
     Returns
     -------
     RowReader
-        To be given to an estimator where it takes a matrix. Its `dtype` is float32 if
-        all numbers of the file are, else float64, to which they are converted.
+        Its `dtype` is float32 if all numbers of the file are, else float64.
 
     Raises
     ------
     FileError
-        If the extension is none of these, or the file is missing, damaged, holds
-        something else, or is no longer what it was.
+        If the extension is none of these, or the file is missing or damaged.
     ImportError
         If pyarrow is needed and not installed.
 
@@ -79,7 +75,6 @@ class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
     Rows in Fortran order take longer: a block is scattered over the whole file.
-    Attributes are those of `open_rows`.
 
     Parameters
     ----------
@@ -127,10 +122,10 @@ class ParquetReader(RowReader):
     path : str or path-like
         The file.
     columns : sequence of str or None, default=None
-        Columns that are features, in this order, of numbers or booleans. All by
-        default, without the index of a data frame.
+        Columns that are features, in this order, of numbers or booleans; by default
+        all but the index of a data frame.
     max_bytes : int, default=2**26
-        See `open_rows`. Beside a block the memory holds what pyarrow buffers.
+        See `open_rows`.
 
     Examples
     --------

@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._memory import sparse_bounds
-from scalefair.files._errors import FileError
-from scalefair.files._matrices import counts_from_zero, parse_svmlight
-from scalefair.files._npy import fill, member_header, read_member
+from scalefair.files._matrices import (
+    counts_from_zero,
+    fill,
+    member_header,
+    parse_svmlight,
+    read_member,
+)
 from scalefair.files._source import (
     BLOCK_BYTES,
     AnyPath,
+    FileError,
     SourceFile,
     block_type,
     check_max_bytes,
@@ -33,34 +38,25 @@ _NEAR, _POINTERS = 2**20, 2**17
 # Reads numbers of an array: from which, and how many.
 _Numbers = Callable[[int, int], NDArray[Any]]
 _ARRAYS = ("indptr", "indices", "data")
-# The header before a member of a zip file: where it says how long its two fields of
-# variable length are, and where they start. The member follows.
+# Of the header before a member of a zip file: where it says how long its two fields
+# of variable length are, and where they start. The member follows.
 _FIELD_LENGTHS, _FIELDS = 26, 30
-# A character of text makes this many bytes at most: two are a row, of a label and a
-# row pointer, and four an entry of a value and a column index.
+# Bytes that a character of text makes at most: two are a row, four an entry.
 _BYTES_PER_CHARACTER = 8
 
 
 class NpzReader(RowReader):
     """Sparse rows in ``.npz`` files, read as streams.
 
-    The entries of a block are taken from where those of the block before ended, so
-    that a pass reads each file once. A block for itself is found at once in files
-    saved with ``compressed=False``; in compressed ones all before it is read too: for
-    Dask save many files, or uncompressed ones.
+    A pass reads each file once; a single block of a compressed file, all before it.
 
     Parameters
     ----------
     path : str, path-like or sequence of them
-        File that ``scipy.sparse.save_npz`` wrote from a CSR matrix of real numbers,
-        or several ones with consecutive rows.
+        Of ``scipy.sparse.save_npz``, from a CSR matrix; several have consecutive rows.
     max_bytes : int, default=2**26
-        See `open_rows`: of entries and their column indices; a row counts as 512
-        bytes at least, for what is computed from it. No block has rows of two files.
-
-    Notes
-    -----
-    `nnz` counts entries before those at the same place are added up.
+        See `open_rows`; a row counts as 512 bytes at least. No block has rows of two
+        files.
 
     Examples
     --------
@@ -151,10 +147,7 @@ class _CsrFile:
     def _cut(
         self, pointers: _Numbers, m: int, entry_bytes: int, max_bytes: int
     ) -> tuple[list[int], list[int]]:
-        """First row and first entry of each block and, last, the ends.
-
-        Row pointers are read in pieces: there may be more than the memory holds.
-        """
+        """First row and entry of each block, the ends last; pointers in pieces."""
         found = pointers(0, 1)
         rows, entries = [0], found.tolist()
         # Entries at the same place are added up, but not more than make a block.
@@ -239,9 +232,6 @@ def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
 class SvmlightReader(RowReader):
     """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
 
-    All lines are read once to make the reader, and again in each pass: for many
-    passes ``scipy.sparse.save_npz`` is the better format.
-
     Parameters
     ----------
     path : str or path-like
@@ -249,11 +239,9 @@ class SvmlightReader(RowReader):
     n_features : int or None, default=None
         Number of features, if there are more than occur in the file.
     zero_based : bool or "auto", default="auto"
-        Whether the first feature has the index 0, else 1. By default it has if a
-        feature 0 occurs.
+        Whether the first feature has the index 0; by default if a feature 0 occurs.
     max_bytes : int, default=2**26
-        See `open_rows`. Blocks are cut by their text, of an eighth of this size:
-        arrays made from it are smaller than a block, mostly by far.
+        See `open_rows`. Blocks are cut by their text, of an eighth of this size.
 
     Attributes
     ----------

@@ -1,9 +1,14 @@
-"""Files that readers open anew in each pass, and how their rows are cut."""
+"""Files that readers open anew in each pass, and what is wrong with them."""
 
 from __future__ import annotations
 
+import csv
+import lzma
 import math
 import os
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
@@ -12,20 +17,77 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.files._errors import FileError, reading
-
 AnyPath = str | os.PathLike[str]
 # Large enough that the cost of a block's Python code does not count.
 BLOCK_BYTES = 2**26
 # Numbers of a file's identity that hold on other machines, too.
 _ANYWHERE = 2
+# What readers raise for damaged files; NumPy parses headers of arrays as Python.
+_DAMAGE: tuple[type[Exception], ...]
+_DAMAGE = (EOFError, LookupError, RuntimeError, ValueError, TypeError, OverflowError)
+_DAMAGE += (SyntaxError, tokenize.TokenError, csv.Error, lzma.LZMAError, zlib.error)
+_DAMAGE += (zipfile.BadZipFile, OSError)
+_REFUSED = {
+    FileNotFoundError: "no such file. Check the path.",
+    IsADirectoryError: "is a folder, not a file.",
+    PermissionError: "no permission to read it. Check its access rights.",
+}
+
+
+class FileError(ValueError):
+    """A file that cannot be used: which, where in it, why, and what to do."""
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Turn whatever goes wrong while `path` is read into a `FileError`.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file that the message names.
+    what : str
+        What it should be, such as ``"an array saved by numpy.save"``.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be opened or is damaged.
+
+    Examples
+    --------
+    >>> from scalefair.files import reading
+    >>> with reading("rows.npy", "an array saved by numpy.save"):
+    ...     raise EOFError("no more bytes")
+    Traceback (most recent call last):
+    scalefair.files._source.FileError: rows.npy: not an array saved by numpy.save, \
+or damaged (no more bytes). Save it again.
+    """
+    name = os.fspath(path)
+    try:
+        yield
+    except (FileError, MemoryError):
+        raise
+    except tuple(_REFUSED) as error:
+        raise FileError(f"{name}: {_REFUSED[type(error)]}") from error
+    except _DAMAGE as error:
+        # An error of the system has a number; others are libraries' of the content.
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = error.strerror or one_line(error)
+            raise FileError(f"{name}: cannot be read ({reason}).") from error
+        raise FileError(
+            f"{name}: not {what}, or damaged ({one_line(error)}). Save it again."
+        ) from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, short enough to go into another message."""
+    text = " ".join(str(error).split()).rstrip(".")
+    return text[:120] or type(error).__name__
 
 
 class SourceFile:
-    """A file that stays as it is, in size, time and place on the disk, or is refused.
-
-    In another process only size and time are compared: it may be a copy there.
-    """
+    """A file that keeps its size, time and place; the last not in other processes."""
 
     def __init__(self, path: AnyPath, what: str) -> None:
         self.path, self._what = os.fspath(path), what

@@ -15,8 +15,8 @@ import numpy as np
 import pandas
 from pandas.api.types import is_numeric_dtype
 
-from scalefair.files._errors import FileError, reading
 from scalefair.files._matrices import file_format
+from scalefair.files._source import FileError, reading
 from scalefair.files._text import (
     MISSING,
     find_layout,
@@ -34,13 +34,9 @@ _SAMPLE, _PIECE = 20_000, 2**21
 
 
 class TableFile:
-    """A table in a file: its columns are known, its rows are read when asked for.
+    """A table in a file, as `read_table` takes it; rows are read when asked for.
 
-    Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or ``-``
-    for the standard input. Options of text are ``header`` (bool), ``delimiter``,
-    ``decimal``, found out by default, and ``skip_lines`` before the table. `names` are
-    those of the columns, their numbers from 1 if there is no header; `layout` is how
-    text is understood; `notes` say what was assumed.
+    `names` are the columns', or numbers from 1; `notes` say what was assumed.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
@@ -92,11 +88,7 @@ class TableFile:
     def read(
         self, columns: Sequence[str] | None = None, words: Collection[str] = ()
     ) -> pandas.DataFrame:
-        """Return columns of all rows: numbers as numbers, words as stripped strings.
-
-        None are all columns; those in `words` are words whatever they look like. A
-        word in a column of numbers is an error.
-        """
+        """Return columns (None: all) of all rows, typed; those in `words` are words."""
         columns = self.names if columns is None else columns
         frame = self._typed(self.frame(columns, words), words)
         if frame.empty:
@@ -106,11 +98,7 @@ class TableFile:
     def store(
         self, columns: Sequence[str], words: Collection[str], folder: Path
     ) -> pandas.DataFrame:
-        """Do as `read`, with the numbers in a nameless file in `folder`.
-
-        The file vanishes with the process, however it ends. Which columns hold words
-        is judged by the first rows.
-        """
+        """Do as `read`, by the first rows, with the numbers in a nameless file."""
         sample = self._typed(self.frame(columns, words, _SAMPLE), words)
         words = [column for column in columns if not is_numeric_dtype(sample[column])]
         numbers = [column for column in columns if column not in words]
@@ -270,12 +258,10 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     Parameters
     ----------
     path : str or Path
-        Delimited text, packed (gz, bz2, xz) or not, whatever its name; parquet; or
-        ``-`` for the standard input.
+        Delimited text, packed or not, or parquet; ``-`` is the standard input.
     **options
-        ``columns`` that are read, ``words`` among them that are words whatever they
-        look like; and of text ``header`` (bool), ``delimiter``, ``decimal``, found out
-        by default, and ``skip_lines`` before the table.
+        ``columns`` that are read, ``words`` among them whatever they look like; of
+        text ``header``, ``delimiter``, ``decimal`` and ``skip_lines``.
 
     Returns
     -------
@@ -289,13 +275,11 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import tempfile
     >>> from scalefair.files import read_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "people.csv")
-    ...     with open(path, "w") as file:
-    ...         _ = file.write("age, sex\n31, female\n?, male\n")
-    ...     read_table(path)
+    >>> with tempfile.NamedTemporaryFile("w+") as file:
+    ...     print("age, sex\n31, female\n?, male", file=file, flush=True)
+    ...     read_table(file.name)
         age     sex
     0  31.0  female
     1   NaN    male

@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
-from scalefair.files._errors import FileError, reading
+from scalefair.files._source import FileError, reading
 
 # Spellings of a value that is not there.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
@@ -68,19 +68,15 @@ def quote(text: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the cells of a text are told apart.
-
-    `delimiter` is None for white space, `skipped` counts the lines before the first
-    record, `names` are those of a header, `notes` say what was assumed.
-    """
+    """How the cells of a text are told apart."""
 
     path: Path
-    delimiter: str | None
+    delimiter: str | None  # None for white space
     decimal: str
-    skipped: int
-    names: list[str] | None
+    skipped: int  # lines before the first record
+    names: list[str] | None  # of a header
     n_columns: int
-    notes: list[str]
+    notes: list[str]  # what was assumed
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of each record below the header."""
@@ -110,8 +106,8 @@ def find_layout(
 ) -> Layout:
     """Look at the first records of a text; what is None is found out.
 
-    `known_headers` has the first names, in lower case, of lines that are headers
-    whatever follows; with `words_are_rows` words above words are none.
+    `known_headers` are first names, in lower case, of lines that are headers whatever
+    follows; with `words_are_rows` words above words are none.
     """
     skipped = skip_lines
     for line in islice(_lines(path), skip_lines, None):
@@ -175,8 +171,8 @@ def _is_header(
 ) -> tuple[bool, bool]:
     """Whether the first record is a header, and whether that is doubtful.
 
-    It is one if it differs in kind from every other record: a word above numbers, or
-    numbers that count up above fractions, or beside a word that does not come again.
+    It differs in kind from all others: a word above numbers, or numbers that count up
+    above fractions, or beside a word that does not come again.
     """
     first, others = records[0], records[1:]
     if tuple(cell.lower() for cell in first[:2]) in known:

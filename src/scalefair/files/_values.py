@@ -10,8 +10,8 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from scalefair.files._errors import FileError
 from scalefair.files._matrices import file_format, read_dense
+from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile
 from scalefair.files._text import is_number
 
@@ -33,10 +33,8 @@ def read_values(
 ) -> NDArray[Any]:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    `units` are rows or a `Graph`: with `path`, `ids`, whether these are `named` or row
-    numbers, whether they are `ordered`, and what a `unit` is called. `header` of None
-    takes a first line for it that is of no unit; `kind` is that of `as_values`; `say`
-    is told what was ignored.
+    `units` are rows or a `Graph`. `header` of None takes a first line for it that is
+    of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
     """
     n, unit = len(units.ids), units.unit
     if file_format(path) == "npy":
@@ -138,11 +136,7 @@ def _in_order(
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
-    """Return words as integers if all are, else as numbers, else as strings.
-
-    `kind` is that of the dtype which other rows had: the words are given the same if
-    they can be.
-    """
+    """Words as integers or numbers if all are, else strings; of a kind if told."""
     codes, distinct = pandas.factorize(np.array([str(word) for word in words], object))
     names = [str(word) for word in distinct]
     values: NDArray[Any] = np.array(names, dtype=np.str_)

@@ -1,10 +1,6 @@
 """Numba kernels: plain functions on arrays, nothing else."""
 
-from scalefair._threads import (
-    long_blas_call,
-    one_thread,
-    single_blas_thread,
-)
+from scalefair._threads import long_blas_call, one_thread, single_blas_thread
 from scalefair.kernels._arrays import row_table
 from scalefair.kernels._assignment import (
     best_columns,
@@ -12,14 +8,21 @@ from scalefair.kernels._assignment import (
     count_open,
     list_open,
     move_along_paths,
+    nearest_centres,
     soft_columns,
 )
 from scalefair.kernels._block import (
+    add_scaled,
     block_gram,
     block_multiply,
     block_rotate,
     block_subtract,
+    combine,
+    inner,
+    mirror_lower,
     rotate_ritz,
+    rows_combine,
+    rows_inner,
 )
 from scalefair.kernels._csr import (
     csr_add_matmat,
@@ -27,22 +30,20 @@ from scalefair.kernels._csr import (
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
+    sparse_gram,
 )
-from scalefair.kernels._group_scatter import (
+from scalefair.kernels._dense_rows import (
+    dense_rows_gram,
+    dense_rows_matmat,
+    dense_rows_moments,
     first_means,
     gather_shifted,
     label_scatter,
-    mirror_lower,
-    sparse_gram,
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._lapack import add_gram, leading_eigh
 from scalefair.kernels._level_cuts import cuts_between, split_at_levels
-from scalefair.kernels._nearest_centres import nearest_centres
-from scalefair.kernels._pairwise_loss import top_pairwise_hinge
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
-from scalefair.kernels._row_sums import weighted_row_sums
-from scalefair.kernels._rows import add_scaled, combine, inner, rows_combine, rows_inner
 from scalefair.kernels._score_bins import (
     HINGE,
     LOGISTIC,
@@ -51,12 +52,12 @@ from scalefair.kernels._score_bins import (
     row_scores,
     score_losses,
     score_pass,
+    weighted_row_sums,
 )
-from scalefair.kernels._score_sigmoid import sigmoid_slopes, sigmoid_sums
-from scalefair.kernels._weighted_rows import (
-    dense_rows_gram,
-    dense_rows_matmat,
-    dense_rows_moments,
+from scalefair.kernels._score_losses import (
+    sigmoid_slopes,
+    sigmoid_sums,
+    top_pairwise_hinge,
 )
 
 __all__ = [

@@ -25,10 +25,9 @@ _Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 
 
 def read_only(array: _Array) -> _Array:
-    """Return a view of an array that is only read, which cannot be written.
+    """Return a view of an array that cannot be written.
 
-    Kernels are compiled for arrays that can be written and again, in seconds, for
-    those that cannot: what a kernel only reads is always passed as the latter.
+    Kernels are compiled, in seconds, for each: what is only read is always passed so.
     """
     view = array.view()
     view.flags.writeable = False
@@ -45,20 +44,11 @@ _PARTIAL_BYTES = 2**27
 
 
 def row_table(X: Any) -> RowTable:
-    """Return the arrays of dense or CSR rows, as kernels read them.
+    """Return dense or CSR rows as ``(indptr, indices, data)``, as kernels read them.
 
-    Parameters
-    ----------
-    X : ndarray or sparse array of shape (m, n)
-        C-contiguous or CSR, float64 or float32.
-
-    Returns
-    -------
-    tuple of ndarray
-        ``(indptr, indices, data)``; for dense rows `data` is `X` and the others
-        are empty. Kernels are compiled for read-only arrays and for 64-bit `indptr`
-        alone; indices are unsigned, so that no kernel asks if one is negative.
-        Of many rows only `indptr` may be a copy; few are float64 with 32-bit indices.
+    For dense rows `data` is `X` and the others are empty. `indptr` has 64 bits and the
+    indices are unsigned, so that no kernel asks if one is negative. Of many rows only
+    `indptr` may be a copy; few are made float64 with 32-bit indices.
     """
     if isinstance(X, np.ndarray):
         data = X.astype(np.float64, copy=False) if X.size <= _FEW else X
@@ -75,20 +65,9 @@ def row_table(X: Any) -> RowTable:
 def strided_table(X: FloatArray) -> StridedTable:
     """Return the memory of dense rows of any layout, and how to go through it.
 
-    Kernels are compiled for one type instead of one for each layout, each again for
-    read-only arrays.
-
-    Parameters
-    ----------
-    X : ndarray of shape (m, n)
-
-    Returns
-    -------
-    memory : ndarray of shape (length,)
-        Read-only; a copy only if entries lie at no multiple of their size, or if
-        few in float32 are made float64.
-    first, row_step, column_step : int
-        Place of the first entry, and steps to the next row and column.
+    The memory, read-only, then the place of the first entry and the steps to the next
+    row and column. A copy only if entries lie at no multiple of their size, or if few
+    in float32 are made float64.
     """
     if X.size <= _FEW:
         X = X.astype(np.float64, copy=False)
@@ -107,10 +86,10 @@ def strided_table(X: FloatArray) -> StridedTable:
 
 
 def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
-    """Return bounds of chunks of rows with `n_partial` partial sums each.
+    """Return bounds of chunks of rows, by the sizes alone.
 
-    They depend on the sizes alone. There are few if the sums of the chunks would
-    take more time than their rows, or too much memory.
+    There are few if their `n_partial` sums each would take more time than their rows,
+    or too much memory.
     """
     indptr, _, data = table
     n_entries = data.size if data.ndim == 2 else int(indptr[-1] - indptr[0])

@@ -1,17 +1,24 @@
-"""Loops over the costs of assigning rows to columns."""
+"""Rows assigned to columns, by their costs, and to their nearest centres."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._threads import parallel
-from scalefair.kernels._arrays import Float64Array, IntArray
+from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 
 # Cheapest moves remembered for each ordered pair of columns.
 _KEPT_MOVES = 32
+# Sums over centres are formed in at most this many parts of the rows, whatever the
+# number of threads, and added in their order: the last digits are always the same.
+_PARTS = 64
+# Rows multiplied by the centres at once: the products stay in the cache.
+_ROWS = 512
 
 
 @parallel(lambda C, chunks, prices, t, *_: C.size * (10 if t > 0 else 1))
@@ -25,23 +32,10 @@ def soft_columns(
 ) -> None:
     """Smoothed minimum of ``C + prices`` in each row, summed over chunks of rows.
 
-    It is ``-t log(sum(exp(-(C + prices) / t)))`` for the temperature t, and the plain
-    minimum at temperature 0.
-
-    Parameters
-    ----------
-    C : ndarray of shape (n, k)
-        Cost of each column for each row.
-    chunks : ndarray of shape (n_chunks, 3)
-        Start, stop and kind of consecutive rows of one kind.
-    prices : ndarray of shape (h, k)
-        Price of each column for each kind of rows.
-    temperature : float
-        Of the smoothing, in units of the costs.
-    counts : ndarray of shape (n_chunks, k)
-        Overwritten with how often each column is chosen, in shares.
-    values : ndarray of shape (n_chunks,)
-        Overwritten with the sums of the minima.
+    It is ``-t log(sum(exp(-(C + prices) / t)))`` for the temperature t, the plain
+    minimum at 0. `chunks` hold start, stop and kind of rows, `prices` a row per kind;
+    `counts` (n_chunks, k) are overwritten with the shares of the columns, `values` with
+    the sums of the minima.
     """
     for c in numba.prange(chunks.shape[0]):
         start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
@@ -93,17 +87,10 @@ def best_columns(
     low: Float64Array,
     second: Float64Array,
 ) -> None:
-    """Find the column of each row that minimises ``C + prices``.
+    """Find the column of each row that minimises ``C + prices``, by the row's kind.
 
-    Parameters
-    ----------
-    C, prices
-        As in `soft_columns`.
-    kinds : ndarray of shape (n,)
-        Kind of each row.
-    best, low, second : ndarray of shape (n,)
-        Overwritten with the column, the first of equal ones; its value; and by how
-        much the next value is larger, infinity if there is but one column.
+    Overwrites `best` with the column, the first of equal ones, `low` with its value,
+    and `second` with how much larger the next is, infinity if there is but one column.
     """
     for i in numba.prange(C.shape[0]):
         least, next_least, column = np.inf, np.inf, 0
@@ -130,16 +117,9 @@ def box_widths(
 ) -> None:
     """Find the change of one price that makes a number of rows change column.
 
-    Parameters
-    ----------
-    C, prices, best, low, second
-        As in `best_columns`; rows of one kind are consecutive.
-    offsets : ndarray of shape (h + 1,)
-        First row of each kind and, last, n. No kind is without rows.
-    ranks : ndarray of shape (h, k)
-        Numbers of rows, at most those of the kind.
-    widths : ndarray of shape (h, k)
-        Overwritten with the changes.
+    Rows of one kind are consecutive, from `offsets`, and none is without. `ranks` are
+    the numbers of rows, at most those of the kind; `widths` is overwritten; both are
+    (h, k).
     """
     n_kinds, n_columns = prices.shape
     for pair in numba.prange(n_kinds * n_columns):
@@ -165,11 +145,10 @@ def count_open(
     widths: Float64Array,
     n_open: IntArray,
 ) -> None:
-    """Count, for each row, the columns that may become its best.
+    """Count, for each row, the columns that may become its best, into `n_open`.
 
     They are those whose value is above the best one by no more than the widths of
-    the two columns together. Arguments as in `best_columns` and `box_widths`;
-    `n_open` of shape (n,) is overwritten.
+    the two columns together.
     """
     for i in numba.prange(C.shape[0]):
         s = kinds[i]
@@ -193,11 +172,7 @@ def list_open(
     columns: IntArray,
     excesses: Float64Array,
 ) -> None:
-    """List the pairs of row and column that `count_open` counted, row by row.
-
-    Their rows, columns and values above the best are written to `rows`, `columns`
-    and `excesses`, which have as many entries as were counted.
-    """
+    """List the pairs of row and column that `count_open` counted, row by row."""
     at = 0
     for i in range(C.shape[0]):
         s = kinds[i]
@@ -274,27 +249,11 @@ def move_along_paths(
 ) -> int:
     """Find the cheapest assignment with ``target[j]`` rows in column j.
 
-    Starts from the row minima of ``C + prices`` and moves surplus rows along
-    shortest paths in the graph of the columns, in which the arc from a to b costs
-    the cheapest move of one row from a to b (successive shortest paths: Ahuja,
-    Magnanti & Orlin 1993, Network Flows, section 9.7).
-
-    Parameters
-    ----------
-    C : ndarray of shape (n, k)
-        Cost of each column for each row.
-    prices : ndarray of shape (k,)
-        To start from. Overwritten with prices at which every row is in a cheapest
-        column: the proof that the assignment is optimal.
-    target : ndarray of shape (k,)
-        Rows of each column; n in all.
-    labels : ndarray of shape (n,)
-        Overwritten with the column of each row.
-
-    Returns
-    -------
-    int
-        0 if the assignment was found, 1 if `target` does not add up to n.
+    Starts from the row minima of ``C + prices`` and moves surplus rows along shortest
+    paths in the graph of the columns, where the arc from a to b costs the cheapest move
+    of one row (successive shortest paths: Ahuja, Magnanti & Orlin 1993, Network Flows,
+    section 9.7). Overwrites `labels`, and `prices` with those at which every row is in
+    a cheapest column: the proof of optimality. Returns 1 if `target` does not add up.
     """
     n, k = C.shape
     if target.sum() != n:
@@ -390,3 +349,99 @@ def move_along_paths(
                 _insert(values[b, j], movers[b, j], size[b, j], value, i)
                 size[b, j] += 0 if full else 1
             b = a
+
+
+class NearestCentres(NamedTuple):
+    """Rows at their nearest centres, the first of equal ones."""
+
+    labels: NDArray[np.int32]  # (n,)
+    low: Float64Array  # (n,): squared distance to the nearest centre
+    sums: Float64Array  # (k, d): sum of the rows of each centre
+    counts: Float64Array  # (k,): how many there are
+    losses: Float64Array  # (k,): what they lose by going to the next nearest centre
+
+
+def nearest_centres(X: Float64Array, centres: Float64Array) -> NearestCentres:
+    """Find the nearest of `centres` (k, d) to each row of `X` (n, d)."""
+    n, k = len(X), len(centres)
+    n_parts = min(_PARTS, -(-n // _ROWS))
+    labels, low = np.empty(n, np.int32), np.empty(n)
+    sums = np.zeros((n_parts, *centres.shape))
+    counts, losses = np.zeros((2, n_parts, k))
+    squares = np.einsum("ij,ij->i", centres, centres)
+    _nearest(
+        read_only(X),
+        np.ascontiguousarray(centres),
+        squares,
+        labels,
+        low,
+        sums,
+        counts,
+        losses,
+    )
+    return NearestCentres(
+        labels, low, sums.sum(axis=0), counts.sum(axis=0), losses.sum(axis=0)
+    )
+
+
+@parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.1, blas=True)
+def _nearest(
+    X: Float64Array,
+    centres: Float64Array,
+    squares: Float64Array,
+    labels: IntArray,
+    low: Float64Array,
+    sums: Float64Array,
+    counts: Float64Array,
+    losses: Float64Array,
+) -> None:
+    n, n_parts = X.shape[0], sums.shape[0]
+    for part in numba.prange(n_parts):
+        end = n * (part + 1) // n_parts
+        for start in range(n * part // n_parts, end, _ROWS):
+            stop = min(end, start + _ROWS)
+            _nearest_chunk(
+                X[start:stop],
+                centres,
+                squares,
+                labels[start:stop],
+                low[start:stop],
+                sums[part],
+                counts[part],
+                losses[part],
+            )
+
+
+@numba.njit(cache=True, nogil=True)
+def _nearest_chunk(
+    X: Float64Array,
+    centres: Float64Array,
+    squares: Float64Array,
+    labels: IntArray,
+    low: Float64Array,
+    sums: Float64Array,
+    counts: Float64Array,
+    losses: Float64Array,
+) -> None:
+    n = X.shape[0]
+    products = np.dot(centres, X.T)
+    least, next_least = np.full(n, np.inf), np.full(n, np.inf)
+    best = np.zeros(n, np.int64)
+    for j in range(products.shape[0]):
+        # Without branches, and along the rows: vector instructions.
+        for i in range(n):
+            value = squares[j] - 2 * products[j, i]
+            closer = value < least[i]
+            next_least[i] = least[i] if closer else min(value, next_least[i])
+            best[i] = j if closer else best[i]
+            least[i] = value if closer else least[i]
+    for i in range(n):
+        j = best[i]
+        square = 0.0
+        for c in range(X.shape[1]):
+            square += X[i, c] * X[i, c]
+            sums[j, c] += X[i, c]
+        labels[i] = j
+        low[i] = max(least[i] + square, 0.0)
+        counts[j] += 1
+        losses[j] += next_least[i] - least[i]

@@ -1,10 +1,10 @@
-"""Dense algebra on tall blocks of vectors, shared among threads by rows.
+"""Dense algebra on blocks of vectors: tall ones, and a few long rows of an array.
 
-Every kernel cuts the rows into chunks of a fixed size and hands each chunk to
-BLAS. Sums over rows add the chunks in their order, so that a result is the same
-to the last bit whatever the number of threads. BLAS itself is held to one thread
-meanwhile: threads inside threads are slow, and BLAS threads that spin while they
-wait for work take the processor from the next kernel.
+Every kernel cuts the vectors into chunks of a fixed size that threads share. Sums
+add the chunks in their order, so that a result is the same to the last bit whatever
+the number of threads. BLAS itself is held to one thread meanwhile: threads inside
+threads are slow, and BLAS threads that spin while they wait for work take the
+processor from the next kernel.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ import numpy as np
 
 from scalefair._entries import judged_later
 from scalefair._threads import parallel
-from scalefair.kernels._arrays import Float64Array, FloatArray, read_only
+from scalefair.kernels._arrays import (
+    Float64Array,
+    FloatArray,
+    IntArray,
+    Scalar,
+    read_only,
+)
 
 # 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
 _ROWS = 2048
+# So do 4096 doubles of a dozen long rows, 400 kB.
+_LENGTH = 4096
 # Up to this width of X, a plain loop over the rows beats BLAS.
 _THIN = 16
+# Rows and columns of a tile of a square matrix that is mirrored.
+_TILE = 64
 
 
 def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
@@ -71,6 +81,47 @@ def rotate_ritz(
     )
     norms: Float64Array = np.sqrt(squares.sum(axis=0))
     return norms
+
+
+def inner(X: FloatArray, Y: FloatArray) -> float:
+    """Return the sum of the products of the entries of two C-contiguous arrays."""
+    return float(_inner(_flat(X), _flat(Y)))
+
+
+def rows_inner(rows: FloatArray, some: list[int], others: list[int]) -> Float64Array:
+    """Return inner products of rows with others, by their numbers, in float64."""
+    left, right = np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
+    return _rows_inner(rows, left, right)
+
+
+def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
+    """Overwrite `out` with the combination of the rows, ``coefficients @ rows``."""
+    _rows_combine(rows, coefficients.astype(rows.dtype), out.reshape(-1))
+
+
+def combine(
+    out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
+) -> None:
+    """Overwrite `out` with ``a X + b Y`` for C-contiguous arrays of one shape."""
+    real = out.dtype.type
+    _combine(out.reshape(-1), real(a), _flat(X), real(b), _flat(Y))
+
+
+def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
+    """Overwrite `out` with ``out + a X`` for C-contiguous arrays of one shape."""
+    _add_scaled(out.reshape(-1), out.dtype.type(a), _flat(X))
+
+
+@numba.njit(cache=True, nogil=True)
+def mirror_lower(A: FloatArray) -> None:
+    """Copy the lower triangle of a square matrix to the upper one."""
+    n = A.shape[0]
+    for start in range(0, n, _TILE):
+        stop = min(n, start + _TILE)
+        for first in range(0, stop, _TILE):
+            for i in range(start, stop):
+                for j in range(first, min(first + _TILE, i)):
+                    A[j, i] = A[i, j]
 
 
 def _n_chunks(X: FloatArray) -> int:
@@ -158,3 +209,76 @@ def _rotate_ritz_chunk(
             X[i, c] = rotated[i, c]
             AX[i, c] = residual[i, c] - values[c] * rotated[i, c]
             squares[c] += np.float64(AX[i, c]) ** 2
+
+
+def _flat(X: FloatArray) -> FloatArray:
+    return read_only(X).reshape(-1)
+
+
+@parallel(lambda x, y: 0.5 * x.size, blas=True)
+def _inner(x: FloatArray, y: FloatArray) -> float:
+    length = x.shape[0]
+    n_chunks = (length + _LENGTH - 1) // _LENGTH
+    partial = np.empty(n_chunks, np.float64)
+    for chunk in numba.prange(n_chunks):
+        start = chunk * _LENGTH
+        stop = min(length, start + _LENGTH)
+        partial[chunk] = np.dot(x[start:stop], y[start:stop])
+    total = 0.0
+    for chunk in range(n_chunks):
+        total += partial[chunk]
+    return total
+
+
+@parallel(
+    lambda rows, some, others: 0.5 * some.size * others.size * rows.shape[1], blas=True
+)
+def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Array:
+    length = rows.shape[1]
+    p, q = some.shape[0], others.shape[0]
+    n_chunks = (length + _LENGTH - 1) // _LENGTH
+    partial = np.empty((n_chunks, p, q), np.float64)
+    for chunk in numba.prange(n_chunks):
+        start = chunk * _LENGTH
+        stop = min(length, start + _LENGTH)
+        for i in range(p):
+            for j in range(q):
+                partial[chunk, i, j] = np.dot(
+                    rows[some[i], start:stop], rows[others[j], start:stop]
+                )
+    total = np.zeros((p, q), np.float64)
+    for chunk in range(n_chunks):
+        for i in range(p):
+            for j in range(q):
+                total[i, j] += partial[chunk, i, j]
+    return total
+
+
+@parallel(lambda rows, coefficients, out: 0.3 * rows.size)
+def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
+    p, length = rows.shape
+    n_chunks = (length + _LENGTH - 1) // _LENGTH
+    for chunk in numba.prange(n_chunks):
+        start = chunk * _LENGTH
+        stop = min(length, start + _LENGTH)
+        for c in range(start, stop):
+            out[c] = 0
+        for i in range(p):
+            a = coefficients[i]
+            if a != 0:
+                for c in range(start, stop):
+                    out[c] += a * rows[i, c]
+
+
+@parallel(lambda out, a, X: 0.2 * X.size)
+def _add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
+    for c in numba.prange(out.shape[0]):
+        out[c] += a * X[c]
+
+
+@parallel(lambda out, a, X, b, Y: 0.2 * X.size)
+def _combine(
+    out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
+) -> None:
+    for c in numba.prange(out.shape[0]):
+        out[c] = a * X[c] + b * Y[c]

@@ -33,23 +33,10 @@ def csr_matmat(
 ) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
-    Rows are shared among threads and each row is summed in storage order, so
-    the result does not depend on the number of threads. Four stored entries are
-    taken at a time: the row of `out` is then read and written a quarter as
-    often, which is what limits the plain loop. (Working through the columns in
-    tiles that fit the cache was tried: slower at every width, as a gathered row
-    then uses only part of the cache lines it brings in.)
-
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix ``A`` (n_rows x n_columns); `data` is of the type of `X`.
-    X : ndarray of shape (n_columns, k)
-        C-contiguous block.
-    out : ndarray of shape (n_rows, k)
-        C-contiguous block, not overlapping `X`. Not read when ``beta == 0``.
-    alpha, shift, beta : scalars of the type of `X`
-        Coefficients; ``shift != 0`` needs a square ``A``.
+    Blocks are C-contiguous, of the type of `data`; `out` is not read when
+    ``beta == 0``. Each row is summed in storage order, whatever the number of threads.
+    (Working through the columns in tiles that fit the cache was tried: slower at every
+    width, as a gathered row then uses only part of the cache lines it brings in.)
     """
     if indices.dtype != np.int32 and indices.size <= _FEW and X.shape[0] <= _FEW:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
@@ -70,9 +57,8 @@ def _matmat(
     shift: Scalar,
     beta: Scalar,
 ) -> None:
-    n_rows = indptr.shape[0] - 1
     k = X.shape[1]
-    for i in numba.prange(n_rows):
+    for i in numba.prange(indptr.shape[0] - 1):
         if beta == 0:
             for c in range(k):
                 out[i, c] = 0
@@ -83,28 +69,8 @@ def _matmat(
             factor = alpha * shift
             for c in range(k):
                 out[i, c] -= factor * X[i, c]
-        p = np.int64(indptr[i])
-        end = np.int64(indptr[i + 1])
-        while p + 3 < end:
-            a0 = alpha * data[p]
-            a1 = alpha * data[p + 1]
-            a2 = alpha * data[p + 2]
-            a3 = alpha * data[p + 3]
-            j0 = indices[p]
-            j1 = indices[p + 1]
-            j2 = indices[p + 2]
-            j3 = indices[p + 3]
-            for c in range(k):
-                out[i, c] += (
-                    a0 * X[j0, c] + a1 * X[j1, c] + a2 * X[j2, c] + a3 * X[j3, c]
-                )
-            p += 4
-        while p < end:
-            a0 = alpha * data[p]
-            j0 = indices[p]
-            for c in range(k):
-                out[i, c] += a0 * X[j0, c]
-            p += 1
+        p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
+        _add_combination(indices, data, p, end, alpha, X, out, i)
 
 
 def csr_rows_matmat(
@@ -119,24 +85,7 @@ def csr_rows_matmat(
 ) -> Float64Array:
     """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
 
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix ``A``.
-    rows : ndarray of int, shape (p,)
-        Rows of ``A``.
-    bounds : ndarray of int, shape (n_chunks + 1,)
-        Cuts of `rows` into parts of about equal work, shared among threads.
-    V : ndarray of shape (n_columns, k)
-        C-contiguous block.
-    offset : ndarray of shape (k,)
-        Subtracted from every row.
-    out : ndarray of shape (p, k)
-        C-contiguous block.
-
-    Returns
-    -------
-    ndarray of shape (k,), float64
+    `bounds` cut `rows` into parts of about equal work, shared among threads.
     """
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
     csr = read_only(indptr), read_only(indices), read_only(data)
@@ -170,8 +119,7 @@ def _rows_matmat(
         for i in range(bounds[chunk], bounds[chunk + 1]):
             for c in range(k):
                 out[i, c] = 0
-            p = np.int64(indptr[rows[i]])
-            end = np.int64(indptr[rows[i] + 1])
+            p, end = np.int64(indptr[rows[i]]), np.int64(indptr[rows[i] + 1])
             _add_combination(indices, data, p, end, one, V, out, i)
             for c in range(k):
                 out[i, c] -= offset[c]
@@ -187,22 +135,10 @@ def csr_add_matmat(
     Y: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Overwrite `out` with ``out + alpha * A @ Y`` for a CSR matrix ``A``.
+    """Overwrite `out` with ``out + alpha * A @ Y``.
 
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix ``A`` (n_rows x n_columns).
-    bounds : ndarray of int, shape (n_chunks + 1,)
-        Cuts of the rows into parts of about equal work: rows of very different
-        lengths, as those of a transposed matrix of word counts, would leave
-        threads idle.
-    alpha : scalar of the type of `Y`
-        Coefficient.
-    Y : ndarray of shape (n_columns, k)
-        C-contiguous block.
-    out : ndarray of shape (n_rows, k)
-        C-contiguous block.
+    `bounds` cut the rows into parts of about equal work: very different lengths, as in
+    a transposed matrix of word counts, would leave threads idle.
     """
     _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
 
@@ -221,12 +157,11 @@ def _add_matmat(
 ) -> None:
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
-            p = np.int64(indptr[i])
-            end = np.int64(indptr[i + 1])
+            p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
             _add_combination(indices, data, p, end, alpha, Y, out, i)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _add_combination(
     indices: IntArray,
     data: FloatArray,
@@ -239,8 +174,8 @@ def _add_combination(
 ) -> None:
     """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
 
-    Four entries at a time, as in `csr_matmat`: the row of `out` is read and
-    written a quarter as often.
+    Four entries at a time: the row of `out` is read and written a quarter as often,
+    which is what limits the plain loop.
     """
     k = V.shape[1]
     while p + 3 < end:
@@ -271,21 +206,9 @@ def csr_rows_transpose(
     rows: IntArray,
     n_columns: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
-    """Return the transpose of some rows of a CSR matrix, in CSR format.
+    """Return the transpose of some rows of a CSR matrix, in CSR format, sorted.
 
-    Parameters
-    ----------
-    indptr, indices, data : ndarray
-        The CSR matrix.
-    rows : ndarray of int, shape (p,)
-        Rows, fewer than 2**31 and with fewer than 2**31 entries.
-    n_columns : int
-        Columns of the matrix.
-
-    Returns
-    -------
-    indptr, indices, data : ndarray
-        The matrix of shape (n_columns, p); int32 indices, sorted.
+    There are fewer than 2**31 rows and entries in them: indices are int32.
     """
     ends = np.zeros(n_columns + 1, np.int32)
     for q in range(rows.shape[0]):
@@ -323,3 +246,26 @@ def csr_rows_scatter(
         for p in range(indptr[i], indptr[i + 1]):
             total += (np.float64(data[p]) - c) ** 2
         scatter[i] += total
+
+
+@parallel(lambda indptr, indices, data, *_: data.size**2 / max(indptr.size, 1))
+def sparse_gram(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    t_indptr: IntArray,
+    t_indices: IntArray,
+    t_data: FloatArray,
+    out: Float64Array,
+) -> None:
+    """Add ``X.T @ X`` to `out`, given the CSR arrays of `X` and of ``X.T``.
+
+    One thread owns a row of `out`: no partial sums, and any order of threads.
+    """
+    for c in numba.prange(out.shape[0]):
+        row = out[c]
+        for p in range(t_indptr[c], t_indptr[c + 1]):
+            i = t_indices[p]
+            value = np.float64(t_data[p])
+            for q in range(indptr[i], indptr[i + 1]):
+                row[indices[q]] += value * data[q]

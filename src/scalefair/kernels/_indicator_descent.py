@@ -54,41 +54,16 @@ def indicator_sweep(
     volumes: Float64Array,
     counts: Float64Array,
 ) -> int:
-    """Give each node, in turn, the cluster where the objective is least.
+    """Give each node, in the order given, the cluster where the objective is least.
 
     The objective is the sum over the clusters of
-    ``1 - inside / volumes + penalty_weight * |counts / size - shares|^2``. A row
-    with m entries takes O(m + k) operations: moving a node changes two terms of the
-    sum, and those follow from running totals. The last node of a cluster stays.
-    Rows are visited one after the other, so the result does not depend on the
-    number of threads.
-
-    Parameters
-    ----------
-    indptr, indices, data : arrays
-        Symmetric affinity in CSR format.
-    degrees : ndarray of shape (n,)
-        Its row sums, all positive.
-    kinds : ndarray of shape (n,), int
-        Kind of each node, from 0 to h - 1.
-    shares : ndarray of shape (h,)
-        Share of each kind that a cluster should have.
-    penalty_weight : float
-        Weight of the second term.
-    order : ndarray of int
-        Nodes to visit.
-    labels : ndarray of shape (n,), int
-        Cluster of each node, updated in place.
-    inside, volumes : ndarray of shape (k,)
-        Weight within each cluster (every edge twice, loops once) and sum of its
-        degrees, updated in place.
-    counts : ndarray of shape (k, h), float
-        Members of each cluster by kind, updated in place.
-
-    Returns
-    -------
-    int
-        Number of nodes that changed their cluster.
+    ``1 - inside / volumes + penalty_weight * |counts / size - shares|^2``, for a
+    symmetric affinity with row sums `degrees`; `inside` counts every edge twice, loops
+    once, and `counts` (k, h) are members by kind. Labels and totals are updated in
+    place. A row with m entries takes O(m + k) operations: two terms of the sum change,
+    and they follow from running totals. The last node of a cluster stays. Rows are
+    visited one after the other, whatever the number of threads. Returns how many nodes
+    moved.
     """
     k, h = counts.shape
     sizes = np.zeros(k)

@@ -36,12 +36,7 @@ def leading_eigh(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the `k` largest eigenvalues of a symmetric matrix, falling, and vectors.
 
-    Raises
-    ------
-    ValueError
-        If an entry is not finite.
-    LinAlgError
-        If LAPACK fails.
+    Raises ValueError if an entry is not finite and LinAlgError if LAPACK fails.
     """
     n, dtype = len(A), np.float32 if A.dtype == np.float32 else np.float64
     A = np.array(A, dtype, order="C", copy=None if overwrite else True)

@@ -19,7 +19,7 @@ from numba.extending import overload
 
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
-from scalefair.kernels._rows import combine
+from scalefair.kernels._block import combine
 
 # A tile of 256 x 256 doubles is half a MiB: it stays in the second-level cache.
 # Products of larger tiles were not faster, and small problems need enough pairs.
@@ -33,12 +33,9 @@ _TERMS_64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 
 
 def rbf_tiles(points: FloatArray) -> FloatArray:
-    """Cut points of shape (n, d) into the blocks that `rbf_matmat` works on.
+    """Cut points of shape (n, d) into blocks of 256, (n_blocks, d, 256).
 
-    Returns
-    -------
-    ndarray of shape (ceil(n / 256), d, 256)
-        The coordinates of 256 points side by side; zeros after the last point.
+    Zeros after the last point.
     """
     n, d = points.shape
     tiles = np.zeros((-(-n // _TILE), d, _TILE), points.dtype)
@@ -56,24 +53,14 @@ def rbf_matmat(
     shift: Scalar,
     beta: Scalar,
 ) -> None:
-    r"""Overwrite `out` with ``alpha * (K @ X - shift * X) + beta * out``.
+    """Overwrite `out` with ``alpha * (K @ X - shift * X) + beta * out``.
 
-    :math:`K_{ij} = 2^{-|p_i - p_j|^2}`. Distances are sums of squared differences:
-    their errors are relative, and the diagonal is 1 exactly. (Distances from
-    ``p_i @ p_j`` were tried. In float32 they took a sixth less time with 100
-    coordinates, in float64 no less; their errors grow with :math:`|p_i|^2`.)
-    Entries below the smallest normal number are 0.
-
-    Parameters
-    ----------
-    tiles : ndarray
-        Points, from `rbf_tiles`, of the type of `X`.
-    X : ndarray of shape (n, k)
-        C-contiguous block, float32 or float64.
-    out : ndarray of shape (n, k)
-        C-contiguous block, not overlapping `X`. Not read when ``beta == 0``.
-    alpha, shift, beta : scalars of the type of `X`
-        Coefficients.
+    :math:`K_{ij} = 2^{-|p_i - p_j|^2}`, 0 below the smallest normal number, of points
+    from `rbf_tiles` of the type of `X`; `out` is not read when ``beta == 0``. Distances
+    are sums of squared differences: their errors are relative, and the diagonal is 1
+    exactly. (Distances from ``p_i @ p_j`` were tried. In float32 they took a sixth less
+    time with 100 coordinates, in float64 no less; their errors grow with
+    :math:`|p_i|^2`.)
     """
     if X.size == 0:
         return
@@ -94,15 +81,7 @@ def rbf_matmat(
 
 
 def rbf_columns(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    r"""Overwrite `out` with :math:`2^{-|p_i - q_j|^2}`, between two sets of points.
-
-    Parameters
-    ----------
-    left, right : ndarray
-        Points :math:`p` and :math:`q`, from `rbf_tiles`, of the type of `out`.
-    out : ndarray of shape (n_left, n_right)
-        C-contiguous.
-    """
+    """Overwrite `out` with :math:`2^{-|p_i - q_j|^2}`, of two sets from `rbf_tiles`."""
     _columns(left, right, out, numba.get_num_threads())
 
 

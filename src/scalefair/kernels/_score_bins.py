@@ -15,8 +15,10 @@ the same to the last bit whatever the number of threads.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
@@ -35,19 +37,19 @@ from scalefair.kernels._arrays import (
 LOGISTIC, HINGE, SQUARED = 0, 1, 2
 
 # Rows whose scores are known before any of them is added: they stay in the cache.
-BLOCK = 128
+_BLOCK = 128
 # Sums of products may be reordered, and NaN and infinity still count.
 _FAST = {"contract", "reassoc", "nsz"}
 
-# Edges and their centre.
-_Bins = tuple[Float64Array, float]
+# Gradients, moments and sums of all chunks, of one of them, or in all.
+_Sums = tuple[Float64Array, Float64Array, Float64Array]
 
 
 def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Array:
     """Return the scores of all rows; arguments as of `score_pass`."""
     scores = np.empty(codes.shape[0])
     chunks = row_chunks(table, codes.shape[0], 1)
-    score_rows(table, codes, B, chunks, scores)
+    _scores(len(chunks) - 1, table, codes, B, chunks, scores)
     return scores
 
 
@@ -63,24 +65,9 @@ def score_pass(
 ) -> tuple[float, Float64Array, Float64Array, Float64Array]:
     """Return the loss of all rows, its gradients, and sums of rows above edges.
 
-    Parameters
-    ----------
-    table : tuple
-        m rows of n entries, see `row_table`.
-    codes : ndarray of shape (m,), int64
-        Code of each row, below ``len(B)``; not checked.
-    signs : ndarray of shape (m,), float64
-        Labels, -1 or 1.
-    kind : int
-        LOGISTIC, HINGE or SQUARED.
-    B : ndarray of shape (n_codes, n + 1), float64
-        Coefficients and, last, the intercept of each code.
-    edges : ndarray of shape (n_edges,), float64
-        Increasing edges, less `centre`. A score on an edge is not above it.
-    centre : float
-        Subtracted from scores before they are counted.
-    n_powers : int
-        1 for the sums of rows alone, 2 for sums of rows times scores too.
+    Codes are not checked, `signs` are -1 or 1, `kind` is LOGISTIC, HINGE or SQUARED.
+    `edges` increase, less `centre`, which is subtracted from scores before they are
+    counted; a score on an edge is not above it.
 
     Returns
     -------
@@ -91,17 +78,13 @@ def score_pass(
     moments : ndarray of shape (n_codes, n_edges, 3)
         Sums of 1, h and h^2 over the rows above each edge.
     sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
-        Sums of (row, 1) and of h times (row, 1), likewise.
+        Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
-    chunks, gradients, moments, sums = _workspace(
-        table, codes, B.shape, edges, n_powers
-    )
-    losses = np.empty(chunks.shape[0] - 1)
-    bins = edges, centre
-    score_and_add(
-        table, codes, signs, kind, B, bins, chunks, losses, gradients, moments, sums
-    )
-    return float(losses.sum()), *_accumulate(gradients, moments, sums)
+    chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
+    losses = np.empty(len(chunks) - 1)
+    arguments = codes, signs, kind, B, edges, centre, chunks, losses, *sums
+    _score_and_add(len(losses), table, *arguments)
+    return float(losses.sum()), *_accumulate(*sums)
 
 
 def bin_pass(
@@ -113,46 +96,41 @@ def bin_pass(
     edges: Float64Array,
     centre: float,
     n_powers: int,
-) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the sums of `score_pass` for given scores and derivatives.
+) -> _Sums:
+    """Return the gradient, moments and sums of `score_pass` for given scores.
 
-    Parameters
-    ----------
-    table, codes, edges, centre, n_powers
-        As in `score_pass`.
-    scores, slopes : ndarray of shape (m,), float64
-        Scores, and derivatives of a loss in them.
-    shape : tuple of int
-        ``(n_codes, n + 1)``.
-
-    Returns
-    -------
-    gradient, moments, sums
-        As in `score_pass`.
+    `slopes` are derivatives of a loss in the scores; `shape` is ``(n_codes, n + 1)``.
     """
-    chunks, gradients, moments, sums = _workspace(table, codes, shape, edges, n_powers)
-    bins = edges, centre
-    add_rows(table, codes, scores, slopes, bins, chunks, gradients, moments, sums)
-    return _accumulate(gradients, moments, sums)
+    chunks, sums = _workspace(table, codes, shape, edges, n_powers)
+    arguments = codes, scores, slopes, edges, centre, chunks, *sums
+    _add(len(chunks) - 1, table, *arguments)
+    return _accumulate(*sums)
 
 
 def score_losses(
     scores: Float64Array, signs: Float64Array, kind: int
 ) -> tuple[float, Float64Array]:
-    """Return the sum of the losses of scores, and their derivatives.
-
-    Parameters as in `score_pass`.
-
-    Returns
-    -------
-    loss : float
-    slopes : ndarray of shape (m,)
-    """
+    """Return the sum of the losses of scores, and their derivatives."""
     slopes = np.empty_like(scores)
-    n_blocks = -(-scores.shape[0] // BLOCK)
-    losses = np.empty(n_blocks)
-    add_losses(kind, signs, scores, losses, slopes)
+    losses = np.empty(-(-scores.shape[0] // _BLOCK))
+    _losses(len(losses), kind, signs, scores, losses, slopes)
     return float(losses.sum()), slopes
+
+
+def weighted_row_sums(
+    table: RowTable, codes: IntArray, weights: Float64Array, shape: tuple[int, int]
+) -> Float64Array:
+    """Return the sums of (row, 1) times each column of weights, for each code.
+
+    `table` and `codes` as in `score_pass`; `weights` are (m, q) and `shape` is
+    ``(n_codes, n + 1)``. The sums are of shape (n_codes, n + 1, q).
+    """
+    n_weights = weights.shape[1]
+    chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
+    partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
+    _add_weighted(table, codes, weights, chunks, partial)
+    sums: Float64Array = partial.sum(axis=0)
+    return sums
 
 
 def _workspace(
@@ -161,10 +139,9 @@ def _workspace(
     shape: tuple[int, int],
     edges: Float64Array,
     n_powers: int,
-) -> tuple[IntArray, Float64Array, Float64Array, Float64Array]:
+) -> tuple[IntArray, _Sums]:
     """Chunks and, for each of them, arrays of the gradient, moments and sums."""
-    n_codes, n_columns = shape
-    n_bins = edges.shape[0]
+    (n_codes, n_columns), n_bins = shape, edges.shape[0]
     n_partial = n_codes * n_columns * (n_bins * n_powers + 1)
     chunks = row_chunks(table, codes.shape[0], n_partial)
     n_chunks = chunks.shape[0] - 1
@@ -172,12 +149,12 @@ def _workspace(
     gradients = np.zeros((n_chunks, n_codes, n_columns))
     moments = np.zeros((n_chunks, n_codes, n_bins, 3))
     sums = np.zeros((n_chunks, n_codes, n_bins, n_powers, n_columns))
-    return chunks, gradients, moments, sums
+    return chunks, (gradients, moments, sums)
 
 
 def _accumulate(
     gradients: Float64Array, moments: Float64Array, sums: Float64Array
-) -> tuple[Float64Array, Float64Array, Float64Array]:
+) -> _Sums:
     """Return the sums of all chunks, in their order, each bin added to those below."""
     gradient, moment, total = (
         parts.sum(axis=0) for parts in (gradients, moments, sums)
@@ -197,38 +174,6 @@ def _add_from_top(values: Float64Array) -> None:
                 values[k, e, j] += values[k, e + 1, j]
 
 
-def _row_score(
-    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
-) -> float:
-    """Score of one row, compiled for each kind of table."""
-    raise NotImplementedError
-
-
-def _add_row(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-) -> None:
-    """Add a row and a one, times the weight."""
-    raise NotImplementedError
-
-
-def _add_row_twice(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-    sums: Float64Array,
-) -> None:
-    """Add a row and a one, times the weight to `out` and as they are to `sums`."""
-    raise NotImplementedError
-
-
 def _dense_score(
     indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
 ) -> float:
@@ -237,6 +182,25 @@ def _dense_score(
     for j in range(n):
         h += data[i, j] * beta[j]
     return h
+
+
+def _csr_score(
+    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
+) -> float:
+    # Four sums, so that no addition waits for the one before.
+    h: float = beta[beta.shape[0] - 1]
+    h1, h2, h3 = 0.0, 0.0, 0.0
+    p, stop = indptr[i], indptr[i + 1]
+    while p + 4 <= stop:
+        h += data[p] * beta[indices[p]]
+        h1 += data[p + 1] * beta[indices[p + 1]]
+        h2 += data[p + 2] * beta[indices[p + 2]]
+        h3 += data[p + 3] * beta[indices[p + 3]]
+        p += 4
+    while p < stop:
+        h += data[p] * beta[indices[p]]
+        p += 1
+    return (h + h1) + (h2 + h3)
 
 
 def _dense_add(
@@ -266,23 +230,20 @@ def _dense_add_twice(
     _add_row(indptr, indices, data, i, 1.0, sums)
 
 
-def _csr_score(
-    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
-) -> float:
-    # Four sums, so that no addition waits for the one before.
-    h: float = beta[beta.shape[0] - 1]
-    h1, h2, h3 = 0.0, 0.0, 0.0
-    p, stop = indptr[i], indptr[i + 1]
-    while p + 4 <= stop:
-        h += data[p] * beta[indices[p]]
-        h1 += data[p + 1] * beta[indices[p + 1]]
-        h2 += data[p + 2] * beta[indices[p + 2]]
-        h3 += data[p + 3] * beta[indices[p + 3]]
-        p += 4
-    while p < stop:
-        h += data[p] * beta[indices[p]]
-        p += 1
-    return (h + h1) + (h2 + h3)
+def _dense_add_weights(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    i: int,
+    weights: Float64Array,
+    out: Float64Array,
+) -> None:
+    n = data.shape[1]
+    for j in range(n):
+        for q in range(weights.shape[0]):
+            out[j, q] += weights[q] * data[i, j]
+    for q in range(weights.shape[0]):
+        out[n, q] += weights[q]
 
 
 def _csr_add(
@@ -315,38 +276,45 @@ def _csr_add_twice(
     sums[sums.shape[0] - 1] += 1
 
 
-# These are called with the types of the arguments, but annotated as what they
-# return: Numba compares the signatures.
-@overload(_row_score, inline="always")
-def _choose_score(
-    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
-) -> Callable[..., float]:
-    return _dense_score if data.ndim == 2 else _csr_score
-
-
-@overload(_add_row, inline="always")
-def _choose_add(
+def _csr_add_weights(
     indptr: IntArray,
     indices: IntArray,
     data: FloatArray,
     i: int,
-    weight: float,
+    weights: Float64Array,
     out: Float64Array,
-) -> Callable[..., None]:
-    return _dense_add if data.ndim == 2 else _csr_add
+) -> None:
+    for p in range(indptr[i], indptr[i + 1]):
+        x, row = data[p], out[indices[p]]
+        for q in range(weights.shape[0]):
+            row[q] += weights[q] * x
+    for q in range(weights.shape[0]):
+        out[out.shape[0] - 1, q] += weights[q]
 
 
-@overload(_add_row_twice, inline="always")
-def _choose_add_twice(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-    sums: Float64Array,
-) -> Callable[..., None]:
-    return _dense_add_twice if data.ndim == 2 else _csr_add_twice
+def _of_kind(dense: Callable[..., Any], csr: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that Numba takes for one of two, by the rows, and inlines.
+
+    Their first arguments are a table; calls would take as long as the rows.
+    """
+
+    def function(*arguments: Any) -> None:
+        raise NotImplementedError
+
+    def choose(*types: Any) -> Callable[..., Any]:
+        return dense if types[2].ndim == 2 else csr
+
+    # Numba compares it with theirs.
+    choose.__signature__ = inspect.signature(dense)  # type: ignore[attr-defined]
+    overload(function, inline="always")(choose)
+    return function
+
+
+_row_score = _of_kind(_dense_score, _csr_score)
+_add_row = _of_kind(_dense_add, _csr_add)
+# As it is to `sums`, times the weight to `out`.
+_add_row_twice = _of_kind(_dense_add_twice, _csr_add_twice)
+_add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
@@ -405,26 +373,24 @@ def _add_block(
     slopes: Float64Array,
     start: int,
     stop: int,
-    bins: _Bins,
-    gradient: Float64Array,
-    moments: Float64Array,
-    sums: Float64Array,
+    edges: Float64Array,
+    centre: float,
+    out: _Sums,
 ) -> None:
-    """Add a block of rows to its sums."""
+    """Add a block of rows to the sums of its chunk."""
     indptr, indices, data = table
-    edges, centre = bins
+    gradient, moments, sums = out
     for q in range(stop - start):
         i = start + q
         code = codes[i]
         h = scores[q] - centre
-        n_below = 0
+        e = -1  # the highest edge below
         for r in range(edges.shape[0]):
-            n_below += h > edges[r]
+            e += h > edges[r]
         slope, own = slopes[q], gradient[code]
-        if n_below == 0:
+        if e < 0:
             _add_row(indptr, indices, data, i, slope, own)
             continue
-        e = n_below - 1
         moments[code, e, 0] += 1
         moments[code, e, 1] += h
         moments[code, e, 2] += h * h
@@ -433,142 +399,128 @@ def _add_block(
             _add_row(indptr, indices, data, i, h, sums[code, e, 1])
 
 
-@parallel(lambda table, codes, *_: codes.size + table[2].size)
-def score_rows(
+# Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
+# once for each type of rows. Their loop variables are unsigned, and what is called
+# would be compiled for those once more.
+@parallel(lambda n, table, codes, *_: codes.size + table[2].size)
+def _scores(n_chunks: int, table: RowTable, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _chunk_scores(np.int64(c), table, *arguments)
+
+
+@numba.njit(cache=True, nogil=True)
+def _chunk_scores(
+    c: Any,
     table: RowTable,
     codes: IntArray,
     B: Float64Array,
     chunks: IntArray,
     scores: Float64Array,
 ) -> None:
-    for c in numba.prange(chunks.shape[0] - 1):
-        start, stop = chunks[c], chunks[c + 1]
-        _block_scores(table, codes, B, start, stop, scores[start:stop])
+    start, stop = chunks[c], chunks[c + 1]
+    _block_scores(table, codes, B, start, stop, scores[start:stop])
 
 
-@parallel(lambda kind, signs, *_: 10 * signs.size)
-def add_losses(
+@parallel(lambda n, kind, signs, *_: 10 * signs.size)
+def _losses(
+    n_blocks: int,
     kind: int,
     signs: Float64Array,
     scores: Float64Array,
     losses: Float64Array,
     slopes: Float64Array,
 ) -> None:
-    for c in numba.prange(losses.shape[0]):
-        start = c * BLOCK
-        stop = min(start + BLOCK, scores.shape[0])
+    for c in numba.prange(n_blocks):
+        start = c * _BLOCK
+        stop = min(start + _BLOCK, scores.shape[0])
         losses[c] = _block_losses(
             kind, signs, scores[start:stop], start, stop, slopes[start:stop]
         )
 
 
-# Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
-# once for each type of rows.
-@parallel(lambda table, codes, *_: 15 * codes.size + 3 * table[2].size)
-def score_and_add(
+@parallel(lambda n, table, codes, *_: 15 * codes.size + 3 * table[2].size)
+def _score_and_add(n_chunks: int, table: RowTable, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _score_chunk(np.int64(c), table, *arguments)
+
+
+@numba.njit(cache=True, nogil=True)
+def _score_chunk(
+    c: Any,
     table: RowTable,
     codes: IntArray,
     signs: Float64Array,
     kind: int,
     B: Float64Array,
-    bins: _Bins,
+    edges: Float64Array,
+    centre: float,
     chunks: IntArray,
     losses: Float64Array,
     gradients: Float64Array,
     moments: Float64Array,
     sums: Float64Array,
 ) -> None:
-    for c in numba.prange(chunks.shape[0] - 1):
-        losses[c] = _score_chunk(
-            table,
-            codes,
-            signs,
-            kind,
-            B,
-            bins,
-            chunks[c],
-            chunks[c + 1],
-            gradients[c],
-            moments[c],
-            sums[c],
-        )
+    out = gradients[c], moments[c], sums[c]
+    scores, slopes = np.empty(_BLOCK), np.empty(_BLOCK)
+    losses[c] = 0.0
+    for start in range(chunks[c], chunks[c + 1], _BLOCK):
+        stop = min(start + _BLOCK, chunks[c + 1])
+        _block_scores(table, codes, B, start, stop, scores)
+        losses[c] += _block_losses(kind, signs, scores, start, stop, slopes)
+        _add_block(table, codes, scores, slopes, start, stop, edges, centre, out)
+
+
+@parallel(lambda n, table, codes, *_: 5 * codes.size + 2 * table[2].size)
+def _add(n_chunks: int, table: RowTable, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _add_chunk(np.int64(c), table, *arguments)
 
 
 @numba.njit(cache=True, nogil=True)
-def _score_chunk(
-    table: RowTable,
-    codes: IntArray,
-    signs: Float64Array,
-    kind: int,
-    B: Float64Array,
-    bins: _Bins,
-    first: int,
-    end: int,
-    gradient: Float64Array,
-    moments: Float64Array,
-    sums: Float64Array,
-) -> float:
-    scores = np.empty(BLOCK)
-    slopes = np.empty(BLOCK)
-    total = 0.0
-    for start in range(first, end, BLOCK):
-        stop = min(start + BLOCK, end)
-        _block_scores(table, codes, B, start, stop, scores)
-        total += _block_losses(kind, signs, scores, start, stop, slopes)
-        _add_block(
-            table,
-            codes,
-            scores,
-            slopes,
-            start,
-            stop,
-            bins,
-            gradient,
-            moments,
-            sums,
-        )
-    return total
-
-
-@parallel(lambda table, codes, *_: 5 * codes.size + 2 * table[2].size)
-def add_rows(
+def _add_chunk(
+    c: Any,
     table: RowTable,
     codes: IntArray,
     scores: Float64Array,
     slopes: Float64Array,
-    bins: _Bins,
+    edges: Float64Array,
+    centre: float,
     chunks: IntArray,
     gradients: Float64Array,
     moments: Float64Array,
     sums: Float64Array,
 ) -> None:
-    for c in numba.prange(chunks.shape[0] - 1):
-        _bin_chunk(
-            table,
-            codes,
-            scores,
-            slopes,
-            chunks[c],
-            chunks[c + 1],
-            bins,
-            gradients[c],
-            moments[c],
-            sums[c],
-        )
+    start, stop = chunks[c], chunks[c + 1]
+    h, d, out = (
+        scores[start:stop],
+        slopes[start:stop],
+        (gradients[c], moments[c], sums[c]),
+    )
+    _add_block(table, codes, h, d, start, stop, edges, centre, out)
+
+
+@parallel(lambda table, codes, weights, *_: 0.5 * table[2].size * weights.shape[1])
+def _add_weighted(
+    table: RowTable,
+    codes: IntArray,
+    weights: Float64Array,
+    chunks: IntArray,
+    partial: Float64Array,
+) -> None:
+    for c in numba.prange(partial.shape[0]):
+        start, stop = chunks[c], chunks[c + 1]
+        _add_weighted_rows(table, codes, weights, start, stop, partial[c])
 
 
 @numba.njit(cache=True, nogil=True)
-def _bin_chunk(
+def _add_weighted_rows(
     table: RowTable,
     codes: IntArray,
-    scores: Float64Array,
-    slopes: Float64Array,
+    weights: Float64Array,
     start: int,
     stop: int,
-    bins: _Bins,
-    gradient: Float64Array,
-    moments: Float64Array,
     sums: Float64Array,
 ) -> None:
-    h, d = scores[start:stop], slopes[start:stop]
-    _add_block(table, codes, h, d, start, stop, bins, gradient, moments, sums)
+    indptr, indices, data = table
+    for i in range(start, stop):
+        _add_row_weights(indptr, indices, data, i, weights[i], sums[codes[i]])

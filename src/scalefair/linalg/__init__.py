@@ -1,16 +1,14 @@
 """Eigensolvers, subspace methods and linear systems that only multiply."""
 
+from scalefair.linalg._base import EigenResult, dense_eigh
 from scalefair.linalg._block_cg import LinearResult, block_cg
 from scalefair.linalg._block_krylov import block_krylov
-from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
-from scalefair.linalg._chebyshev import chebyshev
+from scalefair.linalg._chebyshev import SpectralBounds, chebyshev, spectral_bounds
 from scalefair.linalg._dc_admm import AdmmResult, dc_admm
-from scalefair.linalg._dense import dense_eigh
 from scalefair.linalg._dual import dual
 from scalefair.linalg._lanczos import lanczos
 from scalefair.linalg._lobpcg import lobpcg
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._result import EigenResult
 
 __all__ = [
     "AdmmResult",

@@ -6,36 +6,22 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair._entries import checked_product
+import scalefair.linalg._base as base
+from scalefair import kernels
+from scalefair._docs import documented
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_multiply,
-    block_subtract,
-    single_blas_thread,
-)
-from scalefair.linalg._checks import (
-    as_block,
-    as_symmetric_operator,
-    check_count,
-    check_scale,
-)
-from scalefair.linalg._dense import as_dense
-from scalefair.linalg._norms import column_norms
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
-
-__all__ = ["block_krylov"]
 
 # Blocks that the basis holds before it is restarted.
 _BASIS_BLOCKS = 8
 
 
-@single_blas_thread()
+@documented(**TEXTS)
+@kernels.single_blas_thread()
 def block_krylov(
     A: Any,
     k: int,
@@ -48,56 +34,38 @@ def block_krylov(
 ) -> EigenResult:
     """Eigenpairs of a symmetric operator whose eigenvalues are largest in modulus.
 
-    For operators whose products are expensive whatever the width of the block, as
-    where each reads all data: wide blocks, every product kept in the basis, and few
-    products, three to six as a rule. The basis is orthonormal to rounding (each block
-    is made orthogonal to all before it), and holds up to eight blocks; then it is
-    restarted from the Ritz vectors largest in modulus. About ``16 n`` times
-    ``8 block_size`` bytes.
+    For operators whose products are expensive whatever the width of the block: wide
+    blocks, every product kept in the basis, three to six of them as a rule. A basis of
+    eight blocks (``128 n block_size`` bytes) is restarted from leading Ritz vectors.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric, of any signature. An order of at most ``4 k`` or ``4 block_size``
-        is solved densely, by one product with the identity.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        A pair has converged when its residual norm is at most `tol` times the
-        spectral norm of the operator, which Ritz values bound from below.
+    %(A)s
+        Orders up to ``4 k`` or ``4 block_size`` are solved densely.
+    %(k)s
+    %(tol)s
     max_products : int, default=50
         Most block products.
     block_size : int or None, default=None
-        Vectors in a block. None takes ``k + 10``: eigenvalues of multiplicity up to
-        the block size are found with all their copies.
-    X0 : array-like of shape (n, p) or None, default=None
-        Vectors to start from, completed by random ones up to `block_size`; the first
-        `block_size` of them if there are more.
-    random_state : int, RandomState instance or None, default=None
-        For the starting block.
+        Vectors in a block, ``k + 10`` for None: eigenvalues of multiplicity up to the
+        block size are found with all their copies.
+    %(X0)s
+        Of more than `block_size` the first are taken.
+    %(random_state)s
 
     Returns
     -------
     EigenResult
-        The values come by decreasing modulus. Residual norms follow from the products
-        that made the basis, without another one: they are exact to rounding. `n_iter`
-        counts restarts.
+        By decreasing modulus; `n_iter` counts restarts.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k`, `block_size` or `max_products` does not fit, or the
-        norm of `A` is not zero and below 1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
-    Golub, Underwood (1977), "The block Lanczos method for computing eigenvalues",
-    Mathematical Software III, 361-377. Wu, Simon (2000), "Thick-restart Lanczos
-    method for large symmetric eigenvalue problems", SIAM Journal on Matrix Analysis
-    and Applications 22, 602-616. Musco, Musco (2015), "Randomized block Krylov
-    methods for stronger and faster approximate singular value decomposition".
+    Golub, Underwood (1977), "The block Lanczos method for computing eigenvalues". Wu,
+    Simon (2000), "Thick-restart Lanczos method for large symmetric eigenvalue
+    problems". Musco, Musco (2015), "Randomized block Krylov methods for stronger and
+    faster approximate singular value decomposition".
 
     Examples
     --------
@@ -109,12 +77,11 @@ def block_krylov(
     >>> result.values.round(6)
     array([-300., -299., -298.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator, start, _ = base.as_problem(A, k, X0)
     n = operator.shape[0]
-    start = None if X0 is None else as_block(X0, n, "X0")
     if block_size is None:
         block_size = k + 10
-    check_count("block_size", block_size, 1)
+    base.check_count("block_size", block_size, 1)
     fewest = -(-k // block_size)
     if not isinstance(max_products, Integral) or max_products < fewest:
         raise ValueError(
@@ -122,22 +89,26 @@ def block_krylov(
             f"{block_size} vectors, got {max_products!r}."
         )
     if n <= 4 * max(block_size, k):
-        return _dense(operator, k)
+        full = base.as_dense(operator)
+        values, vectors = _by_modulus(*base.eigh_descending(full))
+        top = np.ascontiguousarray(vectors[:, :k])
+        return base.dense_result(full, values[:k], top, n_iter=0)
     rng = check_random_state(random_state)
-    basis = _Basis(operator, _start(start, n, block_size, rng), rng)
+    X = random_generator(rng).standard_normal((n, block_size))
+    X[:, : start.shape[1]] = start[:, :block_size]
+    basis = _Basis(operator, X, rng)
     kept = k + block_size
     most_columns = min(n, max(_BASIS_BLOCKS * block_size, kept + 2 * block_size))
     n_restarts = 0
     while True:
-        basis.multiply()
+        basis.multiply_newest()
         residuals = basis.residual_norms(k)
-        scale = basis.scale
-        n_converged = int((residuals <= tol * scale).sum())
+        n_converged = int((residuals <= tol * basis.scale).sum())
         if n_converged == residuals.size == k:
             message = f"Converged after {basis.n_products} products."
             break
         if basis.n_products >= max_products:
-            worst = residuals.max() / max(scale, np.finfo(float).tiny)
+            worst = residuals.max() / max(basis.scale, np.finfo(float).tiny)
             message = (
                 f"{n_converged} of {k} pairs have converged after max_products = "
                 f"{max_products} products (largest residual {worst:.1e} of the norm): "
@@ -148,54 +119,38 @@ def block_krylov(
             basis.restart(kept)
             n_restarts += 1
         basis.extend()
-    values, vectors, residuals = basis.pairs(k)
-    return EigenResult(
-        values=values,
-        vectors=orient(vectors),
-        residual_norms=residuals,
-        n_products=basis.n_products,
-        n_columns=basis.n_columns,
-        n_iter=n_restarts,
-        converged=bool(n_converged == k),
-        message=message,
-    )
+    pairs = basis.values[:k].copy(), basis.vectors(k), residuals
+    return basis.result_of(pairs, n_restarts, n_converged == k, message)
 
 
-class _Basis:
-    """Orthonormal V, the newest block of it, and T = V^T A V.
+class _Basis(Iteration):
+    """Orthonormal V and T = V^T A V with ``A V = V T + F E^T``.
 
-    With ``A V = V T + F E^T``: all that leaves the span of V is the part F of the
-    image of the newest block, whose columns E^T picks.
+    What leaves the span of V is F, of the image of the newest block, that E^T picks.
     """
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        start: NDArray[np.float64],
-        rng: np.random.RandomState,
+        self, operator: LinearOperator, start: Array, rng: np.random.RandomState
     ) -> None:
-        self.operator, self.rng = operator, rng
+        super().__init__(operator)
+        self.rng = rng
         self.V = self.newest = orthonormalize(start, rng=rng)
         self.T = np.empty((0, 0))
         self.F = np.empty((start.shape[0], 0))
         self.values, self.S = np.empty(0), np.empty((0, 0))
-        self.n_products = self.n_columns = 0
-        self.scale = 0.0
 
     @property
     def n_columns_with_next(self) -> int:
         return int(self.V.shape[1] + self.newest.shape[1])
 
-    def multiply(self) -> None:
+    def multiply_newest(self) -> None:
         """Multiply the newest block; new Ritz pairs."""
-        F = checked_product(self.operator, self.newest)
-        self.n_products += 1
-        self.n_columns += F.shape[1]
-        H = block_gram(self.V, F)
-        block_subtract(F, self.V, H)
+        F = self.multiply(self.newest)
+        H = kernels.block_gram(self.V, F)
+        kernels.block_subtract(F, self.V, H)
         # Once more against what cancellation left; it belongs to T as well.
-        correction = block_gram(self.V, F)
-        block_subtract(F, self.V, correction)
+        correction = kernels.block_gram(self.V, F)
+        kernels.block_subtract(F, self.V, correction)
         H += correction
         old, new = self.T.shape[0], H.shape[1]
         T = np.zeros((old + new, old + new))
@@ -212,62 +167,29 @@ class _Basis:
         self.V = np.hstack([self.V, self.newest])
 
     def restart(self, kept: int) -> None:
-        """Shrink the basis to Ritz vectors; F stays what leaves their span.
+        """Shrink the basis to Ritz vectors; F stays what leaves their span."""
+        # T becomes diagonal; the product with the next block brings the rest of it.
+        self.V, self.T = self.vectors(kept), np.diag(self.values[:kept])
 
-        Their images leave it in directions of F alone: T becomes diagonal, and the
-        product with the next block brings the rest of it.
-        """
-        V = np.empty((self.V.shape[0], kept))
-        block_multiply(self.V, self.S[:, :kept], V)
-        self.V, self.T = V, np.diag(self.values[:kept])
-
-    def residual_norms(self, k: int) -> NDArray[np.float64]:
+    def residual_norms(self, k: int) -> Array:
         """Norms of ``A v - value v`` for the k Ritz pairs largest in modulus."""
         b = self.F.shape[1]
         R = np.empty((self.F.shape[0], min(k, self.S.shape[1])))
-        block_multiply(self.F, self.S[-b:, :k], R)
-        return column_norms(R)
+        kernels.block_multiply(self.F, self.S[-b:, :k], R)
+        return base.column_norms(R)
 
-    def pairs(
-        self, k: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the k Ritz pairs largest in modulus, and their residual norms."""
+    def vectors(self, k: int) -> Array:
+        """Return the k Ritz vectors largest in modulus."""
         vectors = np.empty((self.V.shape[0], k))
-        block_multiply(self.V, self.S[:, :k], vectors)
-        return self.values[:k].copy(), vectors, self.residual_norms(k)
+        kernels.block_multiply(self.V, self.S[:, :k], vectors)
+        return vectors
 
     def _set_ritz(self) -> None:
-        self.values, self.S = _by_modulus(*eigh_descending(self.T))
+        self.values, self.S = _by_modulus(*base.eigh_descending(self.T))
         self.scale = max(self.scale, float(np.abs(self.values[0])))
-        check_scale(self.scale)
+        base.check_scale(self.scale)
 
 
-def _by_modulus(
-    values: NDArray[np.float64], vectors: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _by_modulus(values: Array, vectors: Array) -> tuple[Array, Array]:
     order = np.argsort(-np.abs(values), kind="stable")
     return values[order], np.ascontiguousarray(vectors[:, order])
-
-
-def _start(
-    X0: NDArray[np.float64] | None,
-    n: int,
-    block_size: int,
-    rng: np.random.RandomState,
-) -> NDArray[np.float64]:
-    X = random_generator(rng).standard_normal((n, block_size))
-    if X0 is not None:
-        given = min(X0.shape[1], block_size)
-        X[:, :given] = X0[:, :given]
-    return X
-
-
-def _dense(operator: LinearOperator, k: int) -> EigenResult:
-    """All of a small operator, from one product with the identity."""
-    full = as_dense(operator)
-    values, vectors = _by_modulus(*eigh_descending(full))
-    values, vectors = values[:k], orient(np.ascontiguousarray(vectors[:, :k]))
-    residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
-    return EigenResult(
-        values, vectors, residuals, 1, len(full), 0, True, "Dense eigen-decomposition."
-    )

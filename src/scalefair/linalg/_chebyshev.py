@@ -1,56 +1,115 @@
-"""Chebyshev-filtered subspace iteration."""
+"""Chebyshev-filtered subspace iteration, and the bounds on a spectrum it needs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair._entries import check_product
+import scalefair.linalg._base as base
+from scalefair import kernels
+from scalefair._docs import documented
+from scalefair._entries import check_product, checked_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    rotate_ritz,
-    single_blas_thread,
-)
-from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
-from scalefair.linalg._checks import (
-    as_avoided,
-    as_block,
-    as_symmetric_operator,
-    buffer_size,
-    check_count,
-    check_scale,
-)
-from scalefair.linalg._dense import dense_eigh
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
 
-__all__ = ["chebyshev"]
-
-# Degree of the first filter, from random vectors: enough to see the spectrum.
-_FIRST_DEGREE = 8
+_FIRST_DEGREE = 8  # of the filter of random vectors: enough to see the spectrum
 # The next filter is aimed at this fraction of the tolerance: a sweep that just
 # misses it costs another Rayleigh-Ritz step, worth three products.
 _AIM = 0.3
-# A filter may leave rounding errors of this size, relative to a wanted vector.
-_ROUNDING = 1e-4
+_ROUNDING = 1e-4  # errors that a filter may leave, relative to a wanted vector
 # Part of a last-level cache that a block should fit into, and the fewest columns
 # for which splitting a block to that end pays (docs/performance.md).
-_CACHE_BYTES = 16 * 2**20
-_NARROWEST = 16
-# Sweeps without progress (1 %) after which the iteration gives up.
-_PATIENCE = 8
+_CACHE_BYTES, _NARROWEST = 16 * 2**20, 16
+_PATIENCE = 8  # sweeps without progress (1 %) after which the iteration gives up
 
 
-@single_blas_thread()
+class SpectralBounds(NamedTuple):
+    """Bounds on a spectrum, and a coarse picture of what lies between.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Extreme Ritz value minus or plus its residual norm. Eigenvalues may lie outside,
+        as a rule by a few per cent of the width.
+    nodes, weights : ndarray
+        About the fraction ``weights[j]`` of the eigenvalues lies near ``nodes[j]``.
+    """
+
+    lower: float
+    upper: float
+    nodes: Array
+    weights: Array
+
+
+@documented(**TEXTS)
+def spectral_bounds(
+    A: Any, *, n_steps: int = 12, random_state: Any = None
+) -> SpectralBounds:
+    """Bound the spectrum of a symmetric operator by Lanczos from a random vector.
+
+    Parameters
+    ----------
+    %(A)s
+    n_steps : int, default=12
+        Lanczos steps, one product each.
+    %(random_state)s
+
+    Returns
+    -------
+    SpectralBounds
+        Lower and upper bound, quadrature nodes and weights.
+
+    %(raises)s
+
+    References
+    ----------
+    Zhou, Li (2011), "Bounding the spectrum of large Hermitian matrices". Lin, Saad,
+    Yang (2016), "Approximating spectral densities of large matrices".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.linalg import spectral_bounds
+    >>> A = np.diag(np.linspace(-1, 1, 50))
+    >>> bounds = spectral_bounds(A, n_steps=20, random_state=0)
+    >>> round(bounds.lower, 1), round(bounds.upper, 1)
+    (-1.0, 1.0)
+    """
+    operator: LinearOperator = base.as_symmetric_operator(A, 1)
+    base.check_count("n_steps", n_steps, 1)
+    n = operator.shape[0]
+    rng = check_random_state(random_state)
+    v = rng.standard_normal(n)
+    basis = [v / np.linalg.norm(v)]
+    diagonal: list[float] = []
+    off_diagonal: list[float] = []
+    for _ in range(min(n_steps, n)):
+        w = checked_product(operator, basis[-1])
+        base.check_scale(float(np.abs(w).max()))
+        diagonal.append(float(basis[-1] @ w))
+        for q in basis:  # full orthogonalisation: a dozen vectors
+            w -= (q @ w) * q
+        off_diagonal.append(float(np.linalg.norm(w)))
+        if off_diagonal[-1] <= 1e-12 * max(map(abs, diagonal)):
+            break  # invariant subspace: the Ritz values are eigenvalues
+        basis.append(w / off_diagonal[-1])
+    nodes, S = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal[:-1]))
+    errors = off_diagonal[-1] * np.abs(S[-1])
+    return SpectralBounds(
+        float(nodes[0] - errors[0]), float(nodes[-1] + errors[-1]), nodes, S[0] ** 2
+    )
+
+
+@documented(**TEXTS)
+@kernels.single_blas_thread()
 def chebyshev(
     A: Any,
     k: int,
@@ -65,67 +124,43 @@ def chebyshev(
     random_state: Any = None,
     callback: Callable[[int, float], object] | None = None,
 ) -> EigenResult:
-    r"""Largest eigenpairs of a symmetric operator by filtered subspace iteration.
+    """Largest eigenpairs of a symmetric operator by filtered subspace iteration.
 
-    A block of ``k + n_buffer`` vectors is multiplied by a Chebyshev polynomial of
-    the operator that is small on the unwanted part :math:`[a, b]` of the spectrum
-    and grows fast above it, then orthonormalised and rotated to Ritz vectors.
-    The cut :math:`b` follows the smallest Ritz value of the block, the degree
-    follows the gap between it and the wanted values; converged leading vectors
-    are locked. All work on long vectors is in blocks. Two blocks and the locked
-    vectors are kept: about ``16 n (k + n_buffer) + 8 n k`` bytes in float64.
+    A block of ``k + n_buffer`` vectors is multiplied by a Chebyshev polynomial of the
+    operator that is small on the unwanted part of the spectrum, then rotated to Ritz
+    vectors; converged leading ones are locked. About ``16 n (k + n_buffer) + 8 n k``
+    bytes in float64.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric. A float32 operator is iterated in float32, any other in
-        float64. Orders up to ``2 (k + n_buffer)`` are solved densely.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        A pair has converged when its residual norm is at most `tol` times the
-        spectral norm of the operator. In float32 little below 1e-5 is reached.
+    %(A)s
+        Iterated in float32 if it is; orders up to ``2 (k + n_buffer)`` solved densely.
+    %(k)s
+    %(tol)s
+        In float32 little below 1e-5 is reached.
     max_iter : int, default=100
         Most filter sweeps.
     max_degree : int, default=40
         Cap on the degree of a filter.
-    n_buffer : int or None, default=None
-        Extra vectors: they widen the gap that the filter works on. None takes
-        ``max(5, k // 10)``.
-    X0 : array-like of shape (n, p) or None, default=None
-        Approximate eigenvectors to start from, any number of them. With
-        ``p >= k`` they are tried as they are before any filtering.
-    orthogonal_to : array-like of shape (n, r) or None, default=None
-        Orthonormal basis of an invariant subspace that is not wanted: the iterates
-        are kept orthogonal to it, to rounding.
-    bounds : SpectralBounds or None, default=None
-        From `spectral_bounds`, if it was called already.
-    random_state : int, RandomState instance or None, default=None
-        For the vectors that `X0` does not supply.
-    callback : callable or None, default=None
-        Called after each sweep with the number of converged pairs and the
-        largest residual norm among the wanted ones.
+    %(n_buffer)s
+    %(X0)s
+        With ``p >= k`` they are tried as they are before any filtering.
+    %(orthogonal_to)s
+    %(bounds)s
+    %(random_state)s
+    %(callback)s
 
     Returns
     -------
     EigenResult
-        `n_iter` counts filter sweeps. Residuals belong to the returned vectors
-        and are measured with `A`.
+        `n_iter` counts filter sweeps.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k` or another number does not fit it, the columns of
-        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
-        1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
-    Zhou, Saad, Tiago, Chelikowsky (2006), "Self-consistent-field calculations
-    using Chebyshev-filtered subspace iteration", Journal of Computational
-    Physics 219, 172-184.
+    Zhou, Saad, Tiago, Chelikowsky (2006), "Self-consistent-field calculations using
+    Chebyshev-filtered subspace iteration", Journal of Computational Physics 219.
 
     Examples
     --------
@@ -136,24 +171,20 @@ def chebyshev(
     >>> chebyshev(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator = as_symmetric_operator(A, k)
-    n = operator.shape[0]
-    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
-    avoided = as_avoided(orthogonal_to, n, k)
-    n_buffer = buffer_size(n_buffer, k)
-    check_count("max_iter", max_iter, 1)
-    check_count("max_degree", max_degree, 1)
-    if n - avoided.shape[1] <= 2 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
+    n_buffer = base.buffer_size(n_buffer, k)
+    base.check_count("max_iter", max_iter, 1)
+    base.check_count("max_degree", max_degree, 1)
+    if operator.shape[0] - avoided.shape[1] <= 2 * (k + n_buffer):
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
-    iteration = _Iteration(operator, k, k + n_buffer, tol, bounds, rng)
-    iteration.start(start, avoided)
+    iteration = _Iteration(operator, k, k + n_buffer, tol, bounds)
+    iteration.start(start, avoided, rng)
     given = start.shape[1] >= k
     degree = 0 if given else min(iteration.first_degree(), max_degree)
-    best, stalled = math.inf, 0
-    n_iter = 0
+    best, stalled, n_iter = math.inf, 0, 0
     while True:
         if degree:
             iteration.filter(degree)
@@ -162,54 +193,42 @@ def chebyshev(
         n_converged, worst = iteration.progress()
         if callback is not None:
             callback(n_converged, worst)
-        if n_converged == k:
-            message = f"Converged in {n_iter} filter sweeps."
-            break
         stalled = 0 if worst < 0.99 * best else stalled + 1
         best = min(best, worst)
-        if n_iter >= max_iter:
-            message = (
-                f"Residual {worst:.1e} after max_iter = {max_iter} filter sweeps: "
-                "raise max_iter or tol."
-            )
-            break
-        if stalled >= _PATIENCE:
-            message = f"The residual stays at {best:.1e}: raise tol" + (
-                " or use float64." if iteration.dtype == np.float32 else "."
-            )
+        if n_converged == k or n_iter >= max_iter or stalled >= _PATIENCE:
             break
         if stalled == 2:
             iteration.unlock()
         else:
             iteration.lock()
         degree = min(iteration.wanted_degree(), max_degree, max(2 * degree, 16))
-    return iteration.result(n_iter, n_converged == k, message)
+    message = base.ending(
+        n_iter,
+        max_iter,
+        worst,
+        n_converged == k,
+        steps="filter sweeps",
+        if_stuck=" or use float64" if iteration.dtype == np.float32 else "",
+    )
+    return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
-class _Iteration:
+class _Iteration(Iteration):
     """State of the iteration: locked and active blocks, filter interval, counts."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        k: int,
-        m: int,
-        tol: float,
-        bounds: SpectralBounds,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, k: int, m: int, tol: float, bounds: SpectralBounds
     ) -> None:
-        self.operator = operator
-        self.n = operator.shape[0]
+        super().__init__(A)
+        self.n = A.shape[0]
         self.k, self.m = k, m
-        self.dtype: np.dtype[Any] = np.dtype(
-            np.float32 if operator.dtype == np.float32 else np.float64
-        )
+        single = A.dtype == np.float32
+        self.dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
         self.epsilon = float(np.finfo(self.dtype).eps)
-        self.rng = rng
         self.lower, self.upper = bounds.lower, bounds.upper
         # Ritz values bound the norm from below: the test errs on the strict side.
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0  # 0: zero operator
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         self.tol = tol * self.scale
         # A multiple of the identity has an interval of no width.
         self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
@@ -219,18 +238,19 @@ class _Iteration:
         self.residuals = np.full(m, np.inf)
         self.avoided = np.empty((self.n, 0), self.dtype)
         self._set_locked(self.avoided, np.empty(0), np.empty(0))
-        self.n_products = len(bounds.nodes)
-        self.n_columns = len(bounds.nodes)
+        self.n_products = self.n_columns = len(bounds.nodes)
 
-    def start(self, X0: NDArray[np.float64], avoided: NDArray[np.float64]) -> None:
+    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
         """Fill the block with the given vectors and random ones."""
+        self.rng = rng
         self.avoided = avoided.astype(self.dtype, copy=False)
         given = min(X0.shape[1], self.m)
         self.X[:, given:] = random_generator(self.rng).standard_normal(
             (self.n, self.m - given), dtype=self.dtype
         )
         self.X[:, :given] = X0[:, :given]
-        block_subtract(self.X, self.avoided, block_gram(self.avoided, self.X))
+        inside = kernels.block_gram(self.avoided, self.X)
+        kernels.block_subtract(self.X, self.avoided, inside)
 
     def filter(self, degree: int) -> None:
         """Multiply the active block by the scaled Chebyshev polynomial."""
@@ -242,12 +262,7 @@ class _Iteration:
         self.X, self.Y = self.Y, self.X
 
     def _panels(self) -> list[slice]:
-        """Columns that are filtered together.
-
-        A sparse product gathers rows of its block at random. If a part of the block
-        that is not too narrow fits the cache, the parts are filtered one after the
-        other.
-        """
+        """Columns filtered together: if A gathers rows, so many as fit the cache."""
         m = self.X.shape[1]
         if not getattr(self.operator, "gathers_rows", False):
             return [slice(0, m)]
@@ -266,16 +281,9 @@ class _Iteration:
         apply_block(self.operator, X, Y, alpha=sigma_1 / half_width, shift=center)
         for _ in range(1, degree):
             sigma_new = 1 / (2 / sigma_1 - sigma)
-            apply_block(
-                self.operator,
-                Y,
-                X,
-                alpha=2 * sigma_new / half_width,
-                shift=center,
-                beta=-sigma * sigma_new,
-            )
-            X, Y = Y, X
-            sigma = sigma_new
+            alpha, beta = 2 * sigma_new / half_width, -sigma * sigma_new
+            apply_block(self.operator, Y, X, alpha=alpha, shift=center, beta=beta)
+            X, Y, sigma = Y, X, sigma_new
         return Y
 
     def rayleigh_ritz(self) -> None:
@@ -283,12 +291,11 @@ class _Iteration:
         against = np.hstack([self.avoided, self.locked])
         self.X = orthonormalize(self.X, against=against, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
-        self.n_products += 1
-        self.n_columns += self.X.shape[1]
-        projected = block_gram(self.X, self.Y)
+        self.count(self.X.shape[1])
+        projected = kernels.block_gram(self.X, self.Y)
         check_product(projected)
-        self.values, S = eigh_descending(projected)
-        self.residuals = rotate_ritz(self.X, self.Y, S, self.values)
+        self.values, S = base.eigh_descending(projected)
+        self.residuals = kernels.rotate_ritz(self.X, self.Y, S, self.values)
         self.lower = min(self.lower, float(self.values[-1]))
 
     def progress(self) -> tuple[int, float]:
@@ -328,11 +335,10 @@ class _Iteration:
         wanted = max(self.k - self.locked.shape[1], 1)
         values, residuals = self.values[:wanted], self.residuals[:wanted]
         end = float(self.values[-1])
-        # Values closer together than their errors can tell are one multiple
-        # eigenvalue: the cut then stays where it is, well below it.
+        # Values closer than their errors are one multiple eigenvalue: the cut stays.
         distinct = values[-1] - end > 1e-2 * float(residuals.max())
-        # A residual far above the distance to the wanted values: the end of the block
-        # is one of their copies, mixed with vectors about this far below.
+        # The end of the block is a copy of a wanted value, if its residual is far above
+        # the distance to it, mixed with vectors about this far below.
         distance = max(float(values[-1]) - end, np.finfo(float).tiny)
         mixed = float(self.residuals[-1]) ** 2 / distance
         if mixed > 100 * distance and self.cut < values[-1]:
@@ -346,54 +352,40 @@ class _Iteration:
         degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
         return int(max(min(degree, self._safe_degree(growth[-1])), 3.0))
 
-    def _growth(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _growth(self, values: Array) -> Array:
         """Logarithm of the growth of the filter per degree at the given values."""
         half_width = (self.cut - self.lower) / 2
-        center = (self.cut + self.lower) / 2
-        growth: NDArray[np.float64] = np.arccosh(
-            np.maximum((values - center) / half_width, 1 + 1e-12)
-        )
+        scaled = (values - (self.cut + self.lower) / 2) / half_width
+        growth: Array = np.arccosh(np.maximum(scaled, 1 + 1e-12))
         return growth
 
     def _safe_degree(self, wanted_growth: float) -> float:
-        """Degree up to which larger eigenvectors do not drown the wanted ones.
-
-        Each vector holds about residual / scale of every other eigenvector, and
-        the filter enlarges that of the largest ones most.
-        """
+        """Degree up to which larger eigenvectors do not drown the wanted ones."""
+        # Each vector holds about residual / scale of every other eigenvector, and
+        # the filter enlarges that of the largest ones most.
         values, residuals = self._all_pairs()
         excess = np.maximum(self._growth(values) - wanted_growth, 1e-12)
         small = np.maximum(residuals / self.scale, self.epsilon)
         room = _ROUNDING / (self.epsilon * small)
         return float((np.log(np.maximum(room, 1.0)) / excess).min())
 
-    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+    def pairs(self) -> Pairs:
+        """Return the k largest pairs."""
         values, residuals = self._all_pairs()
         largest = self._largest()
-        return EigenResult(
-            values=values[largest],
-            vectors=orient(self._vectors(largest)),
-            residual_norms=residuals[largest],
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        return values[largest], self._vectors(largest), residuals[largest]
 
-    def _all_pairs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _all_pairs(self) -> tuple[Array, Array]:
         """Ritz values and residual norms, those of the locked vectors first."""
-        return (
-            np.append(self.locked_values, self.values),
-            np.append(self.locked_residuals, self.residuals),
-        )
+        values = np.append(self.locked_values, self.values)
+        return values, np.append(self.locked_residuals, self.residuals)
 
     def _largest(self) -> NDArray[np.intp]:
         """Places of the k largest values among all."""
         values, _ = self._all_pairs()
         return np.argsort(-values, kind="stable")[: self.k]
 
-    def _vectors(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _vectors(self, places: NDArray[np.intp]) -> Array:
         """Vectors of the pairs in the given places among all."""
         vectors = np.empty((self.n, len(places)))
         n_locked = self.locked.shape[1]
@@ -402,12 +394,7 @@ class _Iteration:
         vectors[:, ~from_locked] = _take(self.X, places[~from_locked] - n_locked)
         return vectors
 
-    def _set_locked(
-        self,
-        vectors: np.ndarray,
-        values: NDArray[np.float64],
-        residuals: NDArray[np.float64],
-    ) -> None:
+    def _set_locked(self, vectors: np.ndarray, values: Array, residuals: Array) -> None:
         self.locked = np.ascontiguousarray(vectors)
         self.locked_values, self.locked_residuals = values, residuals
 
@@ -424,11 +411,8 @@ def _take(block: np.ndarray, columns: NDArray[np.intp]) -> np.ndarray:
 
 
 def _first_cut(bounds: SpectralBounds, fraction: float) -> float:
-    """Cut with clearly more than the given fraction of the spectrum above it.
-
-    A cut that is too low costs one filter some of its force; one that is too
-    high makes it useless. Hence the factor ten.
-    """
+    """Cut with clearly more than the given fraction of the spectrum above it."""
+    # Too low a cut costs one filter some force, too high a cut all: hence the factor.
     above = np.cumsum(bounds.weights[::-1])[::-1]
     j = int(np.flatnonzero(above >= min(10 * fraction, 0.5)).max(initial=0))
     width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)

@@ -10,35 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
+from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    rotate_ritz,
-    single_blas_thread,
-)
-from scalefair.linalg._checks import (
-    as_block,
-    as_symmetric_operator,
-    check_count,
-    check_room,
-    check_scale,
-)
-from scalefair.linalg._dual_objective import EnergyDual
+from scalefair.linalg._base import TEXTS, Array
+from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
 
-__all__ = ["AdmmResult", "dc_admm"]
-
-# Penalty rule of the paper (appendix B), with the cap that alpha < 1 asks for.
-_TAU, _MU, _CAP = 2.0, 10.0, 0.9
-# Tolerances of the paper's inner solver and its number of iterations.
-_FTOL, _GTOL, _ITERATIONS = 1e-4, 1e-3, 10
+_TAU, _MU, _CAP = 2.0, 10.0, 0.9  # penalty rule (appendix B), and alpha < 1
+_FTOL, _GTOL, _ITERATIONS = 1e-4, 1e-3, 10  # the paper's
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class AdmmResult:
     """Orthonormal block that `dc_admm` ends with, and how it came there.
@@ -48,27 +35,23 @@ class AdmmResult:
     vectors : ndarray of shape (n, k)
         H, orthonormal.
     residual_norms : ndarray of shape (k,)
-        How far H is from stationary: norms of the columns of
-        ``P M^2 H - H T`` with ``T = H^T M^2 H`` diagonal and `P` the projection
-        onto the null space of ``F^T M``, divided by the squared norm of `M`.
+        Norms of the columns of ``P M^2 H - H T`` with ``T = H^T M^2 H`` diagonal and
+        `P` the projection away from ``M F``, over the squared norm of `M`.
     history : dict of ndarray
-        One entry per iteration in each of ``objective`` (half the squared
-        Frobenius norm of ``M H``), ``primal_residual``, ``dual_residual``,
-        ``alpha`` (penalty), ``constraint_product`` (norm of ``F^T M H``),
-        ``constraint`` (norm of ``F^T H``), ``residual`` (largest of
+        One entry per iteration: ``objective`` (``|M H|^2 / 2``), ``primal_residual``,
+        ``dual_residual``, ``alpha`` (penalty), ``constraint_product``
+        (``|F^T M H|``), ``constraint`` (``|F^T H|``), ``residual`` (largest of
         `residual_norms`) and ``n_inner`` (L-BFGS steps).
-    n_products, n_columns : int
-        Block products with `M`, and vectors multiplied in all.
+    %(counts)s
     n_iter : int
         ADMM iterations.
     converged : bool
         Whether all `residual_norms` are at most `tol`.
-    message : str
-        How it ended and, if it failed, what to change.
+    %(message)s
     """
 
-    vectors: NDArray[np.float64]
-    residual_norms: NDArray[np.float64]
+    vectors: Array
+    residual_norms: Array
     history: dict[str, NDArray[Any]]
     n_products: int
     n_columns: int
@@ -77,7 +60,8 @@ class AdmmResult:
     message: str
 
 
-@single_blas_thread()
+@documented(**TEXTS)
+@kernels.single_blas_thread()
 def dc_admm(
     A: Any,
     k: int,
@@ -94,21 +78,14 @@ def dc_admm(
 ) -> AdmmResult:
     r"""Maximise :math:`|MH|^2/2` with :math:`H^T H = I` and :math:`F^T M H = 0`.
 
-    :math:`M = A - \sigma I` has to be positive definite. The splitting
-    :math:`Y = MH` puts the constraint on `Y`, that is on :math:`MH` and not on
-    `H`; the step in `H` is a difference of convex functions that is solved in its
-    dual by L-BFGS, warm-started. Multipliers live in the span of `F`, so they are
-    kept as an r x k matrix. About ``184 n k`` bytes are kept.
-
-    Nothing guarantees convergence: the penalty would have to exceed the curvature
-    of the objective, and the dual step needs it below. When the smallest
-    eigenvalue of `M` is close to 0 the iteration may settle in a cycle (seen on a
-    block model with :math:`M \ge 0.01 I`, not with :math:`M \ge I`).
+    :math:`M = A - \sigma I` has to be positive definite. The splitting :math:`Y = MH`
+    puts the constraint on :math:`MH`, not on `H`; L-BFGS solves the dual of the step in
+    `H`. About ``184 n k`` bytes are kept. Nothing guarantees convergence: with an
+    eigenvalue of `M` close to 0 it may settle in a cycle.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric.
+    %(A)s
     k : int
         Number of columns of `H`.
     F : array-like of shape (n, r)
@@ -118,17 +95,13 @@ def dc_admm(
     tol : float, default=1e-4
         Stop when no residual (see `AdmmResult`) is larger.
     max_iter : int, default=10
-        Most ADMM iterations; ten as in the paper, which is often not enough for
-        `tol`.
+        Most ADMM iterations; the paper's ten are often not enough for `tol`.
     alpha : float, default=0.005
-        First penalty, below 1. It is doubled or halved when one residual is ten
-        times the other, up to 0.9: the dual function needs it below 1.
+        First penalty; doubled (up to 0.9) or halved when residuals differ tenfold.
     ftol, gtol : float or None, default=None
-        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3; after
-        its ten iterations they are divided by ten whenever the inner solver
-        finds next to nothing to do, without which the iteration stalls.
-    random_state : int, RandomState instance or None, default=None
-        For the start.
+        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3, divided by
+        ten, after ten iterations, whenever it finds next to nothing to do.
+    %(random_state)s
     callback : callable or None, default=None
         Called after each iteration with its number and the largest residual.
 
@@ -140,9 +113,8 @@ def dc_admm(
     Raises
     ------
     ValueError
-        If shapes do not fit, more vectors are wanted than the constraints leave,
-        `alpha` is not between 0 and 1, `max_iter` is not positive, the norm of `A` is
-        above 1e150, or `F` is not zero and its entries are below 1e-140 or above 1e150.
+        If shapes do not fit, the constraints leave too little room, `alpha` or
+        `max_iter` is out of range, or the norm of `A` or `F` is too far from 1.
     FloatingPointError
         If a product with the operator is not finite.
 
@@ -160,14 +132,15 @@ def dc_admm(
     >>> abs(found.vectors[:, 0]).round(3)
     array([0., 1., 0., 0.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator = base.as_symmetric_operator(A, k)
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}.")
-    check_count("max_iter", max_iter, 1)
-    constraints = as_block(F, operator.shape[0], "F")
-    check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    start = random_generator(check_random_state(random_state))
-    run = _Run(operator, k, constraints, shift, start)
+    base.check_count("max_iter", max_iter, 1)
+    constraints = base.as_block(F, operator.shape[0], "F")
+    base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
+    shape = len(constraints), k
+    V = random_generator(check_random_state(random_state)).standard_normal(shape)
+    run = _Run(operator, k, constraints, shift, V / np.sqrt(len(V)))
     options: dict[str, Any] = {
         "ftol": _FTOL if ftol is None else ftol,
         "gtol": _GTOL if gtol is None else gtol,
@@ -189,28 +162,23 @@ class _Run:
     """State of the iteration."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        k: int,
-        F: NDArray[np.float64],
-        shift: float,
-        start: np.random.Generator,
+        self, operator: LinearOperator, k: int, F: Array, shift: float, V: Array
     ) -> None:
         self.operator, self.k, self.F, self.shift = operator, k, F, shift
         self.objective = EnergyDual(operator, shift, k)
         n = operator.shape[0]
         U, s, _ = np.linalg.svd(F, full_matrices=False)
         rank = int((s > n * np.finfo(np.float64).eps * s.max(initial=0.0)).sum())
-        check_room(k, n, rank)
+        base.check_room(k, n, rank)
         self.Q = np.ascontiguousarray(U[:, :rank])
         self.MQ = self._image(self.Q)
-        self.V = start.standard_normal((n, k)) / np.sqrt(n)
+        self.V = V  # overwritten
         self.Y = np.zeros((n, k))
         self.C = np.zeros((rank, k))  # multipliers P = Q C
         self.history: dict[str, list[float]] = {}
         self.n_extra = 0  # products of width k beyond the objective's
 
-    def _image(self, Q: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _image(self, Q: Array) -> Array:
         """Orthonormal basis of the span of M Q: H is feasible if orthogonal to it."""
         image = np.empty_like(Q)
         if Q.shape[1]:
@@ -223,13 +191,13 @@ class _Run:
         objective = self.objective
         objective.curvature = 1 - alpha
         B = alpha * self.Y  # alpha Y - P, proposition 3.3
-        block_subtract(B, self.Q, self.C)
+        kernels.block_subtract(B, self.Q, self.C)
         objective.B = B
         inner = lbfgs(objective, self.V, **options)  # H-step, equation (14)
         MH = objective.MH
-        violation = block_gram(self.Q, MH)
+        violation = kernels.block_gram(self.Q, MH)
         Y = MH.copy()  # Y-step: P lies in the span of Q, so that Y = (I - Q Q^T) M H
-        block_subtract(Y, self.Q, violation)
+        kernels.block_subtract(Y, self.Q, violation)
         self.C += alpha * violation  # multiplier step, equation (13)
         self.Y -= Y
         dual_residual = alpha * float(np.linalg.norm(self.Y))
@@ -240,26 +208,24 @@ class _Run:
             primal_residual=primal_residual,
             dual_residual=dual_residual,
             alpha=alpha,
-            constraint_product=float(np.linalg.norm(block_gram(self.F, MH))),
-            constraint=float(np.linalg.norm(block_gram(self.F, objective.H))),
+            constraint_product=float(np.linalg.norm(kernels.block_gram(self.F, MH))),
+            constraint=float(np.linalg.norm(kernels.block_gram(self.F, objective.H))),
             residual=self._measure(B),
             n_inner=inner.n_iter,
         )
         if primal_residual > _MU * dual_residual:  # equation (16)
             return alpha * _TAU
-        if dual_residual > _MU * primal_residual:
-            return alpha / _TAU
-        return alpha
+        return alpha / _TAU if dual_residual > _MU * primal_residual else alpha
 
-    def _measure(self, work: NDArray[np.float64]) -> float:
+    def _measure(self, work: Array) -> float:
         """Update H and its residuals in the problem solved; `work` is overwritten."""
         H = self.objective.H.copy()
         apply_block(self.operator, self.objective.MH, work, shift=self.shift)
         self.n_extra += 1
-        block_subtract(work, self.MQ, block_gram(self.MQ, work))
-        T = block_gram(H, work)
-        values, S = eigh_descending(T)
-        residuals = rotate_ritz(H, work, S, values)
+        kernels.block_subtract(work, self.MQ, kernels.block_gram(self.MQ, work))
+        T = kernels.block_gram(H, work)
+        values, S = base.eigh_descending(T)
+        residuals = kernels.rotate_ritz(H, work, S, values)
         scale = max(float(np.abs(values).max()), np.finfo(float).tiny)
         self.H, self.residuals = H, residuals / scale
         return float(self.residuals.max())
@@ -282,13 +248,8 @@ class _Run:
         n_products = self.objective.n_products + self.n_extra
         # Orthonormal to the condition of M V: to rounding after one more pass.
         rng = np.random.RandomState(0)
-        return AdmmResult(
-            vectors=orthonormalize(self.H, rng=rng),
-            residual_norms=self.residuals,
-            history={name: np.array(v) for name, v in self.history.items()},
-            n_products=n_products + int(self.Q.shape[1] > 0),
-            n_columns=self.k * n_products + self.Q.shape[1],
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        vectors = orthonormalize(self.H, rng=rng)
+        history = {name: np.array(v) for name, v in self.history.items()}
+        rank = self.Q.shape[1]
+        counts = n_products + (rank > 0), self.k * n_products + rank, n_iter
+        return AdmmResult(vectors, self.residuals, history, *counts, converged, message)

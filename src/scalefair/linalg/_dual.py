@@ -1,47 +1,34 @@
-"""Largest eigenpairs by one dual minimisation."""
+"""Largest eigenpairs by one dual minimisation, and the dual function itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair._entries import checked_product
+import scalefair.linalg._base as base
+from scalefair import kernels
+from scalefair._docs import documented
+from scalefair._entries import check_product, checked_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    rotate_ritz,
-    single_blas_thread,
-)
-from scalefair.linalg._bounds import SpectralBounds, spectral_bounds
-from scalefair.linalg._checks import (
-    as_avoided,
-    as_block,
-    as_symmetric_operator,
-    check_count,
-    check_scale,
-)
-from scalefair.linalg._dense import dense_eigh
-from scalefair.linalg._dual_objective import EnergyDual
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
+from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs
-from scalefair.linalg._norms import column_norms
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
+from scalefair.operators._base import apply_block
 
-__all__ = ["dual"]
-
-# The smallest eigenvalue is shifted to this part of the width of the spectrum.
-_MARGIN = 0.02
-# Residuals below this part of the norm cannot be told from Gram matrices.
-_GRAM_LIMIT = 1e-7
+_MARGIN = 0.02  # part of the width to which the smallest eigenvalue is shifted
+_GRAM_LIMIT = 1e-7  # smaller parts of the norm Gram matrices cannot tell
+_MEASURE = 10  # moves whose rounding errors Gram matrix and distance may gather
+_EPSILON = float(np.finfo(np.float64).eps)
+_MAX_PASSES = 4  # of the polar factor
 
 
-@single_blas_thread()
+@documented(**TEXTS)
+@kernels.single_blas_thread()
 def dual(
     A: Any,
     k: int,
@@ -56,57 +43,36 @@ def dual(
 ) -> EigenResult:
     r"""Largest eigenpairs of a symmetric operator by minimising one dual function.
 
-    With :math:`M = A - \sigma I` positive definite, maximising
-    :math:`|MH|^2` over orthonormal blocks has the dual
-    :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm), smooth and without
-    constraints; the primal solution is the polar factor of :math:`MV`. L-BFGS
-    minimises it: a gradient step of length one is a step of subspace iteration,
-    and the quasi-Newton directions accelerate it. Two block products a step. About
-    ``152 n k`` bytes are kept.
+    With :math:`M = A - \sigma I` positive definite, maximising :math:`|MH|^2` over
+    orthonormal blocks has the dual :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm),
+    smooth and without constraints; the polar factor of :math:`MV` is the primal
+    solution. L-BFGS takes two block products a step and about ``152 n k`` bytes.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric. Orders up to ``4 k`` are solved densely.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        Converged when all residual norms are at most `tol` times the spectral
-        norm of the operator.
+    %(A)s
+        Orders up to ``4 k`` are solved densely.
+    %(k)s
+    %(tol)s
     max_iter : int, default=1000
         Most L-BFGS steps.
-    X0 : array-like of shape (n, p) or None, default=None
-        Approximate eigenvectors to start from, any number of them; random vectors
-        complete them.
-    orthogonal_to : array-like of shape (n, r) or None, default=None
-        Orthonormal basis of an invariant subspace that is not wanted.
-    bounds : SpectralBounds or None, default=None
-        From `spectral_bounds`, if it was called already.
-    random_state : int, RandomState instance or None, default=None
-        For the vectors that `X0` does not supply.
-    callback : callable or None, default=None
-        Called after each step with the number of converged pairs and the largest
-        residual norm.
+    %(X0)s
+    %(orthogonal_to)s
+    %(bounds)s
+    %(random_state)s
+    %(callback)s
 
     Returns
     -------
     EigenResult
         `n_iter` counts L-BFGS steps.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k` or another argument does not fit it, the columns of
-        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
-        1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
     Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering under
-    Fairness Constraints", ICML, equation (14) without penalty and multipliers:
-    the constraints are in the operator instead.
+    Fairness Constraints", ICML, equation (14) without penalty and multipliers.
 
     Examples
     --------
@@ -117,13 +83,11 @@ def dual(
     >>> dual(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
-    avoided = as_avoided(orthogonal_to, n, k)
-    check_count("max_iter", max_iter, 0)
+    base.check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * k:
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
@@ -133,29 +97,28 @@ def dual(
         # Of full rank: what a start of lower rank lacks is never found.
         V[:, : start.shape[1]] = start[:, :k]
         V = orthonormalize(V, against=avoided, rng=rng)
-    block_subtract(V, avoided, block_gram(avoided, V))
+    kernels.block_subtract(V, avoided, kernels.block_gram(avoided, V))
     n_iter = run.minimize(V, max_iter, callback)
-    return run.result(V, avoided, rng, n_iter, max_iter, len(bounds.nodes))
+    H = orthonormalize(run.objective.H, against=avoided, rng=rng)
+    return run.result(H, V, n_iter, max_iter)
 
 
-class _Run:
+class _Run(Iteration):
     """The dual function of one operator, and its residuals."""
 
     def __init__(
         self, operator: LinearOperator, k: int, tol: float, bounds: SpectralBounds
     ) -> None:
-        self.operator = operator
+        super().__init__(operator)
+        self.n_before = len(bounds.nodes)
         width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         self.tol = tol * self.scale
         self.objective = EnergyDual(operator, bounds.lower - _MARGIN * width, k)
 
     def minimize(
-        self,
-        V: NDArray[np.float64],
-        max_iter: int,
-        callback: Callable[[int, float], object] | None,
+        self, V: Array, max_iter: int, callback: Callable[[int, float], object] | None
     ) -> int:
         """Move `V` until the residuals are small; return the steps taken."""
 
@@ -169,51 +132,148 @@ class _Run:
             self.objective, V, ftol=-np.inf, gtol=0, max_iter=max_iter, callback=done
         ).n_iter
 
-    def residuals(self) -> NDArray[np.float64]:
+    def residuals(self) -> Array:
         """Residual norms of the Ritz pairs in the span of the primal block."""
         H, MH = self.objective.H, self.objective.MH
-        T = block_gram(H, MH)
-        values, S = eigh_descending(T)
-        squares = ((block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
-        residuals: NDArray[np.float64] = np.sqrt(np.maximum(squares, 0.0))
+        T = kernels.block_gram(H, MH)
+        values, S = base.eigh_descending(T)
+        squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
+        residuals: Array = np.sqrt(np.maximum(squares, 0.0))
         if residuals.max() > max(self.tol, _GRAM_LIMIT * np.abs(values).max()):
             return residuals
-        return column_norms(MH @ S - (H @ S) * values)
+        return base.column_norms(MH @ S - (H @ S) * values)
 
-    def result(
-        self,
-        work: NDArray[np.float64],
-        avoided: NDArray[np.float64],
-        rng: np.random.RandomState,
-        n_iter: int,
-        max_iter: int,
-        n_before: int,
-    ) -> EigenResult:
-        """Ritz pairs of the primal block, measured; `work` is overwritten."""
-        X = orthonormalize(self.objective.H, against=avoided, rng=rng)
+    def result(self, X: Array, work: Array, n_iter: int, max_iter: int) -> EigenResult:
+        """Ritz pairs in the span of X, measured; both blocks are overwritten."""
         work[...] = checked_product(self.operator, X)
-        T = block_gram(X, work)
-        values, S = eigh_descending(T)
-        residuals = rotate_ritz(X, work, S, values)
-        k = len(values)
-        converged = bool(residuals.max() <= self.tol)
-        if converged:
-            message = f"Converged in {n_iter} L-BFGS steps."
-        elif n_iter >= max_iter:
-            message = (
-                f"Residual {residuals.max():.1e} after max_iter = {max_iter} L-BFGS "
-                "steps: raise max_iter or tol."
-            )
-        else:
-            message = f"The residual stays at {residuals.max():.1e}: raise tol."
+        T = kernels.block_gram(X, work)
+        values, S = base.eigh_descending(T)
+        residuals = kernels.rotate_ritz(X, work, S, values)
+        worst = float(residuals.max())
+        converged = worst <= self.tol
         n_products = self.objective.n_products + 1
-        return EigenResult(
-            values=values,
-            vectors=orient(X),
-            residual_norms=residuals,
-            n_products=n_before + n_products,
-            n_columns=n_before + k * n_products,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        self.n_products = self.n_before + n_products
+        self.n_columns = self.n_before + len(values) * n_products
+        message = base.ending(n_iter, max_iter, worst, converged, steps="L-BFGS steps")
+        return self.result_of((values, X, residuals), n_iter, converged, message)
+
+
+class EnergyDual:
+    """Toland dual of maximising ``c/2 |MH|^2 + <B, MH>`` over orthonormal H.
+
+    ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm), gradient ``(V - B) / c - M H`` with
+    H, the primal solution, the polar factor of MV: Tonin et al. (2025), propositions
+    3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
+    """
+
+    # A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
+    # by it twice, with the direction and with H: what is on a line is in Gram matrices.
+
+    def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
+        self.A, self.shift = A, shift
+        shape = (A.shape[0], k)
+        self.curvature = 1.0
+        self.B: Array | None = None
+        self.H, self.MH = np.empty(shape), np.empty(shape)
+        self._MV, self._MD = np.empty(shape), np.empty(shape)
+        self._gram = np.zeros((k, k))
+        self._distance = 0.0
+        self.n_products = 0
+
+    def start(self, V: Array) -> float:
+        self._V = V
+        self._multiply(V, self._MV)
+        check_product(self._MV)
+        # A zero operator is shifted by next to nothing: small products do no harm.
+        base.check_scale(max(1.0, float(np.abs(self._MV).max())))
+        self._n_moves = 0
+        self._measure()
+        return self._value()
+
+    def gradient(self, out: Array) -> None:
+        polar(self._MV, self._root, self.H)
+        self._multiply(self.H, self.MH)
+        kernels.combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
+        if self.B is not None:
+            kernels.add_scaled(out, -1 / self.curvature, self.B)
+
+    def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
+        self._multiply(D, self._MD)
+        cross = kernels.block_gram(self._MV, self._MD)
+        square = kernels.block_gram(self._MD, self._MD)
+        linear, length = kernels.inner(self._V, D), kernels.inner(D, D)
+        if self.B is not None:
+            linear -= kernels.inner(self.B, D)
+
+        old_gram, old_distance = self._gram, self._distance
+
+        def measures(t: float) -> tuple[Array, float]:
+            gram = old_gram + t * (cross + cross.T) + t**2 * square
+            return gram, old_distance + 2 * t * linear + t**2 * length
+
+        def along(t: float) -> tuple[float, float]:
+            gram, distance = measures(t)
+            root = inverse_root(gram)
+            value = distance / (2 * self.curvature) - root.nuclear_norm
+            # Derivative of the nuclear norm: <polar(MV + t MD), MD>.
+            growth = float((root.matrix * (cross + t * square)).sum())
+            return value, (linear + t * length) / self.curvature - growth
+
+        self._line = measures
+        return along
+
+    def move(self, D: Array, t: float) -> float:
+        kernels.add_scaled(self._MV, t, self._MD)
+        self._gram, self._distance = self._line(t)
+        self._n_moves += 1
+        if self._n_moves % _MEASURE == 0:
+            self._measure()
+        return self._value()
+
+    def _measure(self) -> None:
+        self._gram = kernels.block_gram(self._MV, self._MV)
+        self._distance = kernels.inner(self._V, self._V)
+        if self.B is not None:
+            self._distance += kernels.inner(self.B, self.B)
+            self._distance -= 2 * kernels.inner(self.B, self._V)
+
+    def _value(self) -> float:
+        self._root = inverse_root(self._gram)
+        return self._distance / (2 * self.curvature) - self._root.nuclear_norm
+
+    def _multiply(self, X: Array, out: Array) -> None:
+        apply_block(self.A, X, out, shift=self.shift)
+        self.n_products += 1
+
+
+class InverseRoot(NamedTuple):
+    """Inverse square root of a Gram matrix, with what its eigenvalues tell."""
+
+    matrix: Array
+    nuclear_norm: float  # trace of the square root
+    condition: float  # largest eigenvalue divided by the smallest
+
+
+def inverse_root(gram: Array) -> InverseRoot:
+    """Decompose a Gram matrix; eigenvalues at rounding level are raised to it."""
+    with kernels.single_blas_thread():
+        values, S = np.linalg.eigh((gram + gram.T) / 2)
+    top = max(float(values[-1]), float(np.finfo(np.float64).tiny))
+    raised = np.maximum(values, len(values) * _EPSILON * top)
+    nuclear_norm = float(np.sqrt(np.maximum(values, 0.0)).sum())
+    matrix = (S / np.sqrt(raised)) @ S.T
+    return InverseRoot(matrix, nuclear_norm, top / float(raised[0]))
+
+
+def polar(Z: Array, root: InverseRoot, out: Array) -> None:
+    """Write the orthonormal polar factor ``Z (Z^T Z)^(-1/2)`` into `out`.
+
+    `root` belongs to the Gram matrix of `Z`, which squares the condition; further
+    passes mend what that spoils. Directions in which `Z` vanishes stay short.
+    """
+    kernels.block_multiply(Z, root.matrix, out)
+    for _ in range(_MAX_PASSES - 1):
+        if root.condition < 1e3:  # orthonormal to 1e3 epsilon
+            break
+        root = inverse_root(kernels.block_gram(out, out))
+        kernels.block_rotate(out, root.matrix)

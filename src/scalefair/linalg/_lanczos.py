@@ -8,21 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
+import scalefair.linalg._base as base
+from scalefair._docs import documented
 from scalefair._entries import checked_product
 from scalefair._random import check_random_state
 from scalefair.kernels import single_blas_thread
-from scalefair.linalg._checks import (
-    as_avoided,
-    as_symmetric_operator,
-    check_scale,
-)
-from scalefair.linalg._dense import dense_eigh
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
-
-__all__ = ["lanczos"]
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs, Random
 
 
+@documented(**TEXTS)
 @single_blas_thread()
 def lanczos(
     A: Any,
@@ -35,44 +29,27 @@ def lanczos(
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by restarted Lanczos.
 
-    Multiplies one vector at a time: the fewest products of all solvers here, and
-    the slowest ones. A last run, on the operator without the pairs found, looks for
-    copies of multiple eigenvalues that the first has missed. Orders up to ``k + 1``,
-    which ARPACK does not take, are solved densely. BLAS runs on one thread meanwhile.
+    Multiplies one vector at a time. A last run, on the operator without the pairs
+    found, looks for copies of multiple eigenvalues that the first has missed.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        A pair has converged when its residual norm is at most `tol` times the
-        spectral norm of the operator, taken from the products.
+    %(A)s
+        Orders up to ``k + 1``, which ARPACK does not take, are solved densely.
+    %(k)s
+    %(tol)s
     max_iter : int or None, default=None
         Most restarts; None is ARPACK's ``10 n``.
-    orthogonal_to : array-like of shape (n, r) or None, default=None
-        Orthonormal basis of an invariant subspace that is not wanted: the starting
-        vector and the result are made orthogonal to it. Its eigenvalues must not
-        be among the `k` largest.
-    random_state : int, RandomState instance or None, default=None
-        For the starting vector.
+    %(orthogonal_to)s
+        Its eigenvalues must not be among the `k` largest.
+    %(random_state)s
 
     Returns
     -------
     EigenResult
-        `n_iter` counts products, ARPACK does not tell its restarts. When ARPACK
-        gives up, the pairs it found are completed by Ritz pairs of random
-        vectors and `converged` is False.
+        `n_iter` counts products. Ritz pairs of random vectors complete what was found.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k` or another number does not fit it, the columns of
-        `orthogonal_to` are not orthonormal, or the norm of `A` is not zero and below
-        1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator is not finite.
+    %(raises)s
 
     References
     ----------
@@ -87,11 +64,10 @@ def lanczos(
     >>> lanczos(A, 2, tol=1e-10, random_state=0).values.round(8)
     array([99., 98.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator, _, avoided = base.as_problem(A, k, orthogonal_to=orthogonal_to)
     n = operator.shape[0]
-    avoided = as_avoided(orthogonal_to, n, k)
     if k >= n - 1:
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
     arpack = _Arpack(operator, avoided, tol, max_iter, rng)
     message = ""
@@ -109,11 +85,12 @@ def lanczos(
         message = f"ARPACK failed ({error}): use the Chebyshev solver."
     missing = k - vectors.shape[1]
     vectors = np.hstack([vectors, rng.standard_normal((n, missing))])
-    values, vectors, residuals = arpack.rayleigh_ritz(vectors)
+    pairs = arpack.rayleigh_ritz(vectors)
     if not missing:
-        if (residuals > tol * arpack.scale).any():
-            values, vectors, residuals = _find_again(arpack, values, vectors, residuals)
-        values, vectors, residuals = _add_copies(arpack, values, vectors, residuals)
+        if (pairs[2] > tol * arpack.scale).any():
+            pairs = _find_again(arpack, pairs)
+        pairs = _add_copies(arpack, pairs)
+    values, vectors, residuals = pairs
     converged = bool((residuals <= tol * arpack.scale).all())
     if converged:
         message = "Every residual is within tol."
@@ -122,130 +99,85 @@ def lanczos(
             f"ARPACK stopped with a residual of {residuals.max():.1e}, above "
             f"tol = {tol:.1e}: raise tol or max_iter, or use the Chebyshev solver."
         )
-    return EigenResult(
-        values=values,
-        vectors=orient(np.ascontiguousarray(vectors)),
-        residual_norms=residuals,
-        n_products=arpack.n_products,
-        n_columns=arpack.n_columns,
-        n_iter=arpack.n_products,
-        converged=converged,
-        message=message,
-    )
+    pairs = values, np.ascontiguousarray(vectors), residuals
+    return arpack.result_of(pairs, arpack.n_products, converged, message)
 
 
-def _find_again(
-    arpack: _Arpack,
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    residuals: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Compute the inaccurate pairs once more, from another start.
-
-    ARPACK estimates residuals; for a copy that came in by rounding errors the
-    estimate can be far too small.
-    """
+def _find_again(arpack: _Arpack, pairs: Pairs) -> Pairs:
+    """Compute the inaccurate pairs once more, from another start."""
+    # ARPACK estimates residuals; for a copy that came in by rounding errors the
+    # estimate can be far too small.
+    values, vectors, residuals = pairs
     good = residuals <= arpack.tol * arpack.scale
     try:
         more = arpack.largest(
             int((~good).sum()), moved=vectors[:, good], by=values[good] + arpack.scale
         )
     except ArpackError:
-        return values, vectors, residuals
+        return pairs
     return arpack.rayleigh_ritz(np.hstack([vectors[:, good], more]))
 
 
-def _add_copies(
-    arpack: _Arpack,
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    residuals: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Exchange the smallest pairs for larger ones that Lanczos has missed.
-
-    The space that one vector generates holds one eigenvector per eigenvalue: more
-    copies of a multiple one come in by rounding errors only, late or never. With
-    the pairs found moved to the lower end, what is largest now was missed.
-    """
-    k = len(values)
+def _add_copies(arpack: _Arpack, pairs: Pairs) -> Pairs:
+    """Exchange the smallest pairs for larger ones that Lanczos has missed."""
+    # Copies of a multiple eigenvalue come in by rounding errors only, late or never.
+    # With the pairs found moved to the lower end, what is largest now was missed.
     while True:
+        known, vectors, _ = pairs
         try:
-            more = arpack.largest(1, moved=vectors, by=values + arpack.scale)
+            more = arpack.largest(1, moved=vectors, by=known + arpack.scale)
         except ArpackError:
-            return values, vectors, residuals
-        more_values, more_vectors, more_residuals = arpack.rayleigh_ritz(
-            np.hstack([vectors, more])
-        )
+            return pairs
+        k = len(known)
+        values, vectors, residuals = arpack.rayleigh_ritz(np.hstack([vectors, more]))
         # Values within the tolerance of each other count as the same.
-        if (more_values[:k] <= values + arpack.tol * arpack.scale).all():
-            return values, vectors, residuals
-        values, vectors = more_values[:k], more_vectors[:, :k]
-        residuals = more_residuals[:k]
+        if (values[:k] <= known + arpack.tol * arpack.scale).all():
+            return pairs
+        pairs = values[:k], vectors[:, :k], residuals[:k]
 
 
-class _Arpack:
+class _Arpack(Iteration):
     """ARPACK on an operator, with the counts and the norm of its products."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        avoided: NDArray[np.float64],
-        tol: float,
-        max_iter: int | None,
-        rng: np.random.RandomState,
+        self, A: LinearOperator, avoided: Array, tol: float, max_iter: Any, rng: Random
     ) -> None:
-        self.operator = operator
+        super().__init__(A)
         self.avoided = avoided
         self.tol, self.max_iter, self.rng = tol, max_iter, rng
-        self.dtype = np.float32 if operator.dtype == np.float32 else np.float64
-        self.scale = 0.0  # spectral norm, from below
-        self.n_products = 0
-        self.n_columns = 0
+        self.dtype = np.float32 if A.dtype == np.float32 else np.float64
 
     def largest(
-        self,
-        k: int,
-        moved: NDArray[np.float64] | None = None,
-        by: NDArray[np.float64] | None = None,
-    ) -> NDArray[np.float64]:
+        self, k: int, moved: Array | None = None, by: Array | None = None
+    ) -> Array:
         """Vectors of the k largest pairs, after moving known ones down."""
         n = self.operator.shape[0]
 
         def matvec(x: NDArray[Any]) -> NDArray[Any]:
             x = x.ravel()
             y = checked_product(self.operator, x, dtype=self.dtype)
-            self.n_products += 1
-            self.n_columns += 1
-            check_scale(float(np.abs(y).max()))
+            self.count(1)
+            base.check_scale(float(np.abs(y).max()))
             norm = float(np.linalg.norm(y) / np.linalg.norm(x))
             self.scale = max(self.scale, norm)
             return y if moved is None else y - moved @ (by * (moved.T @ x))
 
         v0 = self.rng.standard_normal(n)
         v0 -= self.avoided @ (self.avoided.T @ v0)
-        _, vectors = eigsh(
-            LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype),
-            k,
-            which="LA",
-            tol=self.tol,
-            maxiter=self.max_iter,
-            v0=v0.astype(self.dtype),
-        )
-        found: NDArray[np.float64] = vectors.astype(np.float64)
+        A = LinearOperator(self.operator.shape, matvec=matvec, dtype=self.dtype)
+        options = {"tol": self.tol, "maxiter": self.max_iter, "v0": v0.astype(A.dtype)}
+        _, vectors = eigsh(A, k, which="LA", **options)
+        found: Array = vectors.astype(np.float64)
         return found
 
-    def rayleigh_ritz(
-        self, vectors: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def rayleigh_ritz(self, vectors: Array) -> Pairs:
         """Ritz values, vectors and residual norms in float64, largest first."""
         for _ in range(2):  # once more against what the first pass left
             vectors = vectors - self.avoided @ (self.avoided.T @ vectors)
             vectors, _ = np.linalg.qr(vectors)
-        product = checked_product(self.operator, vectors)
-        self.n_products += 1
-        self.n_columns += vectors.shape[1]
+        product = self.multiply(vectors)
         projected = vectors.T @ product
-        values, S = eigh_descending(projected)
+        values, S = base.eigh_descending(projected)
         vectors, product = vectors @ S, product @ S
         residuals = np.linalg.norm(product - vectors * values, axis=0)
         self.scale = max(self.scale, float(np.abs(values).max()))

@@ -9,60 +9,37 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from scalefair.kernels import (
-    add_scaled,
-    combine,
-    rows_combine,
-    rows_inner,
-    single_blas_thread,
-)
+from scalefair import kernels
+from scalefair.linalg._base import Array
 
-__all__ = ["BlockObjective", "MinimizeResult", "lbfgs"]
-
-# A step is taken when the slope has fallen to this part of the first slope, and the
-# value by this part of what the slope promised (strong Wolfe conditions).
-_SLOPE = 0.1
-_DECREASE = 1e-4
+# Strong Wolfe conditions: the slope falls to this part of the first slope, the value
+# by this part of what that promised.
+_SLOPE, _DECREASE = 0.1, 1e-4
 _LONGEST = 2.0**30
+_N_PAIRS = 5  # steps and gradient differences kept: ten saved no iteration here
 
 
 class BlockObjective(Protocol):
-    """Objective that knows how it changes along a line.
+    """Objective that knows how it changes along a line: no products for a search."""
 
-    A line search then needs no further products with long vectors.
-    """
-
-    def start(self, V: NDArray[np.float64]) -> float:
+    def start(self, V: Array) -> float:
         """Move to `V` (not copied, not changed) and return the value."""
 
-    def gradient(self, out: NDArray[np.float64]) -> None:
+    def gradient(self, out: Array) -> None:
         """Write the gradient at the current point into `out`."""
 
-    def line(self, D: NDArray[np.float64]) -> Callable[[float], tuple[float, float]]:
+    def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
         """Return value and slope at ``V + t D`` as a function of `t`."""
 
-    def move(self, D: NDArray[np.float64], t: float) -> float:
+    def move(self, D: Array, t: float) -> float:
         """Tell that the point is now ``V + t D``; return the value there."""
 
 
 @dataclass(frozen=True)
 class MinimizeResult:
-    """How a minimisation ended.
-
-    Attributes
-    ----------
-    value : float
-        Objective reached.
-    n_iter : int
-        Steps taken.
-    converged : bool
-        Whether a stopping test was met.
-    message : str
-        Which one, or what stood in the way.
-    """
+    """How a minimisation ended."""
 
     value: float
     n_iter: int
@@ -70,57 +47,24 @@ class MinimizeResult:
     message: str
 
 
-@single_blas_thread()
+@kernels.single_blas_thread()
 def lbfgs(
     objective: BlockObjective,
-    V: NDArray[np.float64],
+    V: Array,
     *,
-    n_pairs: int = 5,
     ftol: float = 1e-4,
     gtol: float = 1e-3,
     max_iter: int = 1000,
     callback: Callable[[int, float], bool] | None = None,
 ) -> MinimizeResult:
-    """Minimise a smooth function of a tall block by L-BFGS, in place.
+    """Minimise a smooth function of the C-contiguous (n, k) block V, in place.
 
-    The two-loop recursion runs on inner products: those of the new pair with all
-    kept ones come from one pass over the memory, and the direction is one more
-    pass, a combination of the kept vectors. Step lengths come from a search on
-    the objective's own restriction to the line. It keeps ``2 n_pairs + 4`` blocks
-    beside `V` and what the objective holds.
-
-    Parameters
-    ----------
-    objective : BlockObjective
-        What to minimise.
-    V : ndarray of shape (n, k)
-        C-contiguous float64 block: start and result.
-    n_pairs : int, default=5
-        Pairs of steps and gradient differences that are kept. Ten instead of five
-        saved no iteration on the problems here and cost twice the memory.
-    ftol : float, default=1e-4
-        Stop when a step lowers the value `f` by less than
-        ``ftol * max(|f|, 1)``.
-    gtol : float, default=1e-3
-        Stop when no entry of the gradient is larger in modulus.
-    max_iter : int, default=1000
-        Most steps.
-    callback : callable or None, default=None
-        Called with the number of steps and the value after each step; stops the
-        iteration by returning True.
-
-    Returns
-    -------
-    MinimizeResult
-        Value, number of steps, and how it ended.
-
-    References
-    ----------
-    Nocedal, Wright (2006), "Numerical Optimization", algorithm 7.4. Chen, Wang,
-    Zhou (2014), "Large-scale L-BFGS using MapReduce", NIPS, for the recursion on
-    inner products.
+    Stops when a step lowers the value f by less than ``ftol * max(|f|, 1)``, no entry
+    of the gradient exceeds `gtol`, or ``callback(n_iter, value)`` returns True.
     """
-    memory = _Memory(V.shape, n_pairs)
+    # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) on inner products
+    # (Chen, Wang, Zhou 2014). It keeps 14 blocks beside V.
+    memory = _Memory(V.shape)
     value = objective.start(V)
     objective.gradient(memory.gradient)
     memory.measure([])
@@ -140,7 +84,7 @@ def lbfgs(
             message = "No lower value along the gradient: rounding level reached."
             return MinimizeResult(value, n_iter, False, message)
         old = value
-        add_scaled(V, t, D)
+        kernels.add_scaled(V, t, D)
         value = objective.move(D, t)
         objective.gradient(memory.next_gradient())
         memory.keep(t)
@@ -152,17 +96,14 @@ def lbfgs(
 
 
 class _Memory:
-    """Kept pairs, the gradient, and the inner products among them.
+    """Kept pairs, the gradient, and the inner products among them."""
 
-    Rows 0 to m hold directions, rows m + 1 to 2 m + 1 the differences of gradients
-    along them, divided by the step: the recursion does not depend on the length
-    of a pair. One slot more than pairs takes the new direction. Two more rows hold
-    the gradients at both ends of a step.
-    """
+    # Rows 0 to m - 1 hold directions, one for the new one among them, rows m to 2 m - 1
+    # the differences of gradients along them, divided by the step; the last two the
+    # gradients at both ends of a step.
 
-    def __init__(self, shape: tuple[int, ...], n_pairs: int) -> None:
-        self.n_pairs = n_pairs
-        self.m = n_pairs + 1
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.m = _N_PAIRS + 1
         self.rows = np.zeros((2 * self.m + 2, math.prod(shape)))
         self.shape = shape
         self.now = 2 * self.m  # row of the gradient
@@ -171,17 +112,17 @@ class _Memory:
         self.slot = 0
 
     @property
-    def gradient(self) -> NDArray[np.float64]:
+    def gradient(self) -> Array:
         """Gradient at the current point."""
-        gradient: NDArray[np.float64] = self.rows[self.now].reshape(self.shape)
+        gradient: Array = self.rows[self.now].reshape(self.shape)
         return gradient
 
-    def next_gradient(self) -> NDArray[np.float64]:
+    def next_gradient(self) -> Array:
         """Return the block for the gradient at the next point."""
         self.now = 4 * self.m + 1 - self.now
         return self.gradient
 
-    def direction(self) -> NDArray[np.float64]:
+    def direction(self) -> Array:
         """Quasi-Newton direction (two-loop recursion), in a free slot."""
         G, m = self.products, self.m
         q = np.zeros(len(self.rows))
@@ -196,16 +137,16 @@ class _Memory:
         for i in self.order:
             q[i] += weights[i] - (G[m + i] @ q) / G[i, m + i]
         self.slot = next(i for i in range(m) if i not in self.order)
-        D: NDArray[np.float64] = self.rows[self.slot].reshape(self.shape)
-        rows_combine(self.rows, -q, D)
+        D: Array = self.rows[self.slot].reshape(self.shape)
+        kernels.rows_combine(self.rows, -q, D)
         return D
 
     def keep(self, t: float) -> None:
         """Complete the pair of the last direction; keep it if it curves upwards."""
         s, y, rows = self.slot, self.m + self.slot, self.rows
         before = 4 * self.m + 1 - self.now
-        combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
-        self.order = self.order[-self.n_pairs + 1 :] if self.n_pairs > 1 else []
+        kernels.combine(rows[y], 1 / t, rows[self.now], -1 / t, rows[before])
+        self.order = self.order[-_N_PAIRS + 1 :]
         self.measure([s, y])
         curvature = self.products[s, y]
         if curvature > 1e-12 * math.sqrt(self.products[s, s] * self.products[y, y]):
@@ -216,7 +157,7 @@ class _Memory:
         kept = [row for i in self.order for row in (i, self.m + i)]
         changed = [*changed, self.now]
         some = kept + changed
-        values = rows_inner(self.rows, some, changed)
+        values = kernels.rows_inner(self.rows, some, changed)
         self.products[np.ix_(some, changed)] = values
         self.products[np.ix_(changed, some)] = values.T
 
@@ -249,6 +190,6 @@ def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
     return float(root) if enough(root) or along(root)[0] < start else None
 
 
-def _largest(X: NDArray[np.float64]) -> float:
+def _largest(X: Array) -> float:
     """Largest modulus of an entry."""
     return float(max(X.max(initial=0.0), -X.min(initial=0.0)))

@@ -11,41 +11,23 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator
 
+import scalefair.linalg._base as base
+from scalefair import kernels
+from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random import check_random_state, random_generator
-from scalefair.kernels import (
-    block_gram,
-    block_rotate,
-    block_subtract,
-    single_blas_thread,
-)
-from scalefair.linalg._checks import (
-    as_avoided,
-    as_block,
-    as_preconditioner,
-    as_symmetric_operator,
-    buffer_size,
-    check_count,
-    check_scale,
-)
-from scalefair.linalg._dense import dense_eigh
-from scalefair.linalg._norms import column_norms
+from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
-from scalefair.linalg._result import EigenResult, orient
-from scalefair.linalg._ritz import eigh_descending
 from scalefair.operators._base import apply_block
-
-__all__ = ["lobpcg"]
 
 # Iterations without progress (1 %) after which the search directions are dropped,
 # and after which the iteration gives up.
-_RESTART = 15
-_PATIENCE = 40
-# Search directions that depend on the others to this extent are dropped.
-_DEPENDENT = 1e-8
+_RESTART, _PATIENCE = 15, 40
+_DEPENDENT = 1e-8  # search directions that depend on others to this extent are dropped
 
 
-@single_blas_thread()
+@documented(**TEXTS)
+@kernels.single_blas_thread()
 def lobpcg(
     A: Any,
     k: int,
@@ -62,69 +44,42 @@ def lobpcg(
     """Largest eigenpairs of a symmetric operator by preconditioned search directions.
 
     Each iteration finds the best vectors in the span of the iterates, their
-    preconditioned residuals and the directions of the last step. For eigenvalues
-    that lie close together, as on meshes and on neighbour graphs of points in the
-    plane, with a multigrid preconditioner it takes ten to twenty iterations where
-    a polynomial filter needs degrees in the hundreds. One product and one
-    application of the preconditioner per iteration, for the columns that have not
-    converged; the dense algebra on long vectors takes most of the time. About
-    ``8 n (9 k + 9 n_buffer)`` bytes.
-
-    The iteration runs in float64; operator and preconditioner may be float32.
+    preconditioned residuals and the directions of the last step: ten to twenty with a
+    multigrid preconditioner where eigenvalues lie close together, as on meshes. In
+    float64, whatever the types of operator and preconditioner; about
+    ``72 n (k + n_buffer)`` bytes.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric. Orders up to ``4 (k + n_buffer)`` are solved densely.
-    k : int
-        Number of eigenpairs, ``1 <= k <= n``.
-    tol : float, default=1e-4
-        A pair has converged when its residual norm is at most `tol` times the
-        spectral norm of the operator, which is bounded from below by the products.
+    %(A)s
+        Orders up to ``4 (k + n_buffer)`` are solved densely.
+    %(k)s
+    %(tol)s
     max_iter : int, default=500
         Most iterations.
     preconditioner : LinearOperator, sparse matrix, ndarray or None, default=None
-        Symmetric positive definite approximation to the inverse of
-        ``c I - A``, with c at or above the largest eigenvalue. For the normalised
-        affinity an `AMGPreconditioner` of the normalised Laplacian. Null vectors
-        of ``c I - A`` are no obstacle.
-    n_buffer : int or None, default=None
-        Extra vectors, which need not converge: the speed depends on the gap behind
-        them. None takes ``max(5, k // 10)``.
-    X0 : array-like of shape (n, p) or None, default=None
-        Approximate eigenvectors to start from, any number of them. The rest are
-        random vectors, smoothed by the preconditioner.
-    orthogonal_to : array-like of shape (n, r) or None, default=None
-        Orthonormal basis of an invariant subspace that is not wanted: the iterates
-        are kept orthogonal to it, to rounding.
-    random_state : int, RandomState instance or None, default=None
-        For the vectors that `X0` does not supply.
-    callback : callable or None, default=None
-        Called after each iteration with the number of converged pairs and the
-        largest residual norm among the wanted ones.
+        Symmetric positive definite approximation to the inverse of ``c I - A``, with c
+        at or above the largest eigenvalue: for the normalised affinity an
+        `AMGPreconditioner` of the normalised Laplacian.
+    %(n_buffer)s
+    %(X0)s
+        The random ones are smoothed by the preconditioner.
+    %(orthogonal_to)s
+    %(random_state)s
+    %(callback)s
 
     Returns
     -------
     EigenResult
-        `n_iter` counts iterations. Residuals belong to the returned vectors and
-        are measured with `A`.
+        `n_iter` counts iterations.
 
-    Raises
-    ------
-    ValueError
-        If `A` is not square, `k`, the preconditioner or another argument does not fit
-        it, the columns of `orthogonal_to` are not orthonormal, or the norm of `A` is
-        not zero and below 1e-140 or above 1e150.
-    FloatingPointError
-        If a product with the operator or the preconditioner is not finite.
+    %(raises)s
 
     References
     ----------
-    Knyazev (2001), "Toward the optimal preconditioned eigensolver", SIAM Journal
-    on Scientific Computing 23, 517-541. Hetmaniuk, Lehoucq (2006), "Basis
-    selection in LOBPCG", Journal of Computational Physics 218, 324-332. Duersch,
-    Shao, Yang, Gu (2018), "A robust and efficient implementation of LOBPCG", SIAM
-    Journal on Scientific Computing 40, C655-C676.
+    Knyazev (2001), "Toward the optimal preconditioned eigensolver". Hetmaniuk, Lehoucq
+    (2006), "Basis selection in LOBPCG". Duersch, Shao, Yang, Gu (2018), "A robust and
+    efficient implementation of LOBPCG".
 
     Examples
     --------
@@ -137,18 +92,16 @@ def lobpcg(
     >>> result.values.round(6)
     array([199., 198.])
     """
-    operator = as_symmetric_operator(A, k)
+    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    T = as_preconditioner(preconditioner, n)
-    start = np.empty((n, 0)) if X0 is None else as_block(X0, n, "X0")
-    avoided = as_avoided(orthogonal_to, n, k)
-    n_buffer = buffer_size(n_buffer, k)
-    check_count("max_iter", max_iter, 0)
+    T = base.as_preconditioner(preconditioner, n)
+    n_buffer = base.buffer_size(n_buffer, k)
+    base.check_count("max_iter", max_iter, 0)
     if n - avoided.shape[1] <= 4 * (k + n_buffer):
-        return dense_eigh(operator, k, orthogonal_to=avoided)
+        return base.dense_eigh(operator, k, orthogonal_to=avoided)
     rng = check_random_state(random_state)
-    iteration = _Iteration(operator, T, k, k + n_buffer, tol, avoided, rng)
-    iteration.start(start)
+    iteration = _Iteration(operator, T, k, k + n_buffer, tol)
+    iteration.start(start, avoided, rng)
     best, stalled, n_iter = math.inf, 0, 0
     while True:
         n_converged, worst = iteration.progress()
@@ -157,52 +110,35 @@ def lobpcg(
             n_converged, worst = iteration.progress()
         if callback is not None:
             callback(n_converged, worst)
-        if n_converged == k:
-            message = f"Converged in {n_iter} iterations."
-            break
         stalled = 0 if worst < 0.99 * best else stalled + 1
         best = min(best, worst)
-        if n_iter >= max_iter:
-            message = (
-                f"Residual {worst:.1e} after max_iter = {max_iter} iterations: raise "
-                "max_iter or tol, or use a better preconditioner."
-            )
-            break
-        if stalled >= _PATIENCE:
-            message = (
-                f"The residual stays at {best:.1e}: raise tol, or check that operator "
-                "and preconditioner are symmetric."
-            )
+        if n_converged == k or n_iter >= max_iter or stalled >= _PATIENCE:
             break
         if stalled and stalled % _RESTART == 0:
             iteration.restart()
         iteration.step()
         n_iter += 1
-    return iteration.result(n_iter, n_converged == k, message)
+    message = base.ending(
+        n_iter,
+        max_iter,
+        worst,
+        n_converged == k,
+        steps="iterations",
+        beside_more=", or use a better preconditioner",
+        if_stuck=", or check that operator and preconditioner are symmetric",
+    )
+    return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
-class _Iteration:
-    """The basis [X, P] with its image under A, and what belongs to it.
-
-    X are Ritz vectors, P the directions of the last step; together orthonormal.
-    """
+class _Iteration(Iteration):
+    """Orthonormal basis [X, P] of Ritz vectors and last directions, with its image."""
 
     def __init__(
-        self,
-        operator: LinearOperator,
-        T: LinearOperator | None,
-        k: int,
-        m: int,
-        tol: float,
-        avoided: NDArray[np.float64],
-        rng: np.random.RandomState,
+        self, A: LinearOperator, T: LinearOperator | None, k: int, m: int, tol: float
     ) -> None:
-        self.operator, self.T = operator, T
-        self.n = operator.shape[0]
-        self.k, self.m, self.tol, self.rng = k, m, tol, rng
-        self.avoided = avoided
-        self.scale = 0.0  # spectral norm, from below
-        self.n_products = self.n_columns = 0
+        super().__init__(A)
+        self.T, self.n = T, A.shape[0]
+        self.k, self.m, self.tol = k, m, tol
         # Set with every basis: its image, Ritz values, residuals of X, the matrix
         # of A in the basis, and whether image and residuals are direct products.
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
@@ -210,8 +146,9 @@ class _Iteration:
         self.projected = np.empty((0, 0))
         self.measured = False
 
-    def start(self, X0: NDArray[np.float64]) -> None:
+    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
         """Take the given vectors and random ones, smoothed."""
+        self.avoided, self.rng = avoided, rng
         given = min(X0.shape[1], self.m)
         X = random_generator(self.rng).standard_normal((self.n, self.m))
         if given < self.m:
@@ -237,7 +174,7 @@ class _Iteration:
         W = orthonormalize(W, against=against, rng=self.rng)
         AW = self._product(W)
         H = self._projected(W, AW)
-        values, S = eigh_descending(H)
+        values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
         self.projected = C.T @ H @ C
         self.values = values[:m]
@@ -246,29 +183,22 @@ class _Iteration:
         self.measured = False
         self._set_residuals()
 
-    def result(self, n_iter: int, converged: bool, message: str) -> EigenResult:
+    def pairs(self) -> Pairs:
+        """Return the k largest pairs, measured."""
         if not self.measured:
             self.restart()
         k = self.k
-        return EigenResult(
-            values=self.values[:k].copy(),
-            vectors=orient(np.ascontiguousarray(self.basis[:, :k])),
-            residual_norms=self.residual_norms[:k].copy(),
-            n_products=self.n_products,
-            n_columns=self.n_columns,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        vectors = np.ascontiguousarray(self.basis[:, :k])
+        return self.values[:k].copy(), vectors, self.residual_norms[:k].copy()
 
-    def _set_basis(self, X: NDArray[np.float64]) -> None:
+    def _set_basis(self, X: Array) -> None:
         """Make X the basis, as Ritz vectors, with residuals that are measured."""
         X = orthonormalize(X, against=self.avoided, rng=self.rng)
         AX = self._product(X)
-        H = block_gram(X, AX)
-        self.values, S = eigh_descending(H)
-        block_rotate(X, S)
-        block_rotate(AX, S)
+        H = kernels.block_gram(X, AX)
+        self.values, S = base.eigh_descending(H)
+        kernels.block_rotate(X, S)
+        kernels.block_rotate(AX, S)
         self.basis, self.image = X, AX
         self.projected = np.diag(self.values)
         self.measured = True
@@ -277,46 +207,37 @@ class _Iteration:
     def _set_residuals(self) -> None:
         X, AX = self.basis[:, : self.m], self.image[:, : self.m]
         self.residuals = AX - X * self.values
-        self.residual_norms = column_norms(self.residuals)
+        self.residual_norms = base.column_norms(self.residuals)
 
-    def _projected(
-        self, W: NDArray[np.float64], AW: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _projected(self, W: Array, AW: Array) -> Array:
         """Return the matrix of A in the basis [X, P, W]."""
-        across, corner = block_gram(self.basis, AW), block_gram(W, AW)
+        across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
         return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
 
-    def _product(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _product(self, X: Array) -> Array:
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
-        self.n_products += 1
-        self.n_columns += X.shape[1]
-        norm = float(column_norms(Y).max()) or float(np.abs(Y).max())
+        self.count(X.shape[1])
+        norm = float(base.column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)
         self.scale = max(self.scale, norm)
-        check_scale(self.scale)
+        base.check_scale(self.scale)
         return Y
 
-    def _precondition(self, R: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _precondition(self, R: Array) -> Array:
         if self.T is None:
             return R
         # Columns of unit length: float32 has no room for small residuals.
-        R /= np.maximum(column_norms(R), np.finfo(np.float64).tiny)
+        R /= np.maximum(base.column_norms(R), np.finfo(np.float64).tiny)
         W = np.empty_like(R)
         apply_block(self.T, R, W)
-        check_product(column_norms(W), "preconditioner")
+        check_product(base.column_norms(W), "preconditioner")
         return W
 
 
-def _directions(
-    C: NDArray[np.float64], active: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Coefficients of the next search directions.
-
-    The part of the new vectors outside the old ones, made orthonormal to the new
-    ones in coefficients, where it costs nothing on long vectors.
-    """
+def _directions(C: Array, active: NDArray[np.intp]) -> Array:
+    """Coefficients of the next directions: of the new vectors, what the old lack."""
     D = C[:, active].copy()
     D[: C.shape[1]] = 0.0
     for _ in range(2):
@@ -325,15 +246,13 @@ def _directions(
     lengths = np.abs(np.diag(R))
     D = D[:, lengths > _DEPENDENT * max(lengths.max(initial=0.0), _DEPENDENT)]
     D -= C @ (C.T @ D)
-    basis: NDArray[np.float64] = np.linalg.qr(D)[0]
+    basis: Array = np.linalg.qr(D)[0]
     return basis
 
 
-def _combine(
-    V: NDArray[np.float64], W: NDArray[np.float64], C: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _combine(V: Array, W: Array, C: Array) -> Array:
     """Return ``[V, W] @ C``."""
     out = np.zeros((V.shape[0], C.shape[1]))
-    block_subtract(out, V, -C[: V.shape[1]])
-    block_subtract(out, W, -C[V.shape[1] :])
+    kernels.block_subtract(out, V, -C[: V.shape[1]])
+    kernels.block_subtract(out, W, -C[V.shape[1] :])
     return out

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalefair.kernels import (
-    block_gram,
-    block_rotate,
-    block_subtract,
-    single_blas_thread,
-)
-
-__all__ = ["orthonormalize"]
+from scalefair import kernels
 
 _MAX_PASSES = 8
 
 
 def orthonormalize(
-    X: np.ndarray,
-    *,
-    against: np.ndarray | None = None,
-    rng: np.random.RandomState,
+    X: np.ndarray, *, against: np.ndarray | None = None, rng: np.random.RandomState
 ) -> np.ndarray:
     """Overwrite `X` with an orthonormal basis that contains its span.
 
-    Each pass diagonalises the Gram matrix of the scaled columns and divides by
-    the square roots of its eigenvalues. Eigenvalues at rounding level are raised
-    to it, which bounds the growth of rounding errors: the weak directions come
-    out short and the next pass separates them. A pass otherwise squares the
-    departure from orthonormality, and two or three do. Directions that vanish or
-    are nothing but rounding errors of the rest are replaced by random ones.
+    Two or three passes divide by the square root of the Gram matrix, its eigenvalues
+    raised to rounding level. Directions that vanish or are rounding errors of the rest
+    become random ones.
 
     Parameters
     ----------
     X : ndarray of shape (n, m)
-        C-contiguous block, float32 or float64, ``m <= n``, columns of any length.
-        Overwritten.
+        C-contiguous, float32 or float64, ``m <= n``. Overwritten.
     against : ndarray of shape (n, p) or None, default=None
-        Orthonormal columns that the result is to be orthogonal to, ``m + p <= n``;
-        of the type of `X`.
+        Orthonormal columns of the type of `X` to be orthogonal to, ``m + p <= n``.
     rng : RandomState
         For the replacement of dependent columns.
 
@@ -57,8 +42,7 @@ def orthonormalize(
     References
     ----------
     Stathopoulos, Wu (2002), "A block orthogonalization procedure with constant
-    synchronization requirements", SIAM Journal on Scientific Computing 23,
-    2165-2182 (SVQB).
+    synchronization requirements", SIAM Journal on Scientific Computing 23 (SVQB).
 
     Examples
     --------
@@ -81,8 +65,8 @@ def orthonormalize(
     noise = 0.0
     for _ in range(_MAX_PASSES):
         if against is not None and p:
-            block_subtract(X, against, block_gram(against, X))
-        gram = block_gram(X, X)
+            kernels.block_subtract(X, against, kernels.block_gram(against, X))
+        gram = kernels.block_gram(X, X)
         error = float(np.abs(gram - np.eye(m)).max(initial=0.0))
         if error <= 50 * epsilon:
             break
@@ -95,11 +79,11 @@ def orthonormalize(
         if not ((norms > shortest) & (norms < longest)).all():
             _rescale(X, rng)
             continue
-        with single_blas_thread():
+        with kernels.single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
-        block_rotate(X, S)
+        kernels.block_rotate(X, S)
         # Norm that the rounding errors of the rotation alone can have.
         noise = 2 * float(np.sqrt(epsilon / values[-1]))
     return X

@@ -1,24 +1,22 @@
-"""What linear classifiers of rows that belong to groups have in common.
-
-The checks of what users give, and scores by the weights of each row's group.
-"""
+"""What linear classifiers share: words, checks, scores by each row's group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import available_if
+from scalefair._decorators import available_if, fit_context
+from scalefair._docs import SHARED, documented
 from scalefair._entries import (
     all_finite,
     canonical,
@@ -27,41 +25,133 @@ from scalefair._entries import (
     judged_later,
     validate_data,
 )
-from scalefair._groups import encode_groups, known_codes
+from scalefair._groups import check_interval, encode_groups, known_codes
 from scalefair.linear_model._training_rows import (
-    GroupLimits,
     TrainingRows,
     encode_labels,
+    real_type,
     refuse_parts,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+TEXTS = {
+    "interval": """\
+interval : tuple of float, default=(0.0, 1.0)
+    Ranks within which the groups are to be treated alike, shares of a group counted
+    from the highest score: ``(0.05, 0.30)`` is the top 5 % to 30 %.""",
+    "criterion": """\
+criterion : {"strong", "weak"}, default="strong"
+    Whether parity is asked for at all thresholds or at `threshold` alone.
+threshold : float, default=0.0
+    The threshold of the weak criterion. The strong one has no use for it.
+loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic"
+    What is minimised, a mean over rows; ``"squared"`` is halved. The last two are
+    pairwise hinge losses of positives against negatives, ``"partial_auc"`` of negatives
+    whose rank among them is in `interval` (examples B.1, B.2 of [1]_); no intercept.
+surrogate : {"ramp", "sigmoid"}, default="ramp"
+    What stands for the indicator of a score above a threshold.""",
+    "interactions": """\
+interactions : bool, default=True
+    Whether groups have weights of their own; else prediction needs no group.""",
+    "alpha": """\
+alpha : float, default=0.0
+    Factor of half the squared norm of the coefficients of standardized features.""",
+    "group_limits": """\
+max_groups : int, default=100
+    Most groups: more look like a number, such as an age, and are refused.
+min_group_size : int, default=2
+    Fewest rows of a group. Groups of fewer than 30 are warned of in any case.""",
+    "group_weights_": """\
+coef_ : ndarray of shape (n_rows, n_features)
+    Coefficients: the first row shared by all groups, the others what each
+    further group of `groups_` adds. One row without interactions.
+intercept_ : ndarray of shape (n_rows,)
+    Intercepts, likewise.""",
+    "solution": """\
+objective_, infeasibility_ : float
+    The objective with its penalty, and the largest violation of a constraint.""",
+    "search": """\
+n_iter_, n_oracle_calls_, converged_ : int, int and bool
+    Iterations, passes over the rows, and whether the residual is within `tol`.""",
+    "input_": f"""\
+classes_ : ndarray of shape (2,)
+    The labels.
+{SHARED["groups_"]}
+{SHARED["n_features_in_"]}
+{SHARED["feature_names_in_"]}""",
+    "trained": """\
+Returns
+-------
+self : object
+    The trained classifier.""",
+    "warns": """\
+Warns
+-----
+ConvergenceWarning
+    If the solver did not converge; the message says what to do.
+UserWarning
+    If groups have fewer than 30 rows: the message names them.""",
+    "rows_in_memory": """\
+X : {array-like, sparse matrix} of shape (m, n_features)
+    Rows of features, dense or CSR, in any units.
+y : array-like of shape (m,)
+    Labels of two kinds.
+sensitive_features : array-like of shape (m,)
+    Group of each row, at least two different ones.""",
+    "refused_parts": """\
+TypeError
+    If `X` is a Dask collection or a reader: rows have to be in memory.""",
+    "X": """\
+X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
+    Rows of features.""",
+    "sensitive_features": """\
+sensitive_features : array-like or Dask collection of shape (m,), default=None
+    Group of each row; used, and needed, by a model with interactions only.""",
+    "example_rows": """\
+Examples
+--------
+>>> from scalefair.datasets import make_biased_rows
+>>> rows = make_biased_rows(2000, 3, random_state=0)
+>>> X, y, group = rows.data, rows.target, rows.sensitive_features""",
+    "paper": """\
+.. [1] He, Huang, Yao, Lin. "Enforcing fairness where it matters: an approach
+   based on difference-of-convex constraints".""",
+}
 
-def _gives_probabilities(estimator: Any) -> bool:
-    if estimator.loss == "logistic":
+
+def _gives_probabilities(classifier: Any) -> bool:
+    loss = classifier._scoring().loss
+    if loss == "logistic":
         return True
     raise AttributeError(
-        f"predict_proba needs loss='logistic': the scores of loss={estimator.loss!r} "
+        f"predict_proba needs loss='logistic': the scores of loss={loss!r} "
         "are not log-odds. Use decision_function."
     )
 
 
+@documented(**TEXTS)
 class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
-    """Linear classifier of two classes whose weights may differ among groups.
-
-    A subclass's `fit` calls `_check_training`, and `_store_weights` in the end.
-    """
+    """Linear classifier of two classes whose weights may differ among groups."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "interval": [tuple, list],
+        "criterion": [StrOptions({"strong", "weak"})],
+        "threshold": [Interval(Real, None, None, closed="neither")],
+        "loss": [StrOptions({"logistic", "hinge", "squared", "auc", "partial_auc"})],
+        "surrogate": [StrOptions({"ramp", "sigmoid"})],
         "interactions": ["boolean"],
+        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_groups": [Interval(Integral, 2, None, closed="left")],
         "min_group_size": [Interval(Integral, 1, None, closed="left")],
     }
 
+    interval: Sequence[float]
     loss: str
+    surrogate: str
     interactions: bool
-    alpha: float
     max_groups: int
     min_group_size: int
     coef_: NDArray[np.float64]
@@ -73,6 +163,34 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike) -> Self:
+        """Train the classifier.
+
+        Parameters
+        ----------
+        %(rows_in_memory)s
+
+        %(trained)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not as described, there are too many groups
+            or rows too few in one, or the problem has no solution.
+        %(refused_parts)s
+
+        %(warns)s
+        """
+        rows = self._check_training(X, y, sensitive_features)
+        rows.warn_few(stacklevel=4)
+        self._train(rows)
+        return self
+
+    def _train(self, rows: TrainingRows) -> None:
+        """Fit checked rows and call `_store_weights`; `fit`'s caller is 5 levels up."""
+        raise NotImplementedError
+
     def decision_function(
         self, X: Any, *, sensitive_features: ArrayLike | None = None
     ) -> NDArray[Any]:
@@ -80,24 +198,18 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            Group of each row. Needed by a model with interactions, ignored by one
-            without.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
         {ndarray, dask.array.Array} of shape (m,)
-            Scores, in float32 if `X` is, otherwise in float64. Positive scores
-            belong to ``classes_[1]``. For a Dask collection a Dask array that is not
-            computed yet.
+            Scores, in float32 if `X` is; positive ones belong to ``classes_[1]``.
 
         Raises
         ------
         ValueError
-            If the model needs groups and there are none, or one it was not
-            trained on, or a score is too large for its type.
+            If groups are needed and missing or unseen, or a score overflows.
         """
         return self._outputs(X, sensitive_features, np.asarray)
 
@@ -108,10 +220,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            As in `decision_function`.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
@@ -130,10 +240,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            As in `decision_function`.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
@@ -154,14 +262,12 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape (m, d)
-            Rows of features.
+        %(X)s
         y : array-like or Dask collection of shape (m,)
             True labels.
         sample_weight : array-like of shape (m,), default=None
             Weight of each row.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            As in `decision_function`.
+        %(sensitive_features)s
 
         Returns
         -------
@@ -178,35 +284,35 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             accuracy_score(y, np.asarray(predicted), sample_weight=sample_weight)
         )
 
-    @property
-    def _limits(self) -> GroupLimits:
-        return GroupLimits(self.max_groups, self.min_group_size)
+    def _scoring(self) -> BaseGroupClassifier:
+        """Return the classifier whose weights give the scores."""
+        return self
+
+    def _oracle_options(self) -> dict[str, Any]:
+        return {
+            "interactions": self.interactions,
+            "loss": self.loss,
+            "surrogate": self.surrogate,
+            "auc_interval": check_interval(self.interval),
+        }
 
     def _check_training(
         self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
     ) -> TrainingRows:
         """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
         refuse_parts(X, type(self).__name__)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-        )
+        types = [np.float64, np.float32]
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
-        self._limits.check(groups, np.bincount(codes, minlength=len(groups)))
+        rows = TrainingRows(canonical(X), signs, codes, classes, groups)
+        rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
         self.groups_ = groups
-        return TrainingRows(canonical(X), signs, codes, classes, groups)
+        return rows
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store rows of coefficients, intercept last: one, or one for each group.
-
-        The first is shared by all groups, the others are what each further one adds.
-        """
+        """Store rows of coefficients, intercept last, as `coef_` has them."""
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
@@ -215,13 +321,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
             return rows
-        return validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            reset=reset,
-        )
+        types = [np.float64, np.float32]
+        return validate_data(self, X, accept_sparse="csr", dtype=types, reset=reset)
 
     def _outputs(
         self,
@@ -234,53 +335,36 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     ) -> NDArray[Any]:
         """Return what a function makes of scores; entries of some shape and type."""
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
-        if isinstance(X, PartitionedRows):
-            return self._partitioned_outputs(
-                X, sensitive_features, output, shape, dtype
-            )
-        codes = None
-        if len(self.coef_) > 1:
-            given = self._needed(sensitive_features)
-            groups, codes = encode_groups(given, X.shape[0])
-            codes = known_codes(groups, self.groups_)[codes]
-        return output(group_scores(X, codes, self.coef_, self.intercept_))
-
-    def _partitioned_outputs(
-        self,
-        rows: PartitionedRows,
-        sensitive_features: ArrayLike | None,
-        output: Output,
-        shape: tuple[int, ...],
-        dtype: DTypeLike | None,
-    ) -> NDArray[Any]:
-        known, columns = None, []
-        if len(self.coef_) > 1:
-            given = self._needed(sensitive_features)
-            groups, codes = rows.encode(given, name="sensitive_features", what="group")
-            known, columns = known_codes(groups, self.groups_), [codes]
-        real = real_type(rows)
-        outputs: NDArray[Any] = rows.rowwise(
+        model = self._scoring()
+        X = model._check_rows(X, reset=False)
+        in_parts = isinstance(X, PartitionedRows)
+        weights = model.coef_, model.intercept_
+        codes = known = None
+        if len(model.coef_) > 1:
+            if sensitive_features is None:
+                raise ValueError(
+                    f"This {type(model).__name__} has weights of its own for each "
+                    "group: pass sensitive_features, the group of each row. A model "
+                    "that does not need them is trained with interactions=False."
+                )
+            if in_parts:
+                names = {"name": "sensitive_features", "what": "group"}
+                groups, codes = X.encode(sensitive_features, **names)
+            else:
+                groups, codes = encode_groups(sensitive_features, X.shape[0])
+            known = known_codes(groups, model.groups_)
+        if not in_parts:
+            codes = None if known is None else known[codes]
+            return output(group_scores(X, codes, *weights))
+        real = real_type(X)
+        outputs: NDArray[Any] = X.rowwise(
             output_of_part,
-            output,
-            real,
-            known,
-            self.coef_,
-            self.intercept_,
+            *(output, real, known, *weights),
             shape=shape,
             dtype=real if dtype is None else dtype,
-            each=columns,
+            each=[] if codes is None else [codes],
         )
         return outputs
-
-    def _needed(self, sensitive_features: ArrayLike | None) -> ArrayLike:
-        if sensitive_features is None:
-            raise ValueError(
-                f"This {type(self).__name__} has weights of its own for each group: "
-                "pass sensitive_features, the group of each row. A model that does "
-                "not need them is trained with interactions=False."
-            )
-        return sensitive_features
 
 
 # Takes scores, returns an entry or a row of entries for each.
@@ -293,13 +377,17 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept`` with the weights of each row's group.
-
-    In the type of `X`, dense or CSR; a ValueError if a score is too large for it. The
-    first row of weights is shared by the groups, which add the others to it.
-    """
+    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
+    own, shift = (np.concatenate([a[:1], a[:1] + a[1:]]) for a in (coef, intercept))
+    own, shift = own.astype(X.dtype), shift.astype(X.dtype)
     with judged_later():
-        scores = _products(X, codes, coef, intercept)
+        if codes is None:
+            scores = np.asarray(X @ own[0] + shift[0])
+        else:
+            scores = np.empty(X.shape[0], X.dtype)
+            for code in range(len(own)):
+                rows = np.flatnonzero(codes == code)
+                scores[rows] = X[rows] @ own[code] + shift[code]
     if not all_finite(scores):
         bad = np.flatnonzero(~np.isfinite(scores))
         raise ValueError(
@@ -307,28 +395,6 @@ def group_scores(
             f"at position {bad[0]}: the features of these rows are too large."
         )
     return scores
-
-
-def _products(
-    X: Any,
-    codes: NDArray[np.int64] | None,
-    coef: NDArray[np.float64],
-    intercept: NDArray[np.float64],
-) -> NDArray[Any]:
-    if len(coef) == 1:
-        return np.asarray(X @ coef[0].astype(X.dtype) + intercept.astype(X.dtype)[0])
-    scores = np.empty(X.shape[0], X.dtype)
-    for code in range(len(coef)):
-        rows = np.flatnonzero(codes == code)
-        added = coef[0] + coef[code] if code else coef[0]
-        shift = intercept[0] + intercept[code] if code else intercept[0]
-        scores[rows] = X[rows] @ added.astype(X.dtype) + shift.astype(X.dtype)
-    return scores
-
-
-def real_type(rows: PartitionedRows) -> np.dtype:
-    """Return the type in which rows are multiplied: float32 if they are that."""
-    return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
 
 
 def output_of_part(
@@ -340,10 +406,7 @@ def output_of_part(
     intercept: NDArray[np.float64],
     codes: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return what `output` makes of the scores of one part.
-
-    Of its groups, given by codes, `known` are the indices among those trained on.
-    """
+    """Return what `output` makes of scores; `known` are indices of those trained on."""
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
     if known is not None:
         codes = known[codes]

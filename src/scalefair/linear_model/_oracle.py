@@ -1,16 +1,13 @@
-"""Loss of a linear model and smoothed shares of scores above thresholds.
-
-One call knows the loss of all rows, the convex parts of the smoothed shares of
-every group above every threshold, and all their gradients. For losses of single
-rows and the ramp it reads the rows once.
-"""
+"""Loss of a linear model and smoothed shares of scores above thresholds."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,90 +29,100 @@ from scalefair.kernels import (
     top_pairwise_hinge,
     weighted_row_sums,
 )
-from scalefair.linear_model._training_rows import FeatureUnits, WeightLayout
+from scalefair.linear_model._weights import Array, FeatureUnits, WeightLayout
+from scalefair.streaming import Parts
 
-_Array = NDArray[np.float64]
 # A subtracted loss and its derivatives in the scores.
-_Concave = tuple[float, _Array | None]
+_Concave = tuple[float, Array | None]
 # Sums of gradients with weights, see `SigmoidShares.combine`.
-_Combine = Callable[[_Array], tuple[_Array, _Array]]
+_Combine = Callable[[Array], tuple[Array, Array]]
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
 _PAIRWISE = ("auc", "partial_auc")
-_SURROGATES = ("ramp", "sigmoid")
 
 
+@dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds.
+    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds."""
 
-    Gradients in both the parameters and the thresholds have the thresholds last. A
-    convex `concave_loss` is subtracted from `loss`; zero but for "partial_auc".
-    """
+    layout: WeightLayout
+    loss: float
+    loss_gradient: Array  # (n_weights,)
+    # (G, 2 P): plus parts, then minus parts. Their difference is the share of the
+    # group above the threshold.
+    parts: Array
+    form_slopes: Callable[[], Array]
+    concave_loss: float  # subtracted from `loss`; zero but for "partial_auc"
+    concave_gradient: Array
+    form_combination: _Combine | None = None
 
-    def __init__(
-        self,
-        layout: WeightLayout,
-        loss: float,
-        loss_gradient: _Array,
-        plus: _Array,
-        minus: _Array,
-        slopes: Callable[[], _Array],
-        *,
-        concave_loss: float = 0.0,
-        concave_gradient: _Array | None = None,
-        combine: _Combine | None = None,
-    ) -> None:
-        self._layout = layout
-        self.loss = loss
-        self.loss_gradient = loss_gradient  # (n_weights,)
-        self.concave_loss = concave_loss
-        self.concave_gradient = concave_gradient  # None if it is zero
-        # (G, P): their difference is the share of the group above the threshold.
-        self.plus = plus
-        self.minus = minus
-        self._form_slopes = slopes
-        self._combine = combine
+    @property
+    def plus(self) -> Array:
+        """Convex parts of the shares, (G, P)."""
+        return np.hsplit(self.parts, 2)[0]
+
+    @property
+    def minus(self) -> Array:
+        """Convex parts that are subtracted, (G, P)."""
+        return np.hsplit(self.parts, 2)[1]
+
+    def convex_objective(self, w: Array, ridge: Array) -> tuple[float, Array]:
+        """Return the loss with a penalty of the weights, and its gradient in them."""
+        penalty = 0.5 * float(ridge @ (w * w))
+        return self.loss + penalty, self.loss_gradient + ridge * w
 
     @cached_property
-    def plus_gradient(self) -> _Array:
-        """Gradients of `plus`, ndarray of shape (G, P, n_weights + P)."""
-        return self._layout.spread(self.slopes[:, : self.plus.shape[1]])
+    def slopes(self) -> Array:
+        """Gradients of `parts` in the weights of their group, (G, 2 P, n + 1)."""
+        return self.layout.units.pull_back(self.form_slopes())
 
     @cached_property
-    def minus_gradient(self) -> _Array:
-        """Gradients of `minus`, ndarray of shape (G, P, n_weights + P)."""
-        return self._layout.spread(self.slopes[:, self.plus.shape[1] :])
+    def plus_gradient(self) -> Array:
+        """Gradients of `plus`, (G, P, n_weights + P), the thresholds last."""
+        return self.layout.spread(np.hsplit(self.slopes, 2)[0])
 
-    def combine(self, plus_weights: _Array, minus_weights: _Array) -> _Array:
+    @cached_property
+    def minus_gradient(self) -> Array:
+        """Gradients of `minus`, (G, P, n_weights + P)."""
+        return self.layout.spread(np.hsplit(self.slopes, 2)[1])
+
+    def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
         """Return the gradient of a weighted sum of all of `plus` and `minus`."""
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
-        if self._combine is not None:
-            rows, parts = self._combine(weights)
-            rows = self._layout.units.pull_back(rows)
+        if self.form_combination is not None:
+            rows, sums = self.form_combination(weights)
+            rows = self.layout.units.pull_back(rows)
         else:
-            slopes = self.slopes
-            rows = (weights[:, None] @ slopes)[:, 0]
-            parts = (weights * slopes[:, :, -1]).sum(axis=0)
-        n = self.plus.shape[1]
+            rows = (weights[:, None] @ self.slopes)[:, 0]
+            sums = (weights * self.slopes[:, :, -1]).sum(axis=0)
+        n = plus_weights.shape[1]
         # A higher threshold is a lower score.
-        theta = -(parts[:n] + parts[n:])
-        return np.concatenate([self._layout.lift(rows), theta])
-
-    @cached_property
-    def slopes(self) -> _Array:
-        """Gradients of `plus` and then `minus` in the coefficients of their group.
-
-        ndarray of shape (G, 2 P, n + 1), the intercept last.
-        """
-        return self._layout.units.pull_back(self._form_slopes())
+        theta = -(sums[:n] + sums[n:])
+        return np.concatenate([self.layout.lift(rows), theta])
 
 
-class ScoreOracle:
-    """Loss of a linear model, and smoothed shares of scores above thresholds.
+class RowOracle(ABC):
+    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
 
-    Of He, Huang, Yao, Lin, "Enforcing fairness where it matters", examples B.1 to B.4.
-    The parameters are those of `layout`; `n_calls` counts the calls of `evaluate`.
-    """
+    def __init__(self, layout: WeightLayout, group_sizes: NDArray[np.int64]) -> None:
+        self.layout = layout
+        self.group_sizes = group_sizes
+        self.n_features = layout.n_features
+        self.n_weights = layout.n_weights
+        self.n_groups = layout.n_groups
+        self.n_calls = 0  # of `evaluate`
+
+    @abstractmethod
+    def scores(self, w: Array) -> Array:
+        """Return the scores of all rows, ndarray of shape (m,)."""
+
+    @abstractmethod
+    def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
+        """Return all; corners of the ramp are parabolas over `corner` to both sides."""
+
+
+class ScoreOracle(RowOracle):
+    """The oracle of rows in memory."""
 
     # Rows are C-contiguous or canonical CSR, float64 or float32; codes of groups go
     # from 0 to n_groups - 1, and shares of a group without rows are 0. The mean loss
@@ -126,7 +133,7 @@ class ScoreOracle:
 
     def __init__(
         self,
-        X: _Array | sparse.csr_array,
+        X: Array | sparse.csr_array,
         signs: ArrayLike,
         codes: ArrayLike,
         n_groups: int,
@@ -137,28 +144,16 @@ class ScoreOracle:
         auc_interval: tuple[float, float] = (0.0, 1.0),
         units: FeatureUnits | None = None,
     ) -> None:
-        if loss not in _KINDS and loss not in _PAIRWISE:
-            known = ", ".join([*_KINDS, *_PAIRWISE])
-            raise ValueError(f"loss must be one of {known}, got {loss!r}.")
-        if surrogate not in _SURROGATES:
-            known = ", ".join(_SURROGATES)
-            raise ValueError(f"surrogate must be one of {known}, got {surrogate!r}.")
-        self.n_features = X.shape[1]
-        self.n_groups = n_groups
-        self.interactions = interactions
+        n = X.shape[1]
+        units = units or FeatureUnits.given(n)
+        codes = np.ascontiguousarray(codes, dtype=np.int64)
+        sizes = np.bincount(codes, minlength=n_groups)
+        super().__init__(WeightLayout(n, n_groups, interactions, units), sizes)
         self.loss = loss
         self.surrogate = surrogate
-        units = units or FeatureUnits.given(self.n_features)
-        self.layout = WeightLayout(self.n_features, n_groups, interactions, units)
-        self.n_weights = self.layout.n_weights
-        self.n_calls = 0
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
-        codes = np.ascontiguousarray(codes, dtype=np.int64)
-        self.group_sizes = np.bincount(codes, minlength=n_groups)
-        shape = n_groups, self.n_features + 1
-        self._rows = Rows(
-            row_table(X), codes, shape, 1 / np.maximum(self.group_sizes, 1)
-        )
+        shape = n_groups, n + 1
+        self._rows = Rows(row_table(X), codes, shape, 1 / np.maximum(sizes, 1))
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
@@ -176,114 +171,71 @@ class ScoreOracle:
         codes = np.require(self._rows.codes, requirements="W")
         self._rows = self._rows._replace(codes=codes)
 
-    def scores(self, w: _Array) -> _Array:
-        """Return the scores of all rows, ndarray of shape (m,)."""
+    def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
 
-    def evaluate(
-        self, w: _Array, theta: _Array, *, width: float = 1.0, corner: float = 0.0
-    ) -> OracleValue:
-        """Return the loss, the shares above the thresholds and their gradients.
-
-        A step takes `width` scores, or as many per unit of the sigmoid; corners of the
-        ramp are parabolas over the part `corner` of it on both sides.
-        """
-        if not (width > 0 and corner >= 0):
-            raise ValueError(
-                f"width must be positive and corner not negative, got {width} and "
-                f"{corner}."
-            )
+    def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
-        if self.surrogate == "sigmoid":
-            return self._sigmoid(w, theta, width)
-        return self._ramp(w, Ramp(theta, width, corner))
-
-    def _ramp(self, w: _Array, ramp: Ramp) -> OracleValue:
-        """Value with shares by the ramp."""
-        table, codes, shape, _ = self._rows
+        table, codes, shape, shares = self._rows
+        m = codes.shape[0]
+        ramp = Ramp(theta, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
-        if self.loss in _PAIRWISE:
-            scores = self.scores(w)
-            loss, slopes, concave = self._losses(scores)
-            gradient, moments, sums = bin_pass(
-                table, codes, scores, slopes, shape, *bins
-            )
-        else:
+        concave_loss, concave_slopes = 0.0, None
+        if self.surrogate == "ramp" and self.loss in _KINDS:
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
                 table, codes, self._signs, kind, self.layout.effective(w), *bins
             )
-            loss /= codes.shape[0]
-            gradient /= codes.shape[0]
-            concave = 0.0, None
-        shares = RampShares(ramp, moments, sums, self._rows)
-        return self._value(loss, gradient, concave, shares)
-
-    def _sigmoid(self, w: _Array, theta: _Array, width: float) -> OracleValue:
-        """Value with shares by the sigmoid."""
-        scores = self.scores(w)
-        loss, slopes, concave = self._losses(scores)
-        gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
-        shares = SigmoidShares(self._rows, scores, theta, width)
-        return self._value(loss, gradient, concave, shares, shares.combine)
-
-    def _pulled(self, gradient: _Array) -> _Array:
-        """Gradient in the parameters from that in the weights of each group."""
-        return self.layout.lift(self.layout.units.pull_back(gradient))
-
-    def _losses(self, scores: _Array) -> tuple[float, _Array, _Concave]:
-        """Convex and subtracted loss, and their derivatives in the scores."""
-        if self.loss in _PAIRWISE:
-            return self._pairs.losses(scores)
-        m = scores.shape[0]
-        total, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
-        return total / m, slopes / m, (0.0, None)
-
-    def _value(
-        self,
-        loss: float,
-        gradient: _Array,
-        concave: _Concave,
-        shares: Shares,
-        combine: _Combine | None = None,
-    ) -> OracleValue:
-        concave_loss, concave_slopes = concave
+            loss, gradient = loss / m, gradient / m
+        else:
+            scores = self.scores(w)
+            if self.loss in _KINDS:
+                loss, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
+                loss, slopes = loss / m, slopes / m
+            else:
+                loss, slopes, (concave_loss, concave_slopes) = self._pairs.losses(
+                    scores
+                )
+            if self.surrogate == "ramp":
+                gradient, moments, sums = bin_pass(
+                    table, codes, scores, slopes, shape, *bins
+                )
+            else:
+                gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
         lifted = self._pulled(gradient)
         if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
-        concave_gradient = None
+        concave_gradient = np.zeros_like(lifted)
         if concave_slopes is not None:
-            sums = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._pulled(sums)
-        n_thresholds = shares.values.shape[1] // 2
+            total = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
+            concave_gradient = self._pulled(total)
+        slopes_of: Callable[[], Array]  # only formed where they are asked for
+        combine: _Combine | None = None
+        if self.surrogate == "ramp":
+            parts = ramp.parts(moments) * shares[:, None]
+            slopes_of = partial(ramp.slopes, sums, shares)
+        else:
+            sigmoid = SigmoidShares(self._rows, scores, theta)
+            parts, slopes_of, combine = sigmoid.parts, sigmoid.slopes, sigmoid.combine
         return OracleValue(
-            self.layout,
-            loss,
-            lifted,
-            shares.values[:, :n_thresholds],
-            shares.values[:, n_thresholds:],
-            shares.slopes,
-            concave_loss=concave_loss,
-            concave_gradient=concave_gradient,
-            combine=combine,
+            *(self.layout, loss, lifted, parts, slopes_of),
+            *(concave_loss, concave_gradient, combine),
         )
+
+    def _pulled(self, gradient: Array) -> Array:
+        """Gradient in the parameters from that in the weights of each group."""
+        return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
 class _Pairs:
     """Mean hinge loss over pairs of positives and negatives of some ranks."""
 
-    def __init__(self, signs: _Array, interval: tuple[float, float]) -> None:
+    def __init__(self, signs: Array, interval: tuple[float, float]) -> None:
         self.positives = np.flatnonzero(signs > 0)
         self.negatives = np.flatnonzero(signs < 0)
-        if not (self.positives.size and self.negatives.size):
-            raise ValueError("Pairwise losses need rows of both classes.")
-        if not 0 <= interval[0] < interval[1] <= 1:
-            raise ValueError(
-                f"auc_interval must satisfy 0 <= lower < upper <= 1, got {interval}."
-            )
         n_negatives = len(self.negatives)
         # 0.07 * 100 is above 7: rounding adds no rank.
         self.first, self.last = (
@@ -294,7 +246,7 @@ class _Pairs:
                 f"No negative has its rank in auc_interval {interval}: widen it."
             )
 
-    def losses(self, scores: _Array) -> tuple[float, _Array, _Concave]:
+    def losses(self, scores: Array) -> tuple[float, Array, _Concave]:
         """Both parts of (50) and their derivatives in the scores."""
         n_tops = [self.last, self.first] if self.first else [self.last]
         n_pairs = float(len(self.positives)) * (self.last - self.first)
@@ -307,11 +259,6 @@ class _Pairs:
         return *parts[0], parts[1] if self.first else (0.0, None)
 
 
-# See `row_table`.
-_Table = tuple[
-    NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.floating[Any]]
-]
-
 # Most weights of rows that are formed at a time.
 _WEIGHTS = 2**21
 
@@ -319,12 +266,12 @@ _WEIGHTS = 2**21
 class Rows(NamedTuple):
     """Rows of a table with the codes of their groups."""
 
-    table: _Table
+    table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
     codes: NDArray[np.int64]
     shape: tuple[int, int]  # groups, and features with the intercept
-    shares: _Array  # of a row in the mean of its group, (G,)
+    shares: Array  # of a row in the mean of its group, (G,)
 
-    def weighted(self, weights: _Array) -> _Array:
+    def weighted(self, weights: Array) -> Array:
         """Return sums of rows times each column of weights, for each group."""
         return weighted_row_sums(self.table, self.codes, weights, self.shape)
 
@@ -339,117 +286,128 @@ class Rows(NamedTuple):
         return self._replace(table=table, codes=self.codes[start:stop])
 
 
-class Shares(Protocol):
-    """Shares at one point."""
-
-    values: _Array  # (G, 2 P)
-
-    def slopes(self) -> _Array:
-        """Gradients, (G, 2 P, n + 1)."""
-
-
 class Ramp:
-    """Where ramps at thresholds bend."""
+    """Shares by ramps of width one, which bend half of it to both sides of theta."""
 
-    # With x = (h - theta) / width the plus part is max(x + 1/2, 0), the minus part
+    # With x = h - theta the plus part is max(x + 1/2, 0), the minus part
     # max(x - 1/2, 0). Either corner is rounded where it is nearer than `corner` by
     # (u + corner)^2 / (4 corner).
-    def __init__(self, theta: _Array, width: float, corner: float) -> None:
-        self.width = width
+    def __init__(self, theta: Array, corner: float) -> None:
         self.corner = corner
+        self.n_powers = 2 if corner > 0 else 1  # of scores, times rows, in all sums
         # Near the thresholds squares of scores have the smallest rounding errors.
         self.centre = float(theta.mean()) if theta.size else 0.0
         shifted = theta - self.centre
-        self.kinks = np.concatenate([shifted - width / 2, shifted + width / 2])
-        if corner > 0:
-            reach = corner * width
-            self.lower = self.kinks - reach
-            ends = np.concatenate([self.lower, self.kinks + reach])
-        else:
-            self.lower = ends = self.kinks
-        self.edges = np.sort(ends)
+        self.kinks = np.concatenate([shifted - 0.5, shifted + 0.5])
+        self.lower = self.kinks - corner
+        ends = np.concatenate([self.lower, self.kinks + corner])
+        self.edges = np.sort(ends if corner > 0 else self.kinks)
         # Edges where the parts begin to bend and where they are straight again.
-        self.begin, self.end = np.searchsorted(
-            self.edges, ends if corner > 0 else [ends, ends]
-        ).reshape(2, -1)
+        self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
 
-    @property
-    def n_powers(self) -> int:
-        """Powers of the scores that rows are multiplied by, in all sums."""
-        return 2 if self.corner > 0 else 1
+    def parts(self, moments: Array) -> Array:
+        """Return sums of both parts over groups, from those above the edges."""
+        straight = moments[:, self.end]
+        total = straight[:, :, 1] - self.kinks * straight[:, :, 0]
+        if self.corner > 0:
+            # (h - lower)^2 / (4 corner) between the edges.
+            n, h, hh = np.moveaxis(moments[:, self.begin] - straight, 2, 0)
+            bent = hh - 2 * self.lower * h + self.lower**2 * n
+            total += bent / (4 * self.corner)
+        return total
 
-
-class RampShares:
-    """Shares by a ramp, from sums over the rows above its edges."""
-
-    def __init__(self, ramp: Ramp, moments: _Array, sums: _Array, rows: Rows) -> None:
-        self._ramp = ramp
-        self._sums = sums
-        self._scale = rows.shares / ramp.width
-        straight = moments[:, ramp.end]
-        total = straight[:, :, 1] - ramp.kinks * straight[:, :, 0]
-        if ramp.corner > 0:
-            # (h - lower)^2 / (4 corner width) between the edges.
-            n, h, hh = np.moveaxis(moments[:, ramp.begin] - straight, 2, 0)
-            bent = hh - 2 * ramp.lower * h + ramp.lower**2 * n
-            total += bent / (4 * ramp.corner * ramp.width)
-        self.values = total * self._scale[:, None]
-
-    def slopes(self) -> _Array:
-        """Gradients, (G, 2 P, n + 1)."""
-        ramp = self._ramp
-        total = self._sums[:, ramp.end, 0]
-        if ramp.corner > 0:
-            bent = self._sums[:, ramp.begin] - self._sums[:, ramp.end]
-            bent = bent[:, :, 1] - ramp.lower[:, None] * bent[:, :, 0]
-            total += bent / (2 * ramp.corner * ramp.width)
-        total *= self._scale[:, None, None]
+    def slopes(self, sums: Array, shares: Array) -> Array:
+        """Gradients (G, 2 P, n + 1) of the parts times the shares of their groups."""
+        total = sums[:, self.end, 0]
+        if self.corner > 0:
+            bent = sums[:, self.begin] - sums[:, self.end]
+            bent = bent[:, :, 1] - self.lower[:, None] * bent[:, :, 0]
+            total += bent / (2 * self.corner)
+        total *= shares[:, None, None]
         return total
 
 
 class SigmoidShares:
     """Shares by a sigmoid, from the scores; gradients take another pass."""
 
-    def __init__(self, rows: Rows, scores: _Array, theta: _Array, width: float) -> None:
+    def __init__(self, rows: Rows, scores: Array, theta: Array) -> None:
         self._rows = rows
         self._scores = scores
         self._theta = theta
-        self._width = width
-        n_groups = rows.shape[0]
-        values, self._in_score = (
-            sums * rows.shares[:, None]
-            for sums in sigmoid_sums(scores, rows.codes, theta, width, n_groups)
-        )
-        self.values = values
+        sums = sigmoid_sums(scores, rows.codes, theta, 1.0, rows.shape[0])
+        self.parts, self._in_score = (s * rows.shares[:, None] for s in sums)
 
-    def slopes(self) -> _Array:
+    def slopes(self) -> Array:
         """Gradients, (G, 2 P, n + 1)."""
-        n_weights = self.values.shape[1]
-        total = np.zeros((*self._rows.shape, n_weights))
-        for part, slopes in self._parts():
+        total = np.zeros((*self._rows.shape, self.parts.shape[1]))
+        for part, slopes in self._blocks():
             total += part.weighted(slopes)
         total *= self._rows.shares[:, None, None]
         return np.ascontiguousarray(total.transpose(0, 2, 1))
 
-    def combine(self, weights: _Array) -> tuple[_Array, _Array]:
-        """Return sums of gradients with weights (G, 2 P), cheaper than the gradients.
-
-        Of all parts for each group, (G, n + 1), and of all groups for the last
-        column of each part, (2 P,).
-        """
+    def combine(self, weights: Array) -> tuple[Array, Array]:
+        """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
         scaled = weights * self._rows.shares[:, None]
         total = np.zeros(self._rows.shape)
-        for part, slopes in self._parts():
+        for part, slopes in self._blocks():
             combined = np.einsum("ip,ip->i", slopes, scaled[part.codes])
             total += part.weighted(combined[:, None])[:, :, 0]
         return total, (weights * self._in_score).sum(axis=0)
 
-    def _parts(self) -> Iterator[tuple[Rows, _Array]]:
+    def _blocks(self) -> Iterator[tuple[Rows, Array]]:
         """Yield some rows, and the derivatives of all parts at their scores."""
         m = self._scores.shape[0]
-        step = max(1, _WEIGHTS // max(self.values.shape[1], 1))
+        step = max(1, _WEIGHTS // max(self.parts.shape[1], 1))
         for start in range(0, m, step):
             stop = min(start + step, m)
             scores = self._scores[start:stop]
-            slopes = sigmoid_slopes(scores, self._theta, self._width)
+            slopes = sigmoid_slopes(scores, self._theta, 1.0)
             yield self._rows.part(start, stop), slopes
+
+
+class PartitionedOracle(RowOracle):
+    """The oracle of rows in parts, which may lack groups and know of no units."""
+
+    def __init__(
+        self, oracles: Parts, layout: WeightLayout, group_sizes: NDArray[np.int64]
+    ) -> None:
+        super().__init__(layout, group_sizes)
+        self._oracles = oracles
+
+    def scores(self, w: Array) -> Array:
+        w = self.layout.rows(w).ravel()
+        return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
+
+    def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
+        self.n_calls += 1
+        at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), corner
+        sums: _Sums = self._oracles.map(_sums, *at).reduce(_added)
+        loss, gradient, parts, slopes = sums
+        n_rows = self.group_sizes.sum()
+        gradient = gradient.reshape(-1, self.n_features + 1)
+        slopes = slopes / self.group_sizes[:, None, None]
+        return OracleValue(
+            self.layout,
+            loss / n_rows,
+            self.layout.units.pull_back(gradient).ravel() / n_rows,
+            parts / self.group_sizes[:, None],
+            lambda: slopes,
+            *(0.0, np.zeros(self.n_weights)),
+        )
+
+
+# Sums over rows of the loss, its gradient, the parts of shares and their slopes.
+_Sums = tuple[float, Array, Array, Array]
+
+
+def _sums(oracle: ScoreOracle, w: Array, theta: Array, corner: float) -> _Sums:
+    # What was sent may be read-only, and kernels are compiled for what is not.
+    value = oracle.evaluate(w, theta.copy(), corner=corner)
+    sizes = oracle.group_sizes
+    loss, gradient = value.loss * sizes.sum(), value.loss_gradient * sizes.sum()
+    slopes = value.slopes * sizes[:, None, None]
+    return loss, gradient, value.parts * sizes[:, None], slopes
+
+
+def _added(a: _Sums, b: _Sums) -> _Sums:
+    return tuple(x + y for x, y in zip(a, b, strict=True))  # type: ignore

@@ -5,19 +5,17 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._digits import apart
 from scalefair._memory import require_memory
 from scalefair.kernels import single_blas_thread
-from scalefair.linear_model._oracle import OracleValue
-from scalefair.linear_model._partitioned import RowOracle
-from scalefair.linear_model._training_rows import ridge_factors
+from scalefair.linear_model._oracle import OracleValue, RowOracle
+from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.optimize import (
     ConstrainedValue,
     DCProblem,
@@ -28,31 +26,27 @@ from scalefair.optimize import (
     idca,
 )
 
-Array = NDArray[np.float64]
 Part = tuple[Array, Array]
+# Convex parts of the constraints with their gradients, then the subtracted ones.
+ConstraintParts = tuple[Array, list[Array], Array, list[Array]]
 # Thresholds are fitted to weights up to this part of the slack, in so many passes.
 _OFF_CENTRE = 0.05
 _ATTEMPTS = 60
-# Arrays of the size of all gradients that the solver has at once, of both parts at
-# the centre, the best point and the last one; measured with cuts and all.
+# Arrays of the size of all gradients that the solver has at once, as measured.
 _COPIES = 16
 # Takes multipliers of the constraints, gives weights of the rates.
 Slopes = Callable[[Array], Array]
 
 
-def rank_grid(interval: tuple[float, float], kappa: float, n: int) -> Array:
-    """Ranks at which the strong criterion is enforced: n equidistant ones."""
-    low, high = interval
-    return np.linspace(low, high - kappa * (high - low), n, endpoint=False)
+def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
+    """Thresholds above which scores of zero have the rates."""
+    if surrogate == "ramp":
+        return 0.5 - rates
+    return np.log1p(-rates) - np.log(rates)
 
 
 class ParityProblem(DCProblem):
-    """Objective and constraints as differences of convex functions of v.
-
-    The variables are the weights, then the thresholds if they are free. Function 0
-    is the objective, with the factor `ridge` of half the squared norm of the
-    coefficients; the others are constraints, feasible at or below zero.
-    """
+    """Differences of convex functions of v: the weights, then free thresholds."""
 
     def __init__(
         self,
@@ -64,7 +58,7 @@ class ParityProblem(DCProblem):
         self.oracle = oracle
         self.interval = interval
         self.slack = kappa * (interval[1] - interval[0])
-        self.ridge = ridge_factors(oracle.n_weights, oracle.n_features, ridge).ravel()
+        self.ridge = ridge_factors(oracle.layout, ridge).ravel()
 
     def require_memory(self) -> None:
         """Raise a MemoryError if the gradients of all constraints do not fit."""
@@ -92,33 +86,35 @@ class ParityProblem(DCProblem):
         return w
 
     def plus(self, v: Array) -> Part:
-        """Values and gradients of the convex parts."""
         return self.evaluate(v)[0]
 
     def minus(self, v: Array) -> Part:
-        """Values and gradients of the convex functions that are subtracted."""
         return self.evaluate(v)[1]
 
     def evaluate(self, v: Array) -> tuple[Part, Part]:
         """Values and gradients of both parts, from one pass over the rows."""
         value = self.oracle.evaluate(self.weights(v), self.thresholds(v))
         plus, plus_gradient, minus, minus_gradient = self._constraint_parts(value)
-        objective, gradient = self._convex_objective(v, value)
-        concave = np.zeros(self.n_variables)
-        if value.concave_gradient is not None:
-            concave[: self.oracle.n_weights] = value.concave_gradient
+        objective, gradient = value.convex_objective(self.weights(v), self.ridge)
+        free = np.zeros(self.n_variables - gradient.size)  # in the thresholds
+        gradient, concave = (
+            np.append(slope, free) for slope in (gradient, value.concave_gradient)
+        )
         return (
-            (np.append(objective, plus), _stacked(gradient, *plus_gradient)),
-            (np.append(value.concave_loss, minus), _stacked(concave, *minus_gradient)),
+            (np.append(objective, plus), np.vstack([gradient, *plus_gradient])),
+            (
+                np.append(value.concave_loss, minus),
+                np.vstack([concave, *minus_gradient]),
+            ),
         )
 
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
         """Objective and constraints with the corners of the surrogate rounded."""
         value = self.oracle.evaluate(self.weights(v), self.thresholds(v), corner=corner)
-        objective, gradient = self._convex_objective(v, value)
-        if value.concave_gradient is not None:
-            objective -= value.concave_loss
-            gradient[: self.oracle.n_weights] -= value.concave_gradient
+        objective, gradient = value.convex_objective(self.weights(v), self.ridge)
+        objective -= value.concave_loss
+        gradient -= value.concave_gradient
+        gradient = np.append(gradient, np.zeros(self.n_variables - gradient.size))
         rates = value.plus - value.minus
         constraints, slopes = self._constraints(rates)
 
@@ -128,61 +124,35 @@ class ParityProblem(DCProblem):
 
         return ConstrainedValue(objective, gradient, constraints, pull_back)
 
-    def _convex_objective(self, v: Array, value: OracleValue) -> tuple[float, Array]:
-        w = self.weights(v)
-        gradient = np.zeros(self.n_variables)
-        gradient[: w.size] = value.loss_gradient + self.ridge * w
-        return value.loss + 0.5 * float(self.ridge @ (w * w)), gradient
-
     @abstractmethod
-    def _constraint_parts(
-        self, value: OracleValue
-    ) -> tuple[Array, list[Array], Array, list[Array]]:
-        """Convex parts of the constraints with gradients, then the subtracted.
-
-        Gradients in pieces: there are many of them, and they are copied once.
-        """
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts: ...
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
         """Constraints as functions of the rates, and how multipliers weigh them."""
 
 
-def _stacked(objective: Array, *constraints: Array) -> Array:
-    """Gradients below each other, the objective's first."""
-    return np.concatenate([objective[None], *constraints])
-
-
 class StrongParity(ParityProblem):
-    """Problem (13): the rates at free thresholds lie between p and p + slack."""
+    """Problem (13): rates at free thresholds lie between ranks p and p + slack."""
 
-    def __init__(
-        self,
-        oracle: RowOracle,
-        interval: tuple[float, float],
-        kappa: float,
-        ridge: float,
-        n_thresholds: int,
-        surrogate: str,
-    ) -> None:
-        super().__init__(oracle, interval, kappa, ridge)
-        self.ranks = rank_grid(interval, kappa, n_thresholds)
+    def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
+        super().__init__(*common)
+        low, high = self.interval
+        self.ranks = np.linspace(low, high - self.slack, n_thresholds, endpoint=False)
         self.surrogate = surrogate
+        oracle = self.oracle
         self.n_variables = oracle.n_weights + n_thresholds
         self.n_constraints = 2 * oracle.n_groups * n_thresholds
 
     def start(self) -> Array:
-        # Thresholds at which scores of zero have the middle rate of [p, p + slack].
-        rate = self.ranks + self.slack / 2
-        ramp = self.surrogate == "ramp"
-        thresholds = 0.5 - rate if ramp else np.log1p(-rate) - np.log(rate)
-        return np.concatenate([np.zeros(self.oracle.n_weights), thresholds])
+        middle = self.ranks + self.slack / 2  # of [p, p + slack]
+        thresholds = thresholds_of_zero(middle, self.surrogate)
+        return np.append(np.zeros(self.oracle.n_weights), thresholds)
 
     def thresholds(self, v: Array) -> Array:
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights `w`, and thresholds that suit them."""
         # The highest and the lowest rate above a threshold are to be in the middle of
         # their bounds. Rates fall in the threshold: those at `theta` and at every
         # later attempt make a table that the next attempt is interpolated in.
@@ -205,29 +175,22 @@ class StrongParity(ParityProblem):
             step *= 2
         return np.concatenate([w, theta])
 
-    def _constraint_parts(
-        self, value: OracleValue
-    ) -> tuple[Array, list[Array], Array, list[Array]]:
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
         plus, minus = value.plus, value.minus
         n = self.n_variables
         plus_gradient = value.plus_gradient.reshape(-1, n)
         minus_gradient = value.minus_gradient.reshape(-1, n)
         # S_minus - (S_plus - p) <= 0, and S_plus - (S_minus + p + slack) <= 0
         return (
-            np.concatenate([minus.ravel(), plus.ravel()]),
+            np.append(minus, plus),
             [minus_gradient, plus_gradient],
-            np.concatenate(
-                [
-                    (plus - self.ranks).ravel(),
-                    (minus + self.ranks + self.slack).ravel(),
-                ]
-            ),
+            np.append(plus - self.ranks, minus + self.ranks + self.slack),
             [plus_gradient, minus_gradient],
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
         below = self.ranks - rates
-        constraints = np.concatenate([below.ravel(), (-below - self.slack).ravel()])
+        constraints = np.append(below, -below - self.slack)
 
         def slopes(multipliers: Array) -> Array:
             low, high = multipliers.reshape(2, *rates.shape)
@@ -240,20 +203,12 @@ class StrongParity(ParityProblem):
 class WeakParity(ParityProblem):
     """Problem (17): rates at one fixed threshold, cut to the interval, are close."""
 
-    def __init__(
-        self,
-        oracle: RowOracle,
-        interval: tuple[float, float],
-        kappa: float,
-        ridge: float,
-        threshold: float,
-        constant: float,
-    ) -> None:
-        super().__init__(oracle, interval, kappa, ridge)
+    def __init__(self, *common: Any, threshold: float, constant: float) -> None:
+        super().__init__(*common)
         self.constant = constant
         self.threshold = np.array([threshold])
-        self.n_variables = oracle.n_weights
-        self.pairs = np.argwhere(~np.eye(oracle.n_groups, dtype=bool))
+        self.n_variables = self.oracle.n_weights
+        self.pairs = np.argwhere(~np.eye(self.oracle.n_groups, dtype=bool))
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
@@ -266,9 +221,7 @@ class WeakParity(ParityProblem):
     def thresholds(self, v: Array) -> Array:
         return self.threshold
 
-    def _constraint_parts(
-        self, value: OracleValue
-    ) -> tuple[Array, list[Array], Array, list[Array]]:
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
         n = self.n_variables
         plus, minus = value.plus[:, 0], value.minus[:, 0]
         plus_gradient = value.plus_gradient[:, 0, :n]
@@ -306,58 +259,33 @@ class WeakParity(ParityProblem):
         return within[k] - within[other] - self.slack, slopes
 
 
-# The corners of the ramp are rounded over this much to both sides while it is
-# treated as smooth.
+# Corners of the ramp are rounded over this much to both sides, to treat it as smooth.
 _CORNER = 0.05
-# Subgradient steps per subproblem, of the paper.
-_STEPS = 150
-# Accuracy of the subproblems under the switching subgradient method, of the paper.
-_EPSILON = 2e-3
-# Ratio of tolerances: the smoothed problem is solved this much more exactly, as the
-# corners add to the violation.
-_MARGIN = 0.1
-# Gradient of its Lagrangian, beside the residual that is to be certified.
-_STATIONARY = 0.5
+# Of the paper: subgradient steps per subproblem, and accuracy of the subproblems.
+_STEPS, _EPSILON = 150, 2e-3
+# Parts of the tolerance to which the smoothed problem is solved, as its corners add to
+# the violation, and to which the gradient of its Lagrangian is to fall.
+_MARGIN, _STATIONARY = 0.1, 0.5
 # Change of the objective, as a share, after which rounds end, and steps of a round.
-_SETTLED = 1e-4
-_INNER = 80
-
-
-@dataclass(frozen=True)
-class Solution:
-    """What the solvers found, and the multipliers to go on from."""
-
-    x: NDArray[np.float64]
-    thresholds: NDArray[np.float64]
-    multipliers: NDArray[np.float64]
-    objective: float
-    infeasibility: float
-    kkt_residual: float
-    history: list[dict[str, float]]
-    n_iter: int
-    n_calls: int
-    converged: bool
-    remedy: str
+_SETTLED, _INNER = 1e-4, 80
 
 
 @single_blas_thread()  # Matrices are small here: threads would wait for each other.
 def solve(
     problem: ParityProblem,
-    v0: NDArray[np.float64] | None,
+    v0: Array | None,
     *,
-    multipliers: NDArray[np.float64] | None,
+    multipliers: Array | None,
     smooth: bool,
     inner_solver: str,
     tol: float,
     max_iter: int,
     n_calls: int,
-) -> Solution:
-    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls.
-
-    With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
-    algorithm keeps what is feasible, as weights of zero are: it starts there if what
-    it would start from violates the constraints by more than `tol`.
-    """
+) -> DCResult:
+    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls."""
+    # With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
+    # algorithm keeps what is feasible, as weights of zero are: it starts there if what
+    # it would start from violates the constraints by more than `tol`.
     v = problem.start() if v0 is None else v0
     records: list[DCRecord] = []
     if v0 is not None:
@@ -382,87 +310,59 @@ def solve(
             for objective, infeasibility, calls in found.history
         ]
         v = found.x if found.infeasibility <= tol else problem.start()
-    result = _certify(problem, v, inner_solver, tol, max_iter)
+    if inner_solver == "direct":
+        result = direct_switching_subgradient(
+            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
+        )
+    else:
+        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
+        if inner_solver == "ssg":
+            options |= {"inner": "switching_subgradient", "eps": _EPSILON}
+        result = idca(problem, v, **options)
     before = records[-1].n_calls if records else n_calls
-    history = [
-        *records,
-        *(
-            DCRecord(r.objective, r.infeasibility, r.kkt_residual, r.n_calls + before)
-            for r in result.history
-        ),
-    ]
-    return Solution(
-        x=result.x,
-        thresholds=problem.thresholds(result.x),
-        multipliers=result.multipliers,
-        objective=result.objective,
-        infeasibility=result.infeasibility,
-        kkt_residual=result.kkt_residual,
-        history=[
-            {
-                "objective": r.objective,
-                "infeasibility": r.infeasibility,
-                "kkt_residual": r.kkt_residual,
-                "n_oracle_calls": r.n_calls,
-            }
-            for r in history
-        ],
-        n_iter=result.n_iter,
+    records += [replace(r, n_calls=r.n_calls + before) for r in result.history]
+    remedy = "Raise max_iter or tol."
+    if inner_solver != "bundle":
+        remedy = 'Raise max_iter or tol, or take inner_solver="bundle".'
+    elif result.n_iter < max_iter:
+        remedy = "No step improves it: raise tol."
+    return replace(
+        result,
         n_calls=result.n_calls + before,
+        history=records,
         converged=result.converged and result.infeasibility <= tol,
-        remedy=_remedy(result, inner_solver, max_iter),
+        message=remedy,
     )
 
 
-def _certify(
-    problem: ParityProblem,
-    v: NDArray[np.float64],
-    inner: str,
-    tol: float,
-    max_iter: int,
-) -> DCResult:
-    if inner == "direct":
-        return direct_switching_subgradient(
-            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
+def warn_unfinished(found: DCResult, tol: float, *, stacklevel: int) -> None:
+    """Warn if what was found is not certified to `tol`."""
+    if not found.converged:
+        warnings.warn(
+            f"Training stopped after {found.n_iter} iterations with a nearly-KKT "
+            f"residual of {apart(found.kkt_residual, tol)} and a violation of "
+            f"{apart(max(found.infeasibility, 0.0), tol)} (tol={tol:g}). "
+            f"{found.message}",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
         )
-    if inner == "ssg":
-        return idca(
-            problem,
-            v,
-            inner="switching_subgradient",
-            tol=tol,
-            max_iter=max_iter,
-            eps=_EPSILON,
-        )
-    return idca(problem, v, tol=tol, max_iter=max_iter)
 
 
-def _remedy(result: DCResult, inner: str, max_iter: int) -> str:
-    """Return what to do, in words of the estimator's parameters."""
-    if inner != "bundle":
-        return 'Raise max_iter or tol, or take inner_solver="bundle".'
-    if result.n_iter < max_iter:
-        return "No step improves it: raise tol."
-    return "Raise max_iter or tol."
-
-
-def _violation(problem: ParityProblem, v: NDArray[np.float64]) -> float:
+def _violation(problem: ParityProblem, v: Array) -> float:
     (plus, _), (minus, _) = problem.evaluate(v)
     return float((plus - minus)[1:].max())
 
 
-def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.float64]:
+def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
     """Variables for weights given as rows of coefficients and intercept."""
     w = np.asarray(rows, dtype=np.float64)
-    columns = problem.oracle.n_features + 1
-    expected = (problem.oracle.n_weights // columns, columns)
+    expected = problem.oracle.layout.shape
     if w.shape != expected or not np.isfinite(w).all():
         raise ValueError(
             f"start must hold finite rows of coefficients and intercept, of shape "
             f"{expected}, got shape {w.shape}."
         )
-    w = problem.oracle.layout.parameters(w)
-    v = w
+    w = v = problem.oracle.layout.parameters(w)
     if isinstance(problem, StrongParity):
         theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
         v = problem.with_thresholds(w, theta)
@@ -471,20 +371,6 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> NDArray[np.flo
         raise ValueError(
             f"start violates a fairness constraint by {apart(violation, tol)} "
             f"(tol={tol:g}): rates may differ by {problem.slack:.3g}. Give fairer "
-            "weights, or "
-            'start="auto".'
+            'weights, or start="auto".'
         )
     return v
-
-
-def warn_unfinished(found: Solution, tol: float, *, stacklevel: int) -> None:
-    """Warn if a solution is not certified to `tol`."""
-    if not found.converged:
-        warnings.warn(
-            f"Training stopped after {found.n_iter} iterations with a nearly-KKT "
-            f"residual of {apart(found.kkt_residual, tol)} and a violation of "
-            f"{apart(max(found.infeasibility, 0.0), tol)} (tol={tol:g}). "
-            f"{found.remedy}",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
-        )

@@ -8,22 +8,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import indexable
 
-from scalefair._decorators import available_if, fit_context
+from scalefair._decorators import fit_context
 from scalefair._digits import apart
+from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair.linear_model._base import decide
-from scalefair.linear_model._parity_problem import Solution, warn_unfinished
+from scalefair.linear_model._base import TEXTS, BaseGroupClassifier, decide
+from scalefair.linear_model._parity_problem import warn_unfinished
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
-from scalefair.linear_model._training_rows import refuse_parts, warn_few_rows
+from scalefair.linear_model._training_rows import refuse_parts
+from scalefair.optimize import DCResult
 
 
+@documented(**TEXTS)
 def partial_fairness_path(
     X: Any,
     y: ArrayLike,
@@ -34,18 +37,12 @@ def partial_fairness_path(
 ) -> list[PartiallyFairClassifier]:
     """Train classifiers for several gaps: a whole front of fairness and accuracy.
 
-    The tightest gap is solved first. Its solution satisfies the constraints of every
-    wider gap, so that each problem starts from the weights, thresholds and
-    multipliers of the one before; the rows are checked and encoded once.
+    The tightest gap is solved first; each wider one starts from the weights,
+    thresholds and multipliers of the one before, which satisfy its constraints.
 
     Parameters
     ----------
-    X : {array-like, sparse matrix} of shape (m, n_features)
-        Rows of features, dense or CSR.
-    y : array-like of shape (m,)
-        Labels of two kinds.
-    sensitive_features : array-like of shape (m,)
-        Group of each row.
+    %(rows_in_memory)s
     kappas : array-like of shape (n_kappas,)
         Gaps allowed, in any order.
     **params
@@ -54,37 +51,21 @@ def partial_fairness_path(
     Returns
     -------
     list of PartiallyFairClassifier
-        Trained classifiers, in the order of `kappas`. The oracle calls that each
-        reports are those it needed beyond the one before.
+        In the order of `kappas`, each with the calls beyond the one before.
 
     Raises
     ------
     ValueError
         If `kappas` is empty or holds a number that is not within (0, 1], or for the
         reasons of `PartiallyFairClassifier.fit`.
-    TypeError
-        If `X` is a Dask collection or a reader: rows have to be in memory.
+    %(refused_parts)s
 
-    Warns
-    -----
-    ConvergenceWarning
-        As `PartiallyFairClassifier.fit` does, for each gap.
-    UserWarning
-        If groups have fewer than 30 rows.
+    %(warns)s
 
-    Examples
-    --------
-    >>> import numpy as np
+    %(example_rows)s
     >>> from scalefair.linear_model import partial_fairness_path
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=2000)
-    >>> X = rng.randn(2000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(2000) > 2
-    >>> path = partial_fairness_path(
-    ...     X, y, sensitive_features=group, kappas=[0.02, 0.1, 0.3], interval=(0.1, 0.5)
-    ... )
-    >>> losses = [model.objective_ for model in path]
-    >>> losses == sorted(losses, reverse=True)
+    >>> path = partial_fairness_path(X, y, sensitive_features=group, kappas=[0.1, 0.3])
+    >>> path[0].objective_ > path[1].objective_
     True
     """
     values = check_kappas(kappas)
@@ -93,19 +74,17 @@ def partial_fairness_path(
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
     rows = first._check_training(X, y, sensitive_features)
-    warn_few_rows(rows.groups, rows.group_sizes, stacklevel=2)
-    oracle = first._oracle(rows, rows.units())
+    rows.warn_few(stacklevel=2)
+    oracle = rows.oracle(**first._oracle_options())
     models: list[PartiallyFairClassifier] = [first] * values.size
-    last: Solution | None = None
+    last: DCResult | None = None
     for i in np.argsort(values, kind="stable"):
         model = clone(first).set_params(kappa=float(values[i]))
-        for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
-            if hasattr(first, name):
-                setattr(model, name, getattr(first, name))
+        _copy_input_attributes(first, model)
         problem = model._problem(oracle, rows)
         last = model._solve(problem, last)
         model._finish(rows, problem, last)
-        warn_unfinished(last, model.tol, stacklevel=3)
+        warn_unfinished(last, model.tol, stacklevel=2)
         models[i] = model
     return models
 
@@ -122,12 +101,15 @@ def check_kappas(kappas: ArrayLike) -> np.ndarray:
     return values
 
 
-def _gives_probabilities(meta: PartiallyFairClassifierCV) -> bool:
-    estimator = getattr(meta, "best_estimator_", meta.estimator)
-    return hasattr(estimator or PartiallyFairClassifier(), "predict_proba")
+def _copy_input_attributes(fitted: Any, other: Any) -> None:
+    """Give `other` what `fitted` knows of labels, groups and features."""
+    for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
+        if hasattr(fitted, name):
+            setattr(other, name, getattr(fitted, name))
 
 
-class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
+@documented(**TEXTS)
+class PartiallyFairClassifierCV(BaseGroupClassifier):
     """Partially fair classifier with the most accurate gap that is fair enough.
 
     Every fold trains a whole path of gaps. Of the gaps whose fairness on held-out
@@ -139,40 +121,23 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
     kappas : array-like of shape (n_kappas,), default=(0.01, 0.02, 0.05, 0.1, 0.2)
         Gaps to choose from.
     fairness_floor : float, default=0.9
-        Least mean fairness, between 0 and 1. Gaps of held-out rows exceed those of
-        the training rows, the more the fewer rows a fold has.
+        Least mean fairness on held-out rows, between 0 and 1.
     estimator : PartiallyFairClassifier or None, default=None
-        Classifier with the other parameters; its `kappa` is not used. None takes
-        the defaults.
+        Classifier with the other parameters, by default those of its class.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None and numbers (None is 5) are stratified by label and group.
 
     Attributes
     ----------
-    kappa_ : float
-        The gap chosen.
-    best_estimator_ : PartiallyFairClassifier
-        Classifier trained on all rows with it.
+    kappa_, best_estimator_ : float and PartiallyFairClassifier
+        The gap chosen, and the classifier trained on all rows with it.
     cv_results_ : dict of str to ndarray
         "kappa" (sorted), and for each of them and each fold, of shape (n_kappas,
         n_folds), "accuracy" and "fairness" of the held-out rows.
-    classes_ : ndarray of shape (2,)
-        The labels.
-    groups_ : ndarray of shape (n_groups,)
-        The groups.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if `X` has any.
+    %(input_)s
 
-    Examples
-    --------
-    >>> import numpy as np
+    %(example_rows)s
     >>> from scalefair.linear_model import PartiallyFairClassifierCV
-    >>> rng = np.random.RandomState(0)
-    >>> group = rng.randint(2, size=3000)
-    >>> X = rng.randn(3000, 3) + group[:, None]
-    >>> y = X.sum(axis=1) + rng.randn(3000) > 2
     >>> search = PartiallyFairClassifierCV([0.02, 0.1, 0.4], fairness_floor=0.8, cv=3)
     >>> search.fit(X, y, sensitive_features=group).kappa_
     0.1
@@ -200,12 +165,6 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         self.estimator = estimator
         self.cv = cv
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
-        return tags
-
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
@@ -214,25 +173,16 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features, dense or CSR.
-        y : array-like of shape (m,)
-            Labels of two kinds.
-        sensitive_features : array-like of shape (m,)
-            Group of each row.
+        %(rows_in_memory)s
 
-        Returns
-        -------
-        PartiallyFairClassifierCV
-            The trained classifier.
+        %(trained)s
 
         Raises
         ------
         ValueError
             As `PartiallyFairClassifier.fit`, for all rows and those of each fold; if
             a combination of label and group has fewer rows than there are folds.
-        TypeError
-            If `X` is a Dask collection or a reader: rows have to be in memory.
+        %(refused_parts)s
 
         Warns
         -----
@@ -240,11 +190,11 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
             If no gap reaches `fairness_floor` (the fairest is taken), or the final
             training did not converge. Folds do not warn.
         UserWarning
-            If groups have fewer than 30 rows.
+            If groups have fewer than 30 rows: the message names them.
         """
         refuse_parts(X, type(self).__name__)
         kappas = np.unique(check_kappas(self.kappas))
-        base = PartiallyFairClassifier() if self.estimator is None else self.estimator
+        base = self.estimator or PartiallyFairClassifier()
         rows = clone(base)._check_training(X, y, sensitive_features)
         params = {k: v for k, v in base.get_params(deep=False).items() if k != "kappa"}
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
@@ -255,17 +205,12 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
+                params |= {"kappas": kappas, "sensitive_features": groups[train]}
                 path = partial_fairness_path(
-                    _safe_indexing(X, train),
-                    labels[train],
-                    sensitive_features=groups[train],
-                    kappas=kappas,
-                    **params,
+                    _safe_indexing(X, train), labels[train], **params
                 )
-            held_out = _safe_indexing(X, test)
-            scores.append(
-                [_judge(m, held_out, labels[test], groups[test]) for m in path]
-            )
+            held_out = _safe_indexing(X, test), labels[test], groups[test]
+            scores.append([_judge(model, *held_out) for model in path])
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "
@@ -276,14 +221,10 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         self.kappa_ = float(kappas[self._choose(accuracy, fairness)])
         self.best_estimator_ = clone(base).set_params(kappa=self.kappa_)
         self.best_estimator_.fit(X, labels, sensitive_features=groups)
-        for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self.best_estimator_, name):
-                setattr(self, name, getattr(self.best_estimator_, name))
+        _copy_input_attributes(self.best_estimator_, self)
         return self
 
-    def _folds(
-        self, X: Any, signs: NDArray[np.float64], codes: NDArray[np.int64]
-    ) -> Any:
+    def _folds(self, X: Any, signs: NDArray[Any], codes: NDArray[Any]) -> Any:
         strata = 2 * codes + (signs > 0)
         cv = check_cv(5 if self.cv is None else self.cv, strata, classifier=True)
         if isinstance(cv, StratifiedKFold):
@@ -295,9 +236,7 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
                 )
         return cv.split(X, strata)
 
-    def _choose(
-        self, accuracy: NDArray[np.float64], fairness: NDArray[np.float64]
-    ) -> int:
+    def _choose(self, accuracy: NDArray[Any], fairness: NDArray[Any]) -> int:
         """Index of the most accurate gap that is fair enough."""
         mean_accuracy, mean_fairness = accuracy.mean(axis=1), fairness.mean(axis=1)
         enough = mean_fairness >= self.fairness_floor
@@ -313,111 +252,13 @@ class PartiallyFairClassifierCV(ClassifierMixin, BaseEstimator):
         )
         return best
 
-    def decision_function(
-        self, X: Any, *, sensitive_features: ArrayLike | None = None
-    ) -> NDArray[Any]:
-        """Return the score of each row; see `PartiallyFairClassifier`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            Group of each row, needed with interactions.
-
-        Returns
-        -------
-        {ndarray, dask.array.Array} of shape (m,)
-            Scores.
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(
-            X, sensitive_features=sensitive_features
-        )
-
-    def predict(
-        self, X: Any, *, sensitive_features: ArrayLike | None = None
-    ) -> NDArray[Any]:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            Group of each row, needed with interactions.
-
-        Returns
-        -------
-        {ndarray, dask.array.Array} of shape (m,)
-            Entries of `classes_`.
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X, sensitive_features=sensitive_features)
-
-    @available_if(_gives_probabilities)
-    def predict_proba(
-        self, X: Any, *, sensitive_features: ArrayLike | None = None
-    ) -> NDArray[Any]:
-        """Return the probability of each class; only with the logistic loss.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            Group of each row, needed with interactions.
-
-        Returns
-        -------
-        {ndarray, dask.array.Array} of shape (m, 2)
-            Probabilities, in the order of `classes_`.
-        """
-        check_is_fitted(self)
-        found: NDArray[np.float64] = self.best_estimator_.predict_proba(
-            X, sensitive_features=sensitive_features
-        )
-        return found
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        sensitive_features: ArrayLike | None = None,
-    ) -> float:
-        """Return the accuracy.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, Dask collection, reader} of shape \
-                (m, n_features)
-            Rows of features.
-        y : array-like or Dask collection of shape (m,)
-            True labels.
-        sample_weight : array-like of shape (m,), default=None
-            Weight of each row.
-        sensitive_features : array-like or Dask collection of shape (m,), default=None
-            Group of each row, needed with interactions.
-
-        Returns
-        -------
-        float
-            Share of the rows (or of their weight) that are classified correctly.
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.score(
-            X, y, sample_weight, sensitive_features=sensitive_features
-        )
+    def _scoring(self) -> PartiallyFairClassifier:
+        if hasattr(self, "best_estimator_"):
+            return self.best_estimator_
+        return self.estimator or PartiallyFairClassifier()
 
 
-def _judge(
-    model: PartiallyFairClassifier, X: Any, y: NDArray[Any], groups: NDArray[Any]
-) -> tuple[float, float]:
+def _judge(model: Any, X: Any, y: Any, groups: Any) -> tuple[float, float]:
     """Accuracy and fairness of held-out rows."""
     scores = model.decision_function(X, sensitive_features=groups)
     right = decide(scores, model.classes_) == y

@@ -6,13 +6,13 @@ from scalefair.metrics._balance import (
     minimum_balance_score,
 )
 from scalefair.metrics._cut import normalized_cut_score
-from scalefair.metrics._moment_gaps import moment_gaps
 from scalefair.metrics._pairwise_gaps import (
     group_auc_gap,
     inter_group_pairwise_gap,
     intra_group_pairwise_gap,
 )
 from scalefair.metrics._score_gaps import (
+    moment_gaps,
     partial_demographic_parity_gap,
     statistical_parity_ks,
     weak_partial_demographic_parity_gap,

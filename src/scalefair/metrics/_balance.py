@@ -7,7 +7,23 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._groups import check_values, encode_values
+
+_TEXTS = {
+    "labels_and_groups": """\
+labels : array-like of shape (n_samples,)
+    Cluster of each sample. Samples labelled -1 are unassigned and ignored.
+sensitive_features : array-like of shape (n_samples,)
+    Group of each sample: integers, strings or booleans, without missing values. The
+    groups are those that occur among the assigned samples.""",
+    "raises": """\
+Raises
+------
+ValueError
+    If the lengths differ, a value is missing, no sample is assigned or, but for
+    `group_proportions`, fewer than two groups occur.""",
+}
 
 
 @overload
@@ -21,6 +37,7 @@ def balance_score(
 def balance_score(
     labels: ArrayLike, *, sensitive_features: ArrayLike, average: None
 ) -> NDArray[np.float64]: ...
+@documented(**_TEXTS)
 def balance_score(
     labels: ArrayLike,
     *,
@@ -33,31 +50,23 @@ def balance_score(
 
     .. math:: \min_{s \ne s'} \frac{|V_s \cap C|}{|V_{s'} \cap C|} \in [0, 1],
 
-    the count of its rarest group divided by the count of its most frequent one. It
-    is 1 when all groups are equally frequent and 0 when a group is absent. When the
-    groups differ in size, no clustering has an average balance of 1.
+    the count of its rarest group divided by that of its most frequent one: 1 when all
+    groups are equally frequent, 0 when one is absent. When the groups differ in size,
+    no clustering has an average balance of 1.
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
-        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values.
-        The groups are those that occur among the assigned samples.
+    %(labels_and_groups)s
     average : {"mean"} or None, default="mean"
-        ``"mean"`` gives the mean over clusters, each with the same weight whatever
-        its size; None gives the balance of each cluster.
+        ``"mean"`` gives the mean over clusters, whatever their sizes; None gives the
+        balance of each cluster.
 
     Returns
     -------
     balance : float or ndarray of shape (n_clusters,)
         Balance, between 0 and 1; the array follows the sorted cluster labels.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, no sample is assigned, fewer than
-        two groups occur, or `average` is unknown.
+    %(raises)s
 
     See Also
     --------
@@ -74,17 +83,15 @@ def balance_score(
     Examples
     --------
     >>> from scalefair.metrics import balance_score
-    >>> labels = [0, 0, 0, 1, 1, 1]
-    >>> groups = ["a", "a", "b", "a", "b", "b"]
+    >>> labels, groups = [0, 0, 0, 1, 1, 1], ["a", "a", "b", "a", "b", "b"]
     >>> balance_score(labels, sensitive_features=groups)
     0.5
-    >>> labels = [0, 0, 1, 1, 1, 1]
     >>> balance_score(labels, sensitive_features=groups, average=None)
-    array([0.        , 0.33333333])
+    array([0.5, 0.5])
     """
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
-    counts, groups = contingency(labels, sensitive_features)
+    counts, groups = _contingency(labels, sensitive_features)
     if groups.shape[0] < 2:
         raise ValueError(
             "balance compares groups, but sensitive_features has only one among the "
@@ -94,60 +101,42 @@ def balance_score(
     return balance if average is None else float(balance.mean())
 
 
+@documented(**_TEXTS)
 def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -> float:
-    """Balance of the least balanced cluster.
+    """Balance of the least balanced cluster, see `balance_score`.
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
-        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values.
-        The groups are those that occur among the assigned samples.
+    %(labels_and_groups)s
 
     Returns
     -------
     balance : float
         Smallest balance over the clusters, between 0 and 1.
 
-    Raises
-    ------
-    ValueError
-        As for `balance_score`.
-
-    See Also
-    --------
-    balance_score : The average over clusters, and the definition.
+    %(raises)s
 
     Examples
     --------
     >>> from scalefair.metrics import minimum_balance_score
-    >>> minimum_balance_score(
-    ...     [0, 0, 0, 1, 1], sensitive_features=["a", "a", "b", "a", "b"]
-    ... )
+    >>> minimum_balance_score([0, 0, 0, 1, 1], sensitive_features=list("aabab"))
     0.5
     """
-    per_cluster = balance_score(
-        labels, sensitive_features=sensitive_features, average=None
-    )
-    return float(per_cluster.min())
+    balance = balance_score(labels, sensitive_features=sensitive_features, average=None)
+    return float(balance.min())
 
 
+@documented(**_TEXTS)
 def group_proportions(
     labels: ArrayLike, *, sensitive_features: ArrayLike
 ) -> NDArray[np.float64]:
     """Share of each group in each cluster.
 
-    A clustering is fair in the sense of group fairness when every row equals the
-    shares of the groups in the whole data.
+    In a fair clustering every row equals the shares of the groups in all data.
 
     Parameters
     ----------
-    labels : array-like of shape (n_samples,)
-        Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values.
-        The groups are those that occur among the assigned samples.
+    %(labels_and_groups)s
 
     Returns
     -------
@@ -155,59 +144,30 @@ def group_proportions(
         Rows sum to one; rows follow the sorted labels (without -1), columns the
         sorted groups.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, or no sample is assigned.
-
-    See Also
-    --------
-    balance_score : One number per cluster.
+    %(raises)s
 
     Examples
     --------
     >>> from scalefair.metrics import group_proportions
-    >>> group_proportions(
-    ...     [0, 0, 1, 1, 1, 1], sensitive_features=["f", "m", "m", "m", "f", "m"]
-    ... )
+    >>> group_proportions([0, 0, 1, 1, 1, 1], sensitive_features=list("fmmmfm"))
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
     """
-    counts, _ = contingency(labels, sensitive_features)
+    counts, _ = _contingency(labels, sensitive_features)
     proportions: NDArray[np.float64] = counts / counts.sum(axis=1, keepdims=True)
     return proportions
 
 
-UNASSIGNED = -1
-
-
-def check_labels(labels: ArrayLike) -> NDArray[Any]:
-    """Return the cluster labels as a one-dimensional array, or say what is wrong."""
-    return check_values(labels, name="labels", what="cluster label")
-
-
-def check_groups(sensitive_features: ArrayLike, n_samples: int) -> NDArray[Any]:
-    """Return the group of each sample as an array of length `n_samples`."""
-    groups = check_values(sensitive_features, name="sensitive_features", what="group")
-    if groups.shape[0] != n_samples:
-        raise ValueError(
-            f"labels and sensitive_features must describe the same samples, got "
-            f"{n_samples} labels and {groups.shape[0]} groups."
-        )
-    return groups
-
-
 def encode_clusters(
-    labels: NDArray[Any],
+    labels: ArrayLike,
 ) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[np.int64]]:
-    """Return which samples are assigned, the sorted labels, and each one's index.
+    """Return which samples are assigned, the sorted clusters, and the index of each.
 
-    The third array covers the assigned samples only.
+    The indices are those of the assigned samples; -1 is no cluster.
     """
-    if labels.dtype.kind in "ifO":
-        assigned = labels != UNASSIGNED
-    else:
-        assigned = np.ones(labels.shape[0], dtype=bool)
+    labels = check_values(labels, name="labels", what="cluster label")
+    can_be_negative = labels.dtype.kind in "ifO"
+    assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
     if not assigned.any():
         raise ValueError(
             "labels assigns no sample to a cluster: it is empty or all -1."
@@ -216,24 +176,18 @@ def encode_clusters(
     return assigned, clusters, codes
 
 
-def contingency(
+def _contingency(
     labels: ArrayLike, sensitive_features: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Count the assigned samples of each cluster and group.
-
-    Returns
-    -------
-    counts : ndarray of int64, shape (n_clusters, n_groups)
-        Rows follow the sorted labels, without -1 (unassigned).
-    groups : ndarray, shape (n_groups,)
-        Sorted groups that occur among the assigned samples.
-    """
-    labels = check_labels(labels)
-    group_of = check_groups(sensitive_features, labels.shape[0])
+    """Count the assigned samples of each cluster and group; return the groups, too."""
+    members = check_values(sensitive_features, name="sensitive_features", what="group")
     assigned, clusters, cluster_codes = encode_clusters(labels)
-    groups, group_codes = encode_values(group_of[assigned], name="sensitive_features")
-    shape = (clusters.shape[0], groups.shape[0])
-    flat = np.bincount(
-        cluster_codes * shape[1] + group_codes, minlength=shape[0] * shape[1]
-    )
-    return flat.reshape(shape), groups
+    if len(members) != len(assigned):
+        raise ValueError(
+            f"Each sample needs a label and a group, got {len(assigned)} labels and "
+            f"{len(members)} groups."
+        )
+    groups, group_codes = encode_values(members[assigned], name="sensitive_features")
+    shape = (len(clusters), len(groups))
+    cells = cluster_codes * shape[1] + group_codes
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape), groups

@@ -3,14 +3,53 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
+from scalefair._groups import check_values, encode_values, listed
 from scalefair.metrics._score_gaps import (
+    TEXTS,
     check_scores,
     encode_compared_groups,
-    encode_labels,
     order_by_group,
 )
 
+_TEXTS = {
+    **TEXTS,
+    "positive_and_negative": """\
+With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative sample
+drawn at random from group :math:`k`, and ties counting one half, the gap is""",
+    "references": """\
+References
+----------
+.. [1] A. Beutel et al., "Fairness in recommendation ranking through pairwise
+   comparisons", KDD 2019.
+.. [2] N. Kallus, A. Zhou, "The fairness of risk scores beyond classification: bipartite
+   ranking and the xAUC metric", NeurIPS 2019.
+.. [3] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
+   approach based on difference-of-convex constraints", baselines D.2 and D.3.""",
+    "of_labels": """\
+y_true : array-like of shape (n_samples,)
+    Label of each sample, two distinct values; the larger one (of strings, the last in
+    order) is positive.
+y_score : array-like of shape (n_samples,)
+    Score of each sample, high for a positive label; else as in `group_auc_gap`.
+sensitive_features : array-like of shape (n_samples,)
+    Group of each sample: integers, strings or booleans, without missing values; two
+    groups or more, each with positive and negative samples.
 
+Returns
+-------
+gap : float
+    Between 0 (fair) and 1.
+
+Raises
+------
+ValueError
+    If the lengths differ, a value is missing, there are not two labels, fewer than
+    two groups occur, or a group lacks positive or negative samples.""",
+}
+
+
+@documented(**_TEXTS)
 def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float:
     r"""Largest distance from one half of the chance that one group outranks another.
 
@@ -23,38 +62,20 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, in any unit: only the order counts. Infinite scores are
-        allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
+    %(y_score)s
+    %(sensitive_features)s
 
     Returns
     -------
     gap : float
-        Between 0 (no group is ranked above another on average) and 0.5 (all of one
-        group are above all of another).
+        Between 0 and 0.5 (all of one group are above all of another).
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing or fewer than two groups occur.
-
-    See Also
-    --------
-    inter_group_pairwise_gap, intra_group_pairwise_gap : Among positive and negative
-        samples.
-    partial_demographic_parity_gap : Compares the whole distributions.
+    %(raises)s
 
     Notes
     -----
-    The value is exact, ties counting one half, from ranks: a sort and :math:`O(n)`
-    operations per group, never the pairs. The chance is the Mann-Whitney statistic
-    divided by the number of pairs.
-
-    For fairlearn's ``MetricFrame``, wrap the function in one that drops the labels, as
-    shown in `partial_demographic_parity_gap`.
+    The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never
+    the pairs.
 
     References
     ----------
@@ -76,13 +97,13 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     return float(np.abs(chances - 0.5).max())
 
 
+@documented(**_TEXTS)
 def inter_group_pairwise_gap(
     y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: ArrayLike
 ) -> float:
     r"""Largest difference of the chances to be ranked rightly across two groups.
 
-    With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative
-    sample drawn at random from group :math:`k`, and ties counting one half, the gap is
+    %(positive_and_negative)s
 
     .. math::
         \max_{k, k'} \left| \Pr(h_{k+} > h_{k'-}) - \Pr(h_{k'+} > h_{k-}) \right|
@@ -90,50 +111,13 @@ def inter_group_pairwise_gap(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Label of each sample, two distinct values; the larger one (of strings, the
-        last in order) is positive.
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a positive label, in any unit: only the order
-        counts. Infinite scores are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more, each with positive and negative samples.
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, there are not two labels, fewer
-        than two groups occur, or a group lacks positive or negative samples.
+    %(of_labels)s
 
     See Also
     --------
-    intra_group_pairwise_gap : Pairs within a group.
-    group_auc_gap : Pairs of any labels.
+    intra_group_pairwise_gap, group_auc_gap
 
-    Notes
-    -----
-    The value is exact, from ranks: a sort and :math:`O(n)` operations per group, never
-    the pairs.
-
-    The order of the arguments is that of fairlearn's ``MetricFrame``. It calls a metric
-    with one group of its own at a time, so give the groups that the gap compares as
-    ``sample_params={"sensitive_features": gender}``, and ``MetricFrame`` those in which
-    to compute it, ``sensitive_features=region``.
-
-    References
-    ----------
-    .. [1] A. Beutel et al., "Fairness in recommendation ranking through pairwise
-       comparisons", KDD 2019.
-    .. [2] N. Kallus, A. Zhou, "The fairness of risk scores beyond classification:
-       bipartite ranking and the xAUC metric", NeurIPS 2019.
-    .. [3] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", baseline D.2.
+    %(references)s
 
     Examples
     --------
@@ -148,13 +132,13 @@ def inter_group_pairwise_gap(
     return float(np.abs(chances - chances.T).max())
 
 
+@documented(**_TEXTS)
 def intra_group_pairwise_gap(
     y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: ArrayLike
 ) -> float:
     r"""Largest difference between the groups' areas under the ROC curve.
 
-    With :math:`h_{k+}` and :math:`h_{k-}` the scores of a positive and a negative
-    sample drawn at random from group :math:`k`, and ties counting one half, the gap is
+    %(positive_and_negative)s
 
     .. math::
         \max_{k, k'} \left| \Pr(h_{k+} > h_{k-}) - \Pr(h_{k'+} > h_{k'-}) \right|
@@ -162,47 +146,14 @@ def intra_group_pairwise_gap(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Label of each sample, two distinct values; the larger one (of strings, the
-        last in order) is positive.
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a positive label. Only the order within each
-        group counts. Infinite scores are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more, each with positive and negative samples.
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, there are not two labels, fewer
-        than two groups occur, or a group lacks positive or negative samples.
+    %(of_labels)s
 
     See Also
     --------
     inter_group_pairwise_gap : Pairs across two groups.
     sklearn.metrics.roc_auc_score : The area of one group.
 
-    Notes
-    -----
-    The value is exact, in :math:`O(n \log n)` operations for any number of groups.
-
-    The area of each group is one number, so fairlearn makes the same gap by
-    ``make_derived_metric(metric=roc_auc_score, transform="difference")``, and its
-    ``MetricFrame`` with ``roc_auc_score`` shows the areas. This function is a metric
-    of ``MetricFrame`` in the way told in `inter_group_pairwise_gap`.
-
-    References
-    ----------
-    .. [1] A. Beutel et al., "Fairness in recommendation ranking through pairwise
-       comparisons", KDD 2019.
-    .. [2] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", baseline D.3.
+    %(references)s
 
     Examples
     --------
@@ -238,10 +189,7 @@ def _outranking(
     lower: NDArray[np.bool_],
     n_groups: int,
 ) -> NDArray[np.float64]:
-    """Chance that a row of `upper` in group k outranks one of `lower` in group l.
-
-    Entry [k, l] of the result; ties count one half.
-    """
+    """Chances that rows of `upper` in a group outrank rows of `lower` in another."""
     _, rank = np.unique(scores, return_inverse=True)
     n_ranks = int(rank.max()) + 1
     upper_codes, upper_rank = codes[upper], rank[upper]
@@ -260,13 +208,26 @@ def _check(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], int]:
     """Return scores, which rows are positive, group codes and number of groups."""
     scores = check_scores(y_score)
-    positive = encode_labels(y_true, scores.shape[0])
+    values = check_values(y_true, name="y_true", what="label")
+    if values.shape[0] != scores.shape[0]:
+        raise ValueError(
+            f"y_true and y_score must describe the same samples, got "
+            f"{values.shape[0]} labels and {scores.shape[0]} scores."
+        )
+    labels, label_codes = encode_values(values, name="y_true")
+    if labels.shape[0] != 2:
+        raise ValueError(
+            f"y_true must hold two labels, negative and positive, but has "
+            f"{labels.shape[0]}: {listed(labels.tolist(), 5)}."
+        )
     groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    for kind, rows in [("positive", positive), ("negative", ~positive)]:
-        lacking = np.bincount(codes[rows], minlength=groups.shape[0]) == 0
-        if lacking.any():
+    counts = np.bincount(2 * codes + label_codes, minlength=2 * groups.shape[0])
+    for kind, count in zip(
+        ("negative", "positive"), counts.reshape(-1, 2).T, strict=True
+    ):
+        if not count.all():
             raise ValueError(
-                f"group(s) {groups[lacking].tolist()} have no {kind} samples in "
+                f"group(s) {groups[count == 0].tolist()} have no {kind} samples in "
                 f"y_true, so there are no pairs to compare. Drop or merge them."
             )
-    return scores, positive, codes, groups.shape[0]
+    return scores, label_codes == 1, codes, groups.shape[0]

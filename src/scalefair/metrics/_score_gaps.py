@@ -1,8 +1,4 @@
-"""Parity: how far apart the distributions of scores of the groups are.
-
-At all ranks, at some of them, at one threshold; and the checks of scores, labels and
-groups that these measures share.
-"""
+"""Parity: how far apart the distributions of the groups' scores or outputs are."""
 
 from __future__ import annotations
 
@@ -13,9 +9,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._groups import check_interval, check_values, encode_groups, encode_values
+from scalefair._docs import documented
+from scalefair._entries import judged_later
+from scalefair._groups import check_interval, encode_groups
+from scalefair.streaming import GroupMoments
+
+TEXTS = {
+    "sensitive_features": """\
+sensitive_features : array-like of shape (n_samples,)
+    Group of each sample: integers, strings or booleans, without missing values; two
+    groups or more.""",
+    "y_score": """\
+y_score : array-like of shape (n_samples,)
+    Score of each sample, high for a favourable decision or a positive label, in any
+    unit: only the order counts. Infinite scores are allowed, NaN is not.""",
+    "interval": """\
+interval : tuple of two floats, default=(0.0, 1.0)
+    The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
+    (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group.""",
+    "raises": """\
+Raises
+------
+ValueError
+    If the lengths differ, a value is missing, fewer than two groups occur, or another
+    argument is not of its kind.""",
+    "ranks": """\
+The value is exact. Sorting takes :math:`O(n \\log n)` operations, the rest :math:`O(n)`
+for any number of groups, never the pairs.""",
+}
 
 
+@documented(**TEXTS)
 def partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -25,9 +49,8 @@ def partial_demographic_parity_gap(
     r"""Largest difference of positive rates among equally ranked parts of the groups.
 
     Let :math:`P_k(\theta)` be the share of group :math:`k` with a score above
-    :math:`\theta`, the rank of :math:`\theta` in the group (0 is the top). Of the
-    members of group :math:`k` whose rank lies in the interval
-    :math:`[\alpha, \beta)`, the share above :math:`\theta` is
+    :math:`\theta`. Of the members of group :math:`k` with a rank in :math:`[\alpha,
+    \beta)`, the share above :math:`\theta` is
 
     .. math::
         A_k(\theta) = \frac{\min(P_k(\theta), \beta) - \min(P_k(\theta), \alpha)}
@@ -37,64 +60,26 @@ def partial_demographic_parity_gap(
 
     .. math:: \max_{k, k'} \max_\theta |A_k(\theta) - A_{k'}(\theta)| \in [0, 1].
 
-    It is 0 when these parts of the groups have the same distribution of scores. With
-    the interval (0, 1) and two groups it is the Kolmogorov-Smirnov distance.
+    With the interval (0, 1) it is `statistical_parity_ks`.
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a favourable decision, in any unit: only the
-        order counts. Infinite scores are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
-    interval : tuple of two floats, default=(0.0, 1.0)
-        The ranks :math:`0 \le \alpha < \beta \le 1` to compare. (0.05, 0.30) compares
-        the members between the upper 5 % and 30 % of their group; the default
-        compares all of them.
+    %(y_score)s
+    %(sensitive_features)s
+    %(interval)s
 
     Returns
     -------
     gap : float
-        Between 0 (fair) and 1. One minus the gap is called the fairness.
+        Between 0 (these parts of the groups have the same distribution of scores)
+        and 1. One minus the gap is called the fairness.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, fewer than two groups occur, or
-        the interval is not one.
-
-    See Also
-    --------
-    weak_partial_demographic_parity_gap : The difference at one threshold.
+    %(raises)s
 
     Notes
     -----
-    The value is exact. Equal scores fall together, so a group of equal scores has no
-    threshold that divides it. Sorting takes :math:`O(n \log n)` operations, the rest
-    :math:`O(n)` for any number of groups: as the threshold falls, every
-    :math:`A_k` grows, so the largest one is a running maximum over the samples passed
-    and the smallest one a running minimum over those to come.
-
-    fairlearn's ``MetricFrame`` calls a metric with the labels and scores of one group
-    at a time, and this gap needs two groups and no labels. So give the groups that it
-    compares as a sample parameter, and ``MetricFrame`` those in which to compute it::
-
-        def gap(y_true, y_score, sensitive_features):
-            return partial_demographic_parity_gap(
-                y_score, sensitive_features=sensitive_features, interval=(0.05, 0.3)
-            )
-
-        MetricFrame(
-            metrics=gap,
-            y_true=y,
-            y_pred=scores,
-            sensitive_features=region,
-            sample_params={"sensitive_features": gender},
-        ).by_group
-
-    It is no difference between two numbers, one per group, so
-    ``make_derived_metric`` cannot make it.
+    %(ranks)s
+    Equal scores fall together: no threshold divides them.
 
     References
     ----------
@@ -104,8 +89,7 @@ def partial_demographic_parity_gap(
     Examples
     --------
     >>> from scalefair.metrics import partial_demographic_parity_gap
-    >>> scores = [4, 3, 2, 1, 4, 3, 0, 0]
-    >>> groups = ["a"] * 4 + ["b"] * 4
+    >>> scores, groups = [4, 3, 2, 1, 4, 3, 0, 0], ["a"] * 4 + ["b"] * 4
     >>> partial_demographic_parity_gap(scores, sensitive_features=groups)
     0.5
     >>> partial_demographic_parity_gap(
@@ -115,18 +99,10 @@ def partial_demographic_parity_gap(
     """
     scores = check_scores(y_score)
     _, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    alpha, beta = check_interval(interval)
-    order = np.argsort(scores)[::-1]
-    scores, codes = scores[order], codes[order]
-    sizes = np.bincount(codes)
-    position = position_in_group(codes, sizes)
-    size = sizes[codes]
-    # Share of the own group within the interval, without and with the sample.
-    before = _share_above(position / size, alpha, beta)
-    after = _share_above((position + 1) / size, alpha, beta)
-    return largest_step_gap(scores, before, after)
+    return _largest_gap(-scores, codes, *check_interval(interval))
 
 
+@documented(**TEXTS)
 def weak_partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -146,15 +122,9 @@ def weak_partial_demographic_parity_gap(
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-        Score of each sample, high for a favourable decision. Infinite scores are
-        allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
-    interval : tuple of two floats, default=(0.0, 1.0)
-        The ranks :math:`0 \le \alpha < \beta \le 1` to compare, 0 the top of each
-        group.
+    %(y_score)s
+    %(sensitive_features)s
+    %(interval)s
     threshold : float, default=0.0
         The decision is favourable for scores strictly above it, in the unit of the
         scores: 0 for a decision function, 0.5 for probabilities.
@@ -164,30 +134,7 @@ def weak_partial_demographic_parity_gap(
     gap : float
         Between 0 (fair) and 1, at most `partial_demographic_parity_gap`.
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing, fewer than two groups occur, the
-        interval is not one, or the threshold is NaN.
-
-    See Also
-    --------
-    partial_demographic_parity_gap : The largest difference over all thresholds.
-
-    Notes
-    -----
-    The shares :math:`A_k` are one number per group, so fairlearn makes the same gap,
-    and shows the shares, from a function of the scores of one group; the labels,
-    which ``MetricFrame`` passes first, are not used::
-
-        def share(y_true, y_score):
-            rate = np.mean(y_score > threshold)
-            return (min(rate, beta) - min(rate, alpha)) / (beta - alpha)
-
-        frame = MetricFrame(
-            metrics=share, y_true=y, y_pred=scores, sensitive_features=groups
-        )
-        frame.by_group, frame.difference()
+    %(raises)s
 
     References
     ----------
@@ -197,8 +144,7 @@ def weak_partial_demographic_parity_gap(
     Examples
     --------
     >>> from scalefair.metrics import weak_partial_demographic_parity_gap
-    >>> scores = [4, 3, 2, 1, 4, 3, 0, 0]
-    >>> groups = ["a"] * 4 + ["b"] * 4
+    >>> scores, groups = [4, 3, 2, 1, 4, 3, 0, 0], ["a"] * 4 + ["b"] * 4
     >>> weak_partial_demographic_parity_gap(
     ...     scores, sensitive_features=groups, threshold=1.5
     ... )
@@ -213,13 +159,7 @@ def weak_partial_demographic_parity_gap(
     return float(np.ptp(_share_above(rates, alpha, beta)))
 
 
-def _share_above(
-    rate: NDArray[np.float64], alpha: float, beta: float
-) -> NDArray[np.float64]:
-    """A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
-    return (np.minimum(rate, beta) - np.minimum(rate, alpha)) / (beta - alpha)
-
-
+@documented(**TEXTS)
 def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -> float:
     r"""Largest Kolmogorov-Smirnov distance between the predictions of two groups.
 
@@ -228,47 +168,30 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
 
     .. math:: \max_{k, k'} \sup_t |F_k(t) - F_{k'}(t)| \in [0, 1].
 
-    It is 0 when all groups have the same distribution of predictions: statistical
-    parity of a regressor.
-
     Parameters
     ----------
     y_pred : array-like of shape (n_samples,)
         Prediction for each sample, in any unit: only the order counts. Infinite
         predictions are allowed, NaN is not.
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample: integers, strings or booleans, without missing values;
-        two groups or more.
+    %(sensitive_features)s
 
     Returns
     -------
     distance : float
-        Between 0 (the distributions agree) and 1 (some group's predictions are all
-        below those of another).
+        Between 0 (all groups have the same distribution: statistical parity of a
+        regressor) and 1 (some group's predictions are all below those of another).
 
-    Raises
-    ------
-    ValueError
-        If the lengths differ, a value is missing or fewer than two groups occur.
+    %(raises)s
 
     See Also
     --------
-    moment_gaps : Compares the means and covariances of outputs.
-    partial_demographic_parity_gap : The same distance among equally ranked parts.
     scalefair.plotting.OutputDensityDisplay : Draws the distributions compared.
 
     Notes
     -----
-    The value is exact, and for two groups bit by bit the statistic of
-    :func:`scipy.stats.ks_2samp`; equal predictions fall together. Predictions that
-    differ by rounding alone are not equal: round them first if a method should give
-    all rows the same output.
-
-    Sorting takes :math:`O(n \log n)` operations, the rest :math:`O(n)` for any number
-    of groups, never the pairs: the largest distance at :math:`t` is between the
-    largest and the smallest :math:`F_k(t)`. As :math:`t` grows every :math:`F_k`
-    does, so the largest one is a running maximum over the samples passed and the
-    smallest one a running minimum over those to come.
+    %(ranks)s
+    For two groups it is the statistic of :func:`scipy.stats.ks_2samp`. Round
+    predictions first that should be equal and are so only up to rounding.
 
     References
     ----------
@@ -279,30 +202,117 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     --------
     >>> from scalefair.metrics import statistical_parity_ks
     >>> statistical_parity_ks(
-    ...     [0.1, 0.4, 0.5, 0.9, 0.4, 0.7, 0.8, 0.9],
-    ...     sensitive_features=["a"] * 4 + ["b"] * 4,
+    ...     [1, 4, 5, 9, 4, 7, 8, 9], sensitive_features=["a"] * 4 + ["b"] * 4
     ... )
     0.5
     """
-    predictions = check_scores(
-        y_pred, name="y_pred", hint="Of several outputs, compare one at a time."
-    )
+    predictions = check_scores(y_pred, name="y_pred")
     _, codes = encode_compared_groups(sensitive_features, predictions.shape[0])
-    order = np.argsort(predictions)
-    predictions, codes = predictions[order], codes[order]
-    sizes = np.bincount(codes)
-    position = position_in_group(codes, sizes)
-    # F of the own group just below and at each sample.
-    below, at = position / sizes[codes], (position + 1) / sizes[codes]
-    return largest_step_gap(predictions, below, at)
+    return _largest_gap(predictions, codes)
 
 
-def check_scores(
-    y_score: ArrayLike,
-    *,
-    name: str = "y_score",
-    hint: str = "Of predict_proba, pass the column of one class.",
+@documented(**TEXTS)
+def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]:
+    r"""How far apart the means, and the covariances, of the groups' outputs are.
+
+    With :math:`\mu_k` and :math:`C_k` the mean and the covariance (divisor
+    :math:`n_k - 1`; zero for one row) of the rows of group :math:`k`,
+
+    .. math::
+        d_e^2 = \sum_{k < k'} \|\mu_{k'} - \mu_k\|^2, \qquad
+        d_v^2 = \sum_{k < k'} \|C_{k'} - C_k\|_F^2.
+
+    Parameters
+    ----------
+    Z : {array-like, sparse matrix} of shape (n_samples,) or (n_samples, n_outputs)
+        Outputs of a model or of one of its layers, a row per sample, read once;
+        memory-mapped rows block by block.
+    %(sensitive_features)s
+
+    Returns
+    -------
+    mean_gap : float
+        :math:`d_e`, in the unit of the outputs.
+    covariance_gap : float
+        :math:`d_v`, in the squared unit of the outputs.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, a value is missing or infinite, squares of values
+        overflow, or fewer than two groups occur.
+
+    References
+    ----------
+    .. [1] Z. Zuo, D. Zhu, M. M. Khalili, "Post-processing for fair regression via
+       explainable SVD", section 3.
+
+    Examples
+    --------
+    >>> from scalefair.metrics import moment_gaps
+    >>> moment_gaps([0.0, 2.0, 5.0, 9.0], sensitive_features=["a", "a", "b", "b"])
+    (6.0, 6.0)
+    """
+    rows = Z if hasattr(Z, "shape") else np.asarray(Z)
+    if len(rows.shape) == 0:
+        raise ValueError("Z must have one row per sample, got a single number.")
+    if len(rows.shape) == 1:
+        rows = np.asarray(rows)[:, None]
+    _, codes = encode_compared_groups(sensitive_features, rows.shape[0])
+    moments = GroupMoments.from_data(rows, codes)
+    divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
+    covariances = moments.scatters / divisors[:, None, None]
+    return _spread(moments.means), _spread(covariances)
+
+
+def _spread(values: NDArray[np.float64]) -> float:
+    """Root of the sum over pairs of groups of the squared distances.
+
+    The sum over pairs is G times that of the squared distances from the average group.
+    """
+    with judged_later():
+        offsets = values - values.mean(axis=0)
+        largest = np.abs(offsets).max() or 1.0
+        spread = largest * np.sqrt(len(values) * np.sum((offsets / largest) ** 2))
+    if not np.isfinite(spread):
+        raise ValueError("The gaps overflow: rescale Z.")
+    return float(spread)
+
+
+def _share_above(
+    rate: NDArray[np.float64], alpha: float, beta: float
 ) -> NDArray[np.float64]:
+    """A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
+    return (np.minimum(rate, beta) - np.minimum(rate, alpha)) / (beta - alpha)
+
+
+def _largest_gap(
+    values: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    alpha: float = 0.0,
+    beta: float = 1.0,
+) -> float:
+    """Largest difference between groups of A_k, P_k the share up to some value."""
+    order = np.argsort(values)
+    values, codes = values[order], codes[order]
+    sizes = np.bincount(codes)
+    # How many values of the own group are smaller, ties in the order of the sort.
+    by_group = order_by_group(codes)
+    position = np.empty_like(codes)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    position[by_group] = np.arange(codes.shape[0]) - starts
+    # A value lifts A of its own group from `before` to `after`.
+    before = _share_above(position / sizes[codes], alpha, beta)
+    after = _share_above((position + 1) / sizes[codes], alpha, beta)
+    # As they grow, the largest A after a value is the maximum over the values passed,
+    # the smallest the minimum over those to come; all end at 1.
+    largest = np.maximum.accumulate(after)
+    smallest = np.append(np.minimum.accumulate(before[::-1])[::-1][1:], 1.0)
+    ends_tie = np.append(values[1:] != values[:-1], True)
+    return float((largest - smallest)[ends_tie].max())
+
+
+def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.float64]:
     """Return the scores as a vector of float64, or say what is wrong."""
     scores = np.asarray(y_score)
     if scores.ndim == 2 and scores.shape[1] == 1:
@@ -310,13 +320,13 @@ def check_scores(
     if scores.ndim != 1:
         raise ValueError(
             f"{name} must be one-dimensional with one number per sample, got shape "
-            f"{scores.shape}. {hint}"
+            f"{scores.shape}. Of several, as from predict_proba, pass one column."
         )
     if scores.shape[0] == 0:
         raise ValueError(f"{name} is empty: there is nothing to measure.")
-    if scores.dtype.kind not in "buifO":
-        raise ValueError(f"{name} must hold real numbers, got dtype {scores.dtype}.")
     try:
+        if scores.dtype.kind not in "buifO":
+            raise TypeError(f"got dtype {scores.dtype}")
         scores = scores.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error
@@ -335,30 +345,9 @@ def encode_compared_groups(
     """Return the sorted groups, at least two, and each sample's index among them."""
     groups, codes = encode_groups(sensitive_features, n_samples)
     if groups.shape[0] < 2:
-        raise ValueError(
-            f"the gap compares groups, but sensitive_features has only one: "
-            f"{groups.tolist()[0]!r}."
-        )
+        only = groups.tolist()[0]
+        raise ValueError(f"The gap compares groups, but there is only one: {only!r}.")
     return groups, codes
-
-
-def encode_labels(y_true: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
-    """Return which samples have the positive label, the larger of the two."""
-    values = check_values(y_true, name="y_true", what="label")
-    if values.shape[0] != n_samples:
-        raise ValueError(
-            f"y_true and y_score must describe the same samples, got "
-            f"{values.shape[0]} labels and {n_samples} scores."
-        )
-    labels, codes = encode_values(values, name="y_true")
-    if labels.shape[0] != 2:
-        raise ValueError(
-            f"y_true must hold two labels, negative and positive, but has "
-            f"{labels.shape[0]}: {labels[:5].tolist()}"
-            f"{' and others' if labels.shape[0] > 5 else ''}."
-        )
-    positive: NDArray[np.bool_] = codes == 1
-    return positive
 
 
 def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -366,33 +355,3 @@ def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     # NumPy sorts 16-bit integers by radix, in linear time.
     narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes
     return np.argsort(narrow, kind="stable")
-
-
-def position_in_group(
-    codes: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return how many earlier samples are of the same group, for each sample."""
-    by_group = order_by_group(codes)
-    starts = np.cumsum(sizes) - sizes
-    position = np.empty_like(codes)
-    position[by_group] = np.arange(codes.shape[0]) - np.repeat(starts, sizes)
-    return position
-
-
-def largest_step_gap(
-    sorted_scores: NDArray[np.float64],
-    before: NDArray[np.float64],
-    after: NDArray[np.float64],
-) -> float:
-    """Largest difference, at one score, of functions that step up along the scores.
-
-    Each group has a function; the i-th sample lifts that of its own group from
-    ``before[i]`` to ``after[i]``, and those of all groups end at 1. Functions are
-    compared where equal scores have all been passed.
-    """
-    # Growing functions: the largest one after a sample is the maximum over the
-    # samples passed, the smallest one the minimum over those to come.
-    largest = np.maximum.accumulate(after)
-    smallest = np.append(np.minimum.accumulate(before[::-1])[::-1][1:], 1.0)
-    ends_tie = np.append(sorted_scores[1:] != sorted_scores[:-1], True)
-    return float((largest - smallest)[ends_tie].max())

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._entries import all_finite, check_product, judged_later
 from scalefair.kernels import combine
 
-__all__ = [
-    "ProductOperator",
-    "SymmetricBlockOperator",
-    "apply_block",
-    "check_weights",
-    "put_product",
-]
+Array = NDArray[np.float64]
+Block = np.ndarray  # of either type
+
+# Words that the docstrings of the operators share.
+TEXTS = {
+    "A": """\
+A : LinearOperator, sparse matrix or ndarray of shape (n, n)
+    Symmetric.""",
+    "dtype": """\
+dtype : {np.float64, np.float32}, default=np.float64
+    Type of the blocks and of the products.""",
+    "type_error": """\
+TypeError
+    If the input is complex, or `dtype` is neither float32 nor float64.""",
+}
 
 
 class SymmetricBlockOperator(LinearOperator):
     """Real symmetric operator that works on blocks of vectors in place.
 
-    It is a :class:`scipy.sparse.linalg.LinearOperator` with one more method,
-    `apply`, shaped like a BLAS call: iterations with short recurrences run
-    through it without temporary blocks. Solvers accept any LinearOperator and
-    use `apply` where there is one.
+    A :class:`scipy.sparse.linalg.LinearOperator` with one more method, `apply`, shaped
+    like a BLAS call, which solvers use where there is one: short recurrences need no
+    temporary blocks. A subclass implements ``_apply(X, out, alpha, shift, beta)``.
 
     Parameters
     ----------
@@ -39,10 +48,8 @@ class SymmetricBlockOperator(LinearOperator):
     Attributes
     ----------
     gathers_rows : bool
-        Whether a product gathers rows of its block at random, as that with a
-        sparse matrix does. Blocks too large for the cache are then better
-        multiplied in parts. False for all others: a part would repeat the work
-        that columns share.
+        Whether a product gathers rows of its block at random, as that with a sparse
+        matrix does: blocks too large for the cache are then multiplied in parts.
     """
 
     gathers_rows: bool = False
@@ -54,7 +61,6 @@ class SymmetricBlockOperator(LinearOperator):
                 f"{type(self).__name__} works in float32 or float64, got {dtype!r}."
             )
 
-    @abstractmethod
     def apply(
         self,
         X: np.ndarray,
@@ -71,8 +77,7 @@ class SymmetricBlockOperator(LinearOperator):
         X : ndarray of shape (n, k)
             C-contiguous block of the operator's dtype.
         out : ndarray of shape (n, k)
-            C-contiguous block of the operator's dtype that does not overlap
-            `X`. It is not read when ``beta == 0``.
+            Another such block, not read when ``beta == 0``.
         alpha, shift, beta : float
             Coefficients.
 
@@ -81,6 +86,15 @@ class SymmetricBlockOperator(LinearOperator):
         ndarray
             `out`.
         """
+        if out.size:
+            self._apply(X, out, alpha, shift, beta)
+        return out
+
+    @abstractmethod
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        """Overwrite `out`, which is not empty, as `apply` says."""
 
     def _as_block(self, V: ArrayLike) -> np.ndarray:
         """Return `V` as `apply` takes it, after checking its shape."""
@@ -129,50 +143,62 @@ class SymmetricBlockOperator(LinearOperator):
         return self
 
 
-class ProductOperator(SymmetricBlockOperator):
-    """Operator whose products come as new blocks; `apply` follows from them."""
+class TypedOperator(SymmetricBlockOperator):
+    """Operator that is there in both types, with `_set_type` for what differs."""
 
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        if out.size == 0:
-            return out
-        return put_product(
-            self._product(X), X, out, alpha=alpha, shift=shift, beta=beta
-        )
+    def astype(self, dtype: Any) -> Self:
+        """Return the operator with products in another type.
+
+        Parameters
+        ----------
+        dtype : {np.float64, np.float32}
+            Type of the products.
+
+        Returns
+        -------
+        SymmetricBlockOperator
+            `self` if the type is its own, else a new operator of the same class.
+        """
+        if np.dtype(dtype) == self.dtype:
+            return self
+        other = copy(self)
+        SymmetricBlockOperator.__init__(other, dtype, self.shape[0])
+        other._set_type()
+        return other
 
     @abstractmethod
-    def _product(self, X: np.ndarray) -> np.ndarray:
-        """Return the operator times a block, in an array that may be overwritten."""
+    def _set_type(self) -> None:
+        """Convert to `dtype` what products read."""
+
+
+def check_stored(A: sparse.csr_array, data: NDArray[Any]) -> None:
+    """Refuse the entries of a matrix, in their type now, that are not finite."""
+    if not all_finite(data):
+        bad = int(np.flatnonzero(~np.isfinite(data))[0])
+        row = int(np.searchsorted(A.indptr, bad, side="right")) - 1
+        raise ValueError(
+            f"The matrix has an entry that is not finite, at row {row}, column "
+            f"{A.indices[bad]} ({A.data[bad]}), in {data.dtype}: remove or replace it."
+        )
 
 
 def put_product(
-    product: np.ndarray,
-    X: np.ndarray,
-    out: np.ndarray,
-    *,
-    alpha: float,
-    shift: float,
-    beta: float,
-) -> np.ndarray:
-    """Overwrite `out` with ``alpha * (product - shift * X) + beta * out``.
-
-    All are C-contiguous blocks of one type; `product` is overwritten as well.
-    """
-    real = out.dtype.type
+    Y: Block, X: Block, out: Block, alpha: float, shift: float, beta: float
+) -> None:
+    """Overwrite `out` with ``alpha * (Y - shift * X) + beta * out``, and `Y`."""
     if shift != 0:
-        product -= real(shift) * X
+        Y -= out.dtype.type(shift) * X
+    put_sum(Y, out, alpha, beta)
+
+
+def put_sum(X: np.ndarray, out: np.ndarray, alpha: float, beta: float) -> None:
+    """Overwrite `out` with ``alpha * X + beta * out``; it is not read for beta 0."""
     if beta != 0:
-        combine(out, beta, out, alpha, product)
+        combine(out, beta, out, alpha, X)
+    elif alpha != 0:
+        np.multiply(X, out.dtype.type(alpha), out=out)
     else:
-        np.multiply(product, real(alpha), out=out)
-    return out
+        out[...] = 0
 
 
 def apply_block(
@@ -184,10 +210,7 @@ def apply_block(
     shift: float = 0.0,
     beta: float = 0.0,
 ) -> np.ndarray:
-    """Overwrite `out` with ``alpha (A - shift I) X + beta out``, any operator `A`.
-
-    Uses `SymmetricBlockOperator.apply` where `A` has it. Callers judge the result.
-    """
+    """`SymmetricBlockOperator.apply` for any operator; callers judge the result."""
     with judged_later():
         if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
             return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)
@@ -199,19 +222,3 @@ def apply_block(
             product += beta * out
         out[...] = product
     return out
-
-
-def check_weights(weights: ArrayLike, n_codes: int) -> NDArray[np.float64]:
-    """Return a copy of the weights of the groups, one finite number for each."""
-    checked = np.array(weights, dtype=np.float64)
-    if checked.shape != (n_codes,) or n_codes < 1:
-        raise ValueError(
-            f"weights must be one number for each of the {n_codes} groups, at least "
-            f"one, got shape {checked.shape}."
-        )
-    if not np.isfinite(checked).all():
-        bad = int(np.flatnonzero(~np.isfinite(checked))[0])
-        raise ValueError(
-            f"weights must be finite, got {checked[bad]} for group {bad}: replace it."
-        )
-    return checked

@@ -1,7 +1,16 @@
-"""Rows of a table, sparse or dense, whose codes divide them into parts.
+"""Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` works on either class through the same four methods; what differs
-is how the rows are read.
+`GroupCovariance` works on each class through four methods; what differs is how the rows
+are read. With Z_g the rows of code g less ``centres[g]`` (of `centres` of shape (1, n)
+the one row), they are
+
+- `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
+- `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
+- `moments`: means (G, n) and sums of squared distances to them (G,);
+- `astype`: the rows with stored entries no wider than a type; products convert them.
+
+Rows in parts stay where they are: a product sends its n x k block to the parts and adds
+up what they return.
 """
 
 from __future__ import annotations
@@ -9,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import refuse_entries
+from scalefair._entries import judged_later, refuse_entries
 from scalefair._memory import array_bytes
 from scalefair.kernels import (
     block_gram,
@@ -29,28 +39,19 @@ from scalefair.kernels import (
     dense_rows_moments,
     single_blas_thread,
 )
-
-__all__ = ["DenseRows", "Moments", "SparseRows"]
+from scalefair.operators._base import Array, Block
+from scalefair.streaming import PartitionedRows, Parts
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
-# while the transpose gathers them at random. A third of the time at 100,000 rows.
+# while the transpose gathers them at random.
 _TILE_ROWS = 16384
-# Parts of a tile that are shared among threads.
-_CHUNKS = 64
+_CHUNKS = 64  # parts of a tile that are shared among threads
 
-Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+Moments = tuple[Array, Array]
 
 
 class DenseRows:
-    """Dense rows, read in blocks: nothing of their size is allocated.
-
-    Parameters
-    ----------
-    X : ndarray of shape (m, n)
-        float32 or float64, any layout; may be memory-mapped.
-    codes : ndarray of int, shape (m,)
-    n_codes : int
-    """
+    """Dense rows of any layout, read in blocks: nothing of their size is allocated."""
 
     def __init__(self, X: np.ndarray, codes: NDArray[np.int64], n_codes: int) -> None:
         self._X, self._codes, self._n_codes = X, codes, n_codes
@@ -59,32 +60,20 @@ class DenseRows:
         return array_bytes(vars(self))
 
     def astype(self, dtype: np.dtype) -> DenseRows:
-        """Return the rows as they are: each block is converted where it is read."""
-        return self
+        return self  # each block is converted where it is read
 
     def moments(self) -> Moments:
-        """Means (G, n) and sums of squared distances to them (G,)."""
         _, means, scatter = dense_rows_moments(self._X, self._codes, self._n_codes)
         return _checked((means, scatter), self._X)
 
     def add_products(
-        self,
-        V: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
-        """Add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to `out`.
-
-        ``Z_g`` are the rows of code g less ``centres[g]``; `centres` of shape (1, n)
-        are the same for all.
-        """
         out += dense_rows_matmat(
             self._X, self._codes, self._per_code(centres), coefficients, V
         )
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> NDArray[np.float64]:
-        """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
+    def gram(self, V: Block, centres: Block) -> Array:
         return dense_rows_gram(self._X, self._codes, self._per_code(centres), V)
 
     def _per_code(self, centres: np.ndarray) -> np.ndarray:
@@ -103,17 +92,13 @@ class _Tile(NamedTuple):
     data: np.ndarray
     bounds: NDArray[np.int64]
 
+    def add_product(self, a: float, Y: Block, out: Block) -> None:
+        """Add the transpose times ``a * Y`` to `out`."""
+        csr_add_matmat(self.indptr, self.indices, self.data, self.bounds, a, Y, out)
+
 
 class SparseRows:
-    """Sparse rows, with their transpose stored in tiles of rows of one code.
-
-    Parameters
-    ----------
-    X : csr_array of shape (m, n)
-        float32 or float64, int32 or int64 indices, duplicates summed.
-    codes : ndarray of int, shape (m,)
-    n_codes : int
-    """
+    """CSR rows, and their transpose stored in tiles of rows of one code."""
 
     def __init__(
         self, X: sparse.csr_array, codes: NDArray[np.int64], n_codes: int
@@ -146,21 +131,10 @@ class SparseRows:
         indptr, indices, data = csr_rows_transpose(
             X.indptr, X.indices, X.data, rows, X.shape[1]
         )
-        return _Tile(
-            code,
-            rows,
-            _equal_work(np.cumsum(lengths)),
-            indptr,
-            indices,
-            data,
-            _equal_work(indptr[1:]),
-        )
+        row_bounds, bounds = _equal_work(np.cumsum(lengths)), _equal_work(indptr[1:])
+        return _Tile(code, rows, row_bounds, indptr, indices, data, bounds)
 
     def astype(self, dtype: np.dtype) -> SparseRows:
-        """Return the rows with entries no wider than `dtype`; indices are shared.
-
-        float32 entries stay what they are: products convert them.
-        """
         if self._X.dtype.itemsize <= dtype.itemsize:
             return self
         other = copy(self)
@@ -169,61 +143,35 @@ class SparseRows:
         return other
 
     def moments(self) -> Moments:
-        """Means (G, n) and sums of squared distances to them (G,)."""
         n = self._X.shape[1]
         means = np.zeros((self._counts.size, n))
         for tile in self._tiles:
-            csr_add_matmat(
-                tile.indptr,
-                tile.indices,
-                tile.data,
-                tile.bounds,
-                1.0,
-                np.ones((tile.rows.size, 1)),
-                means[tile.code].reshape(-1, 1),  # a view: the sums so far
-            )
+            sums = means[tile.code].reshape(-1, 1)  # a view
+            tile.add_product(1.0, np.ones((tile.rows.size, 1)), sums)
         means /= self._counts[:, None]
         scatter = np.zeros_like(means)
         for tile in self._tiles:
-            csr_rows_scatter(
-                tile.indptr,
-                tile.data,
-                tile.rows.size,
-                means[tile.code],
-                scatter[tile.code],
-            )
+            g, length = tile.code, tile.rows.size
+            csr_rows_scatter(tile.indptr, tile.data, length, means[g], scatter[g])
         return _checked((means, scatter.sum(axis=1)), self._X)
 
     def add_products(
-        self,
-        V: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
-        """Add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to `out`.
-
-        ``Z_g`` are the rows of code g less ``centres[g]``; `centres` of shape (1, n)
-        are the same for all.
-        """
         if V.shape[1] == 1:  # SciPy's serial loop is faster for one vector
             self._add_product(V[:, 0], centres, coefficients, out[:, 0])
             return
         sums = np.zeros((centres.shape[0], V.shape[1]))
         for tile, Y, column_sums in self._products(V, centres, coefficients != 0):
             a = coefficients[tile.code]
-            csr_add_matmat(tile.indptr, tile.indices, tile.data, tile.bounds, a, Y, out)
+            tile.add_product(a, Y, out)
             sums[tile.code % len(sums)] += float(a) * column_sums
-        # Where the centres are the means the sums are rounding errors, and no less
-        # needed: the products above hold these errors times the centre.
+        # Where the centres are the means the sums are rounding errors, and the products
+        # above hold these errors times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
     def _add_product(
-        self,
-        v: np.ndarray,
-        centres: np.ndarray,
-        coefficients: np.ndarray,
-        out: np.ndarray,
+        self, v: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
         X, code = self._part(coefficients != 0)
         centre = code % len(centres)
@@ -247,8 +195,7 @@ class SparseRows:
             self._parts[key] = self._X[rows], self._codes[rows]
         return self._parts[key]
 
-    def gram(self, V: np.ndarray, centres: np.ndarray) -> NDArray[np.float64]:
-        """``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k)."""
+    def gram(self, V: Block, centres: Block) -> Array:
         grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
         every = np.ones(self._counts.size, bool)
         for tile, Y, _ in self._products(V, centres, every):
@@ -256,27 +203,19 @@ class SparseRows:
         return grams
 
     def _products(
-        self, V: np.ndarray, centres: np.ndarray, wanted: NDArray[np.bool_]
+        self, V: Block, centres: Block, wanted: NDArray[np.bool_]
     ) -> Iterator[tuple[_Tile, np.ndarray, np.ndarray]]:
-        """Tiles of the wanted codes, their centred products, and the column sums.
-
-        The products are overwritten by those of the next tile.
-        """
+        """Tiles of the wanted codes, centred products (overwritten), column sums."""
+        X = self._X
         offsets = block_gram(np.ascontiguousarray(centres.T), V).astype(V.dtype)
         longest = max(tile.rows.size for tile in self._tiles)
         products = np.empty((longest, V.shape[1]), V.dtype)
         for tile in self._tiles:
             if wanted[tile.code]:
                 Y = products[: tile.rows.size]
+                shift = offsets[tile.code % len(offsets)]
                 sums = csr_rows_matmat(
-                    self._X.indptr,
-                    self._X.indices,
-                    self._X.data,
-                    tile.rows,
-                    tile.row_bounds,
-                    V,
-                    offsets[tile.code % len(offsets)],
-                    Y,
+                    X.indptr, X.indices, X.data, tile.rows, tile.row_bounds, V, shift, Y
                 )
                 yield tile, Y, sums
 
@@ -293,10 +232,116 @@ def _checked(moments: Moments, X: Any) -> Moments:
 
 
 def _equal_work(ends: np.ndarray) -> NDArray[np.int64]:
-    """Cuts of rows, given by where their entries end, into chunks of equal work.
-
-    A row counts as one entry more than it has, so that empty ones are shared too.
-    """
+    """Cuts of rows, given by where their entries end, into chunks of equal work."""
+    # A row counts as one entry more than it has: empty ones are shared too.
     work = ends + np.arange(1, ends.size + 1)
     inner = np.searchsorted(work, np.linspace(0, work[-1], _CHUNKS + 1)[1:-1])
     return np.concatenate([[0], inner, [ends.size]]).astype(np.int64)
+
+
+class DistributedRows:
+    """Rows in parts, with codes that are cut alike; a part need not have every code."""
+
+    def __init__(self, rows: PartitionedRows, codes: Parts, n_codes: int) -> None:
+        self._shape = n_codes, rows.shape[1]
+        self._is_sparse, self._dtype = rows.is_sparse, rows.dtype
+        self._parts = rows.map(_code_part, each=[codes]).persist()
+        found = self._parts.map(_moments, n_codes).reduce(_merge)
+        self.counts: NDArray[np.int64] = found.counts
+        if not np.isfinite(found.scatter).all():
+            raise ValueError(
+                "The squared differences between the partitions of X overflow: rescale "
+                "its features."
+            )
+        self._moments = found.means, found.scatter
+
+    def astype(self, dtype: np.dtype) -> DistributedRows:
+        if not self._is_sparse or self._dtype.itemsize <= dtype.itemsize:
+            return self
+        other = copy(self)
+        other._dtype = dtype
+        other._parts = self._parts.map(_typed, dtype).persist()
+        return other
+
+    def moments(self) -> Moments:
+        return self._moments
+
+    def add_products(
+        self, V: Block, centres: Block, coefficients: Block, out: Block
+    ) -> None:
+        out += self._parts.map(_product, V, centres, coefficients).reduce(add)
+
+    def gram(self, V: Block, centres: Block) -> Array:
+        grams = self._parts.map(_gram, V, centres, self._shape[0]).reduce(add)
+        return np.array(grams)  # what came from elsewhere may be read-only
+
+
+class _CodedPart(NamedTuple):
+    """The codes that occur in a part, and its rows by their places among these."""
+
+    present: NDArray[np.int64]
+    rows: DenseRows | SparseRows
+    counts: NDArray[np.int64]
+
+    def centres(self, centres: np.ndarray) -> np.ndarray:
+        return centres if len(centres) == 1 else centres[self.present]
+
+
+class _Moments(NamedTuple):
+    """Counts (G,), means (G, n) and sums of squared distances to them (G,)."""
+
+    counts: NDArray[np.int64]
+    means: Array
+    scatter: Array
+
+
+def _code_part(X: Any, codes: NDArray[Any]) -> _CodedPart:
+    present, local = np.unique(codes, return_inverse=True)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    rows = DenseRows if isinstance(X, np.ndarray) else SparseRows
+    coded = rows(X, local.astype(np.int64, copy=False), len(present))
+    coded.moments()  # to raise here, where the place of the part is known
+    return _CodedPart(present.astype(np.int64), coded, np.bincount(local))
+
+
+def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
+    return part._replace(rows=part.rows.astype(dtype))
+
+
+def _moments(part: _CodedPart, n_codes: int) -> _Moments:
+    means, scatter = part.rows.moments()
+    found = _Moments(
+        np.zeros(n_codes, np.int64),
+        np.zeros((n_codes, means.shape[1])),
+        np.zeros(n_codes),
+    )
+    for total, own in zip(found, (part.counts, means, scatter), strict=True):
+        total[part.present] = own
+    return found
+
+
+def _merge(a: _Moments, b: _Moments) -> _Moments:
+    """Chan, Golub & LeVeque (1983), equations (2.1)."""
+    counts = a.counts + b.counts
+    share = b.counts / np.maximum(counts, 1)
+    offsets = b.means - a.means
+    with judged_later():
+        between = a.counts * share * (offsets**2).sum(axis=1)
+    return _Moments(
+        counts, a.means + share[:, None] * offsets, a.scatter + b.scatter + between
+    )
+
+
+def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) -> Block:
+    out = np.zeros_like(V)
+    own = coefficients[part.present]
+    if own.any():
+        part.rows.add_products(V, part.centres(centres), own, out)
+    return out
+
+
+def _gram(part: _CodedPart, V: Block, centres: Block, n_codes: int) -> Array:
+    grams = np.zeros((n_codes, V.shape[1], V.shape[1]))
+    grams[part.present] = part.rows.gram(V, part.centres(centres))
+    return grams

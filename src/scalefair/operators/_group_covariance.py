@@ -9,19 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scalefair._docs import documented
 from scalefair._entries import all_finite, canonical, check_product, judged_later
-from scalefair.kernels import combine
-from scalefair.operators._base import SymmetricBlockOperator, check_weights
-from scalefair.operators._coded_rows import DenseRows, SparseRows
-from scalefair.operators._distributed import DistributedRows
+from scalefair.operators._base import TEXTS, Array, TypedOperator, put_sum
+from scalefair.operators._coded_rows import DenseRows, DistributedRows, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
-
-__all__ = ["GroupCovariance"]
 
 _REAL = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-class GroupCovariance(SymmetricBlockOperator):
+@documented(**TEXTS)
+class GroupCovariance(TypedOperator):
     r"""Weighted sum of covariances :math:`\sum_g w_g C_g`, multiplied by, not formed.
 
     .. math::
@@ -29,23 +27,19 @@ class GroupCovariance(SymmetricBlockOperator):
         C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T
 
     over the :math:`m_g` rows of group `g`, where `c` is the mean of all rows or of
-    those of the group. A product with a block `V` is
-    :math:`\sum_g (w_g / m_g) (X_g - 1 c^T)^T (X_g - 1 c^T) V`.
+    those of the group.
 
-    A sparse `X` is never densified: `c` enters as a correction of rank one. Beside
-    `X`, its transpose is stored, in tiles of 16,384 rows of one group, whose products
-    with `V` stay in the cache; nothing of ``m x k`` entries is allocated. A dense `X`
-    is neither copied nor centred as a whole: each product reads it once, in blocks of
-    rows that are centred in a buffer, so that it may be a memory-mapped file larger
-    than the memory. Groups of zero weight are skipped.
+    A sparse `X` is never densified: `c` enters as a correction of rank one, and the
+    transpose is stored beside it. A dense `X` is read once in each product, in blocks
+    of rows: it may be a memory-mapped file larger than the memory. Groups of zero
+    weight are skipped.
 
     Parameters
     ----------
     X : {array-like, sparse matrix, PartitionedRows} of shape (m, n)
-        Rows are samples. Dense in any layout, or sparse: CSR is used as it is, other
-        formats are converted. float32 and float64 stay what they are; anything else
-        is converted to float64. Do not change it while the operator is in use. Rows
-        in parts stay where they are: `V` goes to them, products of its size return.
+        Rows are samples, used as they are if dense or CSR in float32 or float64, else
+        converted. Do not change them while the operator is in use. Rows in parts stay
+        where they are: `V` goes to them.
     codes : {array-like of int, Parts}, shape (m,)
         Group of each row, 0 to ``G - 1``, every one of them present. For rows in
         parts also the codes that their `encode` returns.
@@ -53,10 +47,8 @@ class GroupCovariance(SymmetricBlockOperator):
         :math:`w_g`, of any sign.
     centering : {"global", "group"}, default="global"
         Whether `c` is the mean of all rows or that of the group.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the blocks and of the products. With float64, rows stored in float32
-        are converted as they are read: their covariance is computed to the accuracy
-        of float64. Means and traces are float64 in either case.
+    %(dtype)s
+        Rows stored in float32 are converted as they are read.
 
     Attributes
     ----------
@@ -74,10 +66,8 @@ class GroupCovariance(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If the shapes of `X`, `codes` and `weights` do not match, a group has no row,
-        an entry is not finite, or `centering` is unknown.
-    TypeError
-        If `X` is complex, or `dtype` is neither float32 nor float64.
+        If shapes do not match, a group has no row, or an entry is not finite.
+    %(type_error)s
 
     Examples
     --------
@@ -110,17 +100,25 @@ class GroupCovariance(SymmetricBlockOperator):
         X = X if isinstance(X, PartitionedRows) else _check_rows(X)
         super().__init__(dtype, X.shape[1])
         n_codes = np.size(weights)
-        self.weights = check_weights(weights, n_codes)
-        self._rows: DenseRows | SparseRows | DistributedRows
+        self._set_weights(weights, n_codes)
+        self._rows: DenseRows | DistributedRows | SparseRows
         if isinstance(X, PartitionedRows):
             self.gathers_rows = X.is_sparse
-            self._rows = _distribute(X, codes, n_codes)
+            if not isinstance(codes, Parts):
+                codes = X.split(_check_codes(codes, X.shape[0], n_codes))
+            self._rows = DistributedRows(X, codes, n_codes)
             self.counts = self._rows.counts
         else:
             self.gathers_rows = sparse.issparse(X)
-            checked, self.counts = _check_codes(codes, X.shape[0], n_codes)
-            rows = SparseRows if self.gathers_rows else DenseRows
-            self._rows = rows(X, checked, n_codes)
+            checked = _check_codes(codes, X.shape[0], n_codes)
+            self.counts = np.bincount(checked, minlength=n_codes)
+            kind = SparseRows if self.gathers_rows else DenseRows
+            self._rows = kind(X, checked, n_codes)
+        if not self.counts.all():
+            raise ValueError(
+                f"Group {int(np.argmin(self.counts))} has no row: number the groups "
+                "from 0 to G - 1 without gaps, with one weight for each."
+            )
         self.means, scatter = self._rows.moments()
         self.mean = (self.counts / self.counts.sum()) @ self.means
         self.group_traces = scatter / self.counts
@@ -130,41 +128,6 @@ class GroupCovariance(SymmetricBlockOperator):
         else:
             self._exact_centres = self.means
         self._set_type()
-
-    def with_weights(self, weights: ArrayLike) -> Self:
-        """Return the operator with other weights; all data are shared.
-
-        Parameters
-        ----------
-        weights : array-like of shape (G,)
-            New weights.
-
-        Returns
-        -------
-        GroupCovariance
-            A new operator.
-        """
-        other = copy(self)
-        other.weights = check_weights(weights, self.counts.size)
-        return other
-
-    def astype(self, dtype: Any) -> Self:
-        """Return the operator in another type; it shares what it can.
-
-        Parameters
-        ----------
-        dtype : {np.float64, np.float32}
-            Type of the blocks and of the products.
-
-        Returns
-        -------
-        GroupCovariance
-            A new operator.
-        """
-        other = copy(self)
-        SymmetricBlockOperator.__init__(other, dtype, self.shape[0])
-        other._set_type()
-        return other
 
     def _set_type(self) -> None:
         with judged_later():
@@ -180,29 +143,47 @@ class GroupCovariance(SymmetricBlockOperator):
         """Trace of the operator."""
         return float(self.weights @ self.group_traces)
 
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        if out.size == 0:
-            return out
-        if beta != 0:
-            combine(out, beta, out, -alpha * shift, X)
-        elif shift != 0:
-            np.multiply(X, self.dtype.type(-alpha * shift), out=out)
-        else:
-            out[...] = 0
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        put_sum(X, out, -alpha * shift, beta)
         coefficients = (alpha * self.weights / self.counts).astype(self.dtype)
         if coefficients.any():
             self._typed_rows.add_products(X, self._centres, coefficients, out)
-        return out
 
-    def compress(self, V: ArrayLike) -> NDArray[np.float64]:
+    def _set_weights(self, weights: ArrayLike, n_codes: int) -> None:
+        """Keep a copy of the weights, one finite number for each group."""
+        checked = np.array(weights, dtype=np.float64)
+        if checked.shape != (n_codes,) or n_codes < 1:
+            raise ValueError(
+                f"weights must be one number for each of the {n_codes} groups, at "
+                f"least one, got shape {checked.shape}."
+            )
+        if not np.isfinite(checked).all():
+            bad = int(np.flatnonzero(~np.isfinite(checked))[0])
+            raise ValueError(
+                f"weights must be finite, got {checked[bad]} for group {bad}."
+            )
+        self.weights = checked
+
+    def with_weights(self, weights: ArrayLike) -> Self:
+        """Return the operator with other weights; all else is shared.
+
+        Parameters
+        ----------
+        weights : array-like of shape (G,)
+            New weights.
+
+        Returns
+        -------
+        GroupCovariance
+            A new operator.
+        """
+        other = copy(self)
+        other._set_weights(weights, self.counts.size)
+        return other
+
+    def compress(self, V: ArrayLike) -> Array:
         """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
 
         The weights play no part.
@@ -222,12 +203,12 @@ class GroupCovariance(SymmetricBlockOperator):
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
         with judged_later():
             grams = self._typed_rows.gram(V, self._centres)
-            grams /= 2 * self.counts[:, None, None]
-            grams = grams + grams.transpose(0, 2, 1)
+            grams /= self.counts[:, None, None]
+            grams = (grams + grams.transpose(0, 2, 1)) / 2
         check_product(grams)
         return grams
 
-    def captured(self, V: ArrayLike) -> NDArray[np.float64]:
+    def captured(self, V: ArrayLike) -> Array:
         """Return ``trace(V.T @ C_g @ V)`` of every group, in one pass.
 
         For orthonormal columns it is the variance of the group within their span.
@@ -242,7 +223,7 @@ class GroupCovariance(SymmetricBlockOperator):
         ndarray of shape (G,), float64
             Traces, in the order of the codes.
         """
-        traces: NDArray[np.float64] = np.trace(self.compress(V), axis1=1, axis2=2)
+        traces: Array = np.trace(self.compress(V), axis1=1, axis2=2)
         return traces
 
 
@@ -263,41 +244,17 @@ def _check_rows(X: Any) -> Any:
     return canonical(X)
 
 
-def _distribute(
-    rows: PartitionedRows, codes: ArrayLike | Parts, n_codes: int
-) -> DistributedRows:
-    if not isinstance(codes, Parts):
-        checked, _ = _check_codes(codes, rows.shape[0], n_codes)
-        codes = rows.split(checked)
-    distributed = DistributedRows(rows, codes, n_codes)
-    _check_counts(distributed.counts)
-    return distributed
-
-
-def _check_codes(
-    codes: Any, n_rows: int, n_codes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
+    """Return the codes of rows in int64, after checking that they are 0 to G - 1."""
     given = np.asarray(codes)
     if given.shape != (n_rows,) or given.dtype.kind not in "iu":
         raise ValueError(
-            f"codes must be {n_rows} integers, one for each row of X, got shape "
+            f"codes must be {n_rows} integers, one for each row, got shape "
             f"{given.shape} of {given.dtype}."
         )
-    lowest, highest = given.min(), given.max()
-    if lowest < 0 or highest >= n_codes:
+    if given.size and (given.min() < 0 or given.max() >= n_codes):
         raise ValueError(
             f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
-            f"{lowest} to {highest}."
+            f"{given.min()} to {given.max()}."
         )
-    checked = given.astype(np.int64, copy=False)
-    counts = np.bincount(checked, minlength=n_codes)
-    _check_counts(counts)
-    return checked, counts
-
-
-def _check_counts(counts: NDArray[np.int64]) -> None:
-    if not counts.all():
-        raise ValueError(
-            f"Group {int(np.argmin(counts))} has no row: number the groups from 0 to "
-            "G - 1 without gaps, with one weight for each."
-        )
+    return given.astype(np.int64, copy=False)

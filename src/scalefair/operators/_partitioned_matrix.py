@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import all_finite, judged_later
+from scalefair._docs import documented
+from scalefair._entries import judged_later
 from scalefair.kernels import csr_matmat
-from scalefair.operators._base import ProductOperator
+from scalefair.operators._base import (
+    TEXTS,
+    SymmetricBlockOperator,
+    check_stored,
+    put_product,
+)
 from scalefair.streaming import PartitionedRows
 
-__all__ = ["PartitionedMatrix"]
 
-
-class PartitionedMatrix(ProductOperator):
+@documented(**TEXTS)
+class PartitionedMatrix(SymmetricBlockOperator):
     """Symmetric sparse matrix in blocks of rows, each where Dask or a file keeps it.
 
-    A product with a block X sends X to the parts and puts their rows together: only
-    numbers of the size of X travel, never the matrix. Symmetry is not checked:
-    `NormalizedOperator` does that, by products with random vectors.
+    A product sends its block to the parts. `NormalizedOperator` checks the symmetry.
 
     Parameters
     ----------
     W : Dask collection, reader or PartitionedRows of shape (n, n)
         Blocks of consecutive rows with all n columns, as CSR matrices: a list of
-        delayed blocks, a Dask array of sparse chunks, a reader of a file. Blocks may
-        have any number of entries together; one with fewer than 2^31 is stored with
-        int32 indices, also where the whole would need int64.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the products, and of the stored entries.
+        delayed blocks, a Dask array of sparse chunks, a reader of a file.
+    %(dtype)s
+        The stored entries have it, too.
     exchange : {"all", "needed"}, default="all"
-        Whether each part is sent all rows of X or those that its entries need. All
-        go out once and pass from worker to worker, which was the faster way
-        (docs/scaling.md); with ``"needed"`` no worker holds all of X, which makes
-        sense if neighbours have near numbers, as after
+        Whether each part is sent all rows of X, as a rule the faster way, or those that
+        its entries need, few if neighbours have near numbers, as after
         :func:`scipy.sparse.csgraph.reverse_cuthill_mckee`.
 
     Attributes
@@ -47,8 +47,8 @@ class PartitionedMatrix(ProductOperator):
     Raises
     ------
     ValueError
-        If `W` is not square or not sparse. If an entry is not finite, at the first
-        product, with ``exchange="needed"`` at once: that is when all entries are seen.
+        If `W` is not square or not sparse, or, as late as the first product, if an
+        entry is not finite.
 
     Examples
     --------
@@ -81,17 +81,23 @@ class PartitionedMatrix(ProductOperator):
         self._columns: list[NDArray[np.int64]] | None = None
         if exchange == "needed":
             self._parts = rows.map(_compress, self.dtype).persist()
-            self._columns = self._parts.map(_columns).gather()
+            self._columns = self._parts.map(attrgetter("columns")).gather()
         else:
             self._parts = rows.map(_checked, self.dtype).persist()
 
-    def _product(self, X: np.ndarray) -> np.ndarray:
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
         if self._columns is None:
             blocks = self._parts.map(_multiply, X)
         else:
             own = self._parts.like(X[columns] for columns in self._columns)
             blocks = self._parts.map(_multiply_own, each=[own])
-        return np.concatenate(blocks.gather())
+        product = np.concatenate(blocks.gather())
+        put_product(product, X, out, alpha, shift, beta)
+
+
+Entries = NDArray[Any]
 
 
 class _Block(NamedTuple):
@@ -105,13 +111,7 @@ def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
     """Block of finite entries of a type, with int32 indices where they do."""
     with judged_later():
         data = W.data.astype(dtype, copy=False)
-    if not all_finite(data):
-        bad = int(np.flatnonzero(~np.isfinite(data))[0])
-        row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
-        raise ValueError(
-            f"The matrix has an entry that is not finite, at row {row}, column "
-            f"{W.indices[bad]} ({W.data[bad]}), in {dtype}: remove or replace it."
-        )
+    check_stored(W, data)
     return _csr(data, W.indices, W.indptr, W.shape)
 
 
@@ -126,18 +126,11 @@ def _compress(W: sparse.csr_array, dtype: np.dtype) -> _Block:
 
 
 def _csr(
-    data: NDArray[Any],
-    indices: NDArray[np.integer[Any]],
-    indptr: NDArray[np.integer[Any]],
-    shape: tuple[int, int],
+    data: Entries, indices: Entries, indptr: Entries, shape: tuple[int, int]
 ) -> sparse.csr_array:
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
     parts = data, indices.astype(index, copy=False), indptr.astype(index, copy=False)
     return sparse.csr_array(parts, shape=shape)
-
-
-def _columns(block: _Block) -> NDArray[np.int64]:
-    return block.columns
 
 
 def _multiply_own(block: _Block, X: np.ndarray) -> np.ndarray:
@@ -147,7 +140,6 @@ def _multiply_own(block: _Block, X: np.ndarray) -> np.ndarray:
 def _multiply(W: sparse.csr_array, X: np.ndarray) -> np.ndarray:
     out = np.empty((W.shape[0], X.shape[1]), X.dtype)
     one, zero = X.dtype.type(1), X.dtype.type(0)
-    # What came from another process may be read-only or in another order.
-    X = np.ascontiguousarray(X)
+    X = np.ascontiguousarray(X)  # from another process it may be in another order
     csr_matmat(W.indptr, W.indices, W.data, X, out, one, zero, zero)
     return out

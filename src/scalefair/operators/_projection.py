@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from scalefair._docs import documented
 from scalefair._entries import (
     check_orthonormal,
     check_product,
@@ -15,16 +15,20 @@ from scalefair._entries import (
     judged_later,
 )
 from scalefair.kernels import block_gram, block_subtract
-from scalefair.operators._base import SymmetricBlockOperator, apply_block
+from scalefair.operators._base import (
+    TEXTS,
+    Array,
+    SymmetricBlockOperator,
+    apply_block,
+    put_sum,
+)
 
-__all__ = ["NullspaceProjector", "Projected"]
 
-
-def _as_thin_basis(Q: Any) -> NDArray[np.float64]:
+def _as_thin_basis(Q: Any) -> Array:
     """C-contiguous copy of Q, after checking that its columns are orthonormal."""
     if np.iscomplexobj(Q):
         raise TypeError("Q must be real, got complex numbers.")
-    basis: NDArray[np.float64] = np.array(Q, dtype=np.float64, order="C")
+    basis: Array = np.array(Q, dtype=np.float64, order="C")
     if basis.ndim != 2 or basis.shape[1] > basis.shape[0]:
         raise ValueError(
             "Q must be a tall matrix with orthonormal columns, got shape "
@@ -34,6 +38,7 @@ def _as_thin_basis(Q: Any) -> NDArray[np.float64]:
     return basis
 
 
+@documented(**TEXTS)
 class NullspaceProjector(SymmetricBlockOperator):
     r"""Orthogonal projector :math:`P = I - Q Q^T` onto the null space of :math:`Q^T`.
 
@@ -41,15 +46,13 @@ class NullspaceProjector(SymmetricBlockOperator):
     ----------
     Q : array-like of shape (n, r)
         Orthonormal columns, ``r <= n``.
-    dtype : {np.float64, np.float32}, default=np.float64
-        Type of the products.
+    %(dtype)s
 
     Raises
     ------
     ValueError
         If the columns of `Q` are not orthonormal to 1e-8.
-    TypeError
-        If `Q` is complex, or `dtype` is neither float32 nor float64.
+    %(type_error)s
 
     Examples
     --------
@@ -65,51 +68,36 @@ class NullspaceProjector(SymmetricBlockOperator):
         super().__init__(dtype, Q.shape[0])
         self.Q = Q.astype(self.dtype, copy=False)
 
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
-        if beta == 0:
-            np.multiply(X, self.dtype.type(alpha * (1.0 - shift)), out=out)
-        else:
-            out *= self.dtype.type(beta)
-            out += self.dtype.type(alpha * (1.0 - shift)) * X
-        C = alpha * block_gram(self.Q, X)
-        block_subtract(out, self.Q, C)
-        return out
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        put_sum(X, out, alpha * (1.0 - shift), beta)
+        block_subtract(out, self.Q, alpha * block_gram(self.Q, X))
 
 
+@documented(**TEXTS)
 class Projected(SymmetricBlockOperator):
     r"""Symmetric operator restricted to the null space of :math:`Q^T`.
 
     The operator is :math:`P A P + c\, Q Q^T` with :math:`P = I - Q Q^T`: its
-    eigenvectors are those of :math:`A` restricted to :math:`\mathrm{null}(Q^T)`,
-    and, at the eigenvalue :math:`c`, the constrained directions
-    :math:`\mathrm{span}\, Q`. With :math:`c` at or below the smallest eigenvalue
-    of :math:`A` the constrained directions cannot be among the largest
-    eigenpairs. With :math:`B = AQ - Q (Q^T A Q + c I)/2` it equals
-    :math:`A - Q B^T - B Q^T`: a product costs one with :math:`A` and one pass
-    with 2r columns, and :math:`P` is never applied by itself.
+    eigenvectors are those of :math:`A` restricted to :math:`\mathrm{null}(Q^T)` and,
+    at the eigenvalue :math:`c`, the constrained directions :math:`\mathrm{span}\, Q`.
+    With :math:`B = AQ - Q (Q^T A Q + c I)/2` it equals :math:`A - Q B^T - B Q^T`: a
+    product costs one with :math:`A` and one pass with 2r columns.
 
     Parameters
     ----------
-    A : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric.
+    %(A)s
     Q : array-like of shape (n, r)
         Orthonormal columns.
     constrained_value : float
-        :math:`c`, the eigenvalue given to the constrained directions.
+        :math:`c`, the eigenvalue given to the constrained directions: at or below the
+        smallest of :math:`A` they are not among the largest eigenpairs.
 
     Raises
     ------
     ValueError
-        If shapes disagree, the columns of `Q` are not orthonormal to 1e-8, or
-        `constrained_value` is not finite.
+        If shapes disagree, `Q` is not orthonormal to 1e-8, or the value not finite.
     TypeError
         If `A` or `Q` is complex.
     FloatingPointError
@@ -117,8 +105,8 @@ class Projected(SymmetricBlockOperator):
 
     References
     ----------
-    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group
-    Fairness Constraints", who shift :math:`P L P` by :math:`s (I - P)`.
+    Wang, Lu, Davidson, Bai (2023), "Scalable Spectral Clustering with Group Fairness
+    Constraints".
 
     Examples
     --------
@@ -153,16 +141,8 @@ class Projected(SymmetricBlockOperator):
         basis = basis.astype(self.dtype)
         self._left, self._right = np.hstack([basis, B]), np.hstack([B, basis])
 
-    def apply(
-        self,
-        X: np.ndarray,
-        out: np.ndarray,
-        *,
-        alpha: float = 1.0,
-        shift: float = 0.0,
-        beta: float = 0.0,
-    ) -> np.ndarray:
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
         apply_block(self.A, X, out, alpha=alpha, shift=shift, beta=beta)
-        C = alpha * block_gram(self._right, X)
-        block_subtract(out, self._left, C)
-        return out
+        block_subtract(out, self._left, alpha * block_gram(self._right, X))

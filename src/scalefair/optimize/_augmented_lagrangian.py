@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from scalefair._docs import documented
 from scalefair.kernels import single_blas_thread
-from scalefair.optimize._dc_problem import as_multipliers, check_positive
+from scalefair.optimize._dc_problem import TEXTS, as_multipliers, check_positive
+from scalefair.optimize._simplex import Array
 
 # The penalty grows by this factor unless the violation fell to this share.
 _GROWTH = 4.0
@@ -27,55 +29,42 @@ class ConstrainedValue:
 
     Attributes
     ----------
-    objective : float
-        Value of the objective.
-    gradient : ndarray of shape (n,)
-        Its gradient.
-    constraints : ndarray of shape (m,)
-        Values of the constraints, feasible at or below zero.
-    pull_back : callable
-        Takes weights of shape (m,), gives the weighted sum of the constraints'
-        gradients, shape (n,).
+    objective, gradient : float and ndarray of shape (n,)
+        Of the objective.
+    constraints, pull_back : ndarray of shape (m,) and callable
+        Values, feasible at or below zero, and what takes weights (m,) to the weighted
+        sum of the constraints' gradients, (n,).
     """
 
     objective: float
-    gradient: NDArray[np.float64]
-    constraints: NDArray[np.float64]
-    pull_back: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    gradient: Array
+    constraints: Array
+    pull_back: Callable[[Array], Array]
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class AugmentedLagrangianResult:
     """Point, multipliers, and how they were found.
 
     Attributes
     ----------
-    x : ndarray of shape (n,)
-        The point.
-    objective, infeasibility : float
-        Objective there, and the largest violation of a constraint.
-    multipliers : ndarray of shape (m,)
-        Nonnegative.
-    kkt_residual : float
+    %(point)s
+    kkt_residual, penalty : float
         The largest of the norm of the Lagrangian's gradient, the infeasibility, and
-        the products of multipliers and constraints.
-    penalty : float
-        The last one.
-    n_iter : int
-        Rounds, each with its own multipliers.
-    n_calls : int
-        Evaluations.
+        the products of multipliers and constraints; and the last penalty.
+    n_iter, n_calls : int
+        Rounds, each with its own multipliers, and evaluations.
     converged : bool
-        Whether the violation is within the tolerance and the objective settled, or
-        the gradient of the Lagrangian is small.
+        Whether the violation is within `tol` and gradient or objective settled.
     history : list of tuple
         For each round the objective, the infeasibility and the calls so far.
     """
 
-    x: NDArray[np.float64]
+    x: Array
     objective: float
     infeasibility: float
-    multipliers: NDArray[np.float64]
+    multipliers: Array
     kkt_residual: float
     penalty: float
     n_iter: int
@@ -86,7 +75,7 @@ class AugmentedLagrangianResult:
 
 @single_blas_thread()
 def augmented_lagrangian(
-    evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
+    evaluate: Callable[[Array], ConstrainedValue],
     x0: ArrayLike,
     *,
     multipliers: ArrayLike | None = None,
@@ -116,20 +105,14 @@ def augmented_lagrangian(
         First multipliers; None takes zeros.
     penalty : float, default=10.0
         First penalty :math:`\rho`.
-    tol : float, default=1e-4
-        Violation of the constraints and of complementarity,
-        :math:`|\lambda_i c_i|`, that is allowed in the end.
-    stationarity : float, default=1e-3
-        Norm of the Lagrangian's gradient that is allowed in the end.
+    tol, stationarity : float, default=1e-4, 1e-3
+        Violation or complementarity :math:`|\lambda_i c_i|`, and norm of the
+        Lagrangian's gradient, allowed in the end.
     settled : float, default=0.0
         A round that changes the objective by no more than this share of itself also
-        ends the search, if the violation is within `tol`: for a start of another
-        method, where stationarity is not worth its price.
-    max_iter : int, default=50
-        Most rounds.
-    max_inner : int, default=500
-        Most iterations of L-BFGS in a round. The first rounds are solved to a
-        gradient of 0.01 and 0.001 only.
+        ends the search, if the violation is within `tol`.
+    max_iter, max_inner : int, default=50, 500
+        Most rounds, and most iterations of L-BFGS in one.
 
     Returns
     -------
@@ -142,13 +125,11 @@ def augmented_lagrangian(
         If `x0` is not a finite vector, `multipliers` are not m nonnegative numbers,
         or `penalty`, `tol`, `stationarity` or a limit is not positive.
     FloatingPointError
-        If objective, gradient or constraints are not finite at `x0` or at the end of
-        a round.
+        If `evaluate` gives numbers that are not finite at `x0` or after a round.
 
     References
     ----------
-    .. [1] Nocedal, J. & Wright, S. J. (2006). Numerical Optimization, second
-       edition, section 17.3. Springer.
+    .. [1] Nocedal & Wright, "Numerical Optimization" (2006), section 17.3.
 
     Examples
     --------
@@ -160,11 +141,8 @@ def augmented_lagrangian(
     ...     return ConstrainedValue(
     ...         x @ x, 2 * x, np.array([1 - x.sum()]), lambda w: -w[0] * np.ones(2)
     ...     )
-    >>> result = augmented_lagrangian(
-    ...     evaluate, np.zeros(2), tol=1e-8, stationarity=1e-8
-    ... )
-    >>> result.x.round(6), result.multipliers.round(6)
-    (array([0.5, 0.5]), array([1.]))
+    >>> augmented_lagrangian(evaluate, np.zeros(2)).x.round(3)
+    array([0.5, 0.5])
     """
     check_positive(penalty=penalty, tol=tol, stationarity=stationarity)
     check_positive(max_iter=max_iter, max_inner=max_inner)
@@ -236,7 +214,7 @@ def _finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
     return value
 
 
-def _violation(value: ConstrainedValue, multipliers: NDArray[np.float64]) -> float:
+def _violation(value: ConstrainedValue, multipliers: Array) -> float:
     """Infeasibility or failing complementarity, whichever is larger."""
     products = np.abs(multipliers * value.constraints)
     largest = float(value.constraints.max(initial=0.0))
@@ -248,23 +226,21 @@ class _Lagrangian:
 
     def __init__(
         self,
-        evaluate: Callable[[NDArray[np.float64]], ConstrainedValue],
-        multipliers: NDArray[np.float64],
+        evaluate: Callable[[Array], ConstrainedValue],
+        multipliers: Array,
         penalty: float,
     ) -> None:
-        self.evaluate = evaluate
-        self.multipliers = multipliers
-        self.penalty = penalty
-        self.n_calls = 0
-        self._last: tuple[NDArray[np.float64], ConstrainedValue] | None = None
+        self.evaluate, self.multipliers = evaluate, multipliers
+        self.penalty, self.n_calls = penalty, 0
+        self._last: tuple[Array, ConstrainedValue] | None = None
 
-    def value_at(self, x: NDArray[np.float64]) -> ConstrainedValue:
+    def value_at(self, x: Array) -> ConstrainedValue:
         if self._last is None or not np.array_equal(x, self._last[0]):
             self._last = x.copy(), self.evaluate(x)
             self.n_calls += 1
         return self._last[1]
 
-    def __call__(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def __call__(self, x: Array) -> tuple[float, Array]:
         value = self.value_at(x)
         weights = np.maximum(self.multipliers + self.penalty * value.constraints, 0.0)
         penalty = float(weights @ weights) / (2 * self.penalty)

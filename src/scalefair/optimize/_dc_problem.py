@@ -1,7 +1,4 @@
-"""Problems with differences of convex functions, and when a point solves one.
-
-The problem, what solvers return, the oracle that they call, the nearly-KKT residual.
-"""
+"""Problems with differences of convex functions, and when a point solves one."""
 
 from __future__ import annotations
 
@@ -10,13 +7,79 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from scalefair.optimize._simplex import maximize_quadratic_on_simplex
+from scalefair._docs import documented
+from scalefair.optimize._simplex import Array, maximize_quadratic_on_simplex
 
-Part = tuple[NDArray[np.float64], NDArray[np.float64]]
+Part = tuple[Array, Array]
+
+# What the docstrings of problems and of their solvers share.
+TEXTS = {
+    "part": """\
+Parameters
+----------
+v : ndarray of shape (n,)
+    Point.
+
+Returns
+-------
+values, jacobian : ndarray of shape (m + 1,) and (m + 1, n)
+    The objective's part first, then the constraints'; one subgradient of each.""",
+    "problem": """\
+problem : DCProblem
+    Objective and constraints; for a convex problem the minus parts are zero.""",
+    "center": """\
+center : array-like of shape (n,)
+    Where the minus parts are linearised, and the first point.
+mu : float, default=1.0
+    Proximal weight: the larger, the shorter the step and the fewer the calls.""",
+    "metric": """\
+metric : array-like of shape (n,) or (n, n), or None, default=None
+    Positive diagonal or positive definite matrix M of the proximal terms, where
+    :math:`|d|^2 = d^T M d`; None is the identity.""",
+    "point": """\
+x, multipliers : ndarray of shape (n,) and (m,)
+    The point, and nonnegative multipliers of the constraints.
+objective, infeasibility : float
+    :math:`f_0` there, and the largest constraint value, 0 if none is positive.""",
+    "message": """\
+message : str
+    How the search ended and, if it failed, what to change.""",
+    "subproblem_raises": """\
+ValueError
+    If `center` is not a finite vector of the right length, `mu`, `eps` or
+    `max_calls` is not positive, or `metric` not positive definite.
+FloatingPointError
+    If the oracle returns numbers that are not finite.""",
+    "not_finite": """\
+FloatingPointError
+    If the oracle returns numbers that are not finite.""",
+    "paper": """\
+References
+----------
+.. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
+   based on difference-of-convex constraints", section 6.""",
+    "example": """\
+Examples
+--------
+The point nearest to 2 with an absolute value of 3 at least:
+
+>>> import numpy as np
+>>> from scalefair import optimize
+>>> class Outside(optimize.DCProblem):  # (x - 2)^2 subject to 9 - x^2 <= 0
+...     n_variables, n_constraints = 1, 1
+...
+...     def plus(self, v):
+...         values = np.array([(v[0] - 2) ** 2, 9.0])
+...         return values, np.array([2 * (v - 2), [0.0]])
+...
+...     def minus(self, v):
+...         return np.array([0.0, v[0] ** 2]), np.array([[0.0], 2 * v])""",
+}
 
 
+@documented(**TEXTS)
 class DCProblem(ABC):
     r"""Minimise :math:`f_0(v)` subject to :math:`f_i(v) \le 0`, ``i = 1, ..., m``.
 
@@ -26,69 +89,33 @@ class DCProblem(ABC):
 
     Attributes
     ----------
-    n_variables : int
-        Length n of `v`.
-    n_constraints : int
-        Number m of constraints; may be 0 and may be larger than n.
+    n_variables, n_constraints : int
+        Length n of `v`, and number m of constraints, from 0 to more than n.
 
-    Examples
-    --------
-    The point nearest to (2, 0) outside of the ball of radius 3:
-
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, idca
-    >>> class OutsideOfBall(DCProblem):
-    ...     n_variables, n_constraints = 2, 1
-    ...
-    ...     def plus(self, v):
-    ...         d = v - np.array([2.0, 0.0])
-    ...         return np.array([d @ d, 9.0]), np.array([2 * d, 0 * d])
-    ...
-    ...     def minus(self, v):
-    ...         return np.array([0.0, v @ v]), np.array([0 * v, 2 * v])
-    >>> found = idca(OutsideOfBall(), [0.0, 4.0], tol=1e-5, max_iter=1000)
+    %(example)s
+    >>> found = optimize.idca(Outside(), [4.0], tol=1e-5)
     >>> found.converged, found.x.round(3)
-    (True, array([3., 0.]))
+    (True, array([3.]))
     """
 
     n_variables: int
     n_constraints: int
 
     @abstractmethod
-    def plus(self, v: NDArray[np.float64]) -> Part:
+    def plus(self, v: Array) -> Part:
         """Convex parts that are added.
 
-        Parameters
-        ----------
-        v : ndarray of shape (n,)
-            Point.
-
-        Returns
-        -------
-        values : ndarray of shape (m + 1,)
-            The objective's part first, then those of the constraints.
-        jacobian : ndarray of shape (m + 1, n)
-            One subgradient of each.
+        %(part)s
         """
 
     @abstractmethod
-    def minus(self, v: NDArray[np.float64]) -> Part:
+    def minus(self, v: Array) -> Part:
         """Convex parts that are subtracted.
 
-        Parameters
-        ----------
-        v : ndarray of shape (n,)
-            Point.
-
-        Returns
-        -------
-        values : ndarray of shape (m + 1,)
-            The objective's part first, then those of the constraints.
-        jacobian : ndarray of shape (m + 1, n)
-            One subgradient of each.
+        %(part)s
         """
 
-    def evaluate(self, v: NDArray[np.float64]) -> tuple[Part, Part]:
+    def evaluate(self, v: Array) -> tuple[Part, Part]:
         """Both parts at one point; override it where one pass gives all.
 
         Parameters
@@ -98,7 +125,7 @@ class DCProblem(ABC):
 
         Returns
         -------
-        plus, minus : tuple of ndarray
+        tuple of tuple of ndarray
             What `plus` and `minus` return.
         """
         return self.plus(v), self.minus(v)
@@ -110,14 +137,8 @@ class DCRecord:
 
     Attributes
     ----------
-    objective : float
-        :math:`f_0` at the iterate.
-    infeasibility : float
-        Largest constraint value, 0 if none is positive.
-    kkt_residual : float
-        Residual of the iterate that was proved; nan where the solver proves none.
-    n_calls : int
-        Calls of the oracle so far.
+    objective, infeasibility, kkt_residual, n_calls : float and int
+        As in `DCResult`, at the iterate and so far.
     """
 
     objective: float
@@ -126,40 +147,28 @@ class DCRecord:
     n_calls: int
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class DCResult:
     """Solution of a problem with differences of convex functions.
 
     Attributes
     ----------
-    x : ndarray of shape (n,)
-        Point returned.
-    objective : float
-        :math:`f_0` at `x`.
-    infeasibility : float
-        Largest constraint value at `x`, 0 if none is positive.
+    %(point)s
     kkt_residual : float
-        Nearly-KKT residual of `x` with `multipliers`, an upper bound that is proved
-        (see `nearly_kkt_residual`); nan if the method proves none.
-    multipliers : ndarray of shape (m,)
-        Nonnegative multipliers of the constraints.
-    n_iter : int
-        Iterations of the outer loop.
-    n_calls : int
-        Calls of the oracle, one per point where the functions were evaluated.
-    history : list of DCRecord
-        One record per iteration.
+        Upper bound of `nearly_kkt_residual` that is proved; nan if there is none.
+    n_iter, n_calls, history : int, int and list of DCRecord
+        Outer iterations, calls of the oracle (one per point), a record per iteration.
     converged : bool
         Whether `kkt_residual` met the tolerance.
-    message : str
-        How the search ended and, if it failed, what to change.
+    %(message)s
     """
 
-    x: NDArray[np.float64]
+    x: Array
     objective: float
     infeasibility: float
     kkt_residual: float
-    multipliers: NDArray[np.float64]
+    multipliers: Array
     n_iter: int
     n_calls: int
     history: list[DCRecord] = field(repr=False)
@@ -171,16 +180,16 @@ class DCResult:
 class Point:
     """Everything the oracle says about one point."""
 
-    x: NDArray[np.float64]
-    plus: NDArray[np.float64]
-    plus_jacobian: NDArray[np.float64]
-    minus: NDArray[np.float64]
-    minus_jacobian: NDArray[np.float64]
+    x: Array
+    plus: Array
+    plus_jacobian: Array
+    minus: Array
+    minus_jacobian: Array
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Array:
         """The functions themselves, the objective first."""
-        values: NDArray[np.float64] = self.plus - self.minus
+        values: Array = self.plus - self.minus
         return values
 
     @property
@@ -200,7 +209,7 @@ class Oracle:
         self.n, self.m = int(problem.n_variables), int(problem.n_constraints)
         self.n_calls = 0
 
-    def __call__(self, v: NDArray[np.float64]) -> Point:
+    def __call__(self, v: Array) -> Point:
         self.n_calls += 1
         parts = []
         for name, (values, jacobian) in zip(
@@ -227,7 +236,7 @@ class Oracle:
             parts += [values, jacobian]
         return Point(v, *parts)
 
-    def start(self, x0: ArrayLike, name: str) -> NDArray[np.float64]:
+    def start(self, x0: ArrayLike, name: str) -> Array:
         """Return a copy of a point after checking it."""
         x = np.array(x0, dtype=np.float64)
         what = f"{name} must hold {self.n} finite numbers, one per variable"
@@ -252,19 +261,13 @@ _PRICES = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 
 @dataclass(frozen=True)
 class KKTResidual:
-    r"""The four parts of the nearly-KKT residual; `value` is the largest.
+    """The four parts of the nearly-KKT residual; `value` is the largest.
 
     Attributes
     ----------
-    distance : float
-        :math:`|\hat x - x|`.
-    stationarity : float
-        Norm of the sum of plus-subgradients at :math:`\hat x` less the
-        minus-subgradients at `x`, weighted by 1 and the multipliers.
-    violation : float
-        Largest constraint value at `x`, 0 if none is positive.
-    complementarity : float
-        Largest :math:`|\lambda_i f_i(x)|`.
+    distance, stationarity, violation, complementarity : float
+        Left sides of the inequalities of `nearly_kkt_residual`, in that order; the
+        violation is 0 if no constraint is positive.
     """
 
     distance: float
@@ -280,14 +283,15 @@ class KKTResidual:
         )
 
 
+@documented(**TEXTS)
 def nearly_kkt_residual(
     problem: DCProblem, x: ArrayLike, multipliers: ArrayLike, x_hat: ArrayLike
 ) -> KKTResidual:
     r"""Nearly-KKT residual of a point for given multipliers.
 
-    `x` is a nearly :math:`\epsilon`-KKT point if some :math:`\hat x` and
-    multipliers :math:`\lambda \ge 0` have, with subgradients :math:`f_i^{+\prime}`
-    at :math:`\hat x` and :math:`f_i^{-\prime}` at `x`,
+    In definition 6.2 of [1]_ `x` is a nearly :math:`\epsilon`-KKT point if some
+    :math:`\hat x` and multipliers :math:`\lambda \ge 0` have, with subgradients
+    :math:`f_i^{+\prime}` at :math:`\hat x` and :math:`f_i^{-\prime}` at `x`,
 
     .. math::
 
@@ -296,18 +300,13 @@ def nearly_kkt_residual(
           + \sum_i \lambda_i (f_i^{+\prime} - f_i^{-\prime})| \le \epsilon, \quad
         f_i(x) \le \epsilon, \quad |\lambda_i f_i(x)| \le \epsilon .
 
-    The subgradients are those that the problem returns: the smallest such
-    :math:`\epsilon` is at most the residual. Points that have several subgradients
-    may deserve a smaller one than this function finds.
+    The subgradients are those that the problem returns.
 
     Parameters
     ----------
-    problem : DCProblem
-        Objective and constraints.
-    x : array-like of shape (n,)
-        Point judged.
-    multipliers : array-like of shape (m,)
-        Multipliers of the constraints, nonnegative.
+    %(problem)s
+    x, multipliers : array-like of shape (n,) and (m,)
+        Point judged, and nonnegative multipliers of the constraints.
     x_hat : array-like of shape (n,)
         Witness near `x`; `x` itself is allowed.
 
@@ -320,39 +319,20 @@ def nearly_kkt_residual(
     ------
     ValueError
         If a shape is wrong or a multiplier is negative or not finite.
-    FloatingPointError
-        If the problem returns numbers that are not finite.
+    %(not_finite)s
 
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", definition 6.2.
+    %(paper)s
 
-    Examples
-    --------
-    Minimise x^2 subject to 1 - x <= 0: the multiplier of the solution is 2.
-
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, nearly_kkt_residual
-    >>> class Line(DCProblem):
-    ...     n_variables, n_constraints = 1, 1
-    ...
-    ...     def plus(self, v):
-    ...         return np.array([v[0] ** 2, 1 - v[0]]), np.array([2 * v, [-1.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.zeros(2), np.zeros((2, 1))
-    >>> nearly_kkt_residual(Line(), [1.0], [2.0], [1.0]).value
+    %(example)s
+    >>> round(optimize.nearly_kkt_residual(Outside(), [3.0], [1 / 3], [3.0]).value, 9)
     0.0
-    >>> nearly_kkt_residual(Line(), [1.5], [2.0], [1.0]).value  # not complementary
-    1.0
     """
     oracle = Oracle(problem)
     at_x, at_hat = oracle(oracle.start(x, "x")), oracle(oracle.start(x_hat, "x_hat"))
     return residual_at(at_x, as_multipliers(multipliers, oracle.m), at_hat)
 
 
-def as_multipliers(multipliers: ArrayLike, m: int) -> NDArray[np.float64]:
+def as_multipliers(multipliers: ArrayLike, m: int) -> Array:
     """Return a copy of multipliers after checking their number and signs."""
     checked = np.array(multipliers, dtype=np.float64)
     if checked.shape != (m,) or not (np.isfinite(checked) & (checked >= 0)).all():
@@ -363,27 +343,21 @@ def as_multipliers(multipliers: ArrayLike, m: int) -> NDArray[np.float64]:
     return checked
 
 
-def residual_at(
-    x: Point, multipliers: NDArray[np.float64], x_hat: Point
-) -> KKTResidual:
+def residual_at(x: Point, multipliers: Array, x_hat: Point) -> KKTResidual:
     """Residual of definition 6.2 with one subgradient per function and point."""
     weights = np.append(1.0, multipliers)
     stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
-    return _residual(
-        x,
-        multipliers,
-        float(np.linalg.norm(x_hat.x - x.x)),
-        float(np.linalg.norm(stationarity)),
-    )
+    norm = float(np.linalg.norm(stationarity))
+    return residual_of_aggregate(x, multipliers, x_hat, norm, 0.0)
 
 
 def residual_of_aggregate(
-    x: Point, multipliers: NDArray[np.float64], x_hat: Point, norm: float, error: float
+    x: Point, multipliers: Array, x_hat: Point, norm: float, error: float
 ) -> KKTResidual:
-    r"""Residual proved by a combination of cuts rather than by subgradients.
+    """Residual proved by a combination of cuts rather than by subgradients.
 
-    The combination is an `error`-subgradient of :math:`f_0^+ + \sum \lambda_i f_i^+`
-    at `x_hat`; less the minus-subgradients at `x` it has the given `norm`.
+    It is an `error`-subgradient of the weighted plus parts at `x_hat`; less the
+    minus-subgradients at `x` it has the given `norm`.
     """
     distance = float(np.linalg.norm(x_hat.x - x.x))
     error = max(error, 0.0)
@@ -391,16 +365,18 @@ def residual_of_aggregate(
     # with a true subgradient within error/t of it. The larger of distance + t and
     # norm + error / t is least where both are equal.
     larger = (distance + norm + math.hypot(norm - distance, 2 * math.sqrt(error))) / 2
-    if error == 0.0:
-        return _residual(x, multipliers, distance, norm)
-    return _residual(x, multipliers, larger, larger)
+    return KKTResidual(
+        distance if error == 0.0 else larger,
+        norm if error == 0.0 else larger,
+        x.infeasibility,  # (23)
+        float(np.max(np.abs(multipliers * x.values[1:]), initial=0.0)),  # (24)
+    )
 
 
-def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, NDArray[np.float64]]:
-    """Residual of a point and a witness with multipliers made for them.
+def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, Array]:
+    """Residual of a point and a witness, and multipliers made for them.
 
-    The multipliers minimise the squared stationarity norm plus a price of
-    complementarity; of a few prices the best is taken.
+    Of a few prices of complementarity, added to the squared stationarity, the best.
     """
     values, n = x.values[1:], x.x.size
     near = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
@@ -420,15 +396,3 @@ def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, NDArray[np.floa
         if residual.value < best.value:
             best, multipliers = residual, trial
     return best, multipliers
-
-
-def _residual(
-    x: Point, multipliers: NDArray[np.float64], distance: float, stationarity: float
-) -> KKTResidual:
-    values = x.values[1:]
-    return KKTResidual(
-        distance,
-        stationarity,
-        x.infeasibility,  # (23)
-        float(np.max(np.abs(multipliers * values), initial=0.0)),  # (24)
-    )

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
+from scalefair.optimize._simplex import Array
 
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST = 1e150  # squares are added up
@@ -22,26 +23,19 @@ class FantopeResult:
 
     Attributes
     ----------
-    W : ndarray of shape (n, n)
-        Symmetric, eigenvalues in [0, 1], trace `k`.
-    weights : ndarray of shape (G,)
-        Dual weights, on the simplex.
-    value : float
-        ``max_g b_g - <A_g, W>``.
-    bound : float
-        ``weights @ b - top_k(sum_g weights_g A_g)``: no `W` has a smaller value.
-    gap : float
-        ``value - bound``; below zero by rounding only.
+    W, weights : ndarray of shape (n, n) and (G,)
+        Matrix of the Fantope, and dual weights on the simplex.
+    value, bound, gap : float
+        ``max_g b_g - <A_g, W>``, ``weights @ b - top_k(sum_g weights_g A_g)``, which no
+        `W` goes below, and their difference; below zero by rounding only.
     n_iter : int
         Newton systems set up, each solved for a predictor and a corrector.
-    converged : bool
-        Whether the gap met the tolerance.
-    message : str
-        How the solver ended and, if it failed, what to change.
+    converged, message : bool and str
+        Whether the gap met the tolerance; how the solver ended and what to change.
     """
 
-    W: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    W: Array
+    weights: Array
     value: float
     bound: float
     gap: float
@@ -56,33 +50,19 @@ def minimax_on_fantope(
 ) -> FantopeResult:
     r"""Minimise ``max_g b_g - <A_g, W>`` over ``0 <= W <= I``, ``Tr W = k``.
 
-    The Fantope is the convex hull of the projectors of rank `k`, so this is the
-    convex relaxation of a minimax problem over subspaces. Its dual is the
-    maximisation of :math:`\lambda^T b - top_k(\sum_g \lambda_g A_g)` over the simplex,
-    with top_k the sum of the `k` largest eigenvalues, and there is no gap between
-    the two. A predictor-corrector method with Nesterov-Todd scaling [1]_, [2]_
-    follows the central path of
-
-    - ``W >= 0`` with multiplier `Z`, ``V = I - W >= 0`` with multiplier `Y`,
-    - the slacks of the G functions with multipliers `lambda`,
-
-    where ``sum_g lambda_g A_g - tau I = Y - Z``. A dozen iterations are usual,
-    whether eigenvalues tie at the solution or not. The reported gap is that of
-    `W` and `weights` themselves, measured by an eigendecomposition.
+    The Fantope is the convex hull of the projectors of rank `k`. The dual maximises
+    :math:`\lambda^T b - top_k(\sum_g \lambda_g A_g)` over the simplex, top_k being the
+    sum of the `k` largest eigenvalues. A predictor-corrector method with Nesterov-Todd
+    scaling [1]_, [2]_ follows the central path, a dozen iterations usually.
 
     Parameters
     ----------
-    A : array-like of shape (G, n, n)
-        Symmetric matrices.
-    b : array-like of shape (G,)
-        Constants.
+    A, b : array-like of shape (G, n, n) and (G,)
+        Symmetric matrices and constants.
     k : int
         Trace of `W`, ``1 <= k <= n - 1``.
-    tol : float, default=1e-9
-        Bound on the gap, relative to the value; rounding in the largest of the
-        matrices bounds what can be reached.
-    max_iter : int, default=60
-        Most iterations.
+    tol, max_iter : float and int, default=1e-9, 60
+        Bound on the gap, relative to the value, and most iterations.
 
     Returns
     -------
@@ -99,22 +79,18 @@ def minimax_on_fantope(
     ----------
     .. [1] Nesterov, Todd, "Primal-dual interior-point methods for self-scaled
        cones", SIAM J. Optim. 8 (1998).
-    .. [2] Vandenberghe, "The CVXOPT linear and quadratic cone program solvers"
-       (2010), section 5.
+    .. [2] Vandenberghe, "The CVXOPT linear and quadratic cone program solvers" (2010).
 
     Examples
     --------
-    Three directions in the plane, 60 degrees apart; none of the lines in it is
-    good for all, the mean of them is.
+    Two groups that want one direction each:
 
     >>> import numpy as np
     >>> from scalefair.optimize import minimax_on_fantope
-    >>> angles = np.pi / 3 * np.arange(3)
-    >>> u = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    >>> A = 2 * u[:, :, None] * u[:, None, :]
-    >>> solution = minimax_on_fantope(A, [2, 2, 2], 1)
+    >>> A = [np.diag([1.0, 0.0, 0.0]), np.diag([0.0, 3.0, 0.0])]
+    >>> solution = minimax_on_fantope(A, [1, 3], 1)
     >>> round(solution.value, 6), solution.weights.round(6)
-    (1.0, array([0.333333, 0.333333, 0.333333]))
+    (0.75, array([0.75, 0.25]))
     """
     A, b = _check_problem(A, b, k)
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
@@ -153,9 +129,7 @@ def minimax_on_fantope(
     )
 
 
-def _check_problem(
-    A: ArrayLike, b: ArrayLike, k: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:1] or not b.size:
         raise ValueError(
@@ -175,13 +149,7 @@ def _check_problem(
     return (A + A.transpose(0, 2, 1)) / 2, b
 
 
-def _certify(
-    A: NDArray[np.float64],
-    b: NDArray[np.float64],
-    k: int,
-    W: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> FantopeResult:
+def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeResult:
     W = _with_trace(W, k)
     weights = np.maximum(weights, 0.0)
     weights = weights / weights.sum()
@@ -191,14 +159,11 @@ def _certify(
     return FantopeResult(W, weights, value, bound, value - bound, 0, False, "")
 
 
-def _with_trace(W: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _with_trace(W: Array, k: int) -> Array:
     """Move `W` towards 0 or the identity until rounding in its trace is gone."""
     n, trace = W.shape[0], float(np.trace(W))
-    moved: NDArray[np.float64]
-    if trace > k:
-        moved = W * (k / trace)
-    else:
-        moved = W + (np.eye(n) - W) * ((k - trace) / (n - trace))
+    end, share = np.eye(n), (k - trace) / (n - trace)
+    moved: Array = W * (k / trace) if trace > k else W + (end - W) * share
     return moved
 
 
@@ -207,10 +172,7 @@ def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:
     primal = new if new.value <= old.value else old
     dual = new if new.bound >= old.bound else old
     return replace(
-        primal,
-        weights=dual.weights,
-        bound=dual.bound,
-        gap=primal.value - dual.bound,
+        primal, weights=dual.weights, bound=dual.bound, gap=primal.value - dual.bound
     )
 
 
@@ -218,40 +180,35 @@ _TO_BOUNDARY = 0.98  # share of the way to the boundary that a step may go
 
 
 class _Pair:
-    """Complementary matrices P, D > 0 and the scaling that makes them one.
+    """Matrix P and multiplier D, scaled: ``R^-1 P R^-T = R^T D R = diag(lam)``."""
 
-    ``R^-1 P R^-T = R^T D R = diag(lam)``; `matrix` and its multiplier.
-    """
-
-    def __init__(self, P: NDArray[np.float64], D: NDArray[np.float64]) -> None:
+    def __init__(self, P: Array, D: Array) -> None:
         left, right = np.linalg.cholesky(P), np.linalg.cholesky(D)
         U, self.lam, Vt = np.linalg.svd(right.T @ left)
         root = np.sqrt(self.lam)
         self.R = (left @ Vt.T) / root
         self.R_inv = (U.T @ right.T) / root[:, None]
 
-    def primal(self, change: NDArray[np.float64]) -> NDArray[np.float64]:
+    def primal(self, change: Array) -> Array:
         return _sym(self.R_inv @ change @ self.R_inv.T)
 
-    def dual_back(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+    def dual_back(self, scaled: Array) -> Array:
         return _sym(self.R_inv.T @ scaled @ self.R_inv)
 
-    def reach(self, scaled: NDArray[np.float64]) -> float:
+    def reach(self, scaled: Array) -> float:
         """Largest step along a scaled direction that stays semidefinite."""
         root = np.sqrt(self.lam)
         least = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
         return -1.0 / least if least < 0 else np.inf
 
-    def target(
-        self, nu: float, dP: NDArray[np.float64], dD: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def target(self, nu: float, dP: Array, dD: Array) -> Array:
         """Right-hand side E of dP + dD = E, scaled: P D = nu I to second order."""
         E = -(dP @ dD + dD @ dP) / 2
         E[np.diag_indices_from(E)] += nu - self.lam**2
-        scaled: NDArray[np.float64] = 2 * E / np.add.outer(self.lam, self.lam)
+        scaled: Array = 2 * E / np.add.outer(self.lam, self.lam)
         return scaled
 
-    def product(self, dP: NDArray[np.float64], dD: NDArray[np.float64]) -> float:
+    def product(self, dP: Array, dD: Array) -> float:
         lam = np.diag(self.lam)
         return float(((lam + dP) * (lam + dD)).sum())
 
@@ -260,25 +217,25 @@ class _Pair:
 class _Step:
     """Search direction; matrices in the scaled coordinates of their pair."""
 
-    weights: NDArray[np.float64]
-    slacks: NDArray[np.float64]
+    weights: Array
+    slacks: Array
     tau: float
     t: float
-    change: NDArray[np.float64]  # of W, unscaled
-    W: NDArray[np.float64]
-    Z: NDArray[np.float64]
-    V: NDArray[np.float64]
-    Y: NDArray[np.float64]
+    change: Array  # of W, unscaled
+    W: Array
+    Z: Array
+    V: Array
+    Y: Array
 
 
 class CentralPath:
-    """Iterate of the interior-point method; starts at a strictly feasible point.
+    """Interior-point iterates: ``sum_g lambda_g A_g - tau I = Y - Z``.
 
-    Matrices `A`, of order one; always ``0 < W < I``, of trace `k`, and the weights
-    are positive and sum to 1.
+    ``W > 0`` has the multiplier `Z`, ``V = I - W > 0`` has `Y`, and the slacks of the G
+    functions have the positive `weights` lambda. Matrices `A` are of order one.
     """
 
-    def __init__(self, A: NDArray[np.float64], b: NDArray[np.float64], k: int) -> None:
+    def __init__(self, A: Array, b: Array, k: int) -> None:
         G, n = A.shape[:2]
         self.A, self.b, self.k, self.n = A, b, k, n
         self.weights = np.full(G, 1.0 / G)
@@ -294,9 +251,9 @@ class CentralPath:
         self.t = float(values.max()) + margin * n / G
         self.slacks = self.t - values
 
-    def values(self) -> NDArray[np.float64]:
+    def values(self) -> Array:
         """Return the G functions at `W`."""
-        values: NDArray[np.float64] = self.b - np.einsum("gij,ij->g", self.A, self.W)
+        values: Array = self.b - np.einsum("gij,ij->g", self.A, self.W)
         return values
 
     def advance(self) -> None:
@@ -338,9 +295,7 @@ class CentralPath:
         self, step: _Step, first: _Pair, second: _Pair, share: float
     ) -> tuple[float, float]:
         primal = min(
-            first.reach(step.W),
-            second.reach(step.V),
-            _reach(self.slacks, step.slacks),
+            first.reach(step.W), second.reach(step.V), _reach(self.slacks, step.slacks)
         )
         dual = min(
             first.reach(step.Z),
@@ -380,9 +335,7 @@ class _NewtonSystem:
         self.slack_residual = path.t - path.values() - path.slacks
         self.sum_residual = 1.0 - float(path.weights.sum())
 
-    def solve(
-        self, E_W: NDArray[np.float64], E_V: NDArray[np.float64], e: NDArray[np.float64]
-    ) -> _Step:
+    def solve(self, E_W: Array, E_V: Array, e: Array) -> _Step:
         """Direction for the right-hand sides of the three complementarities."""
         path, first, second = self.path, self.first, self.second
         G = path.slacks.size
@@ -401,11 +354,11 @@ class _NewtonSystem:
         return _Step(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
 
 
-def _reach(x: NDArray[np.float64], dx: NDArray[np.float64]) -> float:
+def _reach(x: Array, dx: Array) -> float:
     falling = dx < 0
     return float((-x[falling] / dx[falling]).min()) if falling.any() else np.inf
 
 
-def _sym(M: NDArray[np.float64]) -> NDArray[np.float64]:
-    symmetric: NDArray[np.float64] = (M + M.T) / 2
+def _sym(M: Array) -> Array:
+    symmetric: Array = (M + M.T) / 2
     return symmetric

@@ -1,8 +1,4 @@
-"""Solvers of problems with differences of convex functions.
-
-The inexact DC algorithm, whose subproblems the proximal bundle method solves, and the
-switching subgradient methods: of the subproblem, and of the problem itself.
-"""
+"""Inexact DC algorithm, and switching subgradients of subproblem and problem."""
 
 from __future__ import annotations
 
@@ -10,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from scalefair._digits import apart
+from scalefair._docs import documented
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import (
+    TEXTS,
     DCProblem,
     DCRecord,
     DCResult,
@@ -32,20 +30,21 @@ from scalefair.optimize._proximal_bundle import (
     Solved,
     SubproblemResult,
 )
+from scalefair.optimize._simplex import Array
 
 # Inexactness of a subproblem as share of mu |step|^2; below 1/2 the new point is
 # feasible if the old one was, and not worse.
 _SHARE = 0.4
 # Calls per subproblem, unless the caller says otherwise.
 _INNER_CALLS = {"bundle": 60, "switching_subgradient": 150}
-# A subproblem of more calls than this was too hard: the proximal weight doubles. One
-# that ended at the first call was easy: the weight falls, to a tenth at the least.
+# After more calls than this the proximal weight doubles; after a single one it falls.
 _HARD = 8
 _EASIER = 1.1
 # Accuracy of the switching subgradient method, of the paper.
 _EPS = 2e-3
 
 
+@documented(**TEXTS)
 @single_blas_thread()
 def idca(
     problem: DCProblem,
@@ -61,49 +60,35 @@ def idca(
     eps: float | None = None,
     callback: Callable[[DCRecord], object] | None = None,
 ) -> DCResult:
-    r"""Nearly-KKT point of a problem with differences of convex functions.
+    """Nearly-KKT point of a problem with differences of convex functions.
 
     The minus parts are linearised at the current point and the convex subproblem
-    that results is solved approximately (algorithm 1 of [1]_), until the nearly-KKT
-    residual of definition 6.2 is at most `tol`. The residual is proved from
-    subgradients that the oracle returned, never assumed from small steps: for the
-    iterate, with itself, with the subproblem's solution, or with a nearby point of
-    the cutting-plane model as the witness.
-
-    With ``inner="bundle"`` cuts are kept between subproblems, so that most of them
-    need one call. The objective's proximal term is centred ahead of the iterate,
+    that results is solved approximately (algorithm 1 of [1]_), until a nearly-KKT
+    residual (definition 6.2) of at most `tol` is proved. The bundle keeps its cuts
+    between subproblems; the objective's proximal term is centred ahead of the iterate,
     along the last step (inertia), as long as the objective falls.
 
     Parameters
     ----------
-    problem : DCProblem
-        Objective and constraints.
+    %(problem)s
     x0 : array-like of shape (n,)
         First point. From a feasible one all iterates are feasible with the bundle;
         otherwise the violation does not grow.
     inner : {"bundle", "switching_subgradient"}, default="bundle"
         Solver of the subproblems, see `proximal_bundle` and `switching_subgradient`.
     mu : float, default=0.3
-        Proximal weight at the start. The bundle doubles it after a subproblem of
-        more than eight calls and lowers it, to a tenth at the least, after those
-        that took one.
-    metric : array-like of shape (n,) or (n, n), or None, default=None
-        Positive diagonal or positive definite matrix M of the proximal terms, where
-        :math:`|d|^2 = d^T M d`; None is the identity. Rough curvatures of the
-        objective, such as mean squares of the features, can save most of the calls.
-        The residual is in the Euclidean norm all the same.
-    tol : float, default=1e-3
-        Bound on the nearly-KKT residual.
-    max_iter : int, default=1000
-        Most subproblems.
-    max_calls : int or None, default=None
-        Most calls of the oracle; None sets no limit.
-    inner_calls : int or None, default=None
-        Most calls per subproblem; None takes 60 for the bundle and 150 for the
-        switching subgradient method.
+        Proximal weight at the start; the bundle adapts it, to a tenth at the least.
+    %(metric)s
+        Rough curvatures of the objective can save most of the calls. The residual is
+        in the Euclidean norm all the same.
+    tol, max_iter : float and int, default=1e-3, 1000
+        Bound on the nearly-KKT residual, and most subproblems.
+    max_calls, inner_calls : int or None, default=None
+        Most calls of the oracle (None: no limit), and most per subproblem (None: 60
+        for the bundle, 150 for the switching subgradient method).
     eps : float or None, default=None
-        Absolute accuracy of the subproblems. None takes 2e-3 for the switching
-        subgradient method; the bundle then works to 0.4 mu times the squared step.
+        Accuracy of the subproblems. None takes 2e-3 for switching subgradients; the
+        bundle then works to 0.4 mu times the squared step.
     callback : callable or None, default=None
         Called with the `DCRecord` of every iteration.
 
@@ -116,29 +101,14 @@ def idca(
     ------
     ValueError
         If `x0`, `inner`, `mu`, `metric`, `tol`, `eps` or a limit is not as described.
-    FloatingPointError
-        If the oracle returns numbers that are not finite.
+    %(not_finite)s
 
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", section 6.
+    %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, idca
-    >>> class Difference(DCProblem):  # x^4 - x^2, minima at +-sqrt(1/2)
-    ...     n_variables, n_constraints = 1, 0
-    ...
-    ...     def plus(self, v):
-    ...         return v**4, 4 * v[None] ** 3
-    ...
-    ...     def minus(self, v):
-    ...         return v**2, 2 * v[None]
-    >>> found = idca(Difference(), [2.0], tol=1e-6)
-    >>> found.x.round(4), found.converged
-    (array([0.7071]), True)
+    %(example)s
+    >>> found = optimize.idca(Outside(), [4.0], tol=1e-5)
+    >>> found.x.round(3), found.multipliers.round(3)
+    (array([3.]), array([0.333]))
     """
     if inner not in _INNER_CALLS:
         raise ValueError(
@@ -151,16 +121,16 @@ def idca(
     per_subproblem = _INNER_CALLS[inner] if inner_calls is None else inner_calls
     norm = Metric(metric, oracle.n)
     centre = oracle(oracle.start(x0, "x0"))
-    step: _Step = (
+    step = (
         _BundleStep(oracle, norm, mu, eps or 1e-3 * tol**2)
         if inner == "bundle"
-        else _SwitchingStep(SwitchingSolver(oracle, norm, mu, eps or _EPS))
+        else _SwitchingStep(oracle, norm, mu, eps or _EPS)
     )
     history: list[DCRecord] = []
     while True:
         calls = int(min(per_subproblem, max(most - oracle.n_calls, 1)))
         solved = step.solve(centre, calls)
-        residual, multipliers, best = step.certify(centre, solved)
+        certificate = residual, _, best = step.certify(centre, solved)
         history.append(
             DCRecord(best.objective, best.infeasibility, residual.value, oracle.n_calls)
         )
@@ -171,56 +141,72 @@ def idca(
         if converged or stuck or len(history) >= max_iter or oracle.n_calls >= most:
             break
         centre = solved.point
+    advice = "the limit was reached; raise max_iter or max_calls."
+    if stuck:
+        advice = "no subproblem gave a better point; raise tol or mu."
+    if residual.violation >= residual.value:
+        advice = "the constraints are violated; start from a feasible point."
+    return _result(certificate, oracle, history, len(history), tol, advice)
+
+
+# A residual, its multipliers and the point that has it.
+_Certificate = tuple[KKTResidual, Array, Point]
+
+
+def _result(
+    certificate: _Certificate,
+    oracle: Oracle,
+    history: list[DCRecord],
+    n_iter: int,
+    tol: float,
+    advice: str,
+) -> DCResult:
+    residual, multipliers, point = certificate
+    converged = residual.value <= tol
     return DCResult(
-        x=best.x,
-        objective=best.objective,
-        infeasibility=best.infeasibility,
+        x=point.x,
+        objective=point.objective,
+        infeasibility=point.infeasibility,
         kkt_residual=residual.value,
         multipliers=multipliers,
-        n_iter=len(history),
+        n_iter=n_iter,
         n_calls=oracle.n_calls,
         history=history,
         converged=converged,
-        message=_message(residual, tol, stuck),
+        message="The nearly-KKT residual is within the tolerance."
+        if converged
+        else f"The nearly-KKT residual is {apart(residual.value, tol)}: {advice}",
     )
-
-
-Certificate = tuple[KKTResidual, NDArray[np.float64], Point]
 
 
 class _BundleStep:
     """Steps of the outer loop: proximal weight, inertia and certificates."""
 
     def __init__(self, oracle: Oracle, metric: Metric, mu: float, eps: float) -> None:
-        self.solver = BundleSolver(oracle, metric, mu=mu, eps=eps, share=_SHARE)
+        self.solver = BundleSolver(oracle, metric, mu, eps, _SHARE)
         self.least_mu = mu / 10
-        self.pull: NDArray[np.float64] | None = None
+        self.pull: Array | None = None
         self.n_falls = 0
         self.n_failures = 0
 
     def solve(self, centre: Point, calls: int) -> Solved:
         return self.solver.solve(centre, calls, self.pull)
 
-    def certify(self, centre: Point, solved: Solved) -> Certificate:
+    def certify(self, centre: Point, solved: Solved) -> _Certificate:
         """Smallest residual that is proved, of the old or the new point."""
-        new, multipliers, model = solved.point, solved.result.multipliers, solved.model
+        new, lam, model = solved.point, solved.result.multipliers, solved.model
         proved = [
-            (residual_at(x, multipliers, hat), x)
+            (residual_at(x, lam, hat), x)
             for x, hat in ((new, new), (centre, new), (centre, centre))
         ]
         if model is not None:
             norm = float(np.linalg.norm(model.aggregate + model.shift))
-            proved += [
-                (
-                    residual_of_aggregate(
-                        centre, multipliers, hat, norm, model.error(hat)
-                    ),
-                    centre,
-                )
-                for hat in (new, centre)
-            ]
+            for hat in (new, centre):
+                error = model.error(hat)
+                residual = residual_of_aggregate(centre, lam, hat, norm, error)
+                proved.append((residual, centre))
         residual, point = min(proved, key=lambda pair: pair[0].value)
-        return residual, multipliers, point
+        return residual, lam, point
 
     def advance(self, centre: Point, solved: Solved) -> bool:
         """Prepare the next subproblem; False if there is no way on."""
@@ -245,41 +231,7 @@ class _BundleStep:
         return True
 
 
-class _SwitchingStep:
-    """Steps of the outer loop as in the paper; multipliers are fitted."""
-
-    def __init__(self, solver: SwitchingSolver) -> None:
-        self.solver = solver
-
-    def solve(self, centre: Point, calls: int) -> Solved:
-        return self.solver.solve(centre, calls)
-
-    def certify(self, centre: Point, solved: Solved) -> Certificate:
-        new = solved.point
-        residual, multipliers = least_residual(new, new)
-        other = residual_at(centre, solved.result.multipliers, new)
-        if other.value < residual.value:
-            return other, solved.result.multipliers, centre
-        return residual, multipliers, new
-
-    def advance(self, centre: Point, solved: Solved) -> bool:
-        return solved.point is not centre
-
-
-_Step = _BundleStep | _SwitchingStep
-
-
-def _message(residual: KKTResidual, tol: float, stuck: bool) -> str:
-    if residual.value <= tol:
-        return "The nearly-KKT residual is within the tolerance."
-    start = f"The nearly-KKT residual is {apart(residual.value, tol)}: "
-    if residual.violation >= residual.value:
-        return start + "the constraints are violated; start from a feasible point."
-    if stuck:
-        return start + "no subproblem gave a better point; raise tol or mu."
-    return start + "the limit was reached; raise max_iter or max_calls."
-
-
+@documented(**TEXTS)
 @single_blas_thread()
 def switching_subgradient(
     problem: DCProblem,
@@ -293,74 +245,46 @@ def switching_subgradient(
     r"""Solve the convex subproblem at a centre by switching subgradients.
 
     The subproblem is that of `proximal_bundle`. Where the largest constraint value
-    g is at most `eps` the step is :math:`\epsilon / |g_0'|^2` along
-    :math:`-g_0'`, elsewhere :math:`g / |g'|^2` along :math:`-g'`, a subgradient of
-    the most violated constraint (algorithm 2 of [1]_). The best nearly feasible
-    point is returned. The method proves no bound: it takes all steps, unless the
-    objective's subgradient is zero at a nearly feasible point, and `converged` is
-    False.
+    g is at most `eps` the step is :math:`-\epsilon g_0' / |g_0'|^2`, elsewhere
+    :math:`-g g' / |g'|^2` with a subgradient of the most violated constraint
+    (algorithm 2 of [1]_). No bound is proved: `converged` is False.
 
     Parameters
     ----------
-    problem : DCProblem
-        Objective and constraints.
-    center : array-like of shape (n,)
-        Where the minus parts are linearised, and the first point.
-    mu : float, default=1.0
-        Proximal weight.
+    %(problem)s
+    %(center)s
     eps : float, default=1e-3
-        Tolerance of the violation and length of the steps, in units of the
-        functions.
+        Tolerance of the violation and length of the steps, in units of the functions.
     max_calls : int, default=150
-        Number of steps; each calls the oracle once.
-    metric : array-like of shape (n,) or (n, n), or None, default=None
-        Of the proximal terms; None is the identity.
+        Number of steps, a call each; fewer if a subgradient is zero.
+    %(metric)s
 
     Returns
     -------
     SubproblemResult
-        The best nearly feasible point; the lower bound is -inf. The multipliers
-        are those that fit its subgradients best.
+        With the multipliers that fit the subgradients best, and lower bound -inf.
 
     Raises
     ------
-    ValueError
-        If `center` is not a finite vector of the right length, `mu`, `eps` or
-        `max_calls` is not positive, or `metric` not positive definite.
-    FloatingPointError
-        If the oracle returns numbers that are not finite.
+    %(subproblem_raises)s
 
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", algorithm 2.
+    %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, switching_subgradient
-    >>> class Line(DCProblem):  # x^2 subject to 1 - x <= 0
-    ...     n_variables, n_constraints = 1, 1
-    ...
-    ...     def plus(self, v):
-    ...         return np.array([v[0] ** 2, 1 - v[0]]), np.array([2 * v, [-1.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.zeros(2), np.zeros((2, 1))
-    >>> found = switching_subgradient(Line(), [2.0], mu=0.01, max_calls=4000)
-    >>> bool(abs(found.x[0] - 1) < 0.02), found.converged
-    (True, False)
+    %(example)s
+    >>> found = optimize.switching_subgradient(Outside(), [4.0], max_calls=5000)
+    >>> found.x.round(2), found.converged
+    (array([3.17]), False)
     """
     check_positive(mu=mu, eps=eps, max_calls=max_calls)
     oracle = Oracle(problem)
     centre = oracle(oracle.start(center, "center"))
-    solver = SwitchingSolver(oracle, Metric(metric, oracle.n), mu=mu, eps=eps)
-    return solver.solve(centre, max_calls).result
+    step = _SwitchingStep(oracle, Metric(metric, oracle.n), mu, eps)
+    return step.solve(centre, max_calls).result
 
 
 @dataclass
-class SwitchingSolver:
-    """Inner solver of the outer loop."""
+class _SwitchingStep:
+    """Steps of the outer loop as in the paper; multipliers are fitted."""
 
     oracle: Oracle
     metric: Metric
@@ -407,7 +331,19 @@ class SwitchingSolver:
         )
         return Solved(result, best)
 
+    def certify(self, centre: Point, solved: Solved) -> _Certificate:
+        new = solved.point
+        residual, multipliers = least_residual(new, new)
+        other = residual_at(centre, solved.result.multipliers, new)
+        if other.value < residual.value:
+            return other, solved.result.multipliers, centre
+        return residual, multipliers, new
 
+    def advance(self, centre: Point, solved: Solved) -> bool:
+        return solved.point is not centre
+
+
+@documented(**TEXTS)
 @single_blas_thread()
 def direct_switching_subgradient(
     problem: DCProblem,
@@ -427,14 +363,11 @@ def direct_switching_subgradient(
 
     Parameters
     ----------
-    problem : DCProblem
-        Objective and constraints.
+    %(problem)s
     x0 : array-like of shape (n,)
         First point.
-    eps : float, default=1e-3
-        :math:`\epsilon`, or c with `decreasing`.
-    decreasing : bool, default=False
-        Whether :math:`\epsilon_t` falls like 1 / (t + 1).
+    eps, decreasing : float and bool, default=1e-3, False
+        :math:`\epsilon_t`, or the c of one that decreases.
     tol : float, default=1e-3
         Nearly-KKT residual that counts as converged.
     max_iter : int, default=10000
@@ -443,38 +376,19 @@ def direct_switching_subgradient(
     Returns
     -------
     DCResult
-        The nearly feasible point of smallest objective, or the least infeasible one
-        where none was nearly feasible. Its residual is computed once, at the end;
-        the history holds about a hundred records, evenly spaced.
+        The nearly feasible point of smallest objective, else the least infeasible
+        one. Its history holds about a hundred records.
 
     Raises
     ------
     ValueError
-        If `x0` is not a finite vector of the right length or a number is not
-        positive.
-    FloatingPointError
-        If the oracle returns numbers that are not finite.
+        If `x0` is not a finite vector of length n or a number is not positive.
+    %(not_finite)s
 
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", algorithm 3.
+    %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, direct_switching_subgradient
-    >>> class Outside(DCProblem):  # (x - 2)^2 subject to 9 - x^2 <= 0
-    ...     n_variables, n_constraints = 1, 1
-    ...
-    ...     def plus(self, v):
-    ...         values = np.array([(v[0] - 2) ** 2, 9.0])
-    ...         return values, np.array([2 * (v - 2), [0.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.array([0.0, v[0] ** 2]), np.array([[0.0], 2 * v])
-    >>> found = direct_switching_subgradient(Outside(), [4.0])
-    >>> found.x.round(2)
+    %(example)s
+    >>> optimize.direct_switching_subgradient(Outside(), [4.0]).x.round(2)
     array([3.])
     """
     check_positive(eps=eps, tol=tol, max_iter=max_iter)
@@ -502,21 +416,5 @@ def direct_switching_subgradient(
         length = (allowed if nearly else point.infeasibility) / square
         point = oracle(point.x - length * slope)
     residual, multipliers = least_residual(best, best)
-    converged = residual.value <= tol
-    return DCResult(
-        x=best.x,
-        objective=best.objective,
-        infeasibility=best.infeasibility,
-        kkt_residual=residual.value,
-        multipliers=multipliers,
-        n_iter=t,
-        n_calls=oracle.n_calls,
-        history=history,
-        converged=converged,
-        message=(
-            "The nearly-KKT residual is within the tolerance."
-            if converged
-            else f"The nearly-KKT residual is {apart(residual.value, tol)} after {t} "
-            "steps: change eps, raise max_iter or use idca."
-        ),
-    )
+    advice = f"after {t} steps change eps, raise max_iter or use idca."
+    return _result((residual, multipliers, best), oracle, history, t, tol, advice)

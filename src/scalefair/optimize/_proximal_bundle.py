@@ -1,8 +1,4 @@
-"""Certified solver of the convex subproblem: a proximal bundle method.
-
-From the top down: the solver, its cutting planes with the dual of their proximal
-subproblem, and the metric of the proximal term.
-"""
+"""Certified solver of the convex subproblem: a proximal bundle method."""
 
 from __future__ import annotations
 
@@ -13,9 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from scalefair._digits import apart
+from scalefair._docs import documented
 from scalefair.kernels import single_blas_thread
-from scalefair.optimize._dc_problem import DCProblem, Oracle, Point, check_positive
-from scalefair.optimize._simplex import maximize_quadratic_on_simplex
+from scalefair.optimize._dc_problem import (
+    TEXTS,
+    DCProblem,
+    Oracle,
+    Point,
+    check_positive,
+)
+from scalefair.optimize._simplex import Array, maximize_quadratic_on_simplex
 
 # Most constraints that one call gives cuts of, the most violated ones. The quadratic
 # programs of more take longer than the calls they save, and memory for all pairs.
@@ -24,43 +27,37 @@ _STALE = 5  # calls in a row that taught nothing, after which none will
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
+@documented(**TEXTS)
 @dataclass(frozen=True)
 class SubproblemResult:
     """Solution of the convex subproblem at a centre.
 
     Attributes
     ----------
-    x : ndarray of shape (n,)
-        Best nearly feasible point.
-    value : float
-        Objective of the subproblem at `x`, proximal term included.
-    lower_bound : float
-        No feasible point has a smaller value; -inf if the method proves none.
-    gap : float
-        ``value - lower_bound``; may be negative where the violation is not zero.
+    x, multipliers : ndarray of shape (n,) and (m,)
+        Best nearly feasible point, and nonnegative multipliers of the constraints.
+    value, lower_bound, gap : float
+        Objective at `x`, proximal term included; what no feasible point goes below,
+        -inf if unproved; their difference, maybe negative if a constraint is violated.
     violation : float
         Largest constraint value of the subproblem at `x`, 0 if none is positive.
-    multipliers : ndarray of shape (m,)
-        Multipliers of the constraints.
-    n_calls : int
-        Calls of the oracle.
-    converged : bool
-        Whether gap and violation are proved to be within the tolerance.
-    message : str
-        How the search ended and, if it failed, what to change.
+    n_calls, converged : int and bool
+        Calls of the oracle; whether gap and violation are proved within the tolerance.
+    %(message)s
     """
 
-    x: NDArray[np.float64]
+    x: Array
     value: float
     lower_bound: float
     gap: float
     violation: float
-    multipliers: NDArray[np.float64]
+    multipliers: Array
     n_calls: int
     converged: bool
     message: str
 
 
+@documented(**TEXTS)
 @single_blas_thread()
 def proximal_bundle(
     problem: DCProblem,
@@ -81,29 +78,18 @@ def proximal_bundle(
         \min_v \; g_0(v) + \tfrac{\mu}{2} |v - c|^2 \quad \text{subject to} \quad
         g_i(v) + \tfrac{\mu}{2} |v - c|^2 \le \delta ,
 
-    where :math:`\delta` is the violation at the centre, 0 if it is feasible. Every
-    call of the oracle gives a tangent of each plus part. The subproblem with these
-    tangents in place of the plus parts is a small quadratic program in its dual;
-    its value is a lower bound and its minimiser the next point. The search ends
-    when the inexactness criterion (27) of [1]_ is verified: value less lower bound
-    and violation are both at most `eps`.
+    where :math:`\delta` is the violation at the centre, 0 if it is feasible. Tangents
+    of the plus parts, one from each call, give a lower bound and the next point. The
+    search ends when the inexactness criterion (27) of [1]_ is verified: gap and
+    violation are both at most `eps`.
 
     Parameters
     ----------
-    problem : DCProblem
-        Objective and constraints; for a convex problem the minus parts are zero.
-    center : array-like of shape (n,)
-        Where the minus parts are linearised.
-    mu : float, default=1.0
-        Proximal weight, positive. The larger, the shorter the step and the fewer
-        the calls.
-    eps : float, default=1e-6
-        Tolerance of gap and violation, in units of the functions.
-    max_calls : int, default=200
-        Most calls of the oracle.
-    metric : array-like of shape (n,) or (n, n), or None, default=None
-        Positive diagonal or positive definite matrix M of the norm in the proximal
-        terms, :math:`|d|^2 = d^T M d`; None is the identity.
+    %(problem)s
+    %(center)s
+    eps, max_calls : float and int, default=1e-6, 200
+        Tolerance of gap and violation, and most calls of the oracle.
+    %(metric)s
 
     Returns
     -------
@@ -112,33 +98,14 @@ def proximal_bundle(
 
     Raises
     ------
-    ValueError
-        If `center` is not a finite vector of the right length, `mu`, `eps` or
-        `max_calls` is not positive, or `metric` not positive definite.
-    FloatingPointError
-        If the oracle returns numbers that are not finite.
+    %(subproblem_raises)s
 
-    References
-    ----------
-    .. [1] He, Huang, Yao, Lin, "Enforcing fairness where it matters: an approach
-       based on difference-of-convex constraints", section 6.
+    %(paper)s
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scalefair.optimize import DCProblem, proximal_bundle
-    >>> class Corner(DCProblem):  # |x| + |y| subject to 1 - x <= 0
-    ...     n_variables, n_constraints = 2, 1
-    ...
-    ...     def plus(self, v):
-    ...         values = np.array([np.abs(v).sum(), 1 - v[0]])
-    ...         return values, np.array([np.sign(v), [-1.0, 0.0]])
-    ...
-    ...     def minus(self, v):
-    ...         return np.zeros(2), np.zeros((2, 2))
-    >>> found = proximal_bundle(Corner(), [2.0, 0.5], mu=0.1)
-    >>> found.converged, found.x.round(3) + 0.0, found.multipliers.round(3)
-    (True, array([1.057, 0.   ]), array([0.828]))
+    %(example)s
+    >>> found = optimize.proximal_bundle(Outside(), [4.0])
+    >>> found.converged, found.x.round(3)
+    (True, array([3.168]))
     """
     check_positive(mu=mu, eps=eps, max_calls=max_calls)
     oracle = Oracle(problem)
@@ -159,18 +126,11 @@ class Solved:
 class BundleSolver:
     """Bundle method that keeps its cuts from one centre to the next.
 
-    The larger tolerance holds: `eps`, or `share` of ``mu |x - centre|^2``. `mu` may
-    be changed between calls of `solve`.
+    The larger tolerance holds: `eps`, or `share` of ``mu |x - centre|^2``.
     """
 
     def __init__(
-        self,
-        oracle: Oracle,
-        metric: Metric,
-        *,
-        mu: float,
-        eps: float,
-        share: float = 0.0,
+        self, oracle: Oracle, metric: Metric, mu: float, eps: float, share: float = 0.0
     ) -> None:
         self.oracle, self.metric = oracle, metric
         self.mu, self.eps, self.share = mu, eps, share
@@ -179,9 +139,7 @@ class BundleSolver:
         self.most_new = min(oracle.m, max(10, 2 * oracle.n), _MOST_NEW) + 1
         self.max_cuts = max(100, 8 * self.most_new)
 
-    def solve(
-        self, centre: Point, max_calls: int, pull: NDArray[np.float64] | None = None
-    ) -> Solved:
+    def solve(self, centre: Point, max_calls: int, pull: Array | None = None) -> Solved:
         """Solve the subproblem at a centre; `pull` moves the objective's prox."""
         self.cuts.prune(2 * self.most_new)
         oracle, before = self.oracle, self.oracle.n_calls
@@ -219,18 +177,11 @@ class BundleSolver:
         )
         return Solved(result, best, model)
 
-    def _model(self, centre: Point, pull: NDArray[np.float64] | None) -> CutModel:
+    def _model(self, centre: Point, pull: Array | None) -> CutModel:
         shift = np.zeros(self.oracle.n)
         if pull is not None:
             shift = self.mu * self.metric.product(pull)
-        return CutModel(
-            self.cuts,
-            centre,
-            mu=self.mu,
-            metric=self.metric,
-            relax=centre.infeasibility,
-            shift=shift,
-        )
+        return CutModel(self.cuts, centre, self.mu, self.metric, shift)
 
     def _cut(self, model: CutModel, point: Point) -> bool:
         """Add the tangents that say something new near the centre, if there are."""
@@ -256,11 +207,9 @@ class BundleSolver:
 def _message(converged: bool, stale: int, gap: float, eps: float) -> str:
     if converged:
         return "Gap and violation are within the tolerance."
-    if stale == _STALE:
-        return f"The gap is {apart(gap, eps)}: rounding hides what is left; raise eps."
-    return (
-        f"The gap is {apart(gap, eps)}: max_calls reached; raise max_calls, mu or eps."
-    )
+    reached = "max_calls reached; raise max_calls, mu or eps."
+    ended = "rounding hides what is left; raise eps." if stale == _STALE else reached
+    return f"The gap is {apart(gap, eps)}: {ended}"
 
 
 _NEWTON_STEPS = 30
@@ -277,7 +226,7 @@ class Cuts:
         self.weights = np.empty(0)  # multipliers that the last subproblem gave
         self.centre = np.zeros(n)
 
-    def move(self, centre: NDArray[np.float64]) -> None:
+    def move(self, centre: Array) -> None:
         self.offsets = self.offsets + self.slopes @ (centre - self.centre)
         self.centre = centre
 
@@ -304,36 +253,27 @@ class Cuts:
 
 
 class CutModel:
-    r"""Proximal subproblem with all plus parts replaced by their cuts.
+    """Proximal subproblem with all plus parts replaced by their cuts.
 
     With the minus parts linearised at the centre c, d = v - c and a common weight,
 
         minimise   max_j (b_j + G_j d) + mu/2 |d|^2    over the objective's cuts
         subject to b_j + G_j d + mu/2 |d|^2 <= 0       for the constraints' cuts.
 
-    Its dual, for weights l >= 0 that sum to 1 over the objective's cuts, is
+    Every l >= 0 that sums to 1 over the objective's cuts bounds it from below by
 
-        maximise   b l - |G^T l|^2 / (2 mu (1 + sum of the constraints' weights))
+        b l - |G^T l|^2 / (2 mu (1 + sum of the constraints' weights)) .
 
-    and every l bounds the true subproblem from below. Norms are those of the metric,
-    in the dual of its inverse. The constraints may exceed 0 by `relax`; `shift` is a
-    slope taken from the objective, which pulls the minimiser that way. The next
-    models share the cuts.
+    Norms are those of the metric. Constraints may exceed 0 by what they do at the
+    centre (`relax`); `shift` is a slope taken from the objective.
     """
 
     def __init__(
-        self,
-        cuts: Cuts,
-        centre: Point,
-        *,
-        mu: float,
-        metric: Metric,
-        relax: float,
-        shift: NDArray[np.float64],
+        self, cuts: Cuts, centre: Point, mu: float, metric: Metric, shift: Array
     ) -> None:
         cuts.move(centre.x)
-        self.cuts, self.centre, self.mu, self.relax = cuts, centre, mu, relax
-        self.metric, self.shift = metric, shift
+        self.cuts, self.centre, self.mu = cuts, centre, mu
+        self.metric, self.shift, self.relax = metric, shift, centre.infeasibility
         self.minus_jacobian = centre.minus_jacobian.copy()
         self.minus_jacobian[0] += shift
         self.rows = np.empty((0, centre.x.size))
@@ -358,7 +298,7 @@ class CutModel:
         self.rows = np.concatenate([self.rows, rows])
         self.gram = _grown(self.gram, self.rows @ self.metric.inverse(rows).T)
 
-    def values(self, point: Point) -> NDArray[np.float64]:
+    def values(self, point: Point) -> Array:
         """Functions of the subproblem at a point, without proximal term."""
         d = point.x - self.centre.x
         values = point.plus - self.centre.minus - self.minus_jacobian @ d
@@ -366,25 +306,25 @@ class CutModel:
         return values
 
     @property
-    def aggregate(self) -> NDArray[np.float64]:
+    def aggregate(self) -> Array:
         """Weighted sum of the rows: slope of the model's Lagrangian at its end."""
-        slope: NDArray[np.float64] = self.cuts.weights @ self.rows
+        slope: Array = self.cuts.weights @ self.rows
         return slope
 
     @property
-    def step(self) -> NDArray[np.float64]:
+    def step(self) -> Array:
         """Minimiser of the model, relative to the centre."""
         slope = self.metric.inverse(self.aggregate)
         return -slope / (self.mu * self._sigma(self.cuts.weights))
 
     @property
-    def multipliers(self) -> NDArray[np.float64]:
+    def multipliers(self) -> Array:
         """Sums of the weights over each constraint's cuts."""
         sums = np.zeros(self.centre.plus.size)
         np.add.at(sums, self.cuts.owners, self.cuts.weights)
         return sums[1:]
 
-    def bounds(self, d: NDArray[np.float64]) -> NDArray[np.float64]:
+    def bounds(self, d: Array) -> Array:
         """Largest cut of every function at centre + d; -inf without any."""
         bounds = np.full(self.centre.plus.size, -np.inf)
         np.maximum.at(bounds, self.cuts.owners, self.heights + self.rows @ d)
@@ -396,19 +336,16 @@ class CutModel:
         heights = cuts.offsets + cuts.slopes @ (point.x - cuts.centre)
         return float(cuts.weights @ (point.plus[cuts.owners] - heights))
 
-    def _sigma(self, weights: NDArray[np.float64]) -> float:
+    def _sigma(self, weights: Array) -> float:
         return 1.0 + float(weights[self.cuts.owners > 0].sum())
 
-    def dual(self, weights: NDArray[np.float64]) -> float:
+    def dual(self, weights: Array) -> float:
         square = float(weights @ self.gram @ weights)
         curve = max(square, 0.0) / (2 * self.mu * self._sigma(weights))
         return float(self.heights @ weights) - curve
 
     def solve(self, share: float = 1e-3) -> None:
-        """Maximise the dual by Newton's method; every step is a quadratic program.
-
-        Stops when the step promises less than a share of the proximal term.
-        """
+        """Maximise the dual by Newton's method; every step is a quadratic program."""
         weights = self._start()
         value = self.dual(weights)
         for _ in range(_NEWTON_STEPS):
@@ -429,7 +366,7 @@ class CutModel:
         self.cuts.weights = weights
         self.lower_bound = max(self.lower_bound, self.dual(weights))
 
-    def _start(self) -> NDArray[np.float64]:
+    def _start(self) -> Array:
         weights, objective = self.cuts.weights.copy(), self.cuts.owners == 0
         total = weights[objective].sum()
         if total > 0:
@@ -438,9 +375,7 @@ class CutModel:
             weights[np.flatnonzero(objective)[-1]] = 1.0
         return weights
 
-    def _newton_target(
-        self, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
+    def _newton_target(self, weights: Array) -> tuple[Array, float]:
         """Maximiser of the second-order model of the dual and what it promises."""
         mu, sigma = self.mu, self._sigma(weights)
         constrained = (self.cuts.owners > 0).astype(np.float64)
@@ -462,9 +397,7 @@ class CutModel:
         return target, promised
 
 
-def _grown(
-    gram: NDArray[np.float64], cross: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _grown(gram: Array, cross: Array) -> Array:
     """Gram matrix with the columns of new vectors; `cross` ends with their own."""
     known = gram.shape[0]
     grown = np.empty((cross.shape[0], cross.shape[0]))
@@ -475,10 +408,7 @@ def _grown(
 
 
 class Metric:
-    """Products with a positive definite matrix and its inverse.
-
-    A diagonal (n,), a matrix (n, n), or None for the identity.
-    """
+    """Products with a positive definite matrix, maybe diagonal, and inverse."""
 
     def __init__(self, matrix: ArrayLike | None, n: int) -> None:
         M = np.ones(n) if matrix is None else np.asarray(matrix, dtype=np.float64)
@@ -490,7 +420,7 @@ class Metric:
             raise ValueError(f"{what}, got an array of shape {M.shape}.")
         if not np.isfinite(M).all():
             raise ValueError(f"{what}, got entries that are not finite.")
-        self.matrix: NDArray[np.float64] = M
+        self.matrix: Array = M
         if M.ndim == 1:
             if not (M > 0).all():
                 raise ValueError(f"{what}, got {M.min()} among the numbers.")
@@ -504,16 +434,16 @@ class Metric:
         except LinAlgError as error:
             raise ValueError(f"{what}, got an indefinite one ({error}).") from None
 
-    def product(self, d: NDArray[np.float64]) -> NDArray[np.float64]:
+    def product(self, d: Array) -> Array:
         """Return the matrix times a vector."""
         return self.matrix * d if self.matrix.ndim == 1 else self.matrix @ d
 
-    def square(self, d: NDArray[np.float64]) -> float:
+    def square(self, d: Array) -> float:
         return float(d @ self.product(d))
 
-    def inverse(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def inverse(self, rows: Array) -> Array:
         """Rows times the inverse."""
         if self.matrix.ndim == 1:
             return rows / self.matrix
-        solved: NDArray[np.float64] = cho_solve(self.factor, rows.T, check_finite=False)
+        solved: Array = cho_solve(self.factor, rows.T, check_finite=False)
         return solved.T

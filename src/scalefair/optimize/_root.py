@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Part of the interval that the bracket may shrink to beside an end at zero, where
-# floating-point numbers never end.
+# Part of the interval at which a bracket beside zero counts as a point.
 _NARROWEST = 2.0**-80
 
 
@@ -21,18 +20,15 @@ class _Sample:
 
 
 class ConcaveSearch:
-    r"""Safeguarded search for the maximum of a concave function of one variable.
+    """Safeguarded search for the maximum of a concave function of one variable.
 
-    The caller evaluates the function where `x` points to and reports what it found
-    by `update`, until its own test is met: the search decides nothing but the next
-    point. It keeps a bracket of the root of the derivative and takes, in this order,
+    The caller evaluates the function at `x` and reports what it found by `update`,
+    until its own test is met. Within a bracket of the maximiser the next point is
 
-    1. the Newton step on the derivative, if it lies in the bracket and the last
-       step at least halved the derivative;
-    2. the crossing of the quadratic models at the two ends of the bracket: at a
-       kink both models are smooth continuations, and their crossing converges to
-       it quadratically, where Newton's method jumps from side to side;
-    3. the middle of the bracket, also whenever three steps have not halved it.
+    1. the Newton step on the derivative, if the last step at least halved that;
+    2. else the crossing of the quadratic models at the two ends, which converges
+       to a kink quadratically;
+    3. else the middle, also whenever three steps have not halved the bracket.
 
     Parameters
     ----------
@@ -43,11 +39,8 @@ class ConcaveSearch:
 
     Attributes
     ----------
-    x : float
-        Where to evaluate next.
-    lower, upper : float
-        Bracket of the maximiser: the slope is positive at `lower` and negative at
-        `upper` or they are ends of the interval.
+    x, lower, upper : float
+        Where to evaluate next, and the bracket of the maximiser.
 
     Raises
     ------
@@ -59,11 +52,10 @@ class ConcaveSearch:
     >>> from scalefair.optimize import ConcaveSearch
     >>> search = ConcaveSearch(0.0, 1.0)
     >>> while not search.exhausted:  # the maximum of min(2 x, 1 - x): a kink at 1/3
-    ...     x = search.x
-    ...     value, slope = min((2 * x, 2.0), (1 - x, -1.0))
+    ...     value, slope = min((2 * search.x, 2.0), (1 - search.x, -1.0))
     ...     search.update(value, slope, 0.0)
-    >>> round(search.lower, 6), round(search.upper, 6)
-    (0.333333, 0.333333)
+    >>> round(search.lower, 6)
+    0.333333
     """
 
     def __init__(
@@ -142,12 +134,7 @@ def _newton_step(sample: _Sample) -> float:
 
 
 def _crossing(left: _Sample, right: _Sample) -> float:
-    """Point between the two where their quadratic models agree, or NaN.
-
-    With d the way from `left` and w = right.x - left.x, the difference of the
-    models is a d^2 + b d + c; it is <= 0 at d = 0 and >= 0 at d = w for exact
-    models of a concave function's two pieces.
-    """
+    """Point between the two where their quadratic models agree, or NaN."""
     w = right.x - left.x
     a = (left.curvature - right.curvature) / 2
     b = left.slope - right.slope + right.curvature * w

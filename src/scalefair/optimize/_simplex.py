@@ -11,9 +11,8 @@ from scipy.optimize import linprog, nnls
 
 from scalefair._digits import apart
 
-Oracle = Callable[
-    [NDArray[np.float64]], tuple[float, NDArray[np.float64], NDArray[np.float64] | None]
-]
+Array = NDArray[np.float64]
+Oracle = Callable[[Array], tuple[float, Array, Array | None]]
 
 # Share of the certified gap that a level step asks the model to close.
 _LEVEL = 0.7
@@ -29,21 +28,15 @@ class SimplexResult:
     ----------
     x : ndarray of shape (n,)
         Best point found.
-    value : float
-        The function at `x`.
-    upper_bound : float
-        No point of the simplex has a larger value.
-    gap : float
-        ``upper_bound - value``; below zero by rounding only.
+    value, upper_bound, gap : float
+        The function at `x`, a bound on its values, and the difference of the two.
     n_iter : int
         Calls of the oracle.
-    converged : bool
-        Whether the gap met the tolerance.
-    message : str
-        How the search ended and, if it failed, what to change.
+    converged, message : bool and str
+        Whether the gap met the tolerance; how the search ended and what to change.
     """
 
-    x: NDArray[np.float64]
+    x: Array
     value: float
     upper_bound: float
     gap: float
@@ -63,32 +56,25 @@ def maximize_on_simplex(
 ) -> SimplexResult:
     """Maximise a concave function, smooth or not, over the simplex.
 
-    Every call of the oracle gives a linear upper bound of the function. Their
-    minimum has its own maximum on the simplex, a linear program: that is the upper
-    bound reported. The next point is, in this order,
+    Every call of the oracle gives a linear upper bound of the function; the maximum
+    of their minimum, a linear program, is the upper bound reported. The next point is
 
-    1. the maximiser of the second-order model at the best point, where the oracle
-       gives a Hessian, as long as these Newton steps halve the bound that one
-       linear function gives; at a smooth maximum they end the search in a few
-       calls, where cutting planes alone would need hundreds;
-    2. the point nearest to the best one at which the minimum of the linear bounds
-       closes a fixed share of the gap (level bundle method [1]_): at a maximum
-       with as many kinks as dimensions it converges fast, in between slowly but
-       surely.
+    1. the maximiser of the second-order model at the best point, if there is a
+       Hessian and as long as these Newton steps halve the bound of one linear function;
+    2. else the point nearest to the best one at which the linear bounds close a
+       fixed share of the gap (level bundle method [1]_).
 
     Parameters
     ----------
     oracle : callable
-        ``oracle(x)`` returns the value, a supergradient of shape (n,) and the
-        Hessian of shape (n, n), or None where there is none.
+        Takes `x`, gives the value, a supergradient (n,) and the Hessian (n, n) or None.
     n : int
         Number of entries of `x`.
     x0 : array-like of shape (n,) or None, default=None
         Start, scaled to the simplex; None takes the centre.
-    tol : float, default=1e-8
-        Bound on the gap, relative to the value.
-    atol : float, default=0.0
-        Absolute bound on the gap that suffices as well: the rounding of the oracle.
+    tol, atol : float, default=1e-8, 0.0
+        Bounds on the gap, relative to the value and absolute (the rounding of the
+        oracle), of which one must be met.
     max_iter : int, default=200
         Most calls of the oracle.
 
@@ -118,14 +104,13 @@ def maximize_on_simplex(
     >>> def smallest(x):  # min(3 x_1, x_1 + 2 x_2)
     ...     i = np.argmin(rows @ x)
     ...     return rows[i] @ x, rows[i], None
-    >>> found = maximize_on_simplex(smallest, 2)
-    >>> found.x.round(6), round(found.value, 6), found.converged
-    (array([0.5, 0.5]), 1.5, True)
+    >>> maximize_on_simplex(smallest, 2).x.round(6)
+    array([0.5, 0.5])
     """
-    search = _Search(oracle, _start(n, x0))
+    search = _Search(oracle, _start(n, x0), tol, atol)
     wait, waited, newton = 1, 0, True
-    stalled = False
-    while not search.certified(tol, atol) and search.n_calls < max_iter:
+    ended = f"max_iter={max_iter} reached; raise max_iter"
+    while not search.certified and search.n_calls < max_iter:
         hessian = search.best.hessian
         if newton and hessian is not None:
             before = search.best.own_gap
@@ -137,26 +122,36 @@ def maximize_on_simplex(
                 wait, waited = min(2 * wait, _LONGEST_WAIT), 0
         else:
             search.bound_from_model()
-            if search.certified(tol, atol):
+            if search.certified:
                 break
             x = search.level_point()
             if np.array_equal(x, search.best.x):
-                stalled = True
+                ended = "rounding stopped progress; raise tol"
                 break
             search.visit(x)
             waited += 1
             newton = waited >= wait
-    if not search.certified(tol, atol):
+    if not search.certified:
         search.bound_from_model()
-    return search.result(tol, atol, stalled, max_iter)
+    return SimplexResult(
+        search.best.x,
+        search.best.value,
+        search.upper_bound,
+        search.gap,
+        search.n_calls,
+        search.certified,
+        message="The gap is within the tolerance."
+        if search.certified
+        else f"The gap is {apart(search.gap, search.allowed)}: {ended}.",
+    )
 
 
-def _start(n: int, x0: ArrayLike | None) -> NDArray[np.float64]:
+def _start(n: int, x0: ArrayLike | None) -> Array:
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}.")
     if x0 is None:
         return np.full(n, 1.0 / n)
-    x: NDArray[np.float64] = np.array(x0, dtype=np.float64)
+    x: Array = np.array(x0, dtype=np.float64)
     if x.shape != (n,) or not np.isfinite(x).all() or x.min() < 0 or x.max() <= 0:
         raise ValueError(
             f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0}."
@@ -167,10 +162,10 @@ def _start(n: int, x0: ArrayLike | None) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class _Point:
-    x: NDArray[np.float64]
+    x: Array
     value: float
-    slope: NDArray[np.float64]
-    hessian: NDArray[np.float64] | None
+    slope: Array
+    hessian: Array | None = None
 
     @property
     def own_gap(self) -> float:
@@ -181,9 +176,9 @@ class _Point:
 class _Search:
     """Points visited, the best of them, and the upper bound they prove."""
 
-    def __init__(self, oracle: Oracle, x: NDArray[np.float64]) -> None:
-        self.oracle = oracle
-        self.slopes: list[NDArray[np.float64]] = []
+    def __init__(self, oracle: Oracle, x: Array, tol: float, atol: float) -> None:
+        self.oracle, self.tol, self.atol = oracle, tol, atol
+        self.slopes: list[Array] = []
         self.offsets: list[float] = []
         self.upper_bound = np.inf
         self.best = self._evaluate(x)
@@ -196,13 +191,15 @@ class _Search:
     def gap(self) -> float:
         return self.upper_bound - self.best.value
 
-    def certified(self, tol: float, atol: float) -> bool:
-        return bool(self.gap <= self._allowed(tol, atol))
+    @property
+    def allowed(self) -> float:
+        return max(self.tol * abs(self.best.value), self.atol)
 
-    def _allowed(self, tol: float, atol: float) -> float:
-        return max(tol * abs(self.best.value), atol)
+    @property
+    def certified(self) -> bool:
+        return bool(self.gap <= self.allowed)
 
-    def visit(self, x: NDArray[np.float64]) -> _Point:
+    def visit(self, x: Array) -> _Point:
         point = self._evaluate(x)
         best = self.best
         # Where values are equal to rounding the flatter bound is worth more.
@@ -213,24 +210,21 @@ class _Search:
             self.best = point
         return point
 
-    def _evaluate(self, x: NDArray[np.float64]) -> _Point:
+    def _evaluate(self, x: Array) -> _Point:
         value, slope, hessian = self.oracle(x)
         # Copies: points are kept, and an oracle may write to its arrays again.
-        slope = np.array(slope, dtype=np.float64)
-        given = [slope]
-        if hessian is not None:
-            hessian = np.array(hessian, dtype=np.float64)
-            given.append(hessian)
+        given = [
+            np.array(g, dtype=np.float64) for g in (slope, hessian) if g is not None
+        ]
         n, shapes = x.size, [part.shape for part in given]
-        if shapes != [(n,), (n, n)][: len(given)]:
+        if shapes != [(n,), (n, n)][: 1 if hessian is None else 2]:
             raise ValueError(
                 f"The oracle must return a supergradient of shape {(n,)} and a Hessian "
                 f"of shape {(n, n)} or None, got the shapes {shapes}."
             )
-        point = _Point(x, float(value), slope, hessian)
-        if not (
-            np.isfinite(point.value) and all(np.isfinite(part).all() for part in given)
-        ):
+        point = _Point(x, float(value), *given)
+        finite = all(np.isfinite(part).all() for part in given)
+        if not (np.isfinite(point.value) and finite):
             raise FloatingPointError(
                 "The oracle returned a value, supergradient or Hessian that is not "
                 f"finite at {x}."
@@ -240,7 +234,7 @@ class _Search:
         self.upper_bound = min(self.upper_bound, point.value + point.own_gap)
         return point
 
-    def newton_point(self, hessian: NDArray[np.float64]) -> NDArray[np.float64]:
+    def newton_point(self, hessian: Array) -> Array:
         """Maximiser of the second-order model at the best point, with its Hessian."""
         best, Q = self.best, -hessian
         return maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
@@ -248,9 +242,7 @@ class _Search:
     def bound_from_model(self) -> None:
         """Lower the upper bound to the maximum of the linear bounds' minimum.
 
-        The linear program only proposes how to combine the bounds: the maximum of a
-        convex combination is read off at the vertices and holds however accurate
-        the combination.
+        It is that of a convex combination: it holds however inexact the program is.
         """
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
@@ -275,7 +267,7 @@ class _Search:
         heights = shares @ (slopes + (offsets - self.best.value)[:, None])
         self.upper_bound = min(self.upper_bound, self.best.value + float(heights.max()))
 
-    def level_point(self) -> NDArray[np.float64]:
+    def level_point(self) -> Array:
         """Nearest point at which all linear bounds close their share of the gap."""
         slopes = np.array(self.slopes)
         heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
@@ -283,41 +275,17 @@ class _Search:
         for _ in range(4):
             d = _least_step(slopes, share * self.gap - heights, self.best.x)
             if d is not None:
-                x: NDArray[np.float64] = np.maximum(self.best.x + d, 0.0)
+                x: Array = np.maximum(self.best.x + d, 0.0)
                 x /= x.sum()
                 return x
             share /= 2  # the upper bound may be too high by rounding
         return self.best.x
 
-    def result(
-        self, tol: float, atol: float, stalled: bool, max_iter: int
-    ) -> SimplexResult:
-        converged = self.certified(tol, atol)
-        gap = apart(self.gap, self._allowed(tol, atol))
-        if converged:
-            message = "The gap is within the tolerance."
-        elif stalled:
-            message = f"The gap is {gap}: rounding stopped progress; raise tol."
-        else:
-            message = f"The gap is {gap}: max_iter={max_iter} reached; raise max_iter."
-        return SimplexResult(
-            self.best.x,
-            self.best.value,
-            self.upper_bound,
-            self.gap,
-            self.n_calls,
-            converged,
-            message,
-        )
 
+def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
+    """Shortest d, or None, with ``slopes @ d >= rises`` and x + d on the simplex.
 
-def _least_step(
-    slopes: NDArray[np.float64], rises: NDArray[np.float64], x: NDArray[np.float64]
-) -> NDArray[np.float64] | None:
-    """Shortest d with ``slopes @ d >= rises`` such that x + d is on the simplex.
-
-    A least-distance problem, solved by nonnegative least squares (Lawson and
-    Hanson, "Solving least squares problems", chapter 23). None if there is no d.
+    By nonnegative least squares (Lawson & Hanson (1974), chapter 23).
     """
     rows = np.vstack([slopes, np.eye(x.size)])
     rows -= rows.mean(axis=1, keepdims=True)  # the sum of d is zero
@@ -337,13 +305,12 @@ def _least_step(
     residual = target - E @ u
     if residual[-1] <= 1e-12:
         return None
-    step: NDArray[np.float64] = -residual[:-1] / residual[-1] * unit
+    step: Array = -residual[:-1] / residual[-1] * unit
     return step
 
 
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
-# Proximal term that keeps singular systems solvable; steps repeat until it is of
-# no effect.
+# Proximal term of singular systems; steps repeat until it is of no effect.
 _RIDGE = 1e-13
 
 
@@ -353,26 +320,19 @@ def maximize_quadratic_on_simplex(
     *,
     x0: ArrayLike | None = None,
     subset: ArrayLike | None = None,
-) -> NDArray[np.float64]:
+) -> Array:
     """Maximise ``c @ x - x @ Q @ x / 2`` over the simplex.
 
-    Or over nonnegative vectors of which some entries sum to 1; the function must be
-    bounded above there.
-
-    Each step solves the optimality conditions on the entries that are free, goes
-    that way until one of them would become negative and fixes it at zero, or else
-    frees the entry with the largest multiplier of the wrong sign. Exact to rounding
-    after finitely many steps; equal rows of `Q` do no harm.
+    Or over nonnegative vectors of which some entries sum to 1, if it is bounded above
+    there. An active-set method: exact to rounding, singular `Q` included.
 
     Parameters
     ----------
-    c : array-like of shape (n,)
-        Linear part.
-    Q : array-like of shape (n, n)
-        Symmetric positive semidefinite.
+    c, Q : array-like of shape (n,) and (n, n)
+        Linear part, and a symmetric positive semidefinite matrix.
     x0 : array-like of shape (n,) or None, default=None
         Start, negative entries count as zero; those in `subset` are scaled to sum 1.
-        None takes the best vertex. A start near the solution saves most of the steps.
+        None takes the best vertex.
     subset : array-like of bool of shape (n,) or None, default=None
         Entries whose sum is 1; the others are only nonnegative. None takes all.
 
@@ -388,16 +348,12 @@ def maximize_quadratic_on_simplex(
 
     Examples
     --------
+    The last entry is free of the sum:
+
     >>> import numpy as np
     >>> from scalefair.optimize import maximize_quadratic_on_simplex
-    >>> maximize_quadratic_on_simplex([1.0, 1.0, 0.0], np.diag([1.0, 3.0, 1.0]))
-    array([0.75, 0.25, 0.  ])
-
-    The last entry free of the sum:
-
-    >>> maximize_quadratic_on_simplex(
-    ...     [1.0, 1.0, 4.0], np.diag([1.0, 3.0, 2.0]), subset=[True, True, False]
-    ... )
+    >>> c, Q = [1.0, 1.0, 4.0], np.diag([1.0, 3.0, 2.0])
+    >>> maximize_quadratic_on_simplex(c, Q, subset=[True, True, False])
     array([0.75, 0.25, 2.  ])
     """
     linear, Q = np.asarray(c, dtype=np.float64), np.asarray(Q, dtype=np.float64)
@@ -412,12 +368,13 @@ def maximize_quadratic_on_simplex(
     x = _first_point(linear, Q, share, x0)
     # Only the differences of the entries with a common sum matter.
     linear = linear - share * linear[share > 0].max()
-    scale = max(
-        float(np.abs(linear).max()), float(np.abs(Q).max()), np.finfo(float).tiny
-    )
+    scale = float(max(np.abs(linear).max(), np.abs(Q).max(), np.finfo(float).tiny))
     linear, Q = linear / scale, Q / scale
     free = x > 0
     least = np.inf  # what the last full steps left of the gradient
+    # On the free entries the optimality conditions are solved. An entry that would
+    # become negative on the way is fixed at zero; at the end of a full step the one
+    # with the largest multiplier of the wrong sign is freed.
     for _ in range(20 * linear.size + 20):
         active = np.flatnonzero(free)
         d = _newton_step(active, linear - Q @ x, Q, share[active])
@@ -446,7 +403,7 @@ def maximize_quadratic_on_simplex(
     return x
 
 
-def _indicator(subset: ArrayLike | None, n: int) -> NDArray[np.float64]:
+def _indicator(subset: ArrayLike | None, n: int) -> Array:
     """Ones at the entries whose sum is 1."""
     if subset is None:
         return np.ones(n)
@@ -459,12 +416,7 @@ def _indicator(subset: ArrayLike | None, n: int) -> NDArray[np.float64]:
     return chosen.astype(np.float64)
 
 
-def _first_point(
-    linear: NDArray[np.float64],
-    Q: NDArray[np.float64],
-    share: NDArray[np.float64],
-    x0: ArrayLike | None,
-) -> NDArray[np.float64]:
+def _first_point(linear: Array, Q: Array, share: Array, x0: ArrayLike | None) -> Array:
     if x0 is not None:
         x = np.maximum(np.asarray(x0, dtype=np.float64), 0.0)
         if x.shape != linear.shape or not np.isfinite(x).all():
@@ -483,18 +435,15 @@ def _first_point(
 
 
 def _newton_step(
-    active: NDArray[np.intp],
-    gradient: NDArray[np.float64],
-    Q: NDArray[np.float64],
-    share: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    active: NDArray[np.intp], gradient: Array, Q: Array, share: Array
+) -> Array:
     """Step to the maximum over the free entries that keeps the sum."""
     size = active.size
     K = np.zeros((size + 1, size + 1))
     K[:size, :size] = Q[np.ix_(active, active)]
     K[np.arange(size), np.arange(size)] += _RIDGE
     K[size, :size] = K[:size, size] = share
-    d: NDArray[np.float64]
+    d: Array
     d = np.linalg.solve(K, np.append(gradient[active], 0.0))[:size]
     d -= share * ((d @ share) / share.sum())
     return d

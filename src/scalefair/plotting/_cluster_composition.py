@@ -2,85 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._docs import documented
 from scalefair._groups import check_values
 from scalefair.metrics import balance_score, group_proportions
-from scalefair.plotting._labels import (
-    draw_legend,
-    draw_title,
-    fit_names,
-    label_axes,
-    literal,
-)
-from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._styles import PALETTE
-
-__all__ = ["ClusterCompositionDisplay"]
+from scalefair.plotting import _draw
 
 _HATCHES = ("", "///", "...", "xxx")
-# With more clusters than this their names would overlap.
-_MOST_NAMES = 16
+# With more clusters than this their names would overlap, with more letters in a row,
+# too, if they were not slanted.
+_MOST_NAMES, _MOST_LETTERS = 16, 36
+_SLANTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 # With more than this the gaps between the bars would be as thin as a pixel.
 _MOST_GAPS = 40
 
+_NAME = """\
+name : str or None, default=None
+    Name of the clustering, for the title; None takes the class of an estimator."""
+_TEXTS = {
+    **_draw.TEXTS,
+    "name": _NAME,
+    "options": "\n".join(_draw.TEXTS[key] for key in ("ax", "legend", "bar_options")),
+}
+_TEXTS["named"] = _TEXTS["options"].replace("legend :", f"{_NAME}\nlegend :", 1)
 
+
+@documented(**_TEXTS)
 class ClusterCompositionDisplay:
     """Stacked bars of the share of each group in each cluster.
 
     Dashed lines mark the shares in the population: the clustering is fair when all
-    bars meet them. Use `from_predictions` or `from_estimator` to create one.
+    bars meet them. Clusters are sorted by their most overrepresented group and, for
+    each, by how much it is. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
     proportions : ndarray of shape (n_clusters, n_groups)
-        Share of each group in each cluster; rows sum to one.
+        Share of each group in each cluster, as of `metrics.group_proportions`.
     population : ndarray of shape (n_groups,)
         Share of each group among the clustered samples; two groups or more.
     clusters : ndarray of shape (n_clusters,)
         Names of the clusters.
-    groups : ndarray of shape (n_groups,)
-        Names of the groups.
+    %(groups)s
     average_balance : float or None, default=None
-        Average balance of the clusters, for the title; None takes that of the clusters
-        drawn.
-    name : str or None, default=None
-        Name of the clustering, for the title.
+        As of `metrics.balance_score`; None takes that of the clusters drawn.
+    %(name)s
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        The axes drawn on.
-    figure_ : matplotlib Figure
-        Their figure.
+    %(ax_)s
     bars_ : list of matplotlib BarContainer
         The bars of each group, in the order of `groups`.
     lines_ : list of matplotlib Line2D
         The dashed lines between the shares in the population.
 
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together or there are fewer than two groups.
-
-    See Also
-    --------
-    scalefair.metrics.group_proportions : The shares drawn.
-    scalefair.metrics.balance_score : The balance in the title.
-
-    Notes
-    -----
-    The clusters are sorted by their most overrepresented group and, for each, by
-    how much it is. The colours are those of [1]_, which people with colour vision
-    deficiencies can tell apart; from the eighth group on they repeat with hatching.
-
-    References
-    ----------
-    .. [1] M. Okabe, K. Ito (2008), "Color Universal Design (CUD)".
+    %(bad_parts)s
 
     Examples
     --------
@@ -94,11 +75,6 @@ class ClusterCompositionDisplay:
     >>> display.ax_.get_title()
     'average balance 0.67'
     """
-
-    ax_: Any
-    figure_: Any
-    bars_: list[Any]
-    lines_: list[Any]
 
     def __init__(
         self,
@@ -114,14 +90,6 @@ class ClusterCompositionDisplay:
         self.population = np.asarray(population, dtype=np.float64)
         self.clusters = np.asarray(clusters)
         self.groups = np.asarray(groups)
-        self._check()
-        if average_balance is None:
-            balances = self.proportions.min(axis=1) / self.proportions.max(axis=1)
-            average_balance = float(balances.mean())
-        self.average_balance = average_balance
-        self.name = name
-
-    def _check(self) -> None:
         n_clusters, n_groups = self.clusters.size, self.groups.size
         if n_groups < 2 or n_clusters < 1:
             raise ValueError(
@@ -135,6 +103,11 @@ class ClusterCompositionDisplay:
                 f"have shape {(n_clusters, n_groups)} and population {(n_groups,)}, "
                 f"got {shapes[0]} and {shapes[1]}."
             )
+        if average_balance is None:
+            balances = self.proportions.min(axis=1) / self.proportions.max(axis=1)
+            average_balance = float(balances.mean())
+        self.average_balance = average_balance
+        self.name = name
 
     @classmethod
     def from_predictions(
@@ -153,29 +126,11 @@ class ClusterCompositionDisplay:
         ----------
         labels : array-like of shape (n_samples,)
             Cluster of each sample. Samples labelled -1 are left out.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each sample.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        name : str or None, default=None
-            Name of the clustering, for the title.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **bar_kwargs : dict
-            Passed to ``Axes.bar``.
-
-        Returns
-        -------
-        ClusterCompositionDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(sensitive_features)s
+        %(named)s
         ValueError
-            If the lengths differ, a value is missing, no sample is assigned, or
-            there are fewer than two groups.
+            If lengths differ, a value is missing, no sample is assigned, or there are
+            fewer than two groups.
         """
         labels = check_values(labels, name="labels", what="cluster label")
         groups = check_values(
@@ -184,17 +139,16 @@ class ClusterCompositionDisplay:
         proportions = group_proportions(labels, sensitive_features=groups)
         balance = balance_score(labels, sensitive_features=groups)
         assigned = labels != -1
+        together = np.where(assigned, 0, -1)
         display = cls(
             proportions,
-            population=group_proportions(
-                np.where(assigned, 0, -1), sensitive_features=groups
-            )[0],
+            population=group_proportions(together, sensitive_features=groups)[0],
             clusters=np.unique(labels[assigned]),
             groups=np.unique(groups[assigned]),
             average_balance=balance,
             name=name,
         )
-        return display.plot(ax=ax, legend=legend, **bar_kwargs)
+        return display.plot(ax, legend=legend, **bar_kwargs)
 
     @classmethod
     def from_estimator(
@@ -212,31 +166,10 @@ class ClusterCompositionDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted, with `labels_`.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each sample it was fitted to.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        name : str or None, default=None
-            Name of the clustering, for the title; None takes the estimator's class.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **bar_kwargs : dict
-            Passed to ``Axes.bar``.
-
-        Returns
-        -------
-        ClusterCompositionDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        ImportError
-            If matplotlib is missing.
-        ValueError
-            As for `from_predictions`.
+            Fitted to these rows, with `labels_`.
+        %(sensitive_features)s
+        %(named)s
+        %(as_for_predictions)s
         """
         check_is_fitted(estimator, "labels_")
         return cls.from_predictions(
@@ -248,43 +181,26 @@ class ClusterCompositionDisplay:
             **bar_kwargs,
         )
 
-    def plot(
-        self, ax: Any = None, *, legend: bool = True, **bar_kwargs: Any
-    ) -> ClusterCompositionDisplay:
+    def plot(self, ax: Any = None, *, legend: bool = True, **bar_kwargs: Any) -> Self:
         """Draw the bars.
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **bar_kwargs : dict
-            Passed to ``Axes.bar``.
-
-        Returns
-        -------
-        ClusterCompositionDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(options)s
         """
-        if ax is None:
-            _, ax = import_pyplot(self).subplots(layout="constrained")
-        order = self._order()
+        ax = _draw.make_axes(self, ax)
+        # By most overrepresented group, then by how much.
+        excess = self.proportions - self.population
+        order = np.lexsort((-excess.max(axis=1), excess.argmax(axis=1)))
         shares = self.proportions[order]
         tops = shares.cumsum(axis=1)
-        positions = np.arange(len(order))
         style = {"width": 0.9 if len(order) <= _MOST_GAPS else 1.0, **bar_kwargs}
         self.bars_ = [
             ax.bar(
-                positions,
+                range(len(order)),
                 shares[:, g],
                 bottom=tops[:, g] - shares[:, g],
-                label=literal(group),
+                label=_draw.literal(group),
                 **{**_appearance(g), **style},
             )
             for g, group in enumerate(self.groups)
@@ -297,39 +213,25 @@ class ClusterCompositionDisplay:
         if legend:
             # As high as the stack, in its order: the last group lies on top.
             handles = ax.get_legend_handles_labels()[0][::-1]
-            draw_legend(ax, "group", handles, handlelength=2.0)
-        self._label(ax, order)
+            _draw.legend(ax, "group", handles, handlelength=2.0)
+        ax.set(xlim=(-0.5, len(order) - 0.5), ylim=(0, 1), xticks=[])
+        of_clusters = f"{len(order)} clusters"
+        if len(order) <= _MOST_NAMES:
+            names, of_clusters = (
+                list(map(_draw.literal, self.clusters[order])),
+                "cluster",
+            )
+            crowded = len(names) * (1 + max(map(len, names))) > _MOST_LETTERS
+            ax.set_xticks(range(len(order)), names, **(_SLANTED if crowded else {}))
+        _draw.labels(ax, of_clusters, "share of each group")
+        name = f"{_draw.literal(self.name)}: " if self.name else ""
+        _draw.title(ax, f"{name}average balance {self.average_balance:.2f}")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _order(self) -> NDArray[np.intp]:
-        """Order of the bars: by most overrepresented group, then by how much."""
-        excess = self.proportions - self.population
-        leading = excess.argmax(axis=1)
-        return np.lexsort((-excess.max(axis=1), leading))
-
-    def _label(self, ax: Any, order: NDArray[np.intp]) -> None:
-        n_clusters = len(order)
-        ax.set(xlim=(-0.5, n_clusters - 0.5), ylim=(0, 1))
-        if n_clusters <= _MOST_NAMES:
-            names = [literal(self.clusters[i]) for i in order]
-            ax.set_xticks(range(n_clusters), names, **fit_names(ax, names))
-            horizontal = "cluster"
-        else:
-            ax.set_xticks([])
-            horizontal = f"{n_clusters} clusters"
-        label_axes(ax, horizontal, "share of each group")
-        found = f"average balance {self.average_balance:.2f}"
-        draw_title(ax, [f"{literal(self.name)}:", found] if self.name else [found])
-
 
 def _appearance(g: int) -> dict[str, Any]:
-    repeat, color = divmod(g, len(PALETTE))
-    hatch = _HATCHES[repeat % len(_HATCHES)]
-    return {
-        "color": PALETTE[color],
-        "hatch": hatch,
-        "edgecolor": "white",
-        # Hatching takes the colour of an edge that is not drawn.
-        "linewidth": 0.0,
-    }
+    hatch = _HATCHES[g // len(_draw.PALETTE) % len(_HATCHES)]
+    # Hatching takes the colour of an edge that is not drawn.
+    edge = {"edgecolor": "white", "linewidth": 0.0}
+    return {"color": _draw.color(g), "hatch": hatch, **edge}

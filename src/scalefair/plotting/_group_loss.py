@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,77 +10,62 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._docs import documented
 from scalefair.decomposition import FairPCA, GroupPCA
-from scalefair.plotting._labels import (
-    draw_legend,
-    draw_title,
-    label_axes,
-    listed,
-    literal,
-    percent,
-)
-from scalefair.plotting._loss_fits import ROUNDING, as_sizes, fit_losses
-from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._styles import MARKERS, PALETTE
+from scalefair.plotting import _draw
 from scalefair.streaming import GroupMoments
 
-__all__ = ["GroupLossDisplay"]
-
-# The first method is the one that the others are compared with.
-_METHOD_STYLES = ((0, (4, 2)), "-", ":", "-.")
-_METHOD_GREYS = ("black", "0.6", "0.35", "0.75")
+_TEXTS = {
+    **_draw.TEXTS,
+    "axes": """\
+axes : sequence of two matplotlib Axes or None, default=None
+    Where to draw losses and total error; None makes a figure.
+legend : bool, default=True
+    Whether to show a legend, to the right of the second axes.
+"""
+    + _draw.TEXTS["line_options"],
+}
+# Of methods; the others are compared with the first.
+_DASHES = ((0, (4, 2)), "-", ":", "-.")
+_GREYS = ("black", "0.6", "0.35", "0.75")
 # Equal losses lie on top of each other: a wide line shows below a narrow one.
 _WIDEST, _NARROWEST = 5.0, 1.6
+# Errors this small beside the variance, or beside the largest, are rounding.
+_ROUNDING = 1e-12
 
 
+@documented(**_TEXTS)
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
     Two panels: to the left, what each group loses, per sample, against its own best
     basis, with the largest loss of each method in the title; to the right, the mean
-    reconstruction error of all rows, the price of equal losses. Use `from_data` to
-    compare plain with fair PCA.
+    reconstruction error of all rows, the price of equal losses. Colours and markers
+    tell groups, lines methods; of equal losses the wider lines show behind the others.
+    Use `from_data` to compare plain with fair PCA.
 
     Parameters
     ----------
     n_components : array-like of shape (k,)
         Numbers of components, increasing.
     losses : mapping of str to ndarray of shape (k, n_groups)
-        For each method, by its name, the loss of each group. The first method is
-        the one that the others are compared with.
+        Loss of each group, for each method; the others are compared with the first.
     total_errors : mapping of str to ndarray of shape (k,)
         For each method the mean squared distance of all rows from the subspace.
-    groups : array-like of shape (n_groups,)
-        Names of the groups.
+    %(groups)s
 
     Attributes
     ----------
     axes_ : ndarray of shape (2,) of matplotlib Axes
         The axes drawn on: losses, total error.
     figure_ : matplotlib Figure
-        The figure of the first.
+        Their figure.
     loss_lines_ : dict of str to list of matplotlib Line2D
         For each method the line of each group.
     error_lines_ : dict of str to matplotlib Line2D
         For each method the line of its total error.
 
-    Raises
-    ------
-    ValueError
-        If shapes or methods do not fit together, or a number is not finite.
-
-    See Also
-    --------
-    scalefair.decomposition.FairPCA : Equal losses.
-    JointNumericalRangeDisplay : What is possible with one number of components.
-
-    Notes
-    -----
-    Losses and errors are in squared units of the features, per sample. A group is
-    known by its colour and marker (the colours are those of Okabe and Ito, which
-    people with colour vision deficiencies can tell apart), a method by its line:
-    the first is dashed with open markers. Where groups have equal losses the lines
-    of the first groups, which are wider, show behind the others.
+    %(bad_parts)s
 
     References
     ----------
@@ -103,11 +89,6 @@ class GroupLossDisplay:
            [0., 0.]])
     """
 
-    axes_: Any
-    figure_: Any
-    loss_lines_: dict[str, list[Any]]
-    error_lines_: dict[str, Any]
-
     def __init__(
         self,
         n_components: ArrayLike,
@@ -122,9 +103,6 @@ class GroupLossDisplay:
             name: np.asarray(values) for name, values in total_errors.items()
         }
         self.groups = np.asarray(groups)
-        self._check_shapes()
-
-    def _check_shapes(self) -> None:
         k, n_groups = self.n_components.size, self.groups.size
         if not self.losses or list(self.losses) != list(self.total_errors):
             raise ValueError(
@@ -132,22 +110,21 @@ class GroupLossDisplay:
                 f"order, got {list(self.losses)} and {list(self.total_errors)}."
             )
         for name in self.losses:
-            shapes = self.losses[name].shape, self.total_errors[name].shape
+            given = self.losses[name], self.total_errors[name]
+            shapes = given[0].shape, given[1].shape
             if shapes != ((k, n_groups), (k,)):
                 raise ValueError(
                     f"With {k} numbers of components and {n_groups} groups, losses "
                     f"must have shape {(k, n_groups)} and total_errors {(k,)}, got "
                     f"{shapes[0]} and {shapes[1]} for {name!r}."
                 )
-            for what, values in (
-                ("losses", self.losses[name]),
-                ("total_errors", self.total_errors[name]),
-            ):
-                if not np.isfinite(values).all():
-                    first = np.argwhere(~np.isfinite(values))[0][0]
+            for what, values in zip(("losses", "total_errors"), given, strict=True):
+                wrong = np.argwhere(~np.isfinite(values))
+                if wrong.size:
                     raise ValueError(
                         f"{what} of {name!r} are NaN or infinite with n_components="
-                        f"{self.n_components[first]}. Leave that out, or the method."
+                        f"{self.n_components[wrong[0, 0]]}. Leave that out, or the "
+                        "method."
                     )
 
     @classmethod
@@ -165,42 +142,22 @@ class GroupLossDisplay:
     ) -> GroupLossDisplay:
         """Fit plain and fair PCA for several numbers of components, and draw.
 
-        The rows are read once, for the moments of the groups: ``8 n_features**2``
-        bytes a group. The rest of the time does not depend on their number.
+        Rows are read once, for moments of ``8 n_features**2`` bytes a group.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows.
-        sensitive_features : array-like of shape (m,)
-            Group of each row; at least two different ones.
+        %(X)s
+        %(sensitive_features)s
         n_components : iterable of int
             Numbers of components, in any order, each at most `n_features`.
         centering : {"global", "group"}, default="global"
             What is subtracted from the rows: the mean of all, or each group's own.
         methods : mapping of str to estimator or None, default=None
-            What to fit, by name: `FairPCA`, `GroupPCA` and others with
-            `from_moments`. Their `n_components` and `centering` are replaced. None
-            takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
-        axes : sequence of two matplotlib Axes or None, default=None
-            Where to draw losses and total error; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the second axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+            Estimators with `from_moments`, whose `n_components` and `centering` are
+            replaced. None takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
+        %(axes)s
         ValueError
-            If there are fewer than two groups, `n_components` is empty, or one of
-            them does not fit the rows.
+            If there is one group only, or `n_components` does not fit the rows.
 
         Warns
         -----
@@ -209,11 +166,9 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        sizes = as_sizes(n_components)
         moments = GroupMoments.from_data(X, sensitive_features)
-        losses, errors = fit_losses(moments, sizes, centering, methods)
-        display = cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
-        return display.plot(axes=axes, legend=legend, **line_kwargs)
+        display = cls._of_fits(moments, n_components, centering, methods)
+        return display.plot(axes, legend=legend, **line_kwargs)
 
     @classmethod
     def from_estimator(
@@ -225,10 +180,7 @@ class GroupLossDisplay:
         legend: bool = True,
         **line_kwargs: Any,
     ) -> GroupLossDisplay:
-        """Draw the losses of a fitted fair PCA, and of plain PCA on the same rows.
-
-        The rows are not needed: both are found anew from the moments for each number
-        of components.
+        """Draw the losses of fair and plain PCA, fitted anew to an estimator's moments.
 
         Parameters
         ----------
@@ -236,22 +188,7 @@ class GroupLossDisplay:
             Fitted with ``solver="gram"``, which keeps the moments.
         n_components : iterable of int or None, default=None
             Numbers of components; None takes 1 to those of the estimator.
-        axes : sequence of two matplotlib Axes or None, default=None
-            Where to draw losses and total error; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the second axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(axes)s
         NotFittedError
             If the estimator is not fitted.
         ValueError
@@ -265,12 +202,43 @@ class GroupLossDisplay:
             )
         if n_components is None:
             n_components = range(1, estimator.n_components + 1)
-        sizes = as_sizes(n_components)
         methods = {"PCA": GroupPCA(), "FairPCA": estimator}
         moments, centering = estimator.moments_, estimator.centering
-        losses, errors = fit_losses(moments, sizes, centering, methods)
-        display = cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
-        return display.plot(axes=axes, legend=legend, **line_kwargs)
+        display = cls._of_fits(moments, n_components, centering, methods)
+        return display.plot(axes, legend=legend, **line_kwargs)
+
+    @classmethod
+    def _of_fits(
+        cls,
+        moments: GroupMoments,
+        n_components: Iterable[int],
+        centering: str,
+        methods: Mapping[str, Any],
+    ) -> GroupLossDisplay:
+        """Fit every method for every number of components."""
+        try:
+            sizes = sorted({operator.index(r) for r in n_components})
+        except TypeError:
+            raise ValueError(
+                f"n_components must be whole numbers, such as range(1, 6), got "
+                f"{n_components!r}."
+            ) from None
+        if not sizes:
+            raise ValueError("n_components is empty: give at least one number.")
+        shares = moments.counts / moments.counts.sum()
+        losses: dict[str, Any] = {name: [] for name in methods}
+        errors: dict[str, Any] = {name: [] for name in methods}
+        for name, method in methods.items():
+            for r in sizes:
+                parameters = {"n_components": r, "centering": centering}
+                parameters = {**method.get_params(), **parameters}
+                fit = type(method).from_moments(moments, **parameters)
+                rounding = _ROUNDING * fit.explained_variance_.sum()
+                error = fit.group_reconstruction_errors_ @ shares
+                loss = fit.group_losses_
+                losses[name].append(np.where(loss > rounding, loss, 0.0))
+                errors[name].append(error if error > rounding else 0.0)
+        return cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
 
     def plot(
         self, axes: Any = None, *, legend: bool = True, **line_kwargs: Any
@@ -279,159 +247,100 @@ class GroupLossDisplay:
 
         Parameters
         ----------
-        axes : sequence of two matplotlib Axes or None, default=None
-            Where to draw losses and total error; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the second axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(axes)s
         ValueError
             If `axes` are not two.
         """
-        if axes is None:
-            _, axes = import_pyplot(self).subplots(
-                1, 2, figsize=(10, 4), layout="constrained"
-            )
+        axes = _draw.make_axes(self, axes, 1, 2, figsize=(10, 4))
+        from matplotlib.lines import Line2D
+        from matplotlib.ticker import MaxNLocator
+
         axes = np.asarray(axes, dtype=object).ravel()
         if axes.size != 2:
             raise ValueError(
                 "axes must be two, for the losses and the total error, got "
                 f"{axes.size}."
             )
-        self.loss_lines_ = {
-            name: self._draw_losses(axes[0], i, name, line_kwargs)
-            for i, name in enumerate(self.losses)
-        }
-        self.error_lines_ = {
-            name: self._draw_errors(axes[1], i, name, line_kwargs)
-            for i, name in enumerate(self.losses)
-        }
+        widths = np.linspace(_WIDEST, _NARROWEST, self.groups.size)
+        self.loss_lines_: dict[str, list[Any]] = {}
+        self.error_lines_: dict[str, Any] = {}
+        for i, name in enumerate(self.losses):
+            self.loss_lines_[name] = lines = []
+            for g, losses in enumerate(self.losses[name].T):
+                style = {**_style(i, widths[g], **_look(g)), **line_kwargs}
+                lines += axes[0].plot(self.n_components, losses, **style)
+            style = _style(i, _WIDEST, color=_GREYS[i % len(_GREYS)], marker="o")
+            style |= {"label": _draw.literal(name), **line_kwargs}
+            (self.error_lines_[name],) = axes[1].plot(
+                self.n_components, self.total_errors[name], **style
+            )
         if legend:
-            self._draw_legend(axes[1])
-        self._label(axes)
-        self.axes_, self.figure_ = axes, axes[0].figure
-        return self
-
-    def _draw_losses(
-        self, ax: Any, i: int, name: str, line_kwargs: dict[str, Any]
-    ) -> list[Any]:
-        widths = np.linspace(_WIDEST, _NARROWEST, len(self.groups))
-        lines = []
-        for g, width in enumerate(widths):
-            style = {
-                **_method_style(i),
-                **_group_style(g),
-                "linewidth": width if i else _NARROWEST,
-                "markersize": 4 + width if i else 6,
-                "markerfacecolor": _group_style(g)["color"] if i else "white",
-                **line_kwargs,
-            }
-            lines += ax.plot(self.n_components, self.losses[name][:, g], **style)
-        return lines
-
-    def _draw_errors(
-        self, ax: Any, i: int, name: str, line_kwargs: dict[str, Any]
-    ) -> Any:
-        style = {
-            **_method_style(i),
-            "color": _grey(i),
-            "linewidth": _WIDEST if i else _NARROWEST,
-            "marker": "o",
-            "markersize": 8 if i else 5,
-            "markerfacecolor": _grey(i) if i else "white",
-            # The line that the others are compared with lies on top of them.
-            "zorder": 2.5 if i == 0 else 2,
-            "label": literal(name),
-            **line_kwargs,
-        }
-        return ax.plot(self.n_components, self.total_errors[name], **style)[0]
-
-    def _label(self, axes: Any) -> None:
-        from matplotlib.ticker import MaxNLocator
-
+            groups = [
+                Line2D([], [], label=_draw.literal(group), linewidth=2, **_look(g))
+                for g, group in enumerate(self.groups)
+            ]
+            handles = [*groups, "method", *self.error_lines_.values()]
+            _draw.legend(axes[1], "group", handles)
         for ax, name in zip(axes, ("loss", "reconstruction error"), strict=True):
             top = ax.dataLim.ymax
             if top > 0:
                 ax.set_ylim(-0.03 * top, 1.05 * top)  # whole markers at zero
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             measure = f"{name} per sample (squared units of the features)"
-            label_axes(ax, "number of components", measure)
-        draw_title(axes[0], _largest("loss", self.losses))
-        draw_title(axes[1], self._price())
+            _draw.labels(ax, "number of components", measure)
+        _draw.title(axes[0], _largest("loss", self.losses))
+        _draw.title(axes[1], self._price())
+        self.axes_, self.figure_ = axes, axes[0].figure
+        return self
 
-    def _price(self) -> list[str]:
+    def _price(self) -> str:
         """Say what the methods add to the error of the first, at the most."""
         first, *others = self.total_errors
         base = self.total_errors[first]
-        counted = base > ROUNDING * base.max(initial=0.0)
-        if not others or not counted.any():
+        if not others or not base.any():
             return _largest("error", self.total_errors)
-        return listed([self._change(name, base, counted) for name in others])
+        return ", ".join(self._change(name, base) for name in others)
 
-    def _change(self, name: str, base: NDArray[Any], counted: NDArray[np.bool_]) -> str:
-        """Say what a method adds to an error, at the most, or takes off."""
-        errors, sizes = self.total_errors[name], self.n_components
-        beside_nothing = ~counted & (errors > ROUNDING * base.max())
-        if beside_nothing.any():
-            r, change = sizes[beside_nothing][0], "adds to an error of nothing"
-        else:
-            added = errors[counted] / base[counted] - 1
-            most, r = added.max(), sizes[counted][added.argmax()]
-            if abs(most) <= ROUNDING:
-                return f"{literal(name)} adds nothing"
-            does = "adds at most" if most > 0 else "takes off at least"
-            change = f"{does} {percent(abs(most))}"
-        return f"{literal(name)} {change} (with {r} component{'' if r == 1 else 's'})"
-
-    def _draw_legend(self, ax: Any) -> None:
-        from matplotlib.lines import Line2D
-
-        groups = [
-            Line2D([], [], label=literal(group), linewidth=2, **_group_style(g))
-            for g, group in enumerate(self.groups)
-        ]
-        methods = [
-            Line2D(
-                [],
-                [],
-                label=literal(name),
-                color=_grey(i),
-                marker="o",
-                markerfacecolor=_grey(i) if i else "white",
-                linewidth=3 if i else _NARROWEST,
-                **_method_style(i),
-            )
-            for i, name in enumerate(self.losses)
-        ]
-        draw_legend(ax, "group", [*groups, "method", *methods])
+    def _change(self, name: str, base: NDArray[Any]) -> str:
+        """Say what a method adds to an error, at the most, or takes off, at least."""
+        errors, rounding = self.total_errors[name], _ROUNDING * base.max()
+        added = np.where(errors > rounding, np.inf, -np.inf)
+        counted = base > rounding
+        added[counted] = errors[counted] / base[counted] - 1
+        r = added.argmax()
+        if abs(added[r]) <= _ROUNDING:
+            return f"{_draw.literal(name)} adds nothing"
+        does = "adds at most" if added[r] > 0 else "takes off at least"
+        change = f"{does} {_draw.percent(abs(added[r]))}"
+        if np.isinf(added[r]):
+            change = "adds to an error of nothing"
+        n = self.n_components[r]
+        many = "" if n == 1 else "s"
+        return f"{_draw.literal(name)} {change} (with {n} component{many})"
 
 
-def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> list[str]:
+def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> str:
     """Say how large a measure is at the most, for each method."""
-    found = [f"{literal(name)} {those.max():.3g}" for name, those in values.items()]
-    return [f"largest {what}:", *listed(found)]
+    found = (
+        f"{_draw.literal(name)} {those.max():.3g}" for name, those in values.items()
+    )
+    return f"largest {what}: {', '.join(found)}"
 
 
-def _group_style(g: int) -> dict[str, Any]:
+def _look(g: int) -> dict[str, Any]:
+    """Return colour and marker of a group."""
+    return {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
+
+
+def _style(i: int, width: float, color: str, marker: str) -> dict[str, Any]:
+    """Return the style of a line of a method; the first is dashed, open and on top."""
+    width = width if i else _NARROWEST
     return {
-        "color": PALETTE[g % len(PALETTE)],
-        "marker": MARKERS[g % len(MARKERS)],
+        "color": color,
+        "linestyle": _DASHES[i % len(_DASHES)],
+        "linewidth": width,
+        "marker": marker,
+        "markersize": 4 + width,
+        "markerfacecolor": color if i else "white",
+        "zorder": 2 if i else 2.5,
     }
-
-
-def _method_style(i: int) -> dict[str, Any]:
-    return {"linestyle": _METHOD_STYLES[i % len(_METHOD_STYLES)]}
-
-
-def _grey(i: int) -> str:
-    return _METHOD_GREYS[i % len(_METHOD_GREYS)]

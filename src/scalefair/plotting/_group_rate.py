@@ -3,68 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair.plotting._labels import (
-    draw_legend,
-    draw_title,
-    label_axes,
-    listed,
-    literal,
-)
-from scalefair.plotting._matplotlib import import_pyplot
-from scalefair.plotting._rates import allowed_region, rate_curve
-from scalefair.plotting._scores import (
-    as_mapping,
-    check_scores,
-    common_setting,
-    groups_of,
-    models_by_name,
-    score_rows,
-)
-from scalefair.plotting._styles import LINES, PALETTE
-
-__all__ = ["GroupRateDisplay"]
+from scalefair.plotting import _draw, _models
 
 _ALLOWED = "#009E73"
 # The title has the gaps of this many models, or the smallest and the largest one.
 _MOST_GAPS = 3
+_OPTIONS = f"""\
+pair : sequence of two groups or None, default=None
+    Which groups to compare, needed if there are more than two. The first is on the
+    horizontal axis.
+{_draw.TEXTS["drawing"]}"""
 
 
+@documented(
+    **_draw.TEXTS,
+    options=_OPTIONS,
+    parity="""\
+interval : tuple of float, default=(0.0, 1.0)
+    Ranks, from the top, in which parity is asked for.
+kappa : float or None, default=None
+    Largest allowed gap, a fraction of the interval; None marks no region.""",
+    options_of_models=f"""\
+interval : tuple of float or None, default=None
+    Ranks, from the top, in which parity is asked for.
+kappa : float or None, default=None
+    Largest allowed gap. Of both None takes what the models have, if those that have
+    one agree.
+{_OPTIONS}""",
+)
 class GroupRateDisplay:
     r"""Rates of two groups above a threshold, as the threshold moves.
 
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
-    the diagonal both groups are selected at the same rate. Grey bands mark the
-    interval of ranks in which parity is asked for, and a green region the rates
-    whose gap within it is at most `kappa`. The title has the largest gap of each model.
+    the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
+    and a green region the rates whose gap within it is at most `kappa`. The title has
+    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within a
+    horizontal or vertical piece are left out: a picture of a million rows stays small.
     Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
     rates : mapping of str to array-like of shape (n_points, 2)
-        For each model, by its name, the rates of the two groups at falling
-        thresholds.
+        For each model, by name, the rates of the two groups at falling thresholds.
     groups : array-like of shape (2,)
         Names of the groups, on the horizontal and on the vertical axis.
-    interval : tuple of float, default=(0.0, 1.0)
-        Ranks, from the top, in which parity is asked for.
-    kappa : float or None, default=None
-        Largest allowed gap, a fraction of the interval; None marks no region.
+    %(parity)s
 
     Attributes
     ----------
     gaps : dict of str to float
-        For each model the largest gap of the two rates within the interval,
-        relative to its length.
-    ax_ : matplotlib Axes
-        The axes drawn on.
-    figure_ : matplotlib Figure
-        Their figure.
+        Largest gap of the two rates within the interval, relative to its length.
+    %(ax_)s
     lines_ : dict of str to matplotlib Line2D
         The curve of each model.
     parity_line_ : matplotlib Line2D
@@ -72,24 +68,7 @@ class GroupRateDisplay:
     region_ : matplotlib Polygon or None
         Rates with a gap of at most `kappa`.
 
-    Raises
-    ------
-    ValueError
-        If there are not two groups, rates are no rates, or `interval` or `kappa`
-        are out of range.
-
-    See Also
-    --------
-    ScoreDensityDisplay : Where the scores of the groups lie.
-    scalefair.metrics.partial_demographic_parity_gap : The gap in the legend.
-
-    Notes
-    -----
-    With :math:`A_k = (\min(P_k, \beta) - \min(P_k, \alpha)) / (\beta - \alpha)`
-    for a rate :math:`P_k` and the interval :math:`[\alpha, \beta)`, the gap of two
-    groups is the largest :math:`|A_1 - A_2|` at the points given. Points on a
-    horizontal or vertical piece of a curve are left out, which does not change the
-    gap: a picture of a million rows stays small.
+    %(bad_parts)s
 
     References
     ----------
@@ -109,12 +88,6 @@ class GroupRateDisplay:
     {'scores': 0.5}
     """
 
-    ax_: Any
-    figure_: Any
-    lines_: dict[str, Any]
-    parity_line_: Any
-    region_: Any
-
     def __init__(
         self,
         rates: Mapping[str, ArrayLike],
@@ -125,7 +98,7 @@ class GroupRateDisplay:
     ) -> None:
         self.rates = {
             name: _check_rates(values, name)
-            for name, values in as_mapping(rates).items()
+            for name, values in _models.by_name(rates, None, "scores").items()
         }
         self.groups = np.asarray(groups)
         if self.groups.shape != (2,):
@@ -136,12 +109,11 @@ class GroupRateDisplay:
         if kappa is not None and not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be between 0 and 1, got {kappa!r}.")
         self.kappa = kappa
-        self.gaps = {name: self._gap(curve) for name, curve in self.rates.items()}
-
-    def _gap(self, curve: NDArray[Any]) -> float:
         low, high = self.interval
-        A, B = curve.clip(low, high).T
-        return float(np.abs(A - B).max() / (high - low))
+        self.gaps = {
+            name: float(np.abs(np.diff(curve.clip(low, high))).max() / (high - low))
+            for name, curve in self.rates.items()
+        }
 
     @classmethod
     def from_predictions(
@@ -151,8 +123,8 @@ class GroupRateDisplay:
         sensitive_features: ArrayLike,
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
-        pair: Sequence[Any] | None = None,
         name: str | None = None,
+        pair: Sequence[Any] | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -162,240 +134,75 @@ class GroupRateDisplay:
         Parameters
         ----------
         scores : array-like of shape (n_samples,), or mapping of str to such
-            Score of each row, high ones are selected first; for several models by
-            their names.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each row.
-        interval : tuple of float, default=(0.0, 1.0)
-            Ranks, from the top, in which parity is asked for.
-        kappa : float or None, default=None
-            Largest allowed gap; None marks no region.
-        pair : sequence of two groups or None, default=None
-            Which groups to compare, needed if there are more than two. The first is
-            on the horizontal axis.
+            Score of each row, high ones are selected first; or those of several models.
+        %(sensitive_features)s
+        %(parity)s
         name : str or None, default=None
             Name of a single model; None takes "scores".
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot`` for the curves.
-
-        Returns
-        -------
-        GroupRateDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
-        ValueError
-            If lengths differ, a value is missing or not finite, or the groups to
-            compare are not two.
+        %(options)s
+        %(bad_rows)s
         """
-        checked = {
-            key: check_scores(values, f"scores of {key!r}")
-            for key, values in as_mapping(scores, name).items()
-        }
-        n_rows = {len(values) for values in checked.values()}
-        if len(n_rows) > 1:
-            raise ValueError(f"The models have scores of {sorted(n_rows)} rows.")
-        groups, codes = groups_of(sensitive_features, n_rows.pop())
-        chosen = _choose_pair(groups, pair)
+        given = _models.by_name(scores, name, "scores")
+        found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
+        chosen = _choose_pair(groups.tolist(), pair)
         members = [codes == k for k in chosen]
-        display = cls(
-            {
-                key: rate_curve(*(values[rows] for rows in members))
-                for key, values in checked.items()
-            },
-            groups=groups[chosen],
-            interval=interval,
-            kappa=kappa,
-        )
-        return display.plot(ax=ax, legend=legend, **line_kwargs)
+        rates = {
+            key: _rate_curve(*(values[rows] for rows in members))
+            for key, values in zip(given, found, strict=True)
+        }
+        display = cls(rates, groups=groups[chosen], interval=interval, kappa=kappa)
+        return display.plot(ax, legend=legend, **line_kwargs)
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        sensitive_features: ArrayLike,
-        interval: tuple[float, float] | None = None,
-        kappa: float | None = None,
-        pair: Sequence[Any] | None = None,
-        name: str | None = None,
-        ax: Any = None,
-        legend: bool = True,
-        **line_kwargs: Any,
-    ) -> GroupRateDisplay:
-        """Draw the rates of the scores that fitted classifiers give to rows.
+    from_estimator = _models.estimator_method(
+        from_predictions, "decision_function", ("interval", "kappa")
+    )
 
-        Parameters
-        ----------
-        estimator : classifier, or mapping of str to classifiers
-            Fitted, with `decision_function`; it is given the groups if it takes
-            them.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-        sensitive_features : array-like of shape (n_samples,)
-            Group of each row.
-        interval : tuple of float or None, default=None
-            As for `from_predictions`; None takes that of the classifiers if all that
-            have one agree, else all ranks.
-        kappa : float or None, default=None
-            As for `from_predictions`; None takes that of the classifiers if all that
-            have one agree, else marks no region.
-        pair : sequence of two groups or None, default=None
-            As for `from_predictions`.
-        name : str or None, default=None
-            Name of a single classifier; None takes its class.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot`` for the curves.
-
-        Returns
-        -------
-        GroupRateDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        NotFittedError
-            If a classifier is not fitted.
-        ImportError
-            If matplotlib is missing.
-        ValueError
-            As for `from_predictions`.
-        """
-        estimators = models_by_name(estimator, name)
-        if interval is None:
-            interval = common_setting(estimators, "interval")
-        return cls.from_predictions(
-            {
-                key: score_rows(model, X, sensitive_features)
-                for key, model in estimators.items()
-            },
-            sensitive_features=sensitive_features,
-            interval=(0.0, 1.0) if interval is None else interval,
-            kappa=common_setting(estimators, "kappa") if kappa is None else kappa,
-            pair=pair,
-            ax=ax,
-            legend=legend,
-            **line_kwargs,
-        )
-
-    def plot(
-        self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any
-    ) -> GroupRateDisplay:
+    def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the curves, the interval and the allowed region.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **line_kwargs : dict
-            Passed to ``Axes.plot`` for the curves.
-
-        Returns
-        -------
-        GroupRateDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(plot)s
         """
-        if ax is None:
-            _, ax = import_pyplot(self).subplots(figsize=(8, 5), layout="constrained")
-        self._draw_interval(ax)
-        self._draw_region(ax)
-        (self.parity_line_,) = ax.plot(
-            [0, 1],
-            [0, 1],
-            color="black",
-            linewidth=0.9,
-            label="equal rates",
-            zorder=1.9,
-        )
+        ax = _draw.make_axes(self, ax, figsize=(8, 5))
+        low, high = self.interval
+        band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
+        if ranks := _draw.ranks(self.interval):  # of all it would mark nothing
+            ax.axvspan(low, high, label=ranks, **band)
+            ax.axhspan(low, high, **band)
+        self.region_ = None
+        if self.kappa is not None:
+            style = {"color": _ALLOWED, "alpha": 0.2, "linewidth": 0.8, "zorder": 1}
+            style["label"] = f"gap at most {self.kappa:g}"
+            corners = allowed_region(self.interval, self.kappa)
+            (self.region_,) = ax.fill(*corners.T, **style)
+        style = {"color": "black", "linewidth": 0.9, "zorder": 1.9}
+        (self.parity_line_,) = ax.plot([0, 1], [0, 1], label="equal rates", **style)
         self.lines_ = {}
         for i, (name, curve) in enumerate(self.rates.items()):
-            style = {
-                "color": PALETTE[i % len(PALETTE)],
-                "linestyle": LINES[i % len(LINES)],
-                "linewidth": 1.8,
-                "label": f"{literal(name)} (gap {self.gaps[name]:.3f})",
-                **line_kwargs,
-            }
-            (self.lines_[name],) = ax.plot(*curve.T, **style)
-        x, y = (
-            f"rate of group {literal(group)} above the threshold"
-            for group in self.groups
-        )
+            style = _draw.curve(i, f"{name} (gap {self.gaps[name]:.3f})")
+            (self.lines_[name],) = ax.plot(*curve.T, **{**style, **line_kwargs})
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         if legend:
-            draw_legend(ax)
+            _draw.legend(ax)
             ax.set_anchor("E")  # a layout then knows where the legend is
-        label_axes(ax, x, y)
-        draw_title(ax, self._findings())
+        x, y = map(_draw.literal, self.groups)
+        above = "above the threshold"
+        _draw.labels(ax, f"rate of group {x} {above}", f"rate of group {y} {above}")
+        _draw.title(ax, self._findings())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _findings(self) -> list[str]:
-        low, high = self.interval
-        where = "" if (low, high) == (0.0, 1.0) else f" in ranks {low:g} to {high:g}"
-        ranked = sorted(self.gaps.items(), key=lambda item: item[1])
-        found = [f"{literal(name)} {gap:.3f}" for name, gap in self.gaps.items()]
-        if len(found) == 1:
-            [(name, gap)] = ranked
-            return [f"{literal(name)}:", f"largest gap {gap:.3f}{where}"]
-        if len(found) > _MOST_GAPS:
-            least, most = (
-                f"{gap:.3f} ({literal(name)})"
-                for name, gap in ranked[:: len(ranked) - 1]
-            )
-            return [f"largest gaps{where}:", f"from {least}", f"to {most}"]
-        return [f"largest gap{where}:", *listed(found)]
-
-    def _draw_interval(self, ax: Any) -> None:
-        low, high = self.interval
-        if (low, high) == (0.0, 1.0):
-            return  # a band over everything would mark nothing
-        style = {
-            "facecolor": "0.9",
-            "edgecolor": "0.6",
-            "linewidth": 0.8,
-            "zorder": 0.5,
-        }
-        ax.axvspan(low, high, label=f"ranks {low:g} to {high:g}", **style)
-        ax.axhspan(low, high, **style)
-
-    def _draw_region(self, ax: Any) -> None:
-        self.region_ = None
-        if self.kappa is None:
-            return
-        corners = allowed_region(self.interval, self.kappa)
-        (self.region_,) = ax.fill(
-            *corners.T,
-            facecolor=_ALLOWED,
-            edgecolor=_ALLOWED,
-            alpha=0.2,
-            linewidth=0.8,
-            label=f"gap at most {self.kappa:g}",
-            zorder=1,
-        )
+    def _findings(self) -> str:
+        where = f" in {ranks}" if (ranks := _draw.ranks(self.interval)) else ""
+        found = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
+        if len(found) <= _MOST_GAPS:
+            return f"largest gap{where}: {', '.join(found)}"
+        gaps = list(self.gaps.values())
+        low, high = found[np.argmin(gaps)], found[np.argmax(gaps)]
+        return f"largest gaps{where}: from {low} to {high}"
 
 
-def _choose_pair(groups: NDArray[Any], pair: Sequence[Any] | None) -> list[int]:
-    names = groups.tolist()
+def _choose_pair(names: list[Any], pair: Sequence[Any] | None) -> list[int]:
+    """Return which two of the groups to compare."""
     if pair is None:
         if len(names) > 2:
             raise ValueError(
@@ -418,3 +225,37 @@ def _check_rates(values: ArrayLike, name: str) -> NDArray[np.float64]:
     if not ((curve >= 0) & (curve <= 1)).all():
         raise ValueError(f"rates of {name!r} must be between 0 and 1.")
     return curve
+
+
+def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.float64]:
+    """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa.
+
+    Below the interval a rate counts as its lower end, above it as its upper end:
+    the strip around the diagonal widens to a square at either side.
+    """
+    low, high = interval
+    d = kappa * (high - low)
+    if kappa == 1:
+        return np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    to_the_right = [(low + d, 0), (low + d, low), (high, high - d), (1, high - d)]
+    above = [corner[::-1] for corner in reversed(to_the_right)]
+    return np.array([(0, 0), *to_the_right, (1, 1), *above], dtype=np.float64)
+
+
+def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    """Rates of scores `a` and `b` above all thresholds, from the highest down.
+
+    Those in the middle of a horizontal or vertical piece are left out. On a sloping
+    one, which ties make, the gap within an interval may be largest in the middle.
+    """
+    scores = np.concatenate([a, b])
+    order = np.argsort(-scores, kind="stable")
+    is_last = np.append(np.diff(scores[order]) != 0, True)  # of a run of ties
+    from_a = (order < len(a)).cumsum()[is_last]
+    from_b = np.flatnonzero(is_last) + 1 - from_a
+    counts = np.vstack([np.zeros((1, 2), np.int64), np.column_stack([from_a, from_b])])
+    steps = np.diff(counts, axis=0)
+    straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
+    vertices = counts[np.concatenate([[True], ~straight, [True]])]
+    rates: NDArray[np.float64] = vertices / [len(a), len(b)]
+    return rates

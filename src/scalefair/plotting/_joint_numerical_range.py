@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,38 +10,38 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair.plotting._captured_variance import (
-    captured,
-    check_orthonormal,
-    check_plane,
-    find_fair_point,
-    moments_of_two,
-    plain_basis,
-    region,
-)
-from scalefair.plotting._labels import (
-    draw_title,
-    label_axes,
-    literal,
-    percent,
-)
-from scalefair.plotting._loss_corners import (
-    choose_levels,
-    draw_corner,
-    draw_legend_beside_losses,
-    draw_loss_axis,
-    losses_at,
-    spread_ticks,
-    window,
-)
-from scalefair.plotting._matplotlib import import_pyplot
-
-__all__ = ["JointNumericalRangeDisplay"]
+from scalefair._docs import documented
+from scalefair.decomposition import FairPCA, joint_numerical_range
+from scalefair.plotting import _draw
+from scalefair.streaming import GroupMoments
 
 # Okabe and Ito's blue, sky blue, vermilion and orange.
 _EDGE, _REGION, _FAIR, _PLAIN = "#0072B2", "#56B4E9", "#D55E00", "#E69F00"
+_ORTHONORMAL = 1e-6
+# What is this small beside the captured variances is rounding.
+_ROUNDING = 1e-12
+_MOST_LEVELS = 6
+# As shares of the window.
+_MARGIN, _TICK_DISTANCE = 0.06, 0.2
+# Width of the numbers and label of the loss axis to the right, in points.
+_LOSS_AXIS = 86
+_TEXTS = {
+    **_draw.TEXTS,
+    "drawing": f"""\
+{_draw.TEXTS["ax"]}
+view : {{"all", "optimum"}}, default="all"
+    Whether to show the whole region or the part between the two groups' own best
+    bases, which is small when the groups are alike.
+{_draw.TEXTS["legend"]}
+{_draw.TEXTS["fill_options"]}""",
+    "n_angles": """\
+n_angles : int, default=180
+    Directions in which the boundary is computed, twice as many where both groups' best
+    lie: about so many eigendecompositions of order n.""",
+}
 
 
+@documented(**_TEXTS)
 class JointNumericalRangeDisplay:
     """Region of the variances that one basis can capture from two groups.
 
@@ -49,14 +50,12 @@ class JointNumericalRangeDisplay:
     to the right measure losses, what is missing to the group's own best basis.
     Along a dotted corner the larger of the two losses is the same; the solid corner
     touches the region in one point only, fair PCA, where it meets the line of equal
-    losses. The title has the losses of fair PCA: of the whole region as shares of each
-    group's best, near the optimum the larger one, beside that of plain PCA. Use
-    `from_covariances` or `from_estimator` to create one.
+    losses. Use `from_covariances` or `from_estimator`.
 
     Parameters
     ----------
     boundary : ndarray of shape (k, 2)
-        Boundary points of the region, counterclockwise.
+        Boundary of the region (`decomposition.joint_numerical_range`).
     best : array-like of shape (2,)
         Largest variance that can be captured from each group.
     fair_point : array-like of shape (2,)
@@ -66,50 +65,30 @@ class JointNumericalRangeDisplay:
     groups : sequence of two, default=("A", "B")
         Names of the groups.
     filled : bool, default=True
-        Whether the interior belongs to the set: not so for one component of two
-        features.
+        Whether the interior belongs to the set; not for one component of two features.
     name : str, default="fair PCA"
         Name of the fair point.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        The axes drawn on.
-    figure_ : matplotlib Figure
-        Their figure.
+    %(ax_)s
     region_ : matplotlib Polygon
         The region.
     levels_ : ndarray of shape (n_levels,)
         Largest losses of the dotted corners.
     level_lines_ : list of matplotlib Line2D
         The dotted corners.
-    fair_level_line_ : matplotlib Line2D
-        The corner of fair PCA's largest loss.
-    equal_line_ : matplotlib Line2D
-        The line of equal losses.
+    fair_level_line_, equal_line_ : matplotlib Line2D
+        The corner of fair PCA's largest loss; the line of equal losses.
     markers_ : dict of str to matplotlib Line2D
         The markers ``"fair"``, ``"plain"`` (if it is given) and ``"best"``.
 
-    Raises
-    ------
-    ValueError
-        If the shapes are not those of two groups, or a number is not finite.
-
-    See Also
-    --------
-    scalefair.decomposition.joint_numerical_range : The boundary.
-    GroupLossDisplay : Losses against the number of components.
-
-    Notes
-    -----
-    The colours are those of Okabe and Ito, which people with colour vision
-    deficiencies can tell apart; points and lines differ in shape as well.
+    %(bad_parts)s
 
     References
     ----------
     .. [1] Shen, Davis, Lu, Bai (2026), "Fair principal component analysis via
-       eigenvalue optimization", section 3.4 and figure 2, which has the losses on
-       the axes: the same picture turned by half a turn.
+       eigenvalue optimization", section 3.4 and figure 2 (turned by half a turn).
 
     Examples
     --------
@@ -123,15 +102,6 @@ class JointNumericalRangeDisplay:
     array([1.5, 1.5])
     """
 
-    ax_: Any
-    figure_: Any
-    region_: Any
-    levels_: NDArray[np.float64]
-    level_lines_: list[Any]
-    fair_level_line_: Any
-    equal_line_: Any
-    markers_: dict[str, Any]
-
     def __init__(
         self,
         boundary: NDArray[np.float64],
@@ -143,15 +113,27 @@ class JointNumericalRangeDisplay:
         filled: bool = True,
         name: str = "fair PCA",
     ) -> None:
-        self.boundary = boundary = np.asarray(boundary)
+        self.boundary = np.asarray(boundary)
         self.best = np.asarray(best)
         self.fair_point = np.asarray(fair_point)
         self.plain_point = None if plain_point is None else np.asarray(plain_point)
         self.groups = groups
-        names = ("best", "fair_point", "plain_point")
-        check_plane(boundary, {name: getattr(self, name) for name in names}, groups)
         self.filled = filled
         self.name = name
+        if len(groups) != 2:
+            raise ValueError(f"groups must be two names, got {len(groups)}.")
+        if self.boundary.shape[1:] != (2,) or not len(self.boundary):
+            raise ValueError(
+                f"boundary must have shape (k, 2), got {self.boundary.shape}."
+            )
+        for what in ("boundary", "best", "fair_point", "plain_point"):
+            points = getattr(self, what)
+            if points is None:
+                continue
+            if what != "boundary" and points.shape != (2,):
+                raise ValueError(f"{what} must have shape (2,), got {points.shape}.")
+            if not np.isfinite(points).all():
+                raise ValueError(f"{what} is NaN or infinite somewhere.")
 
     @classmethod
     def from_covariances(
@@ -177,52 +159,23 @@ class JointNumericalRangeDisplay:
         n_components : int
             Number of components, at most n.
         group_sizes : array-like of shape (2,) or None, default=None
-            Number of rows of each group, which decide where plain PCA lies. None
-            leaves it out.
+            Rows of each group, which place plain PCA; None leaves it out.
         groups : sequence of two, default=("A", "B")
             Names of the groups.
-        n_angles : int, default=180
-            Directions in which the boundary is computed. Twice as many are used in
-            the quarter turn that faces both groups' best: about n_angles
-            eigendecompositions of order n in all.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        view : {"all", "optimum"}, default="all"
-            Whether to show the whole region or the part between the two groups' own
-            best bases, which is small when the groups are alike.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **fill_kwargs : dict
-            Passed to ``Axes.fill``.
-
-        Returns
-        -------
-        JointNumericalRangeDisplay
-            The display, drawn.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(n_angles)s
+        %(drawing)s
         ValueError
-            If the matrices are not symmetric, finite and of one shape,
-            `n_components` does not fit them, or `view` is unknown.
+            If the matrices are not symmetric, finite and of one shape, or a parameter
+            is not as described.
         """
-        boundary, arc = region(C_A, C_B, n_components, n_angles)
+        joint_numerical_range(C_A, C_B, n_components, angles=[0.0])  # checks them
         C = np.array([C_A, C_B], dtype=np.float64)
-        display = cls(
-            boundary,
-            best=arc.support[[0, -1]],
-            fair_point=find_fair_point(C, n_components, arc),
-            plain_point=(
-                None
-                if group_sizes is None
-                else captured(C, plain_basis(C, group_sizes, n_components))
-            ),
-            groups=groups,
-            filled=C.shape[1] != 2,
+        moments = GroupMoments([0, 1], [1, 1], np.zeros(C.shape[:2]), C)
+        fair = FairPCA.from_moments(
+            moments, n_components=n_components, centering="group", tol=1e-10
         )
-        return display.plot(ax=ax, view=view, legend=legend, **fill_kwargs)
+        display = cls._around(C, fair.components_, group_sizes, n_angles, groups=groups)
+        return display.plot(ax, view=view, legend=legend, **fill_kwargs)
 
     @classmethod
     def from_estimator(
@@ -231,9 +184,9 @@ class JointNumericalRangeDisplay:
         X: Any,
         *,
         sensitive_features: ArrayLike,
+        name: str | None = None,
         n_angles: int = 180,
         ax: Any = None,
-        name: str | None = None,
         view: str = "all",
         legend: bool = True,
         **fill_kwargs: Any,
@@ -243,57 +196,80 @@ class JointNumericalRangeDisplay:
         Parameters
         ----------
         estimator : estimator
-            Fitted `FairPCA`, or another with orthonormal `components_` and the
-            parameter `centering`.
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows. For others than those it was fitted to, the estimator's point may
-            lie inside the region.
-        sensitive_features : array-like of shape (m,)
-            Group of each row, two different ones.
-        n_angles : int, default=180
-            As for `from_covariances`.
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
+            Fitted `FairPCA`, or another with orthonormal `components_` and `centering`.
+            For other rows than it was fitted to, its point may lie inside the region.
+        %(X)s
+        %(sensitive_features)s
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
-        view : {"all", "optimum"}, default="all"
-            As for `from_covariances`.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **fill_kwargs : dict
-            Passed to ``Axes.fill``.
-
-        Returns
-        -------
-        JointNumericalRangeDisplay
-            The display, drawn.
-
-        Raises
-        ------
+        %(n_angles)s
+        %(drawing)s
         NotFittedError
             If the estimator is not fitted.
-        ImportError
-            If matplotlib is missing.
         ValueError
             If there are not two groups, the rows do not have the estimator's
             features, its components are not orthonormal, or `view` is unknown.
         """
         check_is_fitted(estimator, "components_")
-        U = np.asarray(estimator.components_, dtype=np.float64).T
-        check_orthonormal(U)
-        moments = moments_of_two(X, sensitive_features, U.shape[0])
-        C, r = moments.covariances(estimator.centering), U.shape[1]
-        boundary, arc = region(C[0], C[1], r, n_angles)
-        display = cls(
-            boundary,
-            best=arc.support[[0, -1]],
-            fair_point=captured(C, U),
-            plain_point=captured(C, plain_basis(C, moments.counts, r)),
+        components = np.asarray(estimator.components_, dtype=np.float64)
+        error = np.abs(components @ components.T - np.eye(len(components))).max()
+        if error > _ORTHONORMAL:
+            raise ValueError(
+                "The estimator's components_ must be orthonormal for what they capture "
+                f"to lie within the region, but they are off by {error:.2g}."
+            )
+        moments = GroupMoments.from_data(X, sensitive_features)
+        if len(moments.groups) != 2:
+            raise ValueError(
+                f"The figure is for two groups, got {len(moments.groups)}: draw a "
+                "GroupLossDisplay instead."
+            )
+        if moments.n_features != components.shape[1]:
+            raise ValueError(
+                f"X has {moments.n_features} features, the estimator was fitted to "
+                f"{components.shape[1]}."
+            )
+        display = cls._around(
+            moments.covariances(estimator.centering),
+            components,
+            moments.counts,
+            n_angles,
             groups=moments.groups,
-            filled=C.shape[1] != 2,
             name=type(estimator).__name__ if name is None else name,
         )
-        return display.plot(ax=ax, view=view, legend=legend, **fill_kwargs)
+        return display.plot(ax, view=view, legend=legend, **fill_kwargs)
+
+    @classmethod
+    def _around(
+        cls,
+        C: NDArray[np.float64],
+        components: NDArray[np.float64],
+        sizes: ArrayLike | None,
+        n_angles: int,
+        **names: Any,
+    ) -> JointNumericalRangeDisplay:
+        """Return the display of two covariances, with components as the fair ones."""
+        r, plain = len(components), None
+        around = joint_numerical_range(C[0], C[1], r, n_angles=n_angles)
+        # Closer together where no group can gain without the other's loss.
+        quarter = np.linspace(0.0, np.pi / 2, n_angles // 2 + 1)
+        arc = joint_numerical_range(C[0], C[1], r, angles=quarter)
+        if sizes is not None:
+            n = np.asarray(sizes, dtype=np.float64)
+            if n.shape != (2,) or not (n > 0).all():
+                raise ValueError(
+                    f"group_sizes must be two positive numbers, got {sizes!r}."
+                )
+            together = np.tensordot(n / n.sum(), C, axes=1)
+            plain = _captured(C, np.linalg.eigh(together)[1][:, -r:])
+        return cls(
+            np.vstack([arc.points, around.points[around.angles > np.pi / 2]]),
+            best=arc.support[[0, -1]],
+            fair_point=_captured(C, components.T),
+            plain_point=plain,
+            filled=C.shape[1] != 2,
+            **names,
+        )
 
     def plot(
         self,
@@ -307,53 +283,16 @@ class JointNumericalRangeDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a figure.
-        view : {"all", "optimum"}, default="all"
-            As for `from_covariances`.
-        legend : bool, default=True
-            Whether to show a legend, to the right of the axes.
-        **fill_kwargs : dict
-            Passed to ``Axes.fill``.
-
-        Returns
-        -------
-        JointNumericalRangeDisplay
-            This display.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is missing.
+        %(drawing)s
         ValueError
             If `view` is unknown.
         """
         if view not in ("all", "optimum"):
             raise ValueError(f"view must be 'all' or 'optimum', got {view!r}.")
-        low, high = window(self._shown(view))
-        if ax is None:
-            _, ax = import_pyplot(self).subplots(figsize=(8, 5), layout="constrained")
+        low, high = self._window(view)
+        ax = _draw.make_axes(self, ax, figsize=(8, 5))
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        self._draw_region(ax, fill_kwargs)
-        self._draw_levels(ax, low, high)
-        self._draw_points(ax)
-        if legend:
-            draw_legend_beside_losses(ax)
-        self._label(ax, view)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
-
-    def _shown(self, view: str) -> NDArray[Any]:
-        points = [self.best, self.fair_point]
-        if self.plain_point is not None:
-            points.append(self.plain_point)
-        ends = self.boundary
-        if view == "optimum":  # the groups' own best bases
-            ends = ends[ends.argmax(axis=0)]
-        return np.vstack([*points, ends])
-
-    def _draw_region(self, ax: Any, fill_kwargs: dict[str, Any]) -> None:
-        style: dict[str, Any] = {
+        style = {
             "facecolor": _REGION if self.filled else "none",
             "edgecolor": _EDGE,
             "linewidth": 1.2,
@@ -362,89 +301,113 @@ class JointNumericalRangeDisplay:
             "zorder": 1,
             **fill_kwargs,
         }
-        (self.region_,) = ax.fill(self.boundary[:, 0], self.boundary[:, 1], **style)
+        (self.region_,) = ax.fill(*self.boundary.T, **style)
+        self._draw_levels(ax, low)
+        self._draw_points(ax)
+        if legend:
+            from matplotlib.transforms import offset_copy
 
-    def _draw_levels(self, ax: Any, low: NDArray[Any], high: NDArray[Any]) -> None:
-        self.levels_ = choose_levels(self.best, low)
-        self.level_lines_ = [
-            draw_corner(
-                ax, self.best, level, color="0.35", linestyle=":", linewidth=1.1
-            )
-            for level in self.levels_
-        ]
+            # Beyond the numbers and the label of the loss axis.
+            beyond = offset_copy(ax.transAxes, ax.figure, x=_LOSS_AXIS, units="points")
+            anchor: Any = {"bbox_to_anchor": (1.0, 1.0), "bbox_transform": beyond}
+            _draw.legend(ax, handlelength=2.0, **anchor)
+        names = [_draw.literal(group) for group in self.groups]
+        units = "(squared units of the features)"
+        _draw.labels(ax, *(f"captured variance of group {g} {units}" for g in names))
+        for g, axis in enumerate((ax.xaxis, ax.yaxis)):
+            # A power of ten at the end of an axis would meet other texts.
+            axis.set_major_formatter("{x:.6g}")
+            axis.get_major_locator().set_params(nbins=5)
+            self._draw_loss_axis(ax, g, names[g], float(high[g] - low[g]))
+        points = {self.name: self.fair_point, "plain PCA": self.plain_point}
+        found = ", ".join(
+            f"{_draw.literal(name)} {self._largest_loss(point):.3g}"
+            for name, point in points.items()
+            if point is not None
+        )
+        _draw.title(ax, f"largest loss: {found}")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _window(self, view: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Lower left and upper right corner of what is shown."""
+        ends = self.boundary
+        if view == "optimum":  # the groups' own best bases
+            ends = ends[ends.argmax(axis=0)]
+        plain = [] if self.plain_point is None else [self.plain_point]
+        points = np.array([self.best, self.fair_point, *plain, *ends])
+        low, high = points.min(axis=0), points.max(axis=0)
+        size = high - low
+        # A single point, or a line along an axis, gets a window of some size.
+        scale = float(np.abs(points).max()) or 1.0
+        least = 0.05 * size.max() if size.max() > _ROUNDING * scale else 0.1 * scale
+        margin = np.maximum(least - size, 0.0) / 2 + _MARGIN * np.maximum(size, least)
+        return low - margin, high + margin
+
+    def _draw_levels(self, ax: Any, low: NDArray[Any]) -> None:
+        """Draw corners of round largest losses, that of fair PCA, and the diagonal."""
+        from matplotlib.ticker import MaxNLocator
+
+        reach = self.best - low
+        middle = float(np.sqrt(reach).prod())  # between the ranges of both groups
+        locator = MaxNLocator(_MOST_LEVELS, steps=[1, 2, 5, 10])
+        levels = np.asarray(locator.tick_values(0.0, middle), dtype=np.float64)
+        self.levels_ = levels[(levels > 0) & (levels < reach.max())]
+        dotted = {"color": "0.35", "linestyle": ":", "linewidth": 1.1}
+        self.level_lines_ = [self._draw_corner(ax, L, **dotted) for L in self.levels_]
         if self.level_lines_:
             self.level_lines_[0].set_label("equal largest loss")
-        self.fair_level_line_ = draw_corner(
-            ax,
-            self.best,
-            self._largest_loss(self.fair_point),
-            color=_FAIR,
-            linewidth=1.4,
-            label=f"largest loss of {literal(self.name)}",
-        )
-        start = self.best - (self.best - low).max()
-        (self.equal_line_,) = ax.plot(
-            *np.column_stack([start, self.best]),
-            color="black",
-            linewidth=1.2,
-            linestyle=(0, (6, 3)),
-            label="equal losses",
-            zorder=2,
-        )
-        for g, place in enumerate(("top", "right")):
-            draw_loss_axis(
-                ax,
-                place,
-                best=float(self.best[g]),
-                ticks=spread_ticks(self.levels_, float(high[g] - low[g])),
-                label=f"loss of group {literal(self.groups[g])} (same units)",
-            )
+        label = f"largest loss of {_draw.literal(self.name)}"
+        solid = {"color": _FAIR, "linewidth": 1.4, "label": label}
+        least = self._largest_loss(self.fair_point)
+        self.fair_level_line_ = self._draw_corner(ax, least, **solid)
+        dashed = {"color": "black", "linewidth": 1.2, "linestyle": (0, (6, 3))}
+        ends = np.column_stack([self.best - reach.max(), self.best])
+        (self.equal_line_,) = ax.plot(*ends, label="equal losses", zorder=2, **dashed)
+
+    def _draw_corner(self, ax: Any, level: float, **style: Any) -> Any:
+        """Draw the captured variances at which the larger loss is `level`."""
+        x, y = self.best - level
+        right, top = ax.get_xlim()[1], ax.get_ylim()[1]
+        return ax.plot([x, x, right], [top, y, y], zorder=2, **style)[0]
 
     def _draw_points(self, ax: Any) -> None:
         looks = {
             "best": (self.best, "P", "white", 10, "each group's own best"),
             "plain": (self.plain_point, "o", _PLAIN, 9, "plain PCA"),
-            "fair": (self.fair_point, "*", _FAIR, 17, literal(self.name)),
+            "fair": (self.fair_point, "*", _FAIR, 17, _draw.literal(self.name)),
         }
         self.markers_ = {}
         for key, (point, marker, color, size, label) in looks.items():
             if point is not None:
-                (self.markers_[key],) = ax.plot(
-                    *point,
-                    marker=marker,
-                    markersize=size,
-                    markerfacecolor=color,
-                    markeredgecolor="black",
-                    linestyle="none",
-                    label=label,
-                    zorder=3,
-                )
+                shape = {"marker": marker, "markersize": size, "linestyle": "none"}
+                colors = {"markerfacecolor": color, "markeredgecolor": "black"}
+                style = {**shape, **colors, "label": label, "zorder": 3}
+                (self.markers_[key],) = ax.plot(*point, **style)
 
-    def _label(self, ax: Any, view: str) -> None:
-        x, y = (
-            f"captured variance of group {literal(group)} "
-            "(squared units of the features)"
-            for group in self.groups
-        )
-        label_axes(ax, x, y)
-        draw_title(ax, self._shares() if view == "all" else self._largest_losses())
+    def _draw_loss_axis(self, ax: Any, g: int, name: str, size: float) -> None:
+        """Add an axis, at the top or to the right, that measures a group's loss."""
+        best = float(self.best[g])
 
-    def _shares(self) -> list[str]:
-        """Say how much of what its own best basis captures each group loses."""
-        losses = losses_at(self.fair_point, self.best)
-        found = [
-            f"{percent(loss / best if loss else 0.0)} ({literal(group)})"
-            for loss, best, group in zip(losses, self.best, self.groups, strict=True)
-        ]
-        who = f"of each group's best, {literal(self.name)} loses"
-        return [who, found[0], f"and {found[1]}"]
+        def convert(value: Any) -> Any:  # its own inverse
+            return best - value
 
-    def _largest_losses(self) -> list[str]:
-        fair = f"{literal(self.name)} {self._largest_loss(self.fair_point):.3g}"
-        if self.plain_point is None:
-            return ["largest loss:", fair]
-        plain = f"plain PCA {self._largest_loss(self.plain_point):.3g}"
-        return ["largest loss:", f"{fair},", plain]
+        draw = (ax.secondary_xaxis, ax.secondary_yaxis)[g]
+        drawn = draw(("top", "right")[g], functions=(convert, convert))
+        axis = (drawn.xaxis, drawn.yaxis)[g]
+        # Zero and those of the levels whose numbers do not overlap.
+        ticks = np.append(0.0, self.levels_)
+        step = ticks[1] if self.levels_.size else size
+        axis.set_ticks(ticks[:: math.ceil(_TICK_DISTANCE * size / step)])
+        axis.set_major_formatter("{x:.6g}")
+        _draw.label(axis, ax, f"loss of group {name} (same units)")
 
     def _largest_loss(self, point: NDArray[Any]) -> float:
-        return float(losses_at(point, self.best).max())
+        """Return what is missing, at the most, to a group's own best; no rounding."""
+        loss = float((self.best - point).max())
+        return loss if loss > _ROUNDING * np.abs(self.best).max() else 0.0
+
+
+def _captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:
+    """Variance that the columns of U capture from each group."""
+    return np.array([np.vdot(U, C_g @ U) for C_g in C])

@@ -1,4 +1,4 @@
-"""Smallest change of a layer that meets a bound on both moments' gaps."""
+"""The direct method: smallest change of a layer under bounds on both moments' gaps."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._first_moment import exact_first_moment
-
-__all__ = ["SMALLEST_SHARE", "DirectResult", "direct_weights"]
+from scalefair.postprocessing._explainable_svd import exact_first_moment
 
 Array = NDArray[np.float64]
 
 # Share of the covariance gap below which nothing is asked for.
-SMALLEST_SHARE = 1e-4
-
+_SMALLEST_SHARE = 1e-4
 # Further rows are left as they are if without them the gaps end this near, in
 # multiples of the accuracy.
 _NEAR = 3.0
@@ -33,35 +30,19 @@ _TINY = 1e-300
 _ROUNDING = 1e-12
 _INSIDE = 1e-9
 _MEMORY = 12
+# How near to -1 the products of the multiplier's and the form's values may come.
+_NEAREST = 0.999
+_STEPS = 200
 
 
 @dataclass(frozen=True)
 class DirectResult:
-    """Changed weight and what the change costs.
+    """Changed weight, and what a proof needs that no other changes the outputs less."""
 
-    Attributes
-    ----------
-    weight : ndarray of shape (m, n)
-        The changed weight.
-    change : float
-        Squared change of the outputs, ``tr((W' - W) S (W' - W)^T)``.
-    multiplier : ndarray of shape (m, m)
-        Of the differences of the outputs' covariances of the last pair: for two
-        groups what `smallest_change` proves a lower bound with.
-    covariance_bound : float
-        c_v, or what was taken for it.
-    n_evaluations : int
-        Evaluations of the penalised change and its gradient.
-    converged : bool
-        Whether both bounds hold.
-    """
-
-    weight: Array
-    change: float
-    multiplier: Array
-    covariance_bound: float
-    n_evaluations: int
-    converged: bool
+    weight: Array  # (m, n)
+    multiplier: Array  # (m, m), of the outputs' covariances of the last pair
+    covariance_bound: float  # c_v, or what was taken for it
+    converged: bool  # whether both bounds hold
 
 
 def direct_weights(
@@ -75,46 +56,15 @@ def direct_weights(
     covariance_bound: float,
     tol: float = 1e-2,
 ) -> DirectResult:
-    r"""Change a layer as little as possible under bounds on both moments' gaps.
+    """Minimise tr (W' - W) S (W' - W)^T, sum |W' d|^2 <= c_e, sum |W' M W'^T|^2 <= c_v.
 
-    .. math::
-
-        \min_{W'} \; \mathrm{tr}\,(W' - W) S (W' - W)^T \quad \text{s.t.} \quad
-        \sum_p |W' d_p|^2 \le c_e, \quad \sum_p |W' M_p W'^T|_F^2 \le c_v
-
-    In coordinates V = W' S T with T T^T = S^+ the change is |V - V_0|^2 and the
-    forms are T^T M_p T. Both bounds are met by penalties whose weights are found by
-    secant steps, each problem solved by L-BFGS from the last one's solution; means
-    that must be equal are left out of the coordinates instead. The gap lies in few
-    directions of the outputs, so that the search begins with the leading rows of V
-    in the basis where they are sorted by their share of it, and takes in more until
-    the gap of all rows is as wanted.
-
-    Parameters
-    ----------
-    weight : ndarray of shape (m, n)
-        W, outputs first.
-    whitened : ndarray of shape (m, r)
-        ``W S T``.
-    root : ndarray of shape (n, r)
-        T with ``T T^T`` the pseudo-inverse of the inputs' second moment S.
-    differences : ndarray of shape (n, P)
-        Differences of group means.
-    forms : ndarray of shape (P, n, n)
-        Differences of group covariances.
-    mean_bound : float
-        c_e; inf for no bound.
-    covariance_bound : float
-        c_v; inf for no bound. If it is below 1e-8 of what W has, that is taken.
-    tol : float, default=1e-2
-        Relative accuracy of the covariance gap where the search ends; what is left
-        is taken away by a step along the change itself, so that the bounds hold.
-
-    Returns
-    -------
-    DirectResult
-        Weight, its cost, and a multiplier.
+    Given W (m, n), W S T and T (n, r) with T T^T = S^+, d_p (n, P) and M_p (P, n, n);
+    inf is no bound. `tol` is the relative accuracy of the covariance gap.
     """
+    # In coordinates V = W' S T the change is |V - V_0|^2 and the forms are T^T M_p T.
+    # Both bounds are met by penalties whose weights are found by secant steps, each
+    # problem solved by L-BFGS from the last one's solution. Means that must be equal
+    # are left out of the coordinates instead.
     means, full_root, start, kept = root.T @ differences, root, whitened, None
     if mean_bound == 0:
         kept = _complement(means)
@@ -122,25 +72,20 @@ def direct_weights(
     if mean_bound in (0, np.inf):
         means = np.empty((root.shape[1], 0))
     problem = _Problem.of(start, root, means, forms)
-    smallest = SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
+    smallest = _SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
     covariance_bound = max(covariance_bound, smallest**2)
     bounds = _Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
-    V = _nearest_means(problem, bounds)
-    penalties, n_calls = _Penalties(0.0, 0.0), 0
+    V, penalties = _nearest_means(problem, bounds), _Penalties(0.0, 0.0)
     if not bounds.hold(problem, V):
-        V, penalties, n_calls = _descend(problem, V, bounds, tol)
+        V, penalties = _descend(problem, V, bounds, tol)
         V = _within_bounds(problem, V, bounds)
-    lost = 0.0 if kept is None else float(np.sum(whitened**2) - np.sum(start**2))
-    change = float(np.sum((V - problem.start) ** 2)) + lost
     step = (V - problem.start) @ problem.root.T
     if kept is not None:
         step -= (whitened - start @ kept.T) @ full_root.T
     return DirectResult(
         weight=weight + step,
-        change=change,
         multiplier=penalties.covariance * problem.products(V)[1][-1],
         covariance_bound=covariance_bound,
-        n_evaluations=n_calls,
         converged=bounds.hold(problem, V),
     )
 
@@ -169,11 +114,7 @@ class _Penalties:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The problem in whitened coordinates.
-
-    With two groups the coordinates are those in which the form is diagonal, and only
-    its diagonal is kept.
-    """
+    """The problem in whitened coordinates."""
 
     start: Array  # (m, r)
     root: Array  # (n, r)
@@ -224,19 +165,22 @@ def _nearest_means(problem: _Problem, bounds: _Bounds) -> Array:
 
 def _descend(
     problem: _Problem, start: Array, bounds: _Bounds, tol: float
-) -> tuple[Array, _Penalties, int]:
-    """Point with about the wanted gaps, its penalties, and the evaluations made."""
+) -> tuple[Array, _Penalties]:
+    """Point with about the wanted gaps, and its penalties.
+
+    The gaps lie in few directions of the outputs: the search begins with those that
+    have the largest shares, and takes in more until the gaps of all are as wanted.
+    """
     shares, basis = _row_shares(problem, start)
     turned = problem.rotated(basis)
     V = basis.T @ start
-    penalties, n_calls = _first_penalties(problem, start, bounds), 0
+    penalties = _first_penalties(problem, start, bounds)
     for rows in _levels(shares):
         level = _Level(turned, rows, V, bounds)
         V[:rows], penalties = level.solve(penalties, tol)
-        n_calls += level.n_calls
         if bounds.hold(turned, V, _NEAR * tol):
             break
-    return basis @ V, penalties, n_calls
+    return basis @ V, penalties
 
 
 def _first_penalties(problem: _Problem, V: Array, bounds: _Bounds) -> _Penalties:
@@ -276,12 +220,7 @@ def _levels(shares: Array) -> list[int]:
 
 
 class _Level:
-    """The penalised problem over the first rows; the others stay as they are.
-
-    Minimises ``|V - V_0|^2 / 2 + mean / 2 |V u|^2 + covariance / 4 |V M V^T|^2``,
-    the last two summed over the pairs, for penalties that make the gaps the wanted
-    ones.
-    """
+    """The penalised problem over the first rows; the others stay as they are."""
 
     def __init__(self, problem: _Problem, rows: int, V: Array, bounds: _Bounds) -> None:
         self.problem, self.point = problem, V[:rows]
@@ -292,7 +231,6 @@ class _Level:
         self.gap = bounds.covariance
         self.along, lengths, _ = np.linalg.svd(problem.means, full_matrices=False)
         self.stiffness = lengths**2
-        self.n_calls = 0
 
     def solve(self, penalties: _Penalties, tol: float) -> tuple[Array, _Penalties]:
         known: list[tuple[float, float]] = []
@@ -350,7 +288,6 @@ class _Level:
         self, x: Array, penalties: _Penalties, shrink: Array, unit: float
     ) -> tuple[float, Array]:
         """Penalised change and gradient, where the penalty of the means is round."""
-        self.n_calls += 1
         V = self._stretched(x.reshape(self.point.shape) * unit, shrink)
         left, forms = self.problem.products(V)
         gradient = V - self.start
@@ -396,3 +333,63 @@ def _within_bounds(problem: _Problem, V: Array, bounds: _Bounds) -> Array:
         inside = bounds.hold(problem, start + middle * step)
         low, high = (low, middle) if inside else (middle, high)
     return start + high * step
+
+
+def smallest_change(
+    whitened: Array,
+    root: Array,
+    difference: Array,
+    form: Array,
+    multiplier: Array,
+    *,
+    mean_bound: float,
+    covariance_bound: float,
+) -> float:
+    """Lower bound of the change by Lagrangian duality, for two groups.
+
+    Given W S T (m, r), T (n, r), d (n,), M (n, n) and a symmetric Y (m, m), the
+    multiplier of ``V F V^T``, F = T^T M T.
+    """
+    # With a number a >= 0 for the means, u = T^T d, every V that meets the bounds has
+    #   |V - V_0|^2 >= min_V |V - V_0|^2 + <Y, V F V^T>
+    #                  + a (|V u|^2 - c_e) - c_v^(1/2) |Y|.
+    # In the eigenbases of Y and F the rows of the minimiser are solutions with diagonal
+    # plus rank one matrices. It exists if 1 + y_i f_j > 0 for all i and j: then the
+    # bound holds although the constraint is not convex. For each Y the best a is found.
+    values, vectors = np.linalg.eigh(root.T @ form @ root)
+    y, basis = np.linalg.eigh(multiplier)
+    products = np.outer(y, values)
+    least = float(products.min(initial=0.0))  # inputs may all be zero
+    if least < -_NEAREST:  # a smaller multiplier proves less, but does
+        shrink = -_NEAREST / least
+        y, products = shrink * y, shrink * products
+    weights = 1 + products
+    rows = basis.T @ whitened @ vectors
+    bound = np.sum(rows * rows * (1 - 1 / weights))  # min over V, without means
+    if np.isfinite(covariance_bound):
+        bound -= np.sqrt(covariance_bound) * np.linalg.norm(y)
+    if np.isfinite(mean_bound):
+        mean = vectors.T @ (root.T @ difference)
+        gaps, gram = (rows / weights) @ mean, (1 / weights) @ (mean * mean)
+        bound += _mean_term(gaps, gram, mean_bound)
+    return max(float(bound), 0.0)
+
+
+def _mean_term(gaps: Array, gram: Array, bound: float) -> float:
+    """Largest of ``sum_i a g_i^2 / (1 + a k_i) - a c`` over a >= 0."""
+    positive = gram > 0
+    gaps, gram = gaps[positive], gram[positive]
+    if not gaps.size or np.sum(gaps * gaps) <= bound:
+        return 0.0
+    if bound == 0:
+        return float(np.sum(gaps * gaps / gram))
+    low, high = 0.0, float(np.linalg.norm(gaps) / np.sqrt(bound) / gram.min())
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if np.sum((gaps / (1 + middle * gram)) ** 2) > bound:
+            low = middle
+        else:
+            high = middle
+    return float(np.sum(low * gaps * gaps / (1 + low * gram)) - low * bound)

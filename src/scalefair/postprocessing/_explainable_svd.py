@@ -1,145 +1,78 @@
-"""Second moment of a layer's outputs by the explainable singular values."""
+"""Explainable SVD, the published method: smaller gaps of a layer's outputs.
+
+Zuo, Zhu & Khalili, "Post-processing for fair regression via explainable SVD", with the
+smallest change for the first moment, which the paper restricts further.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair.postprocessing._cubic import cubic_root, monotone_root
-
-__all__ = ["ExplainableSVDResult", "explainable_svd"]
+Array = NDArray[np.float64]
 
 # Eigenvalues of the covariance difference below this part of the largest modulus are
-# zero: W is left untouched on their eigenvectors.
+# zero: W is left untouched on their eigenvectors, which the paper would drop.
 _ZERO_TOL = 1e-12
 # What costs less than this part of the dearest costs nothing.
 _FREE = 1e-100
-
-_Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ExplainableSVDResult:
-    """A weight with smaller explainable singular values.
-
-    Attributes
-    ----------
-    weight : ndarray of shape (m, n)
-        The new weight.
-    gamma : float
-        Multiplier of the bound; 0 if the bound held already, infinity if all
-        singular values had to become zero.
-    sigma_before, sigma_after : ndarray of shape (r,)
-        Singular values of W S_v, largest first, and the new ones in the same order;
-        ``r = min(m, rank of S_v)``.
-    change : float
-        Squared change of the outputs, ``sum k_i (sigma_before - sigma_after)^2``.
-    """
-
-    weight: _Values
-    gamma: float
-    sigma_before: _Values
-    sigma_after: _Values
-    change: float
+_EPS = float(np.finfo(np.float64).eps)
+# An error of the logarithm of a sum that may not fall any further.
+_ROUNDING = 64 * _EPS
+# By as much a bracket is widened at both ends.
+_MARGIN = 1e-12
+# Beyond it k x is beneath the rounding of the cubic: 2 gamma x^3 = k sigma is left.
+_PURE_CUBE = 1e30
+# Most evaluations of a function whose root is sought; halving brackets would take 70.
+_MAX_ITER = 200
 
 
 def explainable_svd(
-    W: _Values,
-    eigenvalues: _Values,
-    eigenvectors: _Values,
-    gram: _Values,
-    reduction: float,
-) -> ExplainableSVDResult:
-    r"""Shrink the singular values of :math:`W S_v` at the least change of outputs.
+    W: Array, eigenvalues: Array, eigenvectors: Array, gram: Array, reduction: float
+) -> Array:
+    """Shrink the singular values of W S_v at the least change of outputs, (15) to (19).
 
-    With :math:`S_v = Q |\Lambda|^{1/2}` and :math:`W S_v = U \Sigma V^T`, the weight
-    :math:`W' = W - U (\Sigma - \Sigma') V^T S_v^+` has
-
-    .. math::
-
-        \min_{\sigma'} \sum_i k_i (\sigma_i - \sigma'_i)^2
-        \quad \text{subject to} \quad
-        \sum_i \sigma_i'^4 \le \frac{1}{\tilde c_v} \sum_i \sigma_i^4.
-
-    If all eigenpairs of `M` are given, the sum bounds :math:`|W' M W'^T|_F^2` from
-    above; for eigenpairs of :math:`(\sum_p M_p^2)^{1/2}` it bounds the sum of
-    squares over the pairs of groups, by Lieb's concavity theorem. W does not change
-    on vectors orthogonal to the eigenvectors, nor on those whose eigenvalue is below
-    1e-12 of the largest modulus; the pseudo-inverse of the paper would drop these
-    parts of W.
-
-    Parameters
-    ----------
-    W : ndarray of shape (m, n)
-        Weight, outputs first.
-    eigenvalues : ndarray of shape (q,)
-        Eigenvalues of the covariance difference, all or those largest in modulus.
-    eigenvectors : ndarray of shape (n, q)
-        Their eigenvectors `Q`, orthonormal.
-    gram : ndarray of shape (q, q)
-        ``Q.T @ S @ Q``, S the second moment of the inputs.
-    reduction : float
-        :math:`\tilde c_v`, at least 1; infinity removes the given part of M.
-
-    Returns
-    -------
-    ExplainableSVDResult
-
-    Raises
-    ------
-    ValueError
-        If `reduction` is below 1.
-
-    References
-    ----------
-    .. [1] Zuo, Zhu & Khalili, "Post-processing for fair regression via explainable
-       SVD". Equations (15) to (19); in theorem 4.2 the closed form holds for k = 1
-       only, the equation that it solves is used here.
+    Given W (m, n), the eigenpairs Lam (n,) and Q (n, n) of the covariance difference,
+    Q^T S Q (n, n), S the second moment of the inputs, and c_v; inf removes all.
     """
-    if not reduction >= 1:
-        raise ValueError(f"reduction={reduction} must be at least 1.")
+    # With S_v = Q |Lam|^(1/2) and W S_v = U Sigma V^T:
+    #   W' = W - U (Sigma - Sigma') V^T S_v^+,
+    #   min sum k_i (sigma_i - sigma'_i)^2,  sum sigma'_i^4 <= sum sigma_i^4 / c_v
     kept = np.abs(eigenvalues) > _ZERO_TOL * np.abs(eigenvalues).max(initial=0.0)
     roots = np.sqrt(np.abs(eigenvalues[kept]))
     Q = eigenvectors[:, kept]
     U, sigma, Vt = np.linalg.svd((W @ Q) * roots, full_matrices=False)
     rows = Vt / roots  # v_i^T |Lam|^(-1/2), before Q^T
     k = np.maximum(((rows @ gram[np.ix_(kept, kept)]) * rows).sum(axis=1), 0.0)
-    gamma, shrunk = _shrink(k, sigma, reduction)
-    drop = sigma - shrunk
-    return ExplainableSVDResult(
-        weight=W - ((U * drop) @ rows) @ Q.T,
-        gamma=gamma,
-        sigma_before=sigma,
-        sigma_after=shrunk,
-        change=float(k @ drop**2),
-    )
+    drop = sigma - shrunk_values(k, sigma, reduction)
+    changed: Array = W - ((U * drop) @ rows) @ Q.T
+    return changed
 
 
-def _shrink(k: _Values, sigma: _Values, reduction: float) -> tuple[float, _Values]:
-    """Solve equation (19) for the multiplier; return it and the new values."""
+def shrunk_values(k: Array, sigma: Array, reduction: float) -> Array:
+    """Return new singular values, by equation (19) for the multiplier of the bound."""
     scale = float(sigma.max(initial=0.0))
     if reduction == 1 or scale == 0:
-        return 0.0, sigma.copy()
+        return sigma.copy()
     if math.isinf(reduction):
-        return math.inf, np.zeros_like(sigma)
+        return np.zeros_like(sigma)
     # Units in which the largest singular value and the largest k are one.
-    stiffness = float(k.max())
-    unit, k = sigma / scale, k / (stiffness or 1.0)
+    unit, k = sigma / scale, k / (float(k.max()) or 1.0)
     powers, costs = unit**4, k > _FREE
     total, costly = float(powers.sum()), float(powers[costs].sum())
     target = total / reduction
     if costly <= target:  # what costs nothing pays for all
         share = (target - costly) / (total - costly)
-        return 0.0, sigma * np.where(costs, 1.0, share**0.25)
+        return sigma * np.where(costs, 1.0, share**0.25)
     moved = costs & (powers > 0)
     gamma = _multiplier(k[moved], unit[moved], costly, target)
-    return gamma * (stiffness / scale**2), scale * cubic_root(k, unit, gamma)
+    return scale * cubic_root(k, unit, gamma)
 
 
-def _multiplier(k: _Values, sigma: _Values, total: float, target: float) -> float:
+def _multiplier(k: Array, sigma: Array, total: float, target: float) -> float:
     """Root of ``sum x_i(gamma)^4 = target``, total the sum at zero."""
 
     def fourth_powers(gamma: float) -> tuple[float, float]:
@@ -155,3 +88,184 @@ def _multiplier(k: _Values, sigma: _Values, total: float, target: float) -> floa
     return monotone_root(
         fourth_powers, target, float(alone.min()), float(alone.max()), power=0.75
     )
+
+
+def exact_first_moment(
+    W: Array, D: Array, solve: Callable[[Array], Array], c_e: float
+) -> Array:
+    """Weight nearest in the outputs with |W' D|^2 <= c_e: (10), without (11).
+
+    Given W (m, n), the differences D (n, P) of the means, in the range of S, and
+    ``solve(B)``, S^+ B or a generalised inverse's product, called once.
+    """
+    # At the minimum W' (S + lam D D^T) = W S. With Y = S^+ D and K = D^T S^+ D that is
+    # W' D = W D (I + lam K)^(-1), W' = W - (W - W') D K^(-1) Y^T: a small eigenproblem
+    # and an equation of one variable; of two groups it has a closed form.
+    # Inputs in units of their differences: those of large units hide no others.
+    units = np.abs(D).max(axis=1, keepdims=True)
+    units[units == 0] = 1.0
+    basis, lengths = _span(D / units)
+    basis *= units
+    gaps = (W @ basis) * lengths  # as large as W D, one column for each dimension
+    if float((gaps**2).sum()) <= c_e:
+        return W.copy()
+    Y = solve(basis) * lengths
+    K = lengths[:, None] * (basis.T @ Y)
+    kappa, vectors = np.linalg.eigh((K + K.T) / 2)
+    # No change of the outputs moves a gap outside the range of S: leave it.
+    movable = kappa > 4 * len(kappa) * _EPS * max(float(kappa[-1]), 0.0)
+    vectors, Y = vectors[:, movable], Y @ vectors[:, movable]
+    gaps = gaps @ vectors
+    rest = max(c_e - _outside(W, basis, lengths, vectors), 0.0)
+    factors = _shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], rest)
+    wanted = gaps * factors
+    # The second pass takes away the rounding of the first: K may be ill-conditioned.
+    changed = W
+    for _ in range(2):
+        left = ((changed @ basis) * lengths) @ vectors - wanted
+        changed = changed - (left / kappa[movable]) @ Y.T
+    return changed
+
+
+def svd_first_moment(
+    W: Array, D: Array, S: Array, epsilon: float, mean_reduction: float
+) -> Array:
+    """Weight of the paper, with smaller singular values of W S_e, (10) to (14).
+
+    Given W (m, n), the differences D (n, P) of the means, the second moment S (n, n)
+    and what makes the root S_e of D D^T invertible. An infinite reduction leaves
+    nothing of W.
+    """
+    # With S_e S_e^T = D D^T + epsilon I and W S_e = U Sigma V^T:
+    #   W' = U Sigma' V^T S_e^(-1),  sigma'_i = sigma_i k_i / (k_i + gamma),
+    #   k_i = v_i^T S_e^(-1) S S_e^(-1) v_i,  sum sigma'_i^2 = sum sigma_i^2 / c_e
+    # (theorem 4.1 with the plus sign of its proof). The symmetric root is the identity
+    # times a number but for as many directions as the differences span.
+    if mean_reduction == 1:
+        return W.copy()
+    basis, lengths = _span(D)
+    base = math.sqrt(epsilon)
+    roots = np.hypot(base, lengths)
+    WS = base * W + ((W @ basis) * (roots - base)) @ basis.T
+    U, sigma, Vt = np.linalg.svd(WS, full_matrices=False)
+    rows = Vt / base + ((Vt @ basis) * (1.0 / roots - 1.0 / base)) @ basis.T
+    k = np.maximum(np.einsum("ij,ji->i", rows, S @ rows.T), 0.0)
+    squares = sigma**2
+    factors = _shrinkage(squares, k, float(squares.sum()) / mean_reduction)
+    changed: Array = W - (U * (sigma * (1.0 - factors))) @ rows
+    return changed
+
+
+def _span(D: Array) -> tuple[Array, Array]:
+    """Orthonormal basis of the columns of D and the lengths along it."""
+    basis, lengths, _ = np.linalg.svd(D, full_matrices=False)
+    kept = lengths > max(D.shape) * _EPS * lengths.max(initial=0.0)
+    return basis[:, kept], lengths[kept]
+
+
+def _outside(W: Array, basis: Array, lengths: Array, vectors: Array) -> float:
+    """Square of the gaps that no change of the outputs moves."""
+    gaps = (W @ basis) * lengths
+    return float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
+
+
+def _shrinkage(squares: Array, k: Array, target: float) -> Array:
+    """Factors ``k / (k + gamma)`` with ``sum squares factor^2 = target``."""
+    total = float(squares.sum())
+    if total <= target:
+        return np.ones_like(k)
+    if target <= 0:
+        return np.zeros_like(k)
+    moved = k > _FREE * float(k.max())
+    costly = float(squares[moved].sum())
+    if costly <= target:  # what costs nothing pays for all
+        share = (target - costly) / (total - costly)
+        return np.where(moved, 1.0, math.sqrt(share))
+    unit, sizes = k[moved] / float(k.max()), squares[moved] / costly
+
+    def sum_of_squares(gamma: float) -> tuple[float, float]:
+        factors = unit / (unit + gamma)
+        terms = sizes * factors**2
+        return float(terms.sum()), -2.0 * float((terms / (unit + gamma)).sum())
+
+    # The root if all the k were equal, 1 / factor - 1 times k.
+    alone = math.expm1(-math.log(target / costly) / 2) * unit
+    gamma = monotone_root(
+        sum_of_squares,
+        target / costly,
+        float(alone.min()),
+        float(alone.max()),
+        power=0.5,
+    )
+    gamma *= float(k.max())
+    return k / (k + gamma)
+
+
+def cubic_root(k: Array, sigma: Array, gamma: float) -> Array:
+    """Root x of 2 gamma x^3 + k x - k sigma = 0, between 0 and sigma (theorem 4.2).
+
+    For k, sigma >= 0, shape (r,), and gamma > 0; zero where k or sigma is. The closed
+    form of the paper holds for k = 1 only.
+    """
+    # x = 2 (k / 6 gamma)^(1/2) sinh(asinh(3 sigma / 2 (6 gamma / k)^(1/2)) / 3) does
+    # not cancel, as the form with cube roots does. In y = x / sigma: s^2 y^3 + y = 1.
+    x = np.zeros(sigma.shape)
+    moved = (k > 0) & (sigma > 0)
+    k, sigma = k[moved], sigma[moved]
+    # Roots before the quotient: a ratio of gamma and k could leave the range.
+    with np.errstate(over="ignore"):  # infinity is far enough
+        s = np.sqrt(2.0) * (sigma * (np.sqrt(gamma) / np.sqrt(k)))
+    y = np.ones(s.shape)
+    near = (s > 1e-9) & (s < _PURE_CUBE)
+    # With t = 1.5 sigma sqrt(6 gamma / k), x = sigma * 3 sinh(asinh(t) / 3) / t.
+    t = 1.5 * np.sqrt(3.0) * s[near]
+    y[near] = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
+    # One Newton step takes away what the hyperbolic functions lose of large arguments.
+    square = (s[near] * y[near]) ** 2
+    y[near] -= (square * y[near] + (y[near] - 1.0)) / (3.0 * square + 1.0)
+    root = sigma * y
+    far = s >= _PURE_CUBE
+    root[far] = np.cbrt(k[far]) * np.cbrt(sigma[far]) / (np.cbrt(2.0) * np.cbrt(gamma))
+    x[moved] = np.minimum(root, sigma)
+    return x
+
+
+def monotone_root(
+    function: Callable[[float], tuple[float, float]],
+    target: float,
+    lower: float,
+    upper: float,
+    *,
+    power: float,
+) -> float:
+    """Return where a positive decreasing function takes a value, between two ends.
+
+    `function` gives the value and its slope, and falls like gamma^(-1/power) far out.
+    """
+    # Newton's method on f^(-power), which is nearly linear. A step that leaves the
+    # bracket, or one after a step that did not halve the logarithm of the error, is
+    # replaced by the geometric mean of the ends of the bracket.
+    gamma, last = lower, math.inf
+    # A root at an end must not be stepped over for its rounding.
+    lower, upper = lower * (1 - _MARGIN), upper * (1 + _MARGIN)
+    for _ in range(_MAX_ITER):
+        value, slope = function(gamma)
+        error = math.log(value / target) if value > 0 else -math.inf
+        halved = abs(error) <= last / 2
+        if abs(error) <= 2 * _EPS or (abs(error) <= _ROUNDING and not halved):
+            return gamma
+        if error > 0:
+            lower = gamma
+        else:
+            upper = gamma
+        if upper <= lower * (1 + 2 * _EPS):
+            return upper
+        step = math.nan
+        if slope < 0 and halved:
+            step = gamma - math.expm1(power * error) * (value / (power * slope))
+        last = abs(error)
+        if not lower < step < upper:
+            step = math.sqrt(lower) * math.sqrt(upper)
+            last = math.inf
+        gamma = step
+    return upper

@@ -16,41 +16,32 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
+from scalefair._docs import documented
 from scalefair._entries import check_features
 from scalefair._random import check_random_state
-from scalefair.postprocessing._hosts import find_host, is_module
-from scalefair.postprocessing._last_layer import check_refit, fitted_last_layer
-from scalefair.postprocessing._layer_change import (
-    LayerChange,
-    LayerRows,
-    Wanted,
-    change_layer,
-    change_wide_layer,
-)
-from scalefair.postprocessing._layer_host import LayerHost, check_finite_layers
-from scalefair.postprocessing._layer_unfairness import (
-    LayerUnfairness,
-    layer_unfairness,
-)
-from scalefair.postprocessing._partitioned_passes import predictions as predict_parts
-from scalefair.postprocessing._passes import batches, check_linear_output, predictions
-from scalefair.postprocessing._passes_over import passes_over
-from scalefair.postprocessing._prefit import fitted_estimator, is_fitted
-from scalefair.postprocessing._targets import (
-    check_n_targets,
+from scalefair.postprocessing._fair_layer import check_room, fair_layer
+from scalefair.postprocessing._hosts import find_host
+from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._passes import ModelRows, batches, predictions
+from scalefair.postprocessing._refit_last_layer import (
+    LastLayer,
     checked_targets,
-    one_prediction,
+    refit_last_layer,
 )
-from scalefair.postprocessing._training_rows import training_rows
-from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
-
-__all__ = ["ExplainableSVDRegressor"]
+from scalefair.postprocessing._training_rows import (
+    fitted_estimator,
+    is_fitted,
+    is_module,
+    training_rows,
+)
+from scalefair.streaming import PartitionedRows, is_partitioned
 
 # Rows from which the unfairness of layers is estimated when the layer is given.
 _SAMPLED_ROWS = 1000
 _TRIAL_ROWS = 32
 
 
+@documented()
 class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     r"""Trained regressor, one layer of which is changed so that groups fare alike.
 
@@ -65,9 +56,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         d_e = \Bigl(\sum_p |W d_p|^2\Bigr)^{1/2}, \quad
         d_v = \Bigl(\sum_p |W M_p W^T|_F^2\Bigr)^{1/2} .
 
-    Everything follows from each group's count, mean and covariance: one pass over
-    the rows in batches, and another for the last layer.
-
     Parameters
     ----------
     estimator : estimator or torch.nn.Module
@@ -76,11 +64,9 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         layers (extra "torch"), alone or as ``module_`` of its wrapper. It is never
         modified.
     method : {"direct", "explainable_svd"}, default="direct"
-        "direct" meets both bounds at the smallest change of the outputs;
-        "explainable_svd" is the published method, which restricts the weight to
-        shrunken singular values. At equal gaps the latter changes the outputs several
-        times as much. The former gives every input a little noise of its own (1e-3 of
-        its mean square).
+        "direct" meets both bounds at the smallest change of the outputs, with a
+        little noise given to every input (1e-3 of its mean square); "explainable_svd",
+        the published method, shrinks singular values and changes them more.
     layer : int, str or "auto", default=-2
         Which linear layer: a number, negative from the end, a name, or "auto" for the
         one with the largest relative gaps (see `unfairness_by_layer_`). The default
@@ -104,21 +90,14 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         relative to what it would have without them; as published it is free, and
         brings part of the unfairness back. If the changed layer is the last one,
         only its bias is fitted.
-    rank : int or None, default=None
-        Number of eigenpairs of the covariance difference, largest in modulus, to
-        work with; None takes all. That forms the matrix, n^2 numbers for each group; a
-        layer of 10,000 inputs and more wants a rank. The direct method then works
-        in the leading directions; the covariance gap may exceed its bound by 5 %,
-        and a warning says if they do not hold enough of it. Rows in parts take None.
     prefit : bool or "auto", default="auto"
         Whether `estimator` is fitted already; "auto" finds out. If it is not, a
         clone is fitted first, to rows in memory only.
     batch_size : int or None, default=None
         Rows that are run through the model at a time. None takes those of which the
         widest layer takes 32 MiB.
-    random_state : int, RandomState instance or None, default=None
-        Draws the rows for `unfairness_by_layer_` when the layer is given, and the
-        start of the eigensolver if `rank` is given.
+    %(random_state)s
+        Drawn are the rows for `unfairness_by_layer_` when the layer is given.
 
     Attributes
     ----------
@@ -126,8 +105,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         The changed copy.
     layer_ : int
         Number of the changed layer, from 0.
-    groups_ : ndarray of shape (G,)
-        The groups, sorted.
+    %(groups_)s
     weight_ : ndarray of shape (m, n)
         New weight of the layer, outputs first.
     mean_gap_before_, mean_gap_after_ : float
@@ -139,11 +117,9 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         their squares.
     output_change_bound_ : float
         No weight with the same bounds on the gaps changes the outputs less; proved
-        by duality for two groups and ``method="direct"``, nan otherwise. Mostly
-        within 2 % of `output_change_`; for small hidden layers or reductions far
-        beyond the defaults up to a third below it.
-    moments_ : GroupMoments or None
-        Counts, means and scatter matrices of the layer's inputs; None with a rank.
+        by duality for two groups and ``method="direct"``, nan otherwise.
+    moments_ : GroupMoments
+        Counts, means and scatter matrices of the layer's inputs.
     refit_gaps_before_, refit_gaps_after_ : tuple of float or None
         Gaps in mean and covariance of the last layer's outputs on the training
         rows, after the layer was changed: with the old last layer, and refitted.
@@ -153,10 +129,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         From all rows with ``layer="auto"``, otherwise from about 1000.
     converged_ : bool
         Whether the bounds on the gaps hold, those of the refit included.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if `X` had any.
+    %(n_features_in_)s
+    %(feature_names_in_)s
 
     References
     ----------
@@ -171,8 +145,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     >>> from scalefair.postprocessing import ExplainableSVDRegressor
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=2000)
-    >>> X = rng.normal(size=(2000, 3))
-    >>> X[:, 0] += group
+    >>> X = rng.normal(size=(2000, 3)) + np.outer(group, [1, 0, 0])
     >>> y = X[:, 0] + X[:, 1] ** 2
     >>> net = MLPRegressor(hidden_layer_sizes=(16, 16), random_state=0, max_iter=400)
     >>> net = net.fit(X, y)
@@ -192,21 +165,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "first_moment": [StrOptions({"exact", "svd"})],
         "refit_last": [StrOptions({"least_squares", "gradient"}), None],
-        "rank": [Interval(Integral, 1, None, closed="left"), None],
         "prefit": ["boolean", StrOptions({"auto"})],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
-
-    estimator_: Any
-    layer_: int
-    groups_: NDArray[Any]
-    weight_: NDArray[np.float64]
-    moments_: GroupMoments | None
-    refit_gaps_before_: tuple[float, float] | None
-    refit_gaps_after_: tuple[float, float] | None
-    unfairness_by_layer_: list[LayerUnfairness | None]
-    converged_: bool
 
     def __init__(
         self,
@@ -219,7 +181,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         epsilon: float = 1e-5,
         first_moment: str = "exact",
         refit_last: str | None = "least_squares",
-        rank: int | None = None,
         prefit: bool | str = "auto",
         batch_size: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -232,7 +193,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.first_moment = first_moment
         self.refit_last = refit_last
-        self.rank = rank
         self.prefit = prefit
         self.batch_size = batch_size
         self.random_state = random_state
@@ -260,10 +220,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         X : {array-like, sparse matrix, DataFrame, Tensor, Dask collection, reader} \
                 of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
-            batches. Rows in parts hold real numbers, and are run through the model
-            where they are: Dask's partitions by its workers, once for each pass, a
-            reader's blocks one after the other, read anew in up to four passes. The
-            names of columns reach a model that was fitted on names.
+            batches. Of rows in parts Dask's workers run their partitions through
+            the model; a reader's blocks are read anew in up to four passes.
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
@@ -284,60 +242,55 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         NotFittedError
             If ``prefit=True`` and the estimator is not fitted.
         ValueError
-            If there are fewer than two groups, `y` is needed and missing or has not
-            as many columns as the model has outputs, the layer does not exist or has
-            fewer inputs than `rank`, a weight of the model is NaN or infinite, the
-            last layer is to be refitted and its outputs are not the predictions or
-            it has more than 10,000 inputs, or rows come in parts and the estimator
-            is not fitted or a rank is given.
+            If there are fewer than two groups, `y` is missing or has not as many
+            columns as the model has outputs, the layer does not exist, a weight is
+            NaN or infinite, the last layer's outputs are not the predictions but it
+            is to be refitted, or rows in parts meet an unfitted estimator.
+        MemoryError
+            If there is no room for the n x n matrices of each group, n the inputs of
+            the layer, or of the last one if that is to be refitted.
         """
-        if self.rank is not None and is_partitioned(X):
-            raise ValueError(
-                "With a rank, each product goes through rows in memory: use "
-                "rank=None, which forms the matrix of each group, or pass rows in "
-                "memory."
-            )
-        X, codes, groups, n_rows = training_rows(self, X, sensitive_features)
+        rows = training_rows(self, X, sensitive_features)
         if y is None and self.refit_last is not None:
             raise ValueError(
                 "The last layer is fitted to y, which requires y to be passed, but "
                 "the target y is None: pass y, or use refit_last=None."
             )
-        host = find_host(fitted_estimator(self.estimator, X, y, self.prefit))
-        check_finite_layers(host)
-        X = passes_over(X).raw_rows(host, X)
+        host = find_host(fitted_estimator(self.estimator, rows.X, y, self.prefit))
+        host.check_finite_layers()
+        model_rows = ModelRows.of(host, rows, self.batch_size)
         random_state = check_random_state(self.random_state)
-        sample = passes_over(X).sample_rows(
-            host, X, codes, len(groups), _SAMPLED_ROWS, random_state
-        )
-        trial = next(batches(sample[0], _TRIAL_ROWS))[1]
+        sample = model_rows.sample(_SAMPLED_ROWS, random_state)
+        trial = next(batches(sample.X.parts.gather()[0], _TRIAL_ROWS))[1]
         if self.refit_last is not None:
-            targets = checked_targets(y, n_rows)
-            check_linear_output(host, trial)
-            check_n_targets(targets, host)
-        self.groups_ = groups
-        self.layer_ = self._chosen_layer(host, (X, codes), sample)
-        if self.refit_last is not None:
-            check_refit(host, self.layer_)
-        rows = LayerRows(host, self.layer_, X, codes, groups, self.batch_size)
-        wanted = self._wanted()
-        changed = self._changed(rows, wanted)
+            host.check_linear_output(trial)
+            targets = checked_targets(y, rows.n_rows, host)
+        self.groups_ = rows.groups
+        self.layer_ = self._chosen_layer(model_rows, sample)
+        last = host.n_layers - 1
+        refits = self.refit_last is not None and self.layer_ != last
+        remedy = "choose a layer of fewer inputs."
+        check_room(host, self.layer_, len(rows.groups), remedy)
+        if refits:
+            check_room(host, last, len(rows.groups), "use refit_last=None.")
+        kept = self._change_layer(model_rows)
         host = host.replaced({self.layer_: (self.weight_, None)})
+        changed = replace(model_rows, host=host)
         self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if self.refit_last is not None:
-            rows = replace(rows, host=host)
-            refit = fitted_last_layer(rows, targets, changed, wanted, self.refit_last)
-            self.refit_gaps_before_ = refit.gaps_before
-            self.refit_gaps_after_ = refit.gaps_after
-            self.converged_ = self.converged_ and refit.converged
-            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
+        if refits:
+            refit = self._refit(changed, targets, kept)
+            host = host.replaced({last: (refit.weight, refit.bias)})
+        elif self.refit_last is not None:  # of the layer changed, the bias alone
+            bias = host.bias(last) + changed.mean_residual(targets)
+            host = host.replaced({last: (host.weight(last), bias)})
+            gaps = self.mean_gap_after_, self.covariance_gap_after_
+            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
         self.estimator_ = host.estimator
-        self._one_prediction = one_prediction(host, trial)
+        self._one_prediction = _one_prediction(host, trial)
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
-                "covariance_reduction, raise rank if it is given, or choose another "
-                "layer.",
+                "covariance_reduction, or choose another layer.",
                 ConvergenceWarning,
                 stacklevel=4,  # past the validation of parameters
             )
@@ -366,59 +319,71 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if is_partitioned(X):
-            rows = PartitionedRows.of(X, persist=False)
-            check_features(self, rows, reset=False)
-            predicted: NDArray[Any] = predict_parts(
-                find_host(self.estimator_),
-                rows,
-                batch_size=self.batch_size,
-                shape=self._one_prediction.shape,
-                dtype=self._one_prediction.dtype,
-            )
-            return predicted
-        if not is_module(self.estimator_):
+            X = PartitionedRows.of(X, persist=False)
+            check_features(self, X, reset=False)
+        elif not is_module(self.estimator_):
             return np.asarray(self.estimator_.predict(X))
         host = find_host(self.estimator_)
-        return predictions(host, host.check_rows(X), batch_size=self.batch_size)
-
-    def _chosen_layer(
-        self, host: LayerHost, rows: tuple[Any, Any], sample: tuple[Any, Any]
-    ) -> int:
-        """Return the layer to change; fill in `unfairness_by_layer_`."""
-        if self.layer == "auto":
-            chosen = None
-        elif self.layer == -2 and host.n_layers == 1:
-            chosen = 0
-        else:
-            chosen = host.resolve(self.layer)
-        X, codes = rows if chosen is None else sample
-        self.unfairness_by_layer_ = layer_unfairness(
-            host, X, codes, self.groups_, batch_size=self.batch_size
+        predicted: NDArray[Any] = predictions(
+            host, X, self.batch_size, self._one_prediction
         )
+        return predicted
+
+    def _chosen_layer(self, rows: ModelRows, sample: ModelRows) -> int:
+        """Return the layer to change; fill in `unfairness_by_layer_`."""
+        chosen = None
+        if self.layer == -2 and rows.host.n_layers == 1:
+            chosen = 0
+        elif self.layer != "auto":
+            chosen = rows.host.resolve(self.layer)
+        some = rows if chosen is None else sample
+        self.unfairness_by_layer_ = some.unfairness_by_layer()
         if chosen is not None:
             return chosen
         scores = [-1.0 if u is None else u.score for u in self.unfairness_by_layer_]
         return int(np.argmax(scores))
 
-    def _wanted(self) -> Wanted:
-        return Wanted(
-            self.method,
-            float(self.mean_reduction),
-            float(self.covariance_reduction),
-            float(self.epsilon),
-            self.first_moment,
+    def _change_layer(self, rows: ModelRows) -> NDArray[Any] | None:
+        """Find the new weight, with what is told of it; return the inputs if kept."""
+        self.moments_, kept = rows.layer_moments(self.layer_)
+        found = fair_layer(
+            rows.host.weight(self.layer_),
+            self.moments_,
+            method=self.method,
+            reductions=self._reductions(),
+            epsilon=float(self.epsilon),
+            first_moment=self.first_moment,
         )
-
-    def _changed(self, rows: LayerRows, wanted: Wanted) -> LayerChange:
-        """Change the layer and fill in what is told of it."""
-        if self.rank is None:
-            found = change_layer(rows, wanted)
-        else:
-            found = change_wide_layer(rows, wanted, int(self.rank), self.random_state)
-        self.weight_, self.moments_ = found.weight, found.moments
+        self.weight_ = found.weight
         self.mean_gap_before_, self.covariance_gap_before_ = found.gaps_before
         self.mean_gap_after_, self.covariance_gap_after_ = found.gaps_after
         self.output_change_ = found.change
         self.output_change_bound_ = found.change_bound
         self.converged_ = found.converged
-        return found
+        return kept
+
+    def _reductions(self) -> tuple[float, float]:
+        return float(self.mean_reduction), float(self.covariance_reduction)
+
+    def _refit(self, rows: ModelRows, targets: Any, kept: Any) -> LastLayer:
+        """Fit the last layer; the published method does without bounds."""
+        weight = rows.host.weight(rows.host.n_layers - 1)
+        joint = rows.last_layer_moments(targets, self.layer_, kept)
+        bounds = self._reductions() if self.method == "direct" else (1.0, 1.0)
+        refit = refit_last_layer(joint, weight, str(self.refit_last), bounds)
+        self.refit_gaps_before_ = refit.gaps_before
+        self.refit_gaps_after_ = refit.gaps_after
+        self.converged_ = self.converged_ and refit.converged
+        return refit
+
+
+def _one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any]:
+    """Return what is predicted for the first row, to know its shape and its type.
+
+    A model that gives something else than predictions may be changed all the same;
+    its prediction is taken to be a number, and `predict` will complain.
+    """
+    try:
+        return np.asarray(np.asarray(host.outputs(X_batch))[0])
+    except ValueError:
+        return np.zeros(())

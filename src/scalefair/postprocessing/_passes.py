@@ -1,108 +1,170 @@
-"""Passes over the rows, in batches, for the moments of what enters a layer."""
+"""Passes over the rows, part by part and in batches, for the moments of layers.
+
+Rows in memory are one part. What is done to a part is a function of the module level:
+it is sent to where the part is, with the model, and what it returns is merged here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy import sparse
 
-from scalefair.postprocessing._layer_host import LayerHost, is_linear_output
-from scalefair.postprocessing._row_sample import rows_of_each_group
-from scalefair.streaming import GroupMoments
-
-__all__ = [
-    "batches",
-    "check_linear_output",
-    "choose_batch_size",
-    "last_layer_moments",
-    "layer_batches",
-    "layer_moments",
-    "mean_residual",
-    "moments_of_groups",
-    "predictions",
-    "raw_rows",
-    "sample_rows",
-    "unit_moments",
-]
+from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._layer_moments import LayerUnfairness, layer_unfairness
+from scalefair.postprocessing._training_rows import TrainingRows
+from scalefair.streaming import GroupMoments, LocalParts, PartitionedRows, Parts
 
 # Of the widest layer, in float64. Scatter matrices are added once a batch: with
 # fewer rows than this, adding them takes longer than multiplying the rows.
 _BATCH_BYTES = 2**25
 _FEWEST_ROWS = 256
-# Rows that show whether the last layer gives the predictions.
-_TRIAL_ROWS = 32
+# Inputs of a layer of rows in memory are kept for the next pass up to so many bytes.
+_KEPT_BYTES = 2**27
+# Columns of which a matrix is formed for each group, to compare all layers.
+_WIDEST = 5000
+
+
+class RowsInMemory:
+    """Rows in memory as one part, with what passes ask of `PartitionedRows`."""
+
+    starts = np.zeros(1, np.int64)
+    feature_names = None
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self.parts = LocalParts([X].__iter__, 1)
+
+    def map(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
+    ) -> Parts:
+        return self.parts.map(function, *args, each=each)
+
+    def split(self, values: NDArray[Any]) -> Parts:
+        return self.parts.like([values])
+
+
+@dataclass(frozen=True)
+class ModelRows:
+    """Rows of two groups or more, to be run through a model in batches."""
+
+    host: LayerHost
+    X: RowsInMemory | PartitionedRows
+    codes: Parts  # of each row, the index of its group
+    groups: NDArray[Any]
+    batch_size: int | None
+
+    @classmethod
+    def of(
+        cls, host: LayerHost, rows: TrainingRows, batch_size: int | None
+    ) -> ModelRows:
+        X, codes = rows.X, rows.codes
+        if not isinstance(X, PartitionedRows):
+            X = RowsInMemory(host.check_rows(X))
+            codes = X.split(codes)
+        return cls(host, X, codes, rows.groups, batch_size)
+
+    def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
+        """Draw rows of each group, in memory, the same whatever the parts are."""
+        codes = np.concatenate(self.codes.gather())
+        rows = _rows_of_each_group(codes, len(self.groups), n_rows, random_state)
+        starts = self.X.starts
+        chosen = np.split(rows, np.searchsorted(rows, starts[1:]))
+        places = [part - start for part, start in zip(chosen, starts, strict=True)]
+        # What the model refuses, it refuses where the part's place can be told.
+        tried = isinstance(self.X, PartitionedRows)
+        names = column_names(self.host, self.X)
+        blocks = self.X.map(
+            _some_rows, self.host, names, tried, each=[self.X.parts.like(places)]
+        ).gather()
+        some = blocks[0]
+        if tried and sparse.issparse(some):
+            some = sparse.vstack(blocks, format="csr")
+        elif tried:
+            some = np.vstack(blocks)
+        drawn = RowsInMemory(as_taken(self.host, some, names))
+        return ModelRows(
+            self.host, drawn, drawn.split(codes[rows]), self.groups, self.batch_size
+        )
+
+    def layer_moments(self, layer: int) -> tuple[GroupMoments, NDArray[Any] | None]:
+        """Moments of a layer's inputs, and these, shape (N, n), if they are few."""
+        keep = 0 if isinstance(self.X, PartitionedRows) else _KEPT_BYTES
+        parts = self._map(_moments_of_layer, layer, keep, each=[self.codes])
+        moments, kept = parts.reduce(_merge_moments)
+        return self._named(moments), kept
+
+    def last_layer_moments(
+        self, targets: NDArray[Any], layer: int, kept: NDArray[Any] | None
+    ) -> GroupMoments:
+        """Joint moments of the last layer's inputs, from `kept` ones, and targets."""
+        each = [self.codes, self.X.split(targets.reshape(len(targets), -1))]
+        parts = self._map(_moments_of_last_layer, layer, kept, each=each)
+        return self._named(parts.reduce(GroupMoments.merge))
+
+    def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
+        """Gaps of the outputs of every layer, from one pass.
+
+        None stands for layers that cannot be post-processed, or have more than 5,000
+        inputs and as many outputs.
+        """
+        parts = self._map(_moments_of_every_layer, each=[self.codes])
+        found: list[LayerUnfairness | None] = []
+        for layer, moments in enumerate(parts.reduce(_merge_each)):
+            if moments is None:
+                found.append(None)
+                continue
+            weight = self.host.weight(layer)
+            if _has_fewer_outputs(self.host, layer):
+                weight = np.eye(len(weight))
+            name = self.host.layer_names[layer]
+            found.append(layer_unfairness(name, moments, weight))
+        return found
+
+    def mean_residual(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Mean of targets less predictions, shape (k,)."""
+        parts = self._map(_sum_of_residuals, each=[self.X.split(targets)])
+        total: NDArray[np.float64] = parts.reduce(np.add)
+        return total / len(targets)
+
+    def _map(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts]
+    ) -> Parts:
+        """``function(host, rows, batch_size, *args, *one of each)`` of every part."""
+        size = self.batch_size or choose_batch_size(self.host)
+        names = column_names(self.host, self.X)
+        return self.X.map(_in_part, function, self.host, names, size, *args, each=each)
+
+    def _named(self, total: GroupMoments) -> GroupMoments:
+        """Moments of codes as those of the groups that these stand for."""
+        groups = self.groups[total.groups]
+        return GroupMoments(groups, total.counts, total.means, total.scatters)
+
+
+def predictions(
+    host: LayerHost, X: Any, batch_size: int | None, like: NDArray[Any]
+) -> Any:
+    """Predictions for all rows, those of Dask lazy; `like` is that of one row."""
+    size = batch_size or choose_batch_size(host)
+    if not isinstance(X, PartitionedRows):
+        return _outputs(host, host.check_rows(X), size)
+    names = column_names(host, X)
+    args = _outputs, host, names, size, like.dtype
+    return X.rowwise(_in_part, *args, shape=like.shape, dtype=like.dtype)
 
 
 def choose_batch_size(host: LayerHost) -> int:
-    """Return how many rows make a batch of the widest layer 32 MiB large."""
+    """How many rows make a batch of the widest layer 32 MiB large."""
     width = max(max(host.shape(i)) for i in range(host.n_layers))
     return max(_FEWEST_ROWS, _BATCH_BYTES // (8 * width))
 
 
-def raw_rows(host: LayerHost, X: Any) -> Any:
-    """Return the rows in a form that can be cut into batches, unread.
-
-    Parameters
-    ----------
-    host : LayerHost
-        The model.
-    X : {array-like, sparse matrix, DataFrame, Tensor} of shape (N, ...)
-        Rows as the model takes them.
-    """
-    return host.check_rows(X)
-
-
-def sample_rows(
-    host: LayerHost,
-    X: Any,
-    codes: NDArray[np.integer],
-    n_groups: int,
-    n_rows: int,
-    random_state: np.random.RandomState,
-) -> tuple[Any, NDArray[np.integer]]:
-    """Draw rows of each group.
-
-    Parameters
-    ----------
-    host, X, codes
-        As for `layer_moments`.
-    n_groups : int
-        Number of groups.
-    n_rows : int
-        Rows to draw at most; two of each group are drawn in any case.
-    random_state : RandomState
-        Draws them.
-
-    Returns
-    -------
-    X_sample : same type as `X`
-        The rows, in their order.
-    codes_sample : ndarray of shape (n,)
-        Their groups.
-    """
-    rows = rows_of_each_group(codes, n_groups, n_rows, random_state)
-    return (X.iloc if hasattr(X, "iloc") else X)[rows], codes[rows]
-
-
 def batches(X: Any, batch_size: int) -> Iterator[tuple[slice, Any]]:
-    """Iterate over batches of consecutive rows, of whatever `check_rows` returns.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix, DataFrame, Tensor} of shape (N, ...)
-        Raw rows.
-    batch_size : int
-        Rows of a batch.
-
-    Yields
-    ------
-    rows : slice
-        Which rows.
-    X_batch : same type as `X`
-        The rows; a view where the type allows it.
-    """
+    """Consecutive rows of whatever `check_rows` returns, views where these can be."""
     table = X.iloc if hasattr(X, "iloc") else X
     n_rows = int(X.shape[0])
     for start in range(0, n_rows, batch_size):
@@ -110,302 +172,181 @@ def batches(X: Any, batch_size: int) -> Iterator[tuple[slice, Any]]:
         yield rows, table[rows]
 
 
-def layer_batches(
+def column_names(host: LayerHost, X: Any) -> NDArray[Any] | None:
+    """Names of the columns, for models that were fitted on columns with names."""
+    return X.feature_names if hasattr(host.estimator, "feature_names_in_") else None
+
+
+def as_taken(host: LayerHost, block: Any, names: NDArray[Any] | None) -> Any:
+    """Rows of a part as the model takes them."""
+    if names is None or sparse.issparse(block):
+        return host.check_rows(block)
+    import pandas as pd  # the model was fitted on a data frame
+
+    return host.check_rows(pd.DataFrame(block, columns=names, copy=False))
+
+
+def _in_part(
+    block: Any,
+    function: Callable[..., Any],
     host: LayerHost,
-    layer: int,
-    X: Any,
-    *,
-    batch_size: int | None = None,
-) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Iterate over the inputs of a layer.
-
-    Parameters
-    ----------
-    host, layer, X, batch_size
-        As for `layer_moments`.
-
-    Yields
-    ------
-    rows : slice
-        Which rows.
-    A : ndarray of shape (n_rows, n)
-        What they are where they enter the layer.
-    """
-    for rows, X_batch in batches(X, _batch_size(host, batch_size)):
-        yield rows, host.inputs(X_batch, layer)
+    names: NDArray[Any] | None,
+    *args: Any,
+) -> Any:
+    return function(host, as_taken(host, block, names), *args)
 
 
-def layer_moments(
+def _moments_of_layer(
     host: LayerHost,
-    layer: int,
     X: Any,
+    batch_size: int,
+    layer: int,
+    keep: int,
     codes: NDArray[np.integer],
-    groups: NDArray[Any],
-    *,
-    batch_size: int | None = None,
-    keep: int = 0,
-) -> tuple[GroupMoments, NDArray[Any] | None]:
-    """Return the moments of a layer's inputs, and the inputs if they may be kept.
-
-    Parameters
-    ----------
-    host : LayerHost
-        The model.
-    layer : int
-        Number of the layer, from 0.
-    X : {ndarray, CSR matrix, DataFrame, Tensor} of shape (N, ...)
-        Raw rows, as ``host.check_rows`` returns them.
-    codes : ndarray of shape (N,), int64
-        Group of each row, an index into `groups`.
-    groups : ndarray of shape (G,)
-        The groups, sorted.
-    batch_size : int or None, default=None
-        Rows that are run through the model at a time; by default those of which the
-        widest layer takes 32 MiB.
-    keep : int, default=0
-        Bytes that the inputs of all rows may take to be kept.
-
-    Returns
-    -------
-    moments : GroupMoments
-        Moments of the groups that occur.
-    kept : ndarray of shape (N, n) or None
-        The inputs of the layer, in the type in which the model computes them.
-    """
-    n_rows = _check_codes(X, codes)
-    size = _batch_size(host, batch_size)
-    total = _MomentsOfBatches(f"layer {host.layer_names[layer]!r}")
-    kept = None
-    for rows, A in layer_batches(host, layer, X, batch_size=size):
-        if rows.start == 0 and n_rows * A.shape[1] * A.itemsize <= keep:
-            kept = np.empty((n_rows, A.shape[1]), A.dtype)
+) -> tuple[GroupMoments | None, NDArray[Any] | None]:
+    what = f"layer {host.layer_names[layer]!r}"
+    total, kept = None, None
+    for rows, X_batch in batches(X, batch_size):
+        A = host.inputs(X_batch, layer)
+        if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= keep:
+            kept = np.empty((len(codes), A.shape[1]), A.dtype)
         if kept is None:
-            total.add(A, codes[rows], rows.start)
+            total = _added(total, A, codes, rows, what)
         else:
             kept[rows] = A
     if kept is not None:
-        total.add(kept, codes)
-    return total.moments(groups), kept
+        total = _added(None, kept, codes, slice(0, len(kept)), what)
+    return total, kept
 
 
-def last_layer_moments(
+def _moments_of_last_layer(
     host: LayerHost,
     X: Any,
-    y: ArrayLike,
+    batch_size: int,
+    layer: int,
+    kept: NDArray[Any] | None,
     codes: NDArray[np.integer],
-    groups: NDArray[Any],
-    *,
-    batch_size: int | None = None,
-    layer: int | None = None,
-    kept: NDArray[Any] | None = None,
-) -> GroupMoments:
-    """Return the joint moments of the last layer's inputs and of the targets.
-
-    Least squares of the targets on the inputs and the moments of all groups follow
-    from them.
-
-    Parameters
-    ----------
-    host : LayerHost
-        The model, some layer of it changed.
-    X : {ndarray, CSR matrix, DataFrame, Tensor} of shape (N, ...)
-        Raw rows, as ``host.check_rows`` returns them.
-    y : array-like of shape (N,) or (N, k)
-        Targets.
-    codes : ndarray of shape (N,), int64
-        Group of each row, an index into `groups`.
-    groups : ndarray of shape (G,)
-        The groups, sorted.
-    batch_size : int or None, default=None
-        As for `layer_moments`.
-    layer : int or None, default=None
-        First layer that was changed, whose inputs are the same as before.
-    kept : ndarray of shape (N, n_layer) or None, default=None
-        The inputs of `layer`, to go on from where the host can.
-
-    Returns
-    -------
-    GroupMoments
-        Of rows ``[a, y]``: the n inputs of the last layer, then the k targets.
-
-    Raises
-    ------
-    ValueError
-        If there is not one target per row, or the predictions are not the outputs
-        of the last layer, which then cannot be fitted by least squares.
-    """
-    n_rows = _check_codes(X, codes)
-    Y = np.asarray(y, dtype=np.float64)
-    Y = Y.reshape(len(Y), -1) if Y.ndim != 2 else Y
-    if len(Y) != n_rows:
-        raise ValueError(f"y has {len(Y)} targets for {n_rows} rows.")
-    size = _batch_size(host, batch_size)
-    last = host.n_layers - 1
-    total = _MomentsOfBatches(f"layer {host.layer_names[last]!r} and y")
-    check_linear_output(host, next(batches(X, min(size, _TRIAL_ROWS)))[1])
-    joint = np.empty((0, 0))
-    for rows, X_batch in batches(X, size):
-        if kept is not None and layer is not None and host.goes_on:
+    targets: NDArray[np.float64],
+) -> GroupMoments | None:
+    last, total, joint = host.n_layers - 1, None, np.empty((0, 0))
+    what = f"layer {host.layer_names[last]!r} and y"
+    for rows, X_batch in batches(X, batch_size):
+        if kept is not None and host.goes_on:
             A = host.onward(X_batch, kept[rows], layer, last)
         else:
             A = host.inputs(X_batch, last)
         if len(joint) < len(A):
-            joint = np.empty((len(A), A.shape[1] + Y.shape[1]))
+            joint = np.empty((len(A), A.shape[1] + targets.shape[1]))
         joint[: len(A), : A.shape[1]] = A
-        joint[: len(A), A.shape[1] :] = Y[rows]
-        total.add(joint[: len(A)], codes[rows], rows.start)
-    return total.moments(groups)
+        joint[: len(A), A.shape[1] :] = targets[rows]
+        total = _added(total, joint[: len(A)], codes, rows, what)
+    return total
 
 
-def unit_moments(
-    host: LayerHost,
-    X: Any,
-    codes: NDArray[np.integer],
-    groups: NDArray[Any],
-    *,
-    batch_size: int | None = None,
-    outputs: Collection[int] = (),
-    without: Collection[int] = (),
+def _moments_of_every_layer(
+    host: LayerHost, X: Any, batch_size: int, codes: NDArray[np.integer]
 ) -> list[GroupMoments | None]:
-    """Return the moments of the inputs of every layer, from one pass.
-
-    Parameters
-    ----------
-    host, X, codes, groups, batch_size
-        As for `layer_moments`.
-    outputs : collection of int, default=()
-        Layers of which the outputs are taken instead, less the bias.
-    without : collection of int, default=()
-        Layers to leave out.
-
-    Returns
-    -------
-    list of GroupMoments
-        One for each layer; None for those left out and where the inputs of the
-        layer are not one row per sample (a module's layer that is not called, or
-        along several dimensions).
-    """
-    _check_codes(X, codes)
-    totals: list[_MomentsOfBatches | None] = [
-        None if i in without else _MomentsOfBatches(f"layer {name!r}")
-        for i, name in enumerate(host.layer_names)
-    ]
-    weights = {i: host.weight(i).T for i in outputs}
-    for rows, X_batch in batches(X, _batch_size(host, batch_size)):
+    """Of the inputs, or the outputs less the bias where these are fewer."""
+    totals: list[GroupMoments | None] = [None] * host.n_layers
+    left_out = {i for i in range(host.n_layers) if min(host.shape(i)) > _WIDEST}
+    weights = {
+        i: host.weight(i).T
+        for i in range(host.n_layers)
+        if _has_fewer_outputs(host, i) and i not in left_out
+    }
+    for rows, X_batch in batches(X, batch_size):
         for i, A in enumerate(host.inputs_each(X_batch)):
-            total = totals[i]
             if A is None:
-                totals[i] = None
-            elif total is not None:
-                Z = A @ weights[i] if i in weights else A
-                total.add(Z, codes[rows], rows.start)
-    return [None if total is None else total.moments(groups) for total in totals]
+                left_out.add(i)
+            if A is None or i in left_out:
+                continue
+            Z = A @ weights[i] if i in weights else A
+            what = f"layer {host.layer_names[i]!r}"
+            totals[i] = _added(totals[i], Z, codes, rows, what)
+    return [None if i in left_out else total for i, total in enumerate(totals)]
 
 
-def mean_residual(
-    host: LayerHost,
-    X: Any,
-    y: NDArray[np.float64],
-    *,
-    batch_size: int | None = None,
+def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
+    n_outputs, n_inputs = host.shape(layer)
+    return n_outputs < n_inputs
+
+
+def _sum_of_residuals(
+    host: LayerHost, X: Any, batch_size: int, targets: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the mean of targets less predictions, shape (k,).
-
-    Parameters
-    ----------
-    host, X, batch_size
-        As for `layer_moments`.
-    y : ndarray of shape (N,) or (N, k)
-        Targets.
-    """
-    total = np.zeros(1 if y.ndim == 1 else y.shape[1])
-    for rows, X_batch in batches(X, _batch_size(host, batch_size)):
-        some = y[rows]
+    total = np.zeros(1 if targets.ndim == 1 else targets.shape[1])
+    for rows, X_batch in batches(X, batch_size):
+        some = targets[rows]
         left = some - np.asarray(host.outputs(X_batch)).reshape(some.shape)
         total += left.reshape(len(left), -1).sum(axis=0)
-    return total / len(y)
+    return total
 
 
-def predictions(
-    host: LayerHost, X: Any, *, batch_size: int | None = None
+def _outputs(
+    host: LayerHost, X: Any, batch_size: int, dtype: Any = None
 ) -> NDArray[Any]:
-    """Return the predictions of the model, shape (N,) or (N, k).
-
-    Parameters
-    ----------
-    host, X, batch_size
-        As for `layer_moments`.
-    """
-    size = _batch_size(host, batch_size)
-    return np.concatenate([host.outputs(part) for _, part in batches(X, size)])
+    found = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
+    return found.astype(found.dtype if dtype is None else dtype, copy=False)
 
 
-def check_linear_output(host: LayerHost, X_batch: Any) -> None:
-    """Raise unless the predictions are what the last layer gives.
-
-    Raises
-    ------
-    ValueError
-        If a function of the last layer's outputs is predicted, or the last layer of
-        a module is not the one that gives its output.
-    """
-    last = host.n_layers - 1
-    A = host.inputs(X_batch, last)
-    found = np.asarray(host.outputs(X_batch)).reshape(len(A), -1)
-    if not is_linear_output(A, host.weight(last), host.bias(last), found):
+def _added(
+    total: GroupMoments | None,
+    A: NDArray[Any],
+    codes: NDArray[np.integer],
+    rows: slice,
+    what: str,
+) -> GroupMoments:
+    """Add the moments of a batch, whose groups may be others than those before."""
+    try:
+        moments = GroupMoments.from_data(A, codes[rows])
+        return moments if total is None else total.merge(moments)
+    except ValueError as error:
         raise ValueError(
-            f"The predictions of this {type(host.estimator).__name__} are not the "
-            f"outputs of its last layer {host.layer_names[last]!r} (a link or output "
-            "function follows, or another layer), so that it cannot be refitted by "
-            "least squares: use refit_last=None."
-        )
+            f"Moments of {what}, over rows {rows.start} to {rows.stop - 1} "
+            f"(counted from 0 within them below): {error}"
+        ) from error
 
 
-def moments_of_groups(total: GroupMoments, groups: NDArray[Any]) -> GroupMoments:
-    """Return moments of codes as those of the groups that these stand for."""
-    return GroupMoments(groups[total.groups], total.counts, total.means, total.scatters)
+def _merge_moments(one: Any, other: Any) -> tuple[GroupMoments, None]:
+    return one[0].merge(other[0]), None
 
 
-class _MomentsOfBatches:
-    """Moments of batches, added up; groups may be missing from a batch."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._moments: GroupMoments | None = None
-
-    def add(self, A: NDArray[Any], codes: NDArray[np.integer], start: int = 0) -> None:
-        """Add a batch; `start` is the number of its first row."""
-        if len(A) == 0:
-            return
-        try:
-            if self._moments is None:
-                self._moments = GroupMoments.from_data(A, codes)
-            else:
-                self._moments.update(A, codes)
-        except ValueError as error:
-            raise ValueError(
-                f"Moments of {self._what}, over rows {start} to {start + len(A) - 1} "
-                f"(counted from 0 within them below): {error}"
-            ) from error
-
-    def moments(self, groups: NDArray[Any]) -> GroupMoments:
-        if self._moments is None:
-            raise ValueError("There are no rows.")
-        return moments_of_groups(self._moments, groups)
+def _merge_each(
+    one: list[GroupMoments | None], other: list[GroupMoments | None]
+) -> list[GroupMoments | None]:
+    return [
+        None if mine is None or others is None else mine.merge(others)
+        for mine, others in zip(one, other, strict=True)
+    ]
 
 
-def _batch_size(host: LayerHost, batch_size: int | None) -> int:
-    if batch_size is None:
-        return choose_batch_size(host)
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-    return batch_size
+def _some_rows(
+    block: Any,
+    host: LayerHost,
+    names: NDArray[Any] | None,
+    tried: bool,
+    rows: NDArray[np.int64],
+) -> Any:
+    """Rows of a part; if they are tried, what the model refuses is said here."""
+    some = (block.iloc if hasattr(block, "iloc") else block)[rows]
+    if tried and len(rows):
+        for _ in host.inputs_each(as_taken(host, some, names)):
+            pass
+    return some
 
 
-def _check_codes(X: Any, codes: NDArray[np.integer]) -> int:
-    n_rows = int(X.shape[0])
-    if n_rows == 0:
-        raise ValueError("X has no rows.")
-    if len(codes) != n_rows:
-        raise ValueError(f"There are {len(codes)} group codes for {n_rows} rows.")
-    return n_rows
+def _rows_of_each_group(
+    codes: NDArray[np.integer],
+    n_groups: int,
+    n_rows: int,
+    random_state: np.random.RandomState,
+) -> NDArray[np.int64]:
+    """Draw about as many rows of each group, `n_rows` at most in all, in order."""
+    each = max(n_rows // n_groups, 2)
+    chosen = []
+    for group in range(n_groups):
+        rows = np.flatnonzero(codes == group)
+        if len(rows) > each:
+            rows = random_state.choice(rows, each, replace=False)
+        chosen.append(rows)
+    return np.sort(np.concatenate(chosen))

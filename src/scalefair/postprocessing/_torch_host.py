@@ -18,11 +18,8 @@ from scipy import sparse
 from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
-    check_bias,
-    check_weight,
+    new_values,
 )
-
-__all__ = ["TorchHost"]
 
 # Hooks and modes belong to the module: the threads that share it take turns.
 _TURN = threading.RLock()
@@ -39,26 +36,11 @@ def _import_torch() -> Any:
 
 
 class TorchHost(LayerHost):
-    """The ``nn.Linear`` layers of a module, by qualified name.
+    """The ``nn.Linear`` layers of a module, or of an estimator's `module_`, by name.
 
-    Layers are in the order of ``module.named_modules()``. Rows are run through the
-    module in evaluation mode, without gradients, in its own type and on its own
-    device; the modes of all its parts are as before afterwards. Whatever is above a
-    layer is computed from the raw rows again, for the module alone knows how.
-
-    Parameters
-    ----------
-    estimator : torch.nn.Module or object
-        A trained module, called with a tensor of shape (rows, ...), that returns a
-        tensor of shape (rows,) or (rows, n_outputs); or a fitted estimator that has
-        such a module as `module_` and runs it in `predict` (as skorch does).
-
-    Raises
-    ------
-    ImportError
-        If PyTorch is not installed.
-    TypeError
-        If the module has no ``nn.Linear``.
+    Rows are run through the module in evaluation mode, without gradients, in its own
+    type and on its own device. What is above a layer is computed from the raw rows
+    again, for the module alone knows how.
     """
 
     goes_on = False
@@ -88,16 +70,13 @@ class TorchHost(LayerHost):
                 )
 
     def shape(self, layer: int) -> tuple[int, int]:
-        """Return the numbers of outputs and inputs of a layer."""
         linear = self._layers[layer]
         return linear.out_features, linear.in_features
 
     def weight(self, layer: int) -> NDArray[np.float64]:
-        """Return the weight of a layer."""
         return _to_numpy(self._layers[layer].weight).astype(np.float64)
 
     def bias(self, layer: int) -> NDArray[np.float64]:
-        """Return the bias of a layer."""
         linear = self._layers[layer]
         if linear.bias is None:
             return np.zeros(linear.out_features)
@@ -119,7 +98,6 @@ class TorchHost(LayerHost):
         return X
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        """Return what a layer is called with, for some raw rows."""
         calls = self._calls(X_batch, [layer])[0]
         name = repr(self.layer_names[layer])
         self._refuse_calls(calls, _n_rows(X_batch), name)
@@ -128,7 +106,6 @@ class TorchHost(LayerHost):
         return A
 
     def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        """Return the inputs of every layer, from one forward pass."""
         n_rows = _n_rows(X_batch)
         every = self._calls(X_batch, range(self.n_layers))
         for name, calls in zip(self.layer_names, every, strict=True):
@@ -142,7 +119,6 @@ class TorchHost(LayerHost):
     def onward(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
-        """Return the inputs of a later layer, from the raw rows."""
         return A if layer == later else self.inputs(X_batch, later)
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
@@ -168,35 +144,27 @@ class TorchHost(LayerHost):
         return predicted
 
     def replaced(self, layers: LayerChanges) -> TorchHost:
-        """Return the host of a deep copy with some layers changed.
-
-        Raises
-        ------
-        ValueError
-            If a layer does not own its weight: it is shared with another layer, or
-            computed from other parameters.
-        """
         changed = TorchHost(copy.deepcopy(self.estimator))
-        for key, (weight, bias) in layers.items():
-            changed._set_layer(self.resolve(key), weight, bias)
+        for layer, (weight, bias) in layers.items():
+            changed._set_layer(layer, weight, bias)
         return changed
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
         torch = _import_torch()
-        linear = self._layers[layer]
+        linear, name = self._layers[layer], self.layer_names[layer]
         self._refuse_shared(layer)
-        shape = self.shape(layer)
-        kind = _numpy_type(linear.weight.dtype)
+        shape, kind = self.shape(layer), _numpy_type(linear.weight.dtype)
         with torch.no_grad():
-            new = torch.from_numpy(check_weight(layer, weight, shape, kind))
-            linear.weight.copy_(new)
+            new = new_values(f"weight of layer {name!r}", weight, shape, kind)
+            linear.weight.copy_(torch.from_numpy(new))
             if bias is None:
                 return
-            new = torch.from_numpy(check_bias(layer, bias, shape[0], kind))
+            new = new_values(f"bias of layer {name!r}", bias, shape[:1], kind)
             if linear.bias is None:
-                linear.bias = torch.nn.Parameter(new.to(linear.weight))
+                values = torch.from_numpy(new).to(linear.weight)
+                linear.bias = torch.nn.Parameter(values)
             else:
-                linear.bias.copy_(new)
+                linear.bias.copy_(torch.from_numpy(new))
 
     def _refuse_shared(self, layer: int) -> None:
         linear = self._layers[layer]
@@ -297,10 +265,7 @@ def _n_rows(X: Any) -> int:
 
 
 def _to_tensor(X: Any, module: Any) -> Any:
-    """Rows as a tensor in the type and on the device of the module.
-
-    Arrays are converted; a tensor of integers stays one, for it may hold indices.
-    """
+    """Rows as a tensor, of the module's type unless they are a tensor of integers."""
     torch = _import_torch()
     reals = [p for p in module.parameters() if p.is_floating_point()]
     dtype, device = reals[0].dtype, reals[0].device

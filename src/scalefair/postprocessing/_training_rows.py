@@ -1,38 +1,26 @@
-"""Rows to fit to and their groups, checked."""
+"""Rows to fit to and their groups, checked, and estimators that come fitted or not."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _num_samples, validate_data
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from scalefair._entries import check_features
 from scalefair._groups import check_two_groups, encode_groups
+from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
-
-__all__ = ["TrainingRows", "training_rows"]
 
 
 class TrainingRows(NamedTuple):
-    """Rows with a group each.
-
-    Attributes
-    ----------
-    X : {array-like, sparse matrix, DataFrame, Tensor, PartitionedRows} of shape \
-            (N, ...)
-        The rows.
-    codes : {ndarray of shape (N,), Parts}
-        Group of each row, an index into `groups`, cut as the rows are.
-    groups : ndarray of shape (G,)
-        The groups, sorted.
-    n_rows : int
-        Number of rows.
-    """
+    """Rows with a group each; codes, indices into `groups`, are cut as the rows are."""
 
     X: Any
-    codes: Any
+    codes: Any  # ndarray of shape (N,), or Parts
     groups: NDArray[Any]
     n_rows: int
 
@@ -40,39 +28,73 @@ class TrainingRows(NamedTuple):
 def training_rows(
     estimator: BaseEstimator, X: Any, sensitive_features: Any
 ) -> TrainingRows:
-    """Return rows and groups; the estimator takes note of the features.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows or groups, or not one group per row.
-    """
-    read = _rows_in_parts if is_partitioned(X) else _rows_in_memory
-    rows = read(estimator, X, sensitive_features)
-    if rows.n_rows < 2:
+    """Return rows and groups, two or more; the estimator takes note of the features."""
+    if is_partitioned(X):
+        X = PartitionedRows.of(X)
+        check_features(estimator, X, reset=True)
+        groups, codes = X.encode(
+            sensitive_features, name="sensitive_features", what="group"
+        )
+        n_rows = X.shape[0]
+    else:
+        X = validate_data(estimator, X, skip_check_array=True)
+        n_rows = _num_samples(X)
+        groups, codes = encode_groups(sensitive_features, n_rows)
+    if n_rows < 2:
         raise ValueError(
-            f"Found {rows.n_rows} sample(s) (n_samples={rows.n_rows}): fairness "
+            f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
-    check_two_groups(rows.groups, "the estimator itself")
-    return rows
-
-
-def _rows_in_memory(
-    estimator: BaseEstimator, X: Any, sensitive_features: Any
-) -> TrainingRows:
-    X = validate_data(estimator, X, skip_check_array=True)
-    n_rows = _num_samples(X)
-    groups, codes = encode_groups(sensitive_features, n_rows)
+    check_two_groups(groups, "the estimator itself")
     return TrainingRows(X, codes, groups, n_rows)
 
 
-def _rows_in_parts(
-    estimator: BaseEstimator, X: Any, sensitive_features: Any
-) -> TrainingRows:
-    rows = PartitionedRows.of(X)
-    check_features(estimator, rows, reset=True)
-    groups, codes = rows.encode(
-        sensitive_features, name="sensitive_features", what="group"
-    )
-    return TrainingRows(rows, codes, groups, rows.shape[0])
+def is_module(estimator: Any) -> bool:
+    """Whether a model is a PyTorch module; PyTorch, if it is, has been imported."""
+    torch = sys.modules.get("torch")
+    base = getattr(getattr(torch, "nn", None), "Module", None)
+    return base is not None and isinstance(estimator, base)
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Whether an estimator can predict.
+
+    What has no ``fit`` can, and so can a PyTorch module, which does not tell. What is
+    not of scikit-learn can once it has an attribute that ends in an underscore.
+    """
+    if not hasattr(estimator, "fit") or is_module(estimator):
+        return True
+    if not hasattr(estimator, "__sklearn_tags__"):
+        names = getattr(estimator, "__dict__", {})
+        return any(name.endswith("_") and not name.startswith("__") for name in names)
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
+    """Return an estimator that can predict: as given, or a clone fitted to X and y."""
+    fitted = is_fitted(estimator)
+    if prefit is True and not fitted:
+        raise NotFittedError(
+            f"prefit=True, but this {type(estimator).__name__} is not fitted. Fit it "
+            'first, or use prefit="auto" to have a clone fitted.'
+        )
+    if prefit is not False and fitted:
+        return estimator
+    if is_partitioned(X):
+        raise ValueError(
+            f"This {type(estimator).__name__} would have to be fitted to rows in parts "
+            "(a Dask collection or a file), which it cannot read: pass one that is "
+            "fitted already, to a sample for example."
+        )
+    if y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} has to be fitted, which requires y to "
+            "be passed, but the target y is None. Pass y, or an estimator that is "
+            "fitted already."
+        )
+    with long_blas_call():  # as many threads as its own fit takes
+        return clone(estimator).fit(X, y)

@@ -1,8 +1,6 @@
 """One pass over rows: counts, means and scatter matrices of each label.
 
-Rows are shifted before they are multiplied, those of a label by a rough mean of
-it, so that a mean far from zero does not cancel (Chan, Golub & LeVeque 1983). The
-shift is taken out again at the end.
+Rows are shifted by a rough mean of their label, lest a mean far from zero cancels.
 """
 
 from __future__ import annotations
@@ -25,23 +23,15 @@ from scalefair.kernels import (
 )
 from scalefair.streaming._blocks import row_blocks
 
-# Up to this width register tiles take 0.55 to 0.85 of the time of BLAS, which shares
-# small matrices among its threads where tiles share rows. For more columns, those
-# of 256 rows no longer fit the second-level cache.
+# Up to this width register tiles are quicker than BLAS: 256 rows fit the cache.
 _THIN = 192
 # Many labels of many columns: partial sums would not fit a cache or a thread.
 _THIN_BYTES = 2**23
 _BLOCK_BYTES, _SPARSE_BYTES = 2**26, 2**25
-# A dense block that is not converted takes no memory: longer ones, fewer barriers.
-_VIEW_BLOCKS = 4
-# Rows behind the shift of a label; any typical value would do.
-_SHIFT_ROWS = 1024
-# Times, measured in products of a dense block: of a product of two stored entries,
-# added at a scattered place; of a stored entry, to be selected and transposed; of
-# an entry made dense.
-_SCATTERED_COST = 25
-_STORED_ENTRY_COST = 600
-_DENSE_ENTRY_COST = 40
+_VIEW_BLOCKS = 4  # a dense block that is not converted takes no memory
+_SHIFT_ROWS = 1024  # behind the shift of a label; any typical value would do
+# In products of a dense block: two stored entries, a stored one, one made dense.
+_SCATTERED_COST, _STORED_ENTRY_COST, _DENSE_ENTRY_COST = 25, 600, 40
 # Columns with this share of entries are shifted: they may have a large mean.
 _FULL = 0.9
 
@@ -112,10 +102,9 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
     """Yield first rows and blocks in types that the kernels know: float32, float64."""
     is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
     for rows, block in row_blocks(X, _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)):
-        step = block.shape[0]
-        if sparse.issparse(block):  # made dense
-            step = max(1, _BLOCK_BYTES // (8 * block.shape[1]))
-        for start in range(0, block.shape[0], step):
+        m, n = block.shape
+        step = max(1, _BLOCK_BYTES // (8 * n)) if sparse.issparse(block) else m
+        for start in range(0, m, step):
             part = block[start : start + step]
             part = part.toarray() if sparse.issparse(part) else part
             single = part.dtype == np.float32 and part.dtype.isnative
@@ -126,11 +115,7 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
 def _add_wide(
     block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
 ) -> None:
-    """Rows of one label after the other, by BLAS, on all its threads.
-
-    OpenBLAS shares the entries of the result among its threads, not the rows:
-    each is computed in the same order whatever their number.
-    """
+    """Rows of one label after the other, by BLAS, on all its threads."""
     n = block.shape[1]
     small = codes.astype(np.int16) if len(sums.counts) < 2**15 else codes
     order = np.argsort(small, kind="stable")  # a radix sort for 16 bits
@@ -158,11 +143,7 @@ def is_cheaper_sparse(X: Any) -> bool:
 
 
 def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
-    """Add the rows of a CSR matrix without making them dense.
-
-    Only columns that are nearly full are shifted: in the others the zeros keep the
-    variance of the same order as the mean square, and nothing cancels.
-    """
+    """Add the rows of a CSR matrix; in columns not nearly full nothing cancels."""
     for rows, block in row_blocks(X, _SPARSE_BYTES):
         block_codes = codes[rows]
         for code in np.unique(block_codes):
@@ -185,8 +166,7 @@ def _full_column_means(X: Any) -> NDArray[np.float64]:
     """Means of the columns that are nearly full, zero for the others."""
     m, n = X.shape
     full = np.bincount(X.indices, minlength=n) >= _FULL * m
-    totals = np.bincount(X.indices, weights=X.data, minlength=n)
-    return np.where(full, totals / m, 0.0)
+    return np.where(full, np.bincount(X.indices, X.data, minlength=n) / m, 0.0)
 
 
 def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:

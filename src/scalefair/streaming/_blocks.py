@@ -20,12 +20,9 @@ def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
     Parameters
     ----------
     X : {ndarray, sparse matrix} of shape (m, n)
-        Dense, memory-mapped, CSR or CSC. A CSC matrix is turned into CSR once;
-        nothing is made dense.
+        Dense, memory-mapped, CSR or CSC, which is turned into CSR once.
     max_bytes : int, default=2**25
-        Size of a block, 32 MiB by default; an entry of a dense block counts 8 bytes
-        at least, one of a sparse block with its column index. A block has one row at
-        least.
+        Size of a block, of one row at least; a dense entry counts 8 bytes at least.
 
     Returns
     -------

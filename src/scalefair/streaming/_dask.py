@@ -37,9 +37,7 @@ def require_dask() -> Any:
 class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current.
 
-    The graph is written down here: each part of a product would cost as much again
-    if delayed objects were made and merged. A value that went with a lost worker is
-    computed again from it.
+    The graph is written down here: delayed objects would double the cost of a product.
     """
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
@@ -70,8 +68,7 @@ class DaskParts(Parts):
         columns = zip(self._keys, *(column._keys for column in each), strict=True)
         keys = [(name, i) for i in range(len(self))]
         for key, (own, *others) in zip(keys, columns, strict=True):
-            arguments = [ref(own), ref(shared), *map(ref, others)]
-            graph[key] = task_type(key, run, *arguments)
+            graph[key] = task_type(key, run, ref(own), ref(shared), *map(ref, others))
         return DaskParts(graph, keys)
 
     def like(self, values: Iterable[Any]) -> DaskParts:
@@ -212,10 +209,7 @@ def dask_rows(X: Any) -> DaskParts:
 
 
 def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
-    """Return the partitions of one value for each row, cut as the rows are.
-
-    A Dask array of known chunks is cut anew, unless there are no `lengths`.
-    """
+    """Partitions of a value for each row; arrays of known chunks are cut anew."""
     if hasattr(type(values), "numblocks"):
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]

@@ -23,9 +23,8 @@ _ARRAYS = ["groups", "counts", "means", "scatters"]
 class GroupMoments:
     """Counts, means and scatter matrices of the rows of each group.
 
-    `from_data` reads rows once, in blocks; moments of different rows are combined
-    exactly by `update` and `merge`. The memory taken is that of the scatter matrices,
-    G n^2 numbers in float64, and of one block of rows.
+    Of rows read once, in blocks; `update` and `merge` combine those of different rows
+    exactly. Takes G n^2 numbers in float64, and one block.
 
     Parameters
     ----------
@@ -46,28 +45,19 @@ class GroupMoments:
     Raises
     ------
     ValueError
-        If the arrays do not fit each other, counts are no whole positive numbers, or
-        a mean or scatter is NaN or infinite; from all methods, if rows or moments do
-        not fit, or squares overflow.
+        If the arrays do not fit each other, or are not what they should be; from all
+        methods, if rows do not fit, or squares overflow.
 
-    Notes
-    -----
-    Sums are taken in float64 after a shift by a rough mean of the group, and combined
-    by equations (2.1) of Chan, Golub & LeVeque, The American Statistician 37 (1983):
-    neither float32 nor a large mean costs digits. The number of threads changes no
-    bit of sums over up to 192 columns; beyond, it changes what BLAS lets it change.
+    References
+    ----------
+    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37, 1983, (2.1).
 
     Examples
     --------
-    >>> import numpy as np
     >>> from scalefair.streaming import GroupMoments
-    >>> X = np.array([[1.0, 2.0], [3.0, 2.0], [0.0, 1.0]])
-    >>> moments = GroupMoments.from_data(X, ["a", "a", "b"])
+    >>> moments = GroupMoments.from_data([[1.0, 2.0], [3.0, 2.0]], ["a", "a"])
     >>> moments.counts, moments.means
-    (array([2, 1]), array([[2., 2.],
-           [0., 1.]]))
-    >>> moments.update([[4.0, 5.0]], ["c"]).groups.tolist()
-    ['a', 'b', 'c']
+    (array([2]), array([[2., 2.]]))
     """
 
     def __init__(
@@ -114,9 +104,7 @@ class GroupMoments:
         Parameters
         ----------
         X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n)
-            Rows of any real type, CSR or CSC if sparse. Memory-mapped rows and those
-            of a reader are read block by block; moments of Dask's partitions are taken
-            where these are.
+            Rows of any real type, CSR or CSC if sparse, read block by block.
         groups : array-like or Dask collection of shape (m,)
             Group of each row: strings, integers, booleans.
 
@@ -127,8 +115,7 @@ class GroupMoments:
         """
         if is_partitioned(X):
             rows = PartitionedRows.of(X)
-            encoded = rows.encode(groups, name="sensitive_features", what="group")
-            return cls._from_codes(rows, *encoded)
+            return cls._from_codes(rows, *rows.encode(groups))
         X = check_rows(X)
         return cls._from_codes(X, *encode_groups(groups, X.shape[0]))
 
@@ -143,10 +130,7 @@ class GroupMoments:
         return cls._keep(groups, *sums.to_moments())
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
-        """Add rows, in place; if they are refused nothing has changed.
-
-        Scatter matrices are formed apart: give many rows at a time if there are many
-        features.
+        """Add rows, many at a time, in place; if they are refused nothing has changed.
 
         Parameters
         ----------
@@ -158,8 +142,7 @@ class GroupMoments:
         GroupMoments
             Itself.
         """
-        merged = self.merge(GroupMoments.from_data(X, groups))
-        vars(self).update(vars(merged))
+        vars(self).update(vars(self.merge(GroupMoments.from_data(X, groups))))
         return self
 
     def merge(self, other: GroupMoments) -> GroupMoments:
@@ -173,7 +156,7 @@ class GroupMoments:
         Returns
         -------
         GroupMoments
-            Moments as if all rows had been read together, but for rounding.
+            As if all rows had been read together, but for rounding.
         """
         n = self.n_features
         if other.n_features != n:
@@ -227,7 +210,7 @@ class GroupMoments:
         Returns
         -------
         ndarray of shape (G, n, n)
-            :math:`C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T`.
+            Means of :math:`(x_i - c)(x_i - c)^T` over the rows of a group.
         """
         if centering not in {"global", "group"}:
             raise ValueError(
@@ -249,8 +232,7 @@ class GroupMoments:
         Parameters
         ----------
         path : str or path-like
-            Name of the file, in NumPy's npz format without pickled objects. No
-            suffix is added; an existing file is replaced and keeps its rights.
+            Name of the npz file; no suffix is added, and an older file replaced.
         """
         content = {name: getattr(self, name) for name in _ARRAYS}
         if _kind(self.groups) == "U":

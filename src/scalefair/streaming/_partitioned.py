@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -29,8 +29,7 @@ from scalefair.streaming._parts import LocalParts, Parts, Progress
 class RowReader(ABC):
     """Rows in a file, read block by block, as often as they are needed.
 
-    Estimators take readers where they take matrices. A reader holds no open file
-    between two passes and can be sent to other processes. The file must stay as it is.
+    A reader holds no open file between two passes, and can be sent to other processes.
 
     Attributes
     ----------
@@ -53,15 +52,14 @@ class RowReader(ABC):
     --------
     >>> import numpy as np
     >>> from scalefair.streaming import GroupMoments, RowReader
-    >>> class Countdown(RowReader):
+    >>> class Ones(RowReader):
     ...     lengths, n_features = np.array([2, 2]), 1
     ...     dtype, is_sparse, nnz = np.dtype(float), False, 4
     ...
     ...     def block(self, number):
-    ...         return np.array([[3.0], [2.0]]) - 2 * number
-    >>> GroupMoments.from_data(Countdown(), ["a", "b", "a", "b"]).means
-    array([[2.],
-           [1.]])
+    ...         return np.ones((2, 1))
+    >>> GroupMoments.from_data(Ones(), ["a", "a", "a", "a"]).mean
+    array([1.])
     """
 
     lengths: NDArray[np.int64]
@@ -110,7 +108,7 @@ class RowReader(ABC):
         Returns
         -------
         LocalParts
-            Read anew in each pass; each must be as the attributes say.
+            Read anew in each pass.
         """
         return LocalParts(self._checked_blocks, len(self), self.progress)
 
@@ -147,13 +145,12 @@ def is_partitioned(X: Any) -> bool:
     Parameters
     ----------
     X : object
-        Dask arrays, data frames and bags, lists of delayed blocks or of futures,
-        readers, and `PartitionedRows` are.
+        Whatever it is.
 
     Returns
     -------
     bool
-        Whether it is.
+        True for Dask collections, lists of delayed blocks, and readers.
 
     Examples
     --------
@@ -168,8 +165,8 @@ def is_partitioned(X: Any) -> bool:
 class PartitionedRows:
     """Rows in parts, each of which fits in memory.
 
-    Made by `of`. Parts of a Dask collection are computed once and kept by Dask;
-    those of a reader are read anew in each pass.
+    Made by `of`. Dask keeps the parts of its collections; those of a reader are read
+    anew in each pass.
 
     Attributes
     ----------
@@ -206,8 +203,7 @@ class PartitionedRows:
         X : Dask collection, reader or PartitionedRows
             See `is_partitioned`. Partitions without rows are left out.
         persist : bool, default=True
-            Whether Dask computes the partitions now and keeps them: for several
-            passes. For a single one they need not fit in the memory of the workers.
+            Whether Dask computes the partitions now and keeps them.
 
         Returns
         -------
@@ -226,23 +222,21 @@ class PartitionedRows:
         found = None if persist else _known(X)
         if found is None:
             found = parts.map(_describe).gather()
-        numbers = [part[0] for part in found]
-        kept = np.flatnonzero(numbers).tolist()
+        given = [part.n_rows for part in found]
+        kept = np.flatnonzero(given).tolist()
         if not kept:
             raise ValueError("X has no rows in any partition.")
         _check_alike(found, kept)
-        lengths, widths, stored, dtypes, sparsity = zip(
-            *(found[i] for i in kept), strict=True
-        )
+        first = found[kept[0]]
         return cls(
             parts.select(kept),
-            np.array(lengths, np.int64),
-            widths[0],
-            np.result_type(*set(dtypes)),
-            sparsity[0],
-            sum(stored),
+            np.array([found[i].n_rows for i in kept], np.int64),
+            first.n_columns,
+            np.result_type(*{found[i].dtype for i in kept}),
+            first.is_sparse,
+            sum(found[i].nnz for i in kept),
             column_names(X),
-            numbers,
+            given,
         )
 
     @property
@@ -324,16 +318,17 @@ class PartitionedRows:
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
-    def encode(self, values: Any, *, name: str, what: str) -> tuple[Any, Parts]:
+    def encode(
+        self, values: Any, *, name: str = "sensitive_features", what: str = "group"
+    ) -> tuple[Any, Parts]:
         """Return the distinct values of a column, and the index of each row's.
 
         Parameters
         ----------
         values : array-like or Dask collection of shape (m,)
-            One for each row, and none missing. A Dask array of known chunks is cut
-            anew; other collections must be cut as `X` is.
+            One for each row. Collections of unknown chunks must be cut as `X` is.
         name, what : str
-            Name of the column and of one value, for messages.
+            Name of the column and of one value, for messages; groups by default.
 
         Returns
         -------
@@ -362,9 +357,14 @@ class PartitionedRows:
         return distinct, self.split(codes.astype(_small_type(distinct)))
 
 
-# What is to be known of a part without having it: numbers of rows, columns and stored
-# entries, type, whether it is sparse.
-_Description = tuple[int, int, int, np.dtype, bool]
+class _Description(NamedTuple):
+    """What is to be known of a part without having it."""
+
+    n_rows: int
+    n_columns: int
+    nnz: int
+    dtype: np.dtype
+    is_sparse: bool
 
 
 def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
@@ -396,8 +396,9 @@ def _checked_part(block: Any, number: int) -> Any:
 
 
 def _describe(block: Any) -> _Description:
-    stored = block.nnz if sparse.issparse(block) else block.size
-    return block.shape[0], block.shape[-1], stored, block.dtype, sparse.issparse(block)
+    is_sparse = sparse.issparse(block)
+    nnz = block.nnz if is_sparse else block.size
+    return _Description(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
 
 
 def _known(X: Any) -> list[_Description] | None:
@@ -405,20 +406,19 @@ def _known(X: Any) -> list[_Description] | None:
     if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
         return None
     n, is_sparse = X.shape[1], sparse.issparse(X._meta)
-    return [(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
+    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
 
 
 def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    kinds = [
-        f"{n_columns} columns ({'sparse' if is_sparse else 'dense'})"
-        for _, n_columns, _, _, is_sparse in found
-    ]
-    first = kept[0]
+    def kind(number: int) -> str:
+        form = "sparse" if found[number].is_sparse else "dense"
+        return f"{found[number].n_columns} columns ({form})"
+
     for i in kept:
-        if kinds[i] != kinds[first]:
+        if kind(i) != kind(kept[0]):
             raise ValueError(
-                f"Partition {i} of X has {kinds[i]}, partition {first} has "
-                f"{kinds[first]}: all must have the same."
+                f"Partition {i} of X has {kind(i)}, partition {kept[0]} has "
+                f"{kind(kept[0])}: all must have the same."
             )
 
 

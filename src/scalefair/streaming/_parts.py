@@ -17,7 +17,7 @@ Progress = Callable[[int, int], object]
 class Parts(ABC):
     """Parts in an order, each of which fits in memory; functions go to them.
 
-    They are read from a file one after the other, or kept by the workers of a cluster.
+    Read from a file one after the other, or kept by the workers of a cluster.
 
     Examples
     --------
@@ -34,12 +34,10 @@ class Parts(ABC):
     ) -> Parts:
         """Return the parts ``function(part, *args, *[column[i] for column in each])``.
 
-        Nothing is computed before the result is asked for.
-
         Parameters
         ----------
         function : callable
-            Of the module level, so that it can be sent to other processes.
+            Of the module level, to be sent to other processes when a result is wanted.
         *args : object
             The same for all parts.
         each : sequence of Parts
@@ -101,16 +99,13 @@ class LocalParts(Parts):
     n_parts : int
         Number of parts.
     progress : callable or None, default=None
-        Called as ``progress(n_done, n_parts)`` after each part of a pass.
+        Called as ``progress(n_done, n_parts)`` after each part.
 
     Examples
     --------
     >>> import operator
     >>> from scalefair.streaming import LocalParts
-    >>> parts = LocalParts([3, 4].__iter__, 2, progress=print)
-    >>> parts.map(operator.add, 10).gather()
-    1 2
-    2 2
+    >>> LocalParts([3, 4].__iter__, 2).map(operator.add, 10).gather()
     [13, 14]
     """
 

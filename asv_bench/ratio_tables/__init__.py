@@ -1,0 +1,7 @@
+"""Tables of docs/performance.md and docs/scaling.md, one function each."""
+
+import sys
+from pathlib import Path
+
+# Layout, timing and data sets that the papers' tables have, too.
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "paper_tables"))

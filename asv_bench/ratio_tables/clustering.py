@@ -1,0 +1,270 @@
+"""Fair clustering: products, embeddings, whole fits, rounding."""
+
+from functools import partial
+
+import numpy as np
+from _clustering_problems import census, four_area, thyroid
+from benchmarks.block_lbfgs import DualProblem
+from benchmarks.clustering import Fit
+from benchmarks.kernels import stored_kernel
+from benchmarks.problems import FairProblem, block_model, grid, largest_component
+from benchmarks.rounding import Rounding
+from sklearn.metrics import adjusted_rand_score
+
+from scalefair import datasets
+from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster._base import nearest_neighbors_affinity
+from scalefair.cluster._solvers import FairProblem as Problem
+from scalefair.cluster._solvers import SolverOptions, solve
+from scalefair.metrics import balance_score
+from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
+
+from .runner import alternate, benchmark, compare, once, show
+
+
+def spmm(sizes=(5_000, 20_000, 100_000), repeats=9):
+    """Sparse matrix times dense block: the kernel's time as a share of scipy's."""
+    rows = []
+    for n in sizes:
+        row = {"nodes": f"{n:,}"}
+        for dtype in ("float64", "float32"):
+            for k in (1, 8, 50):
+                runs = {
+                    who: benchmark(f"spmm.BlockProduct.time_{who}", n, k, dtype)
+                    for who in ("scipy", "scalefair")
+                }
+                seconds, _ = alternate(repeats, runs)
+                ratio = seconds["scalefair"] / seconds["scipy"]
+                row[f"{dtype}, k = {k}"] = f"{ratio:.2f}"
+        rows.append(row)
+    show("Time of our kernel divided by scipy's", *rows)
+
+
+def _embed(W, groups, k, solver, tol, dtype=np.float64):
+    """What the estimator does between a clean graph and k-means."""
+    codes = np.unique(groups, return_inverse=True)[1]
+    problem = Problem(NormalizedAffinity(W), codes, k)
+    rng = np.random.RandomState(0)
+    return solve(solver, problem, SolverOptions(tol, None, dtype, rng, lambda *_: None))
+
+
+def _embeddings(title, W, groups, k, tol, solvers, peer, repeats, unconverged=()):
+    """Solvers, ours and scipy's eigsh, to the same measured residual."""
+    problem = FairProblem(W, groups, k)
+    runs = {
+        name: partial(_embed, W, groups, k, name.split()[0], tol, dtype)
+        for name in (*solvers, *unconverged)
+        for dtype in [np.float32 if name.endswith("float32") else np.float64]
+    }
+    if tol >= 1e-4:  # minutes on a grid at 1e-6
+        runs["eigsh"] = partial(problem.eigsh, tol)
+
+    def facts(name, result):
+        if name == "eigsh":
+            values, vectors = result
+            used, products = "eigsh", ""
+        else:
+            used, found = result
+            values, vectors, products = found.values, found.vectors, found.n_products
+        if name in unconverged:
+            residual = found.residual_norms.max()
+        else:
+            residual = problem.check(values, vectors, 1.01 * tol)
+        return {
+            "solver": used,
+            "residual": f"{residual:.1e}",
+            "trace": f"{values.sum():.5f}",
+            "k - trace": f"{k - values.sum():.6f}",
+            "products": products,
+        }
+
+    compare(title, runs, peer, repeats, facts)
+
+
+def embedding(n=100_000, repeats=5):
+    """Fair embedding of a block model, k = 50, against scipy's eigsh."""
+    data = block_model(n, 50)
+    ours = ("chebyshev", "chebyshev float32")
+    title = f"Fair embedding of {n:,} nodes, k = 50"
+    groups = data.sensitive_features
+    _embeddings(title, data.graph, groups, 50, 1e-3, ours, "eigsh", repeats)
+
+
+def _real_graphs(names):
+    for name in names:
+        data = getattr(datasets, f"fetch_{name}")()
+        yield name, *largest_component(data.graph, data.sensitive_features)
+
+
+GRAPHS = ("lastfm_asia", "deezer_europe", "pokec")
+
+
+def real(graphs=GRAPHS, repeats=5):
+    """Fair embeddings of real graphs, k = 25, against scipy's eigsh."""
+    ours = ("chebyshev", "chebyshev float32")
+    for name, W, groups in _real_graphs(graphs):
+        for tol in (1e-3, 1e-4):
+            title = f"{name}, tolerance {tol:g}"
+            _embeddings(title, W, groups, 25, tol, ours, "eigsh", repeats)
+
+
+def solvers(graphs=GRAPHS, repeats=3):
+    """All solvers on real graphs, k = 25, at equal residual; ADMM's ten iterations."""
+    ours = ("auto", "chebyshev", "lanczos", "lobpcg", "dual")
+    for name, W, groups in _real_graphs(graphs):
+        _embeddings(name, W, groups, 25, 1e-3, ours, "auto", repeats, ["admm"])
+
+
+def meshes(side=300, data=True, repeats=3):
+    """Where multigrid pays: a grid, and nearest neighbours of real patients."""
+    W = grid(side)
+    groups = np.random.default_rng(0).integers(2, size=W.shape[0])
+    for tol in (1e-3, 1e-4, 1e-6):
+        title = f"{side} x {side} grid, tolerance {tol:g}"
+        ours = ("auto", "chebyshev")
+        _embeddings(title, W, groups, 10, tol, ours, "auto", repeats)
+    if not data:
+        return
+    patients = datasets.fetch_diabetes()
+    W = nearest_neighbors_affinity(patients.data, 10)
+    W, groups = largest_component(W, patients.sensitive_features)
+    for tol in (1e-3, 1e-4):
+        title = f"patients, tolerance {tol:g}"
+        _embeddings(title, W, groups, 10, tol, ("auto", "lobpcg"), "auto", repeats)
+
+
+def _quality(data, labels):
+    groups = data.sensitive_features
+    return {
+        "ARI": f"{adjusted_rand_score(data.target, labels):.4f}",
+        "balance": f"{balance_score(labels, sensitive_features=groups):.4f}",
+    }
+
+
+def fit(n=100_000, repeats=3):
+    """Whole fits beside scikit-learn's, which are not fair (minutes)."""
+    bench = Fit()
+    bench.setup(n, "scalefair-float32")
+    bench.setup(n, "scalefair")
+    # amg and lanczos take minutes a run: asv has them.
+    names = ("sklearn-lobpcg", "scalefair", "scalefair-float32")
+    runs = {name: partial(bench.run, name) for name in names}
+    facts = lambda name, labels: _quality(bench.data, labels)  # noqa: E731
+    compare(f"Whole fits, {n:,} nodes", runs, "sklearn-lobpcg", repeats, facts)
+
+
+def auto(sizes=(150, 200, 400, 800, 1600), repeats=5):
+    """What solver="auto" chooses from: iterations beside dense, on small graphs."""
+    for n in sizes:
+        data = block_model(n, 2)
+        W, groups = largest_component(data.graph, data.sensitive_features)
+        for k in (2, 10, 30):
+            runs = {
+                solver: partial(
+                    FairSpectralClustering(
+                        k, solver=solver, n_init=1, random_state=0
+                    ).fit,
+                    W,
+                    sensitive_features=groups,
+                )
+                for solver in ("nullspace", "lanczos", "chebyshev")
+            }
+            compare(f"{n} nodes, k = {k}", runs, "nullspace", repeats)
+
+
+def million_nodes(sizes=((100_000, 50), (100_000, 20), (1_000_000, 20))):
+    """Fits of up to a million nodes and 30 million entries, once each."""
+    rows = []
+    for n, k in sizes:
+        data = block_model(n, k)
+        for dtype in (np.float64, np.float32):
+            model = FairSpectralClustering(k, tol=1e-3, dtype=dtype, random_state=0)
+            groups = data.sensitive_features
+            cells = once(partial(model.fit, data.graph, sensitive_features=groups))
+            entry = 1e9 * float(cells["seconds"]) / data.graph.nnz
+            rows.append(
+                {"nodes": f"{n:,}", "k": k, "dtype": np.dtype(dtype)}
+                | cells
+                | {"ns per entry": f"{entry:.0f}"}
+                | {"residual": f"{model.residuals_.max():.1e}"}
+                | _quality(data, model.labels_)
+            )
+        block_model.cache_clear()
+    show("Up to a million nodes", *rows)
+
+
+def lbfgs(n=100_000, repeats=5):
+    """L-BFGS on blocks against scipy's L-BFGS-B, to scipy's value."""
+    DualProblem(1000, 5).ours()  # compiles
+    problem = DualProblem(n)
+    value, _ = problem.scipy()
+    compare(
+        f"L-BFGS, {n:,} nodes, k = 50",
+        {"scipy": problem.scipy, "scalefair": partial(problem.ours, value)},
+        "scipy",
+        repeats,
+        lambda name, found: {"value": f"{found[0]:.4f}", "steps": found[1]},
+    )
+
+
+def kernels(rows=None, repeats=5):
+    """Gaussian kernels of real points: fits, and products beside a stored kernel."""
+    found = []
+    for problem in (thyroid(rows), census(rows), four_area(rows)):
+        X, gamma, groups = problem.points, problem.gamma, problem.groups
+        for affinity, dtype in (
+            ("rbf", np.float32),
+            ("rbf", np.float64),
+            ("rbf_nystroem", np.float64),
+        ):
+            model = FairSpectralClustering(
+                25,
+                affinity=affinity,
+                gamma=gamma,
+                n_landmarks=min(1000, len(X)),
+                dtype=dtype,
+                tol=1e-3,
+                random_state=0,
+            )
+            cells = once(partial(model.fit, X, sensitive_features=groups))
+            balance = balance_score(model.labels_, sensitive_features=groups)
+            found.append(
+                {"data": problem.name, "affinity": f"{affinity}, {np.dtype(dtype)}"}
+                | cells
+                | {"products": model.n_products_, "error": model.affinity_error_}
+                | {"residual": f"{model.residuals_.max():.1e}"}
+                | {"converged": model.converged_, "balance": f"{balance:.4f}"}
+                | {"trace": f"{model.eigenvalues_.sum():.5f}"}
+            )
+        block = np.random.default_rng(0).standard_normal((len(X), 30))
+        block = block.astype(np.float32)
+        implicit = NormalizedOperator(RBFKernel(X, gamma=gamma), dtype=np.float32)
+        K = stored_kernel(X * np.sqrt(gamma * X.shape[1]))  # its gamma is 1 / d
+        scale = implicit.inv_sqrt_degrees.astype(np.float32)[:, None]
+        stored = lambda K=K, s=scale, b=block: s * (K @ (s * b))  # noqa: E731
+        runs = {"implicit": partial(implicit.matmat, block), "stored": stored}
+        compare(f"{problem.name}, product of width 30", runs, "stored", repeats)
+        del K, stored, runs
+    show("Gaussian kernels, k = 25", *found)
+
+
+def rounding(n=100_000, repeats=3):
+    """Fair assignment of rows to 50 centres, five groups."""
+    rows = []
+    for problem in ("mixed", "block-model"):
+        bench = Rounding()
+        bench.setup(n, problem)
+        seconds, results = alternate(repeats, {problem: partial(bench.run, problem)})
+        result = results[problem]
+        rows.append(
+            {
+                "problem": problem,
+                "seconds": f"{seconds[problem]:.2f}",
+                "rows moved": result.n_moved,
+                "proved gap": f"{result.gap:.1e}",
+                "violation": f"{result.max_violation:g}",
+                "cost": f"{result.cost:.6g}",
+                "nearest": f"{result.nearest_cost:.6g}",
+            }
+        )
+    show(f"Fair assignment of {n:,} rows to 50 centres", *rows)

@@ -1,0 +1,250 @@
+"""What the clustering estimators share: words, and the graphs that users give them."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.neighbors import kneighbors_graph
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from scalefair._entries import canonical, validate_data
+from scalefair._groups import encode_values
+from scalefair.operators import PartitionedMatrix
+from scalefair.streaming import PartitionedRows
+
+TEXTS = {
+    "connected_components": """\
+connected_components : {"raise", "largest", "all"}, default="raise"
+    What to do when the graph has several components: an error; cluster the
+    largest one; or cluster every node that has an edge. Nodes left out get the
+    label -1. The shares of the groups are those among the clustered nodes.""",
+    "labels_": """\
+labels_ : ndarray of shape (n,), int
+    Cluster of each node, -1 for nodes left out.""",
+    "embedding_": """\
+embedding_ : ndarray of shape (n, n_clusters)
+    H: orthonormal columns, :math:`F^T H = 0`; zero rows for nodes left out.""",
+    "groups_": """\
+groups_ : ndarray
+    Sorted groups among the clustered nodes.""",
+    "sensitive_features": """\
+sensitive_features : array-like of shape (n,)
+    Group of each node, at least two: numbers, strings or booleans.""",
+    "bad_graph": """\
+ValueError
+    If `W` is not square and symmetric with finite entries >= 0, if there are fewer
+    than two groups or too few nodes for `n_clusters` among the clustered nodes, or
+    several components and ``connected_components="raise"``.""",
+    "scores": """\
+scalefair.metrics.balance_score : How balanced the clusters are.
+scalefair.metrics.normalized_cut_score : What the clustering costs.""",
+}
+
+# Difference between w_ij and w_ji, relative to the largest weight, that is taken for
+# rounding; or 100 units in the last place, if that is more.
+_ASYMMETRY = 1e-8
+
+
+class GraphClustering(ClusterMixin, BaseEstimator):
+    """Estimators that cluster by an affinity, or by the k-NN graph of features."""
+
+    n_clusters: int
+    affinity: str
+    n_neighbors: int
+    connected_components: str
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "connected_components": [StrOptions({"raise", "largest", "all"})],
+        "random_state": ["random_state"],
+    }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        precomputed = self.affinity == "precomputed"
+        tags.input_tags.sparse = precomputed or self.affinity == "nearest_neighbors"
+        tags.input_tags.pairwise = precomputed
+        tags.input_tags.positive_only = precomputed
+        return tags
+
+    def _validate(self, W: Any) -> Any:
+        """Check a matrix, dense or sparse, as scikit-learn does."""
+        return validate_data(
+            self,
+            W,
+            accept_sparse="csr" if self.__sklearn_tags__().input_tags.sparse else False,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2,
+            estimator=self,
+        )
+
+    def _graph(self, W: Any) -> sparse.csr_array:
+        """Affinity of all nodes, from a validated matrix."""
+        if self.affinity == "precomputed":
+            return _checked_affinity(W)
+        return nearest_neighbors_affinity(W, self.n_neighbors)
+
+    def _kept_part(
+        self, W: sparse.csr_array
+    ) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
+        """Affinity among the nodes to cluster, and the mask of these."""
+        kept = self._kept_nodes(W)
+        return (W if kept.all() else sparse.csr_array(W[kept][:, kept])), kept
+
+    def _kept_nodes(self, W: sparse.csr_array) -> NDArray[np.bool_]:
+        n = W.shape[0]
+        linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
+        if not linked.any():
+            raise ValueError("The graph has no edges: there is nothing to cluster by.")
+        if self.connected_components == "all":
+            return linked
+        n_components, component = connected_components(W, directed=False)
+        if n_components == 1:
+            return np.ones(n, dtype=bool)
+        sizes = np.bincount(component)
+        if self.connected_components == "raise":
+            isolated = np.flatnonzero(~linked)
+            detail, remedy = "", ""
+            if isolated.size:
+                detail = (
+                    f", {isolated.size} of them isolated (first: node {isolated[0]})"
+                )
+            if self.affinity != "precomputed":
+                remedy = " Or raise n_neighbors."
+            raise ValueError(
+                f"The graph has {n_components} connected components{detail}; the "
+                f"largest has {sizes.max()} of {n} nodes. Choose "
+                'connected_components="largest" to cluster that one (all other nodes '
+                'get the label -1) or connected_components="all" to cluster every '
+                f"node that has an edge (isolated nodes get the label -1).{remedy}"
+            )
+        inside: NDArray[np.bool_] = component == sizes.argmax()
+        return inside
+
+    def _set_clusters(
+        self,
+        kept: NDArray[np.bool_],
+        labels: NDArray[np.integer],
+        H: NDArray[np.float64],
+    ) -> None:
+        """Spread labels and embedding of the kept nodes among all."""
+        self.labels_ = np.full(kept.size, -1, dtype=np.int32)
+        self.labels_[kept] = labels
+        self.embedding_ = np.zeros((kept.size, H.shape[1]))
+        self.embedding_[kept] = H
+
+
+def kept_groups(
+    groups: NDArray[Any], codes: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Find the groups of the kept nodes, at least two, and the index of each one's."""
+    present, codes = encode_values(codes[kept], name="sensitive_features")
+    groups = groups[present]
+    if groups.size < 2:
+        raise ValueError(
+            "sensitive_features has fewer than two groups among the clustered nodes "
+            f"(only {groups.tolist()[0]!r}): fairness compares groups. For one group "
+            "use sklearn.cluster.SpectralClustering."
+        )
+    return groups, codes
+
+
+def nearest_neighbors_affinity(X: Any, n_neighbors: int) -> sparse.csr_array:
+    """Symmetric k-NN graph: ``w_ij`` is 1 for mutual neighbours, 1/2 for one-sided."""
+    n_samples = X.shape[0]
+    if n_neighbors >= n_samples:
+        raise ValueError(
+            f"n_neighbors = {n_neighbors} must be less than the number of samples, "
+            f"{n_samples}."
+        )
+    largest = max(X.max(), -X.min())
+    if largest > 0 and not 1e-150 <= largest <= 1e150:
+        X = X / largest  # squared distances in range, for the same neighbours
+    directed = sparse.csr_array(
+        kneighbors_graph(X, n_neighbors, mode="connectivity", include_self=False)
+    )
+    return _with_small_indices(sparse.csr_array((directed + directed.T) / 2))
+
+
+def partitioned_affinity(W: Any) -> PartitionedMatrix:
+    """Affinity in parts as an operator; it must be square, entries finite and >= 0."""
+    rows = PartitionedRows.of(W)
+    check_square(rows.shape)
+    graph = PartitionedMatrix(rows)
+    rows.map(_refuse_negative).gather()
+    return graph
+
+
+def check_square(shape: tuple[int, ...]) -> None:
+    """Refuse the shape of rows of features where an affinity is expected."""
+    if shape[0] != shape[1]:
+        raise ValueError(
+            f"A precomputed affinity must be a square matrix, got shape {shape}. "
+            'For rows of features use affinity="nearest_neighbors".'
+        )
+
+
+def _checked_affinity(W: Any) -> sparse.csr_array:
+    """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
+    check_square(W.shape)
+    A = _with_small_indices(canonical(sparse.csr_array(W)))
+    _refuse_negative(A)
+    with np.errstate(over="ignore"):
+        total = A.data.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        raise ValueError(
+            "The weights are so large that their sum overflows: divide them by the "
+            "largest one."
+        )
+    if A.nnz and A.data.min() == 0:
+        A = A.copy()
+        A.eliminate_zeros()
+    return _symmetric(A)
+
+
+def _refuse_negative(A: sparse.csr_array) -> None:
+    if A.nnz and A.data.min() < 0:
+        p = int(A.data.argmin())
+        i = int(np.searchsorted(A.indptr, p, side="right")) - 1
+        raise ValueError(
+            f"Negative values in data: the smallest weight is {A.data[p]:g}, at row "
+            f"{i}, column {A.indices[p]}; spectral clustering needs weights >= 0."
+        )
+
+
+def _with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
+    """Use int32 indices where they suffice: a quarter less to read per product."""
+    if A.indices.dtype == np.int32 or max(*A.shape, A.nnz) > np.iinfo(np.int32).max:
+        return A
+    return sparse.csr_array(
+        (A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape
+    )
+
+
+def _symmetric(A: sparse.csr_array) -> sparse.csr_array:
+    B = sparse.csr_array(A.T)
+    pairs = ((A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data))
+    if all(np.array_equal(a, b) for a, b in pairs):
+        return A
+    difference = abs(A - B)
+    largest = float(difference.max()) if difference.nnz else 0.0
+    rounding = max(_ASYMMETRY, 100 * float(np.finfo(A.dtype).eps))
+    if largest > rounding * float(A.data.max(initial=0.0)):
+        position = difference.tocoo()
+        at = int(position.data.argmax())
+        i, j = int(position.coords[0][at]), int(position.coords[1][at])
+        raise ValueError(
+            f"The affinity is asymmetric: entry ({i}, {j}) is {A[i, j]:.10g}, "
+            f"entry ({j}, {i}) is {A[j, i]:.10g}. Symmetrise it, for example with "
+            "(W + W.T) / 2 or W.maximum(W.T)."
+        )
+    return sparse.csr_array((A + B) / 2)

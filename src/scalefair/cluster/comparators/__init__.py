@@ -1,0 +1,1 @@
+"""The papers' other methods of fair clustering, for comparison."""

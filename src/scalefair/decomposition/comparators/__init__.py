@@ -1,0 +1,1 @@
+"""The methods that fair PCA is compared with."""

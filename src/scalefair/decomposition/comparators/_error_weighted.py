@@ -1,0 +1,219 @@
+"""Fair PCA by weighing the total error against the difference of the errors."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from scalefair._docs import documented
+from scalefair.decomposition._base import TEXTS, BaseGroupPCA
+from scalefair.decomposition._pencil import captured, compress, leading_basis, top_sums
+from scalefair.streaming import GroupMoments
+
+Array = NDArray[np.float64]
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+# Errors are differences of traces: what counts as equal, relative to the trace.
+_ROUNDING = 1e-12
+
+
+@documented(**TEXTS)
+class ErrorWeightedFairPCA(BaseGroupPCA):
+    r"""PCA with nearly equal reconstruction errors in two groups, for comparison.
+
+    With B the group that plain PCA reconstructs worse and A the other one, the basis
+    :math:`U_\alpha` minimises :math:`\alpha\, e(U) + (1-\alpha)(e_B(U) - e_A(U))`,
+    where e is the mean squared reconstruction error of all rows and
+    :math:`e_A, e_B` are those of the groups; :math:`\alpha` in [0, 1] is the one
+    that makes :math:`(e_B - e_A)^2` smallest. Both methods of [1]_ are there:
+    u-FPCA and, with ``constraint="error"``, c-FPCA. `fit` raises ValueError unless
+    there are exactly two groups.
+
+    Errors, not losses, are made equal: a group that is harder to reconstruct even
+    with a basis of its own is favoured at the cost of the other.
+
+    Parameters
+    ----------
+    %(n_components)s
+    constraint : {"none", "error"}, default="none"
+        ``"error"`` admits only bases under which no group's error exceeds that of
+        B under plain PCA. Plain PCA always is one of them.
+    %(centering)s
+    tol : float, default=1e-6
+        Width of the interval of :math:`\alpha` at which the search ends, the authors'
+        value; each digit costs about five eigendecompositions.
+    max_iter : int, default=100
+        Most eigendecompositions.
+
+    Attributes
+    ----------
+    %(components_)s
+    alpha_ : float
+        Weight of the total error; 1 is plain PCA.
+    error_difference_ : float
+        Mean error of `disfavored_group_` less that of the other group.
+    disfavored_group_ : object
+        B, the group with the larger mean error under plain PCA.
+    %(group_reconstruction_errors_)s
+    %(group_losses_)s
+    %(explained_variance_)s
+    %(mean_)s
+    %(groups_)s
+    n_iter_ : int
+        Eigendecompositions of the search, plain PCA's included.
+    converged_ : bool
+        Whether the interval became as narrow as `tol`.
+    %(n_features_in_)s
+    %(feature_names_in_)s
+
+    See Also
+    --------
+    FairPCA : Equal losses of any number of groups.
+    SemidefiniteFairPCA : Equal losses by semidefinite relaxation.
+
+    Notes
+    -----
+    :math:`e_B - e_A` never falls as :math:`\alpha` grows, and the bases admitted by
+    the constraint are those of an interval that ends at 1: a golden-section search
+    finds the best :math:`\alpha`. The difference jumps where the leading eigenvalues
+    of the weighted matrix tie; no :math:`\alpha` may then make the errors equal. The
+    best of all bases visited is kept. Signs are those of (B1) of [2]_, not of (B2).
+
+    References
+    ----------
+    .. [1] Pelegrina, Duarte (2024), "A Novel Approach for Fair Principal Component
+       Analysis Based on Eigendecomposition", IEEE Transactions on Artificial
+       Intelligence 5(3).
+    .. [2] Shen, Davis, Lu, Bai (2026), "Fair principal component analysis via
+       eigenvalue optimization", appendix B.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.decomposition import ErrorWeightedFairPCA
+    >>> X = np.array([[2.0, 0], [-2, 0], [1, 1], [-1, -1]])
+    >>> model = ErrorWeightedFairPCA(n_components=1)
+    >>> model = model.fit(X, sensitive_features=["a", "a", "b", "b"])
+    >>> model.group_reconstruction_errors_.round(3)
+    array([0.4, 0.4])
+    >>> round(model.alpha_, 3)
+    0.909
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseGroupPCA._parameter_constraints,
+        "constraint": [StrOptions({"none", "error"})],
+        "tol": [Interval(Real, 0, 1, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        constraint: str = "none",
+        centering: str = "global",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+    ) -> None:
+        self.n_components = n_components
+        self.constraint = constraint
+        self.centering = centering
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _find_basis(self, moments: GroupMoments) -> str | None:
+        if len(moments.groups) != 2:
+            raise ValueError(
+                f"sensitive_features has {len(moments.groups)} groups, but the "
+                "difference of errors is defined for exactly two. Merge groups, or "
+                "use FairPCA, which takes any number."
+            )
+        C, r = moments.covariances(self.centering), self.n_components
+        errors = _WeightedErrors(C, moments.counts, r)
+        limit = errors.limit if self.constraint == "error" else math.inf
+        found, width, n_iter = golden_section(errors, limit, self.tol, self.max_iter)
+        compressed, best = compress(C, found.basis), top_sums(C, r)
+        self._store_basis(found.basis, compressed, moments.counts, errors.traces, best)
+        self.alpha_ = found.alpha
+        self.error_difference_ = found.difference
+        self.disfavored_group_ = moments.groups[errors.worse]
+        self.n_iter_ = n_iter
+        self.converged_ = width <= self.tol
+        if self.converged_:
+            return None
+        return (
+            f"The search for alpha stopped at an interval of width {width:.1e} > "
+            f"tol={self.tol:g} after {n_iter} eigendecompositions. Increase "
+            f"max_iter={self.max_iter} or tol."
+        )
+
+
+class _Point(NamedTuple):
+    """The basis of one alpha, and its errors."""
+
+    alpha: float  # weight of the total error
+    basis: Array  # U_alpha, shape (n, r)
+    difference: float  # error of B less that of A
+    largest: float  # the larger one of the two errors
+    total: float  # mean error of all rows
+
+
+class _WeightedErrors:
+    """Errors of the two groups as functions of alpha."""
+
+    def __init__(self, C: Array, counts: NDArray[np.int64], r: int) -> None:
+        self.C, self.r = C, r
+        self.shares = counts / counts.sum()
+        self.traces = np.trace(C, axis1=1, axis2=2)
+        self.plain = leading_basis(self.shares, C, r)
+        errors = self.traces - captured(C, self.plain)
+        self.worse = int(errors.argmax())
+        self.sign = np.where(np.arange(2) == self.worse, 1.0, -1.0)
+        self.limit = float(errors.max()) + _ROUNDING * float(self.traces.max())
+
+    def at(self, alpha: float) -> _Point:
+        """Leading eigenvectors of alpha C + (1 - alpha)(C_B - C_A), and errors."""
+        if alpha == 1.0:
+            U = self.plain
+        else:
+            weights = alpha * self.shares + (1.0 - alpha) * self.sign
+            U = leading_basis(weights, self.C, self.r)
+        errors = self.traces - captured(self.C, U)
+        difference, total = float(self.sign @ errors), float(self.shares @ errors)
+        return _Point(alpha, U, difference, float(errors.max()), total)
+
+
+def golden_section(
+    errors: _WeightedErrors, limit: float, tol: float, max_iter: int
+) -> tuple[_Point, float, int]:
+    """Minimise the squared difference over [0, 1]; the best point, width and steps.
+
+    Points whose larger error exceeds `limit` are not admitted, nor any to their left.
+    """
+    best, n_iter = errors.at(1.0), 1
+    low, high = 0.0, 1.0
+    left: _Point | None = None
+    right: _Point | None = None
+    while high - low > tol and n_iter < max_iter:
+        if left is None:
+            point = left = errors.at(high - _GOLDEN * (high - low))
+        else:
+            point = right = errors.at(low + _GOLDEN * (high - low))
+        n_iter += 1
+        if point.largest <= limit:
+            best = min(best, point, key=lambda p: (abs(p.difference), p.total))
+        if left is None or right is None:
+            continue
+        # The difference grows with alpha: the sum is positive where left**2 <
+        # right**2, and where both are equal leaves the choice not to rounding.
+        if left.largest <= limit and left.difference + right.difference > 0:
+            high, left, right = right.alpha, None, left
+        else:
+            low, left, right = left.alpha, right, None
+    return best, high - low, n_iter

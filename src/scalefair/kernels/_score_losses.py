@@ -1,0 +1,201 @@
+"""Losses of scores: convex parts of sigmoids at many thresholds, pairwise hinges.
+
+The sigmoid ``1 / (1 + exp(-x))`` of ``x = (h - theta) / width`` is convex below 0
+and concave above. Its plus part is the sigmoid below 0, continued above by its
+tangent ``1/2 + x/4``; its minus part is what the tangent is too much. Both parts
+are convex and increase.
+
+The exponentials at all thresholds are products of one of the score and one of each
+threshold, both less a centre. Sums are taken over chunks of rows that depend on
+their number alone, in their order: results are the same for all numbers of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numba
+import numpy as np
+
+from scalefair._threads import parallel
+from scalefair.kernels._arrays import Float64Array, IntArray
+
+# Fewest rows of a chunk and most chunks.
+_ROWS = 2048
+_CHUNKS = 64
+# Thresholds within so many widths of their centre take part in products. Scores
+# farther than twice that are moved there: their sigmoids are 0 or 1 to rounding.
+_REACH = 150.0
+
+
+def sigmoid_sums(
+    scores: Float64Array,
+    codes: IntArray,
+    theta: Float64Array,
+    width: float,
+    n_codes: int,
+) -> tuple[Float64Array, Float64Array]:
+    """Return sums of both parts, and of their derivatives, over rows of each code.
+
+    At p thresholds `theta`, with `width` scores per unit of the sigmoid; both are
+    (n_codes, 2 p): the plus parts, then the minus parts.
+    """
+    most = max(1, min(_CHUNKS, scores.shape[0] // _ROWS))
+    n_chunks = 2 ** (most.bit_length() - 1)
+    chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
+    partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
+    _sums(n_chunks, scores, *_products(theta, width), codes, chunks, partial)
+    total = partial.sum(axis=0)
+    return total[:, 0], total[:, 1]
+
+
+def sigmoid_slopes(
+    scores: Float64Array, theta: Float64Array, width: float
+) -> Float64Array:
+    """Return derivatives of both parts at each score, (m, 2 p) like `sigmoid_sums`."""
+    out = np.empty((scores.shape[0], 2 * theta.shape[0]))
+    n_chunks = -(-scores.shape[0] // _ROWS)
+    _slopes(n_chunks, scores, *_products(theta, width), out)
+    return out
+
+
+def top_pairwise_hinge(
+    scores: Float64Array,
+    positives: IntArray,
+    negatives: IntArray,
+    n_tops: Iterable[int],
+) -> list[tuple[float, Float64Array]]:
+    """Return sums of the hinge loss over pairs with the highest negatives.
+
+    For each r of `n_tops`: the sum of ``max(0, 1 - h_i + h_j)`` over all positives i
+    and the r negatives j of highest score, the largest over all choices of r and so
+    convex in the scores, with a subgradient. One sort serves all r. Equal negatives at
+    the end of the highest are chosen in any order; a pair at the kink counts as without
+    loss.
+    """
+    # The loss does not change with the origin of the scores, its rounding does.
+    origin = scores[negatives].mean()
+    below = origin - scores[negatives]
+    order = np.argsort(below)
+    below = below[order]
+    short = scores[positives] - origin - 1
+    # Negatives within the margin of each positive or above it.
+    n_within = np.searchsorted(below, -short, side="left")
+    totals = np.concatenate([[0.0], np.cumsum(below)])
+    results = []
+    for n_top in n_tops:
+        counts = np.minimum(n_within, n_top)
+        loss = -float(counts @ short + totals[counts].sum())
+        slopes = np.zeros_like(scores)
+        slopes[positives] = -counts
+        # The negative of rank j meets the positives that count more than j.
+        met = np.bincount(counts, minlength=n_top + 1)[::-1].cumsum()[::-1]
+        slopes[negatives[order[:n_top]]] = met[1 : n_top + 1]
+        results.append((loss, slopes))
+    return results
+
+
+def _products(
+    theta: Float64Array, width: float
+) -> tuple[Float64Array, float, float, Float64Array]:
+    """Thresholds, width, centre, and factors unless the thresholds lie far apart."""
+    centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
+    shifted = (theta - centre) / width
+    far = np.abs(shifted).max(initial=0.0) > _REACH
+    return theta, width, centre, np.empty(0) if far else np.exp(shifted)
+
+
+@numba.njit(cache=True, nogil=True)
+def _sigmoids(
+    h: float,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    out: Float64Array,
+) -> None:
+    """Sigmoids of one score, and their derivatives in x, at all thresholds."""
+    n = theta.shape[0]
+    if factors.shape[0] == n:
+        x = (h - centre) / width
+        x = min(max(x, -2 * _REACH), 2 * _REACH)
+        base = math.exp(-x)
+        for p in range(n):
+            odds = base * factors[p]
+            share = 1 / (1 + odds)
+            out[0, p] = share
+            out[1, p] = odds * share * share
+    else:
+        for p in range(n):
+            x = (h - theta[p]) / width
+            odds = math.exp(min(-x, 2 * _REACH))
+            share = 1 / (1 + odds)
+            out[0, p] = share
+            out[1, p] = odds * share * share
+
+
+# Parallel functions hold the loop alone: whatever else they hold is compiled slowly.
+# Their loop variables are unsigned, and what is called would be compiled for those.
+@parallel(lambda n, scores, theta, *_: 5 * scores.size * (1 + theta.size))
+def _sums(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _chunk_sums(np.int64(c), scores, *arguments)
+
+
+@numba.njit(cache=True, nogil=True)
+def _chunk_sums(
+    c: Any,
+    scores: Float64Array,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    codes: IntArray,
+    chunks: IntArray,
+    partial: Float64Array,
+) -> None:
+    out = partial[c]
+    n = theta.shape[0]
+    buffer = np.empty((2, n))
+    for i in range(chunks[c], chunks[c + 1]):
+        _sigmoids(scores[i], theta, width, centre, factors, buffer)
+        values = out[codes[i], 0]
+        slopes = out[codes[i], 1]
+        for p in range(n):
+            x = (scores[i] - theta[p]) / width
+            share, slope = buffer[0, p], buffer[1, p]
+            above = x > 0
+            values[p] += 0.5 + 0.25 * x if above else share
+            values[n + p] += max(0.5 + 0.25 * x - share, 0.0) if above else 0.0
+            slopes[p] += 0.25 / width if above else slope / width
+            slopes[n + p] += max(0.25 - slope, 0.0) / width if above else 0.0
+
+
+@parallel(lambda n, scores, theta, *_: 3 * scores.size * (1 + theta.size))
+def _slopes(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
+    for c in numba.prange(n_chunks):
+        _chunk_slopes(np.int64(c), scores, *arguments)
+
+
+@numba.njit(cache=True, nogil=True)
+def _chunk_slopes(
+    c: Any,
+    scores: Float64Array,
+    theta: Float64Array,
+    width: float,
+    centre: float,
+    factors: Float64Array,
+    out: Float64Array,
+) -> None:
+    start, stop = c * _ROWS, min((c + 1) * _ROWS, scores.shape[0])
+    n = theta.shape[0]
+    buffer = np.empty((2, n))
+    for i in range(start, stop):
+        _sigmoids(scores[i], theta, width, centre, factors, buffer)
+        for p in range(n):
+            slope = buffer[1, p]
+            above = scores[i] > theta[p]
+            out[i, p] = 0.25 / width if above else slope / width
+            out[i, n + p] = max(0.25 - slope, 0.0) / width if above else 0.0

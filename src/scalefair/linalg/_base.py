@@ -1,0 +1,326 @@
+"""What the solvers share: results, checked input, and dense problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import qr
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from scalefair._docs import documented
+from scalefair._entries import check_orthonormal, checked_product
+from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
+
+Array = NDArray[np.float64]
+Random = np.random.RandomState
+Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
+
+# Words that the docstrings of the eigensolvers share.
+TEXTS = {
+    "A": """\
+A : LinearOperator, sparse matrix or ndarray of shape (n, n)
+    Symmetric.""",
+    "k": """\
+k : int
+    Number of eigenpairs, ``1 <= k <= n``.""",
+    "tol": """\
+tol : float, default=1e-4
+    A pair has converged when its residual norm is at most `tol` times the spectral
+    norm of the operator, as far as products tell that.""",
+    "n_buffer": """\
+n_buffer : int or None, default=None
+    Extra vectors, which need not converge; None takes ``max(5, k // 10)``.""",
+    "X0": """\
+X0 : array-like of shape (n, p) or None, default=None
+    Any number of approximate eigenvectors to start from.""",
+    "orthogonal_to": """\
+orthogonal_to : array-like of shape (n, r) or None, default=None
+    Orthonormal basis, to 1e-8, of an invariant subspace that is not wanted,
+    ``r <= n - k``: the vectors are orthogonal to it.""",
+    "bounds": """\
+bounds : SpectralBounds or None, default=None
+    From `spectral_bounds`, if it was called already.""",
+    "random_state": """\
+random_state : int, RandomState instance or None, default=None
+    For the random vectors of the start.""",
+    "callback": """\
+callback : callable or None, default=None
+    Called after each iteration with the number of converged pairs and the largest
+    residual norm among the wanted ones.""",
+    "counts": """\
+n_products : int
+    Block products with the operator (of any width).
+n_columns : int
+    Vectors multiplied in all: the sum of the widths of the products.""",
+    "message": """\
+message : str
+    How it ended and, if it failed, what to change.""",
+    "raises": """\
+Raises
+------
+ValueError
+    If `A` is not square, another argument does not fit it, or the norm of `A` is not
+    zero and below 1e-140 or above 1e150.
+FloatingPointError
+    If a product with the operator or the preconditioner is not finite.""",
+}
+
+
+@documented(**TEXTS)
+@dataclass(frozen=True)
+class EigenResult:
+    """Largest eigenpairs of a symmetric operator, with what it took.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k,), float64
+        Ritz values, largest first.
+    vectors : ndarray of shape (n, k), float64
+        Orthonormal; in each the entry largest in modulus is positive.
+    residual_norms : ndarray of shape (k,)
+        Euclidean norms of ``A v - v * value``, measured, not estimated.
+    %(counts)s
+    n_iter : int
+        Outer iterations; their meaning is the solver's.
+    converged : bool
+        Whether every residual norm is within the tolerance.
+    %(message)s
+    history : dict of ndarray or None
+        What was recorded in each iteration, if anything.
+    """
+
+    values: Array
+    vectors: Array
+    residual_norms: Array
+    n_products: int
+    n_columns: int
+    n_iter: int
+    converged: bool
+    message: str
+    history: dict[str, np.ndarray] | None = None
+
+
+class Iteration:
+    """What block iterations share: counted products, a norm, the result."""
+
+    def __init__(self, operator: LinearOperator) -> None:
+        self.operator = operator
+        self.n_products = self.n_columns = 0
+        self.scale = 0.0  # spectral norm of the operator, from below
+
+    def count(self, n_columns: int) -> None:
+        """Note a product with a block of so many columns."""
+        self.n_products += 1
+        self.n_columns += n_columns
+
+    def multiply(self, X: Array) -> Array:
+        """Return the product with a block, finite and counted."""
+        self.count(X.shape[1])
+        return checked_product(self.operator, X)
+
+    def result_of(
+        self, pairs: Pairs, n_iter: int, converged: bool, message: str
+    ) -> EigenResult:
+        """Return the result; the vectors are oriented in place."""
+        values, vectors, residuals = pairs
+        counts = self.n_products, self.n_columns, n_iter
+        vectors = orient(vectors)
+        return EigenResult(values, vectors, residuals, *counts, converged, message)
+
+
+def orient(vectors: Array) -> Array:
+    """Give each column the sign that makes its entry largest in modulus positive."""
+    top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
+    signs = np.where(top >= bottom, 1.0, -1.0)
+    for j in np.flatnonzero(top == bottom):  # the first of them decides
+        signs[j] = np.sign(vectors[np.abs(vectors[:, j]).argmax(), j]) or 1.0
+    vectors *= signs
+    return vectors
+
+
+def column_norms(X: Array) -> Array:
+    """Euclidean norms of the columns, without a block of their squares."""
+    norms: Array = np.sqrt(np.einsum("ij,ij->j", X, X))
+    return norms
+
+
+def eigh_descending(T: Array) -> tuple[Array, Array]:
+    """Eigenvalues of the symmetric part of `T`, largest first, and eigenvectors."""
+    with single_blas_thread():  # results do not depend on the number of threads
+        values, S = np.linalg.eigh((T + T.T) / 2)
+    return values[::-1], S[:, ::-1]
+
+
+@documented(**TEXTS)
+@single_blas_thread()
+def dense_eigh(
+    A: Any, k: int, *, orthogonal_to: ArrayLike | None = None
+) -> EigenResult:
+    """Largest eigenpairs of a symmetric operator by forming it.
+
+    Parameters
+    ----------
+    %(A)s
+        It is applied to the identity: ``8 n**2`` bytes.
+    %(k)s
+    %(orthogonal_to)s
+
+    Returns
+    -------
+    EigenResult
+        Eigenpairs to rounding level.
+
+    %(raises)s
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.linalg import dense_eigh
+    >>> dense_eigh(np.diag([1.0, 3.0, 2.0]), 2).values
+    array([3., 2.])
+    """
+    operator, _, avoided = as_problem(A, k, orthogonal_to=orthogonal_to)
+    full = as_dense(operator)
+    n, r = avoided.shape
+    if r == 0:
+        values, vectors = leading_eigh(full, k)
+    else:
+        with long_blas_call(0.3 * n**3):
+            Z = qr(avoided)[0][:, r:]
+            reduced = Z.T @ full @ Z
+        values, vectors = leading_eigh(reduced, k, overwrite=True)
+        vectors = Z @ vectors
+    return dense_result(full, values, vectors, n_iter=1)
+
+
+def ending(
+    n_iter: int,
+    max_iter: int,
+    worst: float,
+    converged: bool,
+    *,
+    steps: str,
+    beside_more: str = "",
+    if_stuck: str = "",
+) -> str:
+    """How an iteration ended, in words, with the remedies beside a larger tolerance."""
+    if converged:
+        return f"Converged in {n_iter} {steps}."
+    if n_iter >= max_iter:
+        return (
+            f"Residual {worst:.1e} after max_iter = {max_iter} {steps}: raise max_iter "
+            f"or tol{beside_more}."
+        )
+    return f"The residual stays at {worst:.1e}: raise tol{if_stuck}."
+
+
+def as_dense(operator: LinearOperator) -> Array:
+    """Symmetric part of an operator, from one product with the identity."""
+    identity = np.eye(operator.shape[0], dtype=operator.dtype)
+    full: Array = checked_product(operator, identity)
+    check_scale(float(np.abs(full).max()))
+    return (full + full.T) / 2
+
+
+def dense_result(
+    full: Array, values: Array, vectors: Array, n_iter: int
+) -> EigenResult:
+    """Measure the pairs of a matrix that one product with the identity formed."""
+    vectors = orient(vectors)
+    residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
+    message = "Dense eigen-decomposition."
+    return EigenResult(values, vectors, residuals, 1, len(full), n_iter, True, message)
+
+
+def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
+    """Return `A` as a LinearOperator after checking that it is real and k fits it."""
+    operator = aslinearoperator(A)
+    n, m = operator.shape
+    if n != m:
+        raise ValueError(f"The operator must be square, got shape {operator.shape}.")
+    if np.issubdtype(operator.dtype, np.complexfloating):
+        raise TypeError("The operator must be real and symmetric, got complex numbers.")
+    if not isinstance(k, Integral):
+        raise TypeError(f"k must be an integer, got {k!r}.")
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be between 1 and the order {n}, got {k}.")
+    return operator
+
+
+def as_preconditioner(T: Any, n: int) -> LinearOperator | None:
+    """Return `T` as a LinearOperator after checking its order."""
+    T = None if T is None else aslinearoperator(T)
+    if T is not None and T.shape != (n, n):
+        raise ValueError(
+            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
+        )
+    return T
+
+
+def as_block(X: Any, n: int, name: str) -> Array:
+    """Return `X` as a C-contiguous float64 block after checking its n rows."""
+    if np.iscomplexobj(X):
+        raise TypeError(f"{name} must be real, got complex numbers.")
+    block: Array = np.asarray(X, dtype=np.float64, order="C")
+    if block.ndim != 2 or block.shape[0] != n:
+        raise ValueError(f"{name} must have shape ({n}, p), got {block.shape}.")
+    finite = np.isfinite(block)
+    if not finite.all():
+        i, j = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"{name} has entries that are not finite (first: {block[i, j]} at row {i}, "
+            f"column {j})."
+        )
+    return block
+
+
+def as_problem(
+    A: Any, k: int, X0: Any = None, orthogonal_to: Any = None
+) -> tuple[LinearOperator, Array, Array]:
+    """Check the operator, the start and the basis to avoid; no columns for None."""
+    operator = as_symmetric_operator(A, k)
+    n = operator.shape[0]
+    start = avoided = np.empty((n, 0))
+    if X0 is not None:
+        start = as_block(X0, n, "X0")
+    if orthogonal_to is not None:
+        avoided = as_block(orthogonal_to, n, "orthogonal_to")
+        check_room(k, n, avoided.shape[1])
+        single = np.asarray(orthogonal_to).dtype == np.float32
+        check_orthonormal(avoided, "orthogonal_to", 1e-4 if single else 1e-8)
+    return operator, start, avoided
+
+
+def check_room(k: int, n: int, n_avoided: int) -> None:
+    """Refuse more vectors than are left beside a subspace."""
+    if k > n - n_avoided:
+        raise ValueError(
+            f"{k} vectors of order {n} cannot be orthogonal to {n_avoided} others."
+        )
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is no integer of at least the given size."""
+    if not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}.")
+
+
+def buffer_size(n_buffer: int | None, k: int) -> int:
+    """Vectors iterated beside the k wanted ones; a tenth, at least 5, for None."""
+    if n_buffer is None:
+        return max(5, k // 10)
+    check_count("n_buffer", n_buffer, 0)
+    return n_buffer
+
+
+def check_scale(norm: float, what: str = "operator") -> None:
+    """Refuse a norm, not zero, of residuals whose squares may be out of range."""
+    if norm != 0 and not 1e-140 <= norm <= 1e150:
+        raise ValueError(
+            f"The {what} has a norm of about {norm:.1e}, too far from 1: the squares "
+            f"of residuals are out of range. Scale the {what}."
+        )

@@ -1,0 +1,220 @@
+"""Weights of features in any units, and of all groups as one vector."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair._entries import all_finite, judged_later
+from scalefair.streaming import row_blocks
+
+Array = NDArray[np.float64]
+
+# Blocks that stay in the cache while they are read three times.
+_BLOCK_BYTES = 2**20
+# A column that varies by less than this part of its largest entry is constant: less
+# than half of the digits of its scores and gradients would be left.
+_CONSTANT = 1e-10
+# Nor does a smaller one vary: its weights would overflow.
+_TINIEST = 1e-290
+# What rounding may do to a variance.
+_TWO_VALUES = 1e-9
+
+
+class ColumnSpread(NamedTuple):
+    """Rows, and for each column mean, standard deviation, least and largest entry."""
+
+    # Deviations are never squared as they are, so that none overflows.
+
+    n_rows: int
+    mean: Array
+    deviation: Array
+    low: Array
+    high: Array
+
+    def merge(self, other: ColumnSpread) -> ColumnSpread:
+        """Return the spread of the rows of both."""
+        n_rows = self.n_rows + other.n_rows
+        ours, theirs = self.n_rows / n_rows, other.n_rows / n_rows
+        with judged_later():
+            between = other.mean - self.mean
+        within = np.hypot(
+            np.sqrt(ours) * self.deviation, np.sqrt(theirs) * other.deviation
+        )
+        return ColumnSpread(
+            n_rows,
+            self.mean + theirs * between,
+            np.hypot(within, np.sqrt(ours * theirs) * between),
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+    def scale(self) -> Array:
+        """Distance of two values, else the deviation [Gelman 2008], 0 if constant."""
+        with judged_later():
+            distance = self.high - self.low
+        if not (all_finite(distance) and all_finite(self.deviation)):
+            raise ValueError(
+                "X has features whose values lie too far apart to be subtracted from "
+                "each other: rescale its features."
+            )
+        largest = np.maximum(self.high, -self.low)
+        varies = self.deviation > np.maximum(_CONSTANT * largest, _TINIEST)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            part = (self.mean - self.low) / distance
+            variance = (self.deviation / distance) ** 2
+            # Bhatia and Davis: no variance is larger, and only two values reach it.
+            largest = part * (self.high - self.mean) / distance
+            two_values = np.abs(largest - variance) <= _TWO_VALUES * largest
+        return np.where(varies, np.where(two_values, distance, self.deviation), 0.0)
+
+
+def column_spread(X: Any, chosen: NDArray[np.bool_] | None = None) -> ColumnSpread:
+    """Return the spread of finite rows, dense or canonical CSR, maybe `chosen` ones."""
+    blocks = row_blocks(X, _BLOCK_BYTES)
+    if chosen is not None:
+        blocks = ((rows, X[chosen[rows]]) for rows, X in blocks if chosen[rows].any())
+    return reduce(ColumnSpread.merge, (_spread_of_block(X) for _, X in blocks))
+
+
+def _spread_of_block(X: Any) -> ColumnSpread:
+    m, n = X.shape
+    if sparse.issparse(X):
+        stored = np.bincount(X.indices, minlength=n)
+        low = np.where(stored < m, 0.0, np.inf)
+        high = -low
+        np.minimum.at(low, X.indices, X.data)
+        np.maximum.at(high, X.indices, X.data)
+    else:
+        low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    unit = np.maximum(high, -low)
+    unit[unit == 0] = 1.0
+    if sparse.issparse(X):
+        values = X.data / unit[X.indices]
+        mean = np.bincount(X.indices, values, minlength=n) / m
+        values -= mean[X.indices]
+        square = (m - stored) * mean**2
+        square += np.bincount(X.indices, values**2, minlength=n)
+    else:
+        values = X / unit
+        mean = values.mean(axis=0)
+        values -= mean
+        square = np.einsum("ij,ij->j", values, values)
+    return ColumnSpread(m, unit * mean, unit * np.sqrt(square / m), low, high)
+
+
+class FeatureUnits(NamedTuple):
+    """How weights of standardized features, never formed, become those of the given."""
+
+    # Scores take coefficient / scale, and an intercept less centre times that.
+    # (n,) each, 0 for a constant column, which gets no weight.
+    centre: Array  # means
+    scale: Array  # units, those of `ColumnSpread`
+    factor: Array  # one over them
+
+    @classmethod
+    def given(cls, n: int) -> FeatureUnits:
+        """Return the units in which the features are given."""
+        return cls(np.zeros(n), np.ones(n), np.ones(n))
+
+    @classmethod
+    def of(cls, spread: ColumnSpread) -> FeatureUnits:
+        """Return the units of columns."""
+        scale = spread.scale()
+        varies = scale > 0
+        factor = np.divide(1.0, scale, out=np.zeros_like(scale), where=varies)
+        return cls(np.where(varies, spread.mean, 0.0), scale, factor)
+
+    def restore(self, rows: Array) -> Array:
+        """Weights (..., n + 1) of the features as given, intercept last."""
+        coef = rows[..., :-1] * self.factor
+        return np.append(coef, rows[..., -1:] - coef @ self.centre[:, None], axis=-1)
+
+    def standardize(self, rows: Array) -> Array:
+        """Weights of standardized features with the same scores: undoes `restore`."""
+        intercept = rows[..., -1:] + rows[..., :-1] @ self.centre[:, None]
+        return np.append(rows[..., :-1] * self.scale, intercept, axis=-1)
+
+    def pull_back(self, gradients: Array) -> Array:
+        """Adjoint of `restore`: gradients in standardized weights, (..., n + 1)."""
+        pulled = np.empty_like(gradients)
+        np.multiply(gradients[..., -1:], self.centre, out=pulled[..., :-1])
+        np.subtract(gradients[..., :-1], pulled[..., :-1], out=pulled[..., :-1])
+        pulled[..., :-1] *= self.factor
+        pulled[..., -1] = gradients[..., -1]
+        return pulled
+
+
+class WeightLayout(NamedTuple):
+    """Rows of n coefficients and their intercept, as one vector in `units`."""
+
+    # One row, or with interactions one shared by all groups, and what each other adds.
+    n_features: int
+    n_groups: int
+    interactions: bool
+    units: FeatureUnits
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and coefficients with the intercept."""
+        return self.n_groups if self.interactions else 1, self.n_features + 1
+
+    @property
+    def n_weights(self) -> int:
+        """Number of parameters."""
+        return math.prod(self.shape)
+
+    def rows(self, w: Array) -> Array:
+        """Rows of coefficients and intercept of the features as given, (?, n + 1)."""
+        return self.units.restore(np.reshape(w, self.shape))
+
+    def parameters(self, rows: Array) -> Array:
+        """Parameters of such rows."""
+        return self.units.standardize(rows).ravel()
+
+    def effective(self, w: Array) -> Array:
+        """Coefficients and intercept of each group, (G, n + 1)."""
+        return self.of_groups(self.rows(w))
+
+    def of_groups(self, rows: Array) -> Array:
+        """Rows of each group, in the same units: the shared one and what it adds."""
+        effective = np.empty((self.n_groups, self.n_features + 1))
+        effective[:] = rows[0]
+        if self.interactions:
+            effective[1:] += rows[1:]
+        return effective
+
+    def lift(self, gradient: Array) -> Array:
+        """Gradients in w from those of each group: the adjoint of `of_groups`."""
+        with judged_later():
+            total: Array = gradient.sum(axis=0)
+        if not self.interactions:
+            return total
+        lifted = gradient.copy()
+        lifted[0] = total
+        return lifted.ravel()
+
+    def spread(self, slopes: Array) -> Array:
+        """Gradients in (w, theta) of functions of one group and threshold."""
+        n_groups, n_thresholds, n_columns = slopes.shape
+        out = np.zeros((n_groups, n_thresholds, self.n_weights + n_thresholds))
+        out[:, :, :n_columns] = slopes
+        if self.interactions:
+            for k in range(1, n_groups):
+                out[k, :, k * n_columns : (k + 1) * n_columns] = slopes[k]
+        p = np.arange(n_thresholds)
+        # A higher threshold is a lower score.
+        out[:, p, self.n_weights + p] = -slopes[:, :, -1]
+        return out
+
+
+def ridge_factors(layout: WeightLayout, alpha: float) -> Array:
+    """Penalty of each weight: `alpha`, 0 for the intercepts, shape (n_rows, n + 1)."""
+    factors = np.full(layout.shape, float(alpha))
+    factors[:, -1] = 0.0
+    return factors

@@ -1,0 +1,328 @@
+"""Gaussian kernel matrix: computed anew in every product, and of low rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair._docs import documented
+from scalefair._entries import all_finite, check_array, judged_later
+from scalefair._random import check_random_state
+from scalefair.kernels import (
+    block_gram,
+    block_rotate,
+    block_subtract,
+    rbf_columns,
+    rbf_matmat,
+    rbf_tiles,
+    single_blas_thread,
+)
+from scalefair.operators._base import Array, TypedOperator, put_sum
+
+_BLOCK = 50  # landmarks that are drawn together
+_CHUNK_TILES = 64  # tiles of the kernel's rows that are worked on at a time
+_PIVOT = 1e-12  # smaller pivots are rounding errors of the diagonal, which is 1
+_SAMPLED_ROWS = 256  # exact rows behind the error in the Frobenius norm
+_DEGREE_ROWS = 1024  # rows behind the estimate of the degrees
+
+_TEXTS = {
+    "gamma": """\
+gamma : float or None, default=None
+    :math:`\\gamma > 0`, in one over the squared unit of the features. None takes
+    ``1 / d``, as `sklearn.metrics.pairwise.rbf_kernel` does.""",
+    "raises": """\
+Raises
+------
+TypeError
+    If `X` is sparse, or `dtype` is neither float32 nor float64.
+ValueError
+    If `X` is not a table of finite numbers, the scaled features overflow, or another
+    parameter is out of its range.""",
+    "gamma_used": """\
+gamma : float
+    The value that is used.""",
+}
+
+
+@documented(**_TEXTS)
+class RBFKernel(TypedOperator):
+    r"""Gaussian kernel matrix :math:`K_{ij} = \exp(-\gamma |x_i - x_j|^2)`.
+
+    A product computes the matrix in tiles, each used for its rows and, transposed, for
+    its columns: memory is that of the points and of the blocks.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        Features, dense. Standardise them unless their units are comparable.
+    %(gamma)s
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the products. In float32 the entries are accurate to about 1e-6.
+
+    Attributes
+    ----------
+    %(gamma_used)s
+
+    %(raises)s
+
+    References
+    ----------
+    Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering under
+    Fairness Constraints", appendix D.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.operators import RBFKernel
+    >>> K = RBFKernel([[0.0], [1.0], [5.0]], gamma=np.log(2))
+    >>> K @ np.array([1.0, 0.0, 0.0])
+    array([1.00000000e+00, 5.00000000e-01, 2.98023224e-08])
+    """
+
+    def __init__(
+        self, X: Any, *, gamma: float | None = None, dtype: Any = np.float64
+    ) -> None:
+        X = _check_features(X)
+        super().__init__(dtype, X.shape[0])
+        self.gamma = _check_gamma(gamma, X.shape[1])
+        self._exact_tiles = rbf_tiles(_kernel_points(X, self.gamma))
+        self._set_type()
+
+    def _set_type(self) -> None:
+        with judged_later():
+            self._tiles = self._exact_tiles.astype(self.dtype, copy=False)
+        if not all_finite(self._tiles):
+            raise ValueError(
+                f"The features times the square root of gamma overflow {self.dtype}: "
+                "rescale them or lower gamma."
+            )
+
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        real = self.dtype.type
+        rbf_matmat(self._tiles, X, out, real(alpha), real(shift), real(beta))
+
+
+@documented(**_TEXTS)
+class NystroemKernel(TypedOperator):
+    r"""Low-rank approximation :math:`W = Z Z^T` of a Gaussian kernel matrix `K`.
+
+    The Nyström approximation :math:`W = C U^+ C^T`: the columns of `C` are those of `K`
+    for some points, the landmarks, and `U` their rows of `C`. Randomly pivoted Cholesky
+    draws the landmarks in blocks, one half in proportion to what is left of the
+    diagonal of `K`, the other to that of the normalised kernel :math:`D^{-1/2} K
+    D^{-1/2}`, whose leading eigenvectors points far from the others rule.
+
+    :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for ``r``
+    landmarks, time to build it grows with :math:`n r^2`. A point far from all landmarks
+    may have a row sum that is not positive, which `NormalizedOperator` refuses: more
+    landmarks or a smaller `gamma` help.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        Features, dense, as for `RBFKernel`.
+    %(gamma)s
+    n_landmarks : int, default=500
+        Most columns of `Z`. Look at the errors below before a result is trusted.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of `Z` and of the products.
+    %(random_state)s
+
+    Attributes
+    ----------
+    %(gamma_used)s
+    landmarks : ndarray of shape (n_drawn,)
+        Rows of `X` that were drawn.
+    factor : ndarray of shape (n, rank)
+        `Z`, of lower rank than `n_landmarks` if pivots are at most 1e-12.
+    trace_error : float
+        :math:`\mathrm{tr}(K - W) / \mathrm{tr}\, K`, the error in the nuclear norm.
+    frobenius_error : float
+        Estimate of :math:`|K - W|_F / |K|_F` from 256 exact rows.
+    frobenius_error_std : float
+        Standard error of that estimate.
+
+    %(raises)s
+
+    References
+    ----------
+    Chen, Epperly, Tropp, Webber (2025), "Randomly pivoted Cholesky", Communications on
+    Pure and Applied Mathematics 78, 995-1041.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.operators import NystroemKernel
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> W = NystroemKernel(X, n_landmarks=100, random_state=0)
+    >>> W.factor.shape, W.trace_error < 1e-3
+    ((1000, 100), True)
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        *,
+        gamma: float | None = None,
+        n_landmarks: int = 500,
+        dtype: Any = np.float64,
+        random_state: Any = None,
+    ) -> None:
+        X = _check_features(X)
+        super().__init__(dtype, X.shape[0])
+        self.gamma = _check_gamma(gamma, X.shape[1])
+        if not isinstance(n_landmarks, Integral) or n_landmarks < 1:
+            raise ValueError(
+                f"n_landmarks must be a positive integer, got {n_landmarks!r}."
+            )
+        rng = check_random_state(random_state)
+        points = _kernel_points(X, self.gamma)
+        if not np.isfinite(points).all():
+            raise ValueError(
+                "The features times the square root of gamma overflow: rescale them."
+            )
+        Z, self.landmarks, self.trace_error = _pivoted_cholesky(
+            points, min(int(n_landmarks), self.shape[0]), rng
+        )
+        self.frobenius_error, self.frobenius_error_std = _sampled_error(points, Z, rng)
+        self.factor: np.ndarray = Z
+        self._set_type()
+
+    def _set_type(self) -> None:
+        self.factor = self.factor.astype(self.dtype, copy=False)
+
+    def _apply(
+        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+    ) -> None:
+        put_sum(X, out, -alpha * shift, beta)
+        block_subtract(out, self.factor, -alpha * block_gram(self.factor, X))
+
+
+def _pivoted_cholesky(
+    points: Array, rank: int, rng: np.random.RandomState
+) -> tuple[Array, NDArray[np.int64], float]:
+    """Factor Z of the kernel, the landmarks, and the relative trace of what is left."""
+    n = len(points)
+    tiles = rbf_tiles(points)
+    Z = np.empty((n, rank))
+    left = np.ones(n)  # diagonal of K - Z Z^T
+    degrees = _estimated_degrees(tiles, points, rng)
+    landmarks: list[NDArray[np.int64]] = []
+    filled = 0
+    while filled < rank and left.sum() > n * _PIVOT:
+        size = min(_BLOCK, rank - filled)
+        near, far = left / left.sum(), left / degrees
+        probability = (near + far / far.sum()) / 2
+        drawn = np.unique(rng.choice(n, size=size, p=probability))
+        rotation = _whiten(points[drawn], Z[drawn, :filled])
+        kept = rotation.any(axis=0).sum()
+        at_drawn = Z[drawn, :filled].T
+        for rows, columns in _kernel_columns(tiles, n, points[drawn]):
+            known = np.ascontiguousarray(Z[rows, :filled])
+            block_subtract(columns, known, at_drawn)
+            block_rotate(columns, rotation)
+            Z[rows, filled : filled + kept] = columns[:, :kept]
+            left[rows] -= np.square(columns).sum(axis=1)
+        np.maximum(left, 0, out=left)
+        left[drawn] = 0
+        landmarks.append(drawn)
+        filled += kept
+    if filled < rank:
+        Z = Z[:, :filled].copy()
+    return Z, np.concatenate(landmarks), float(left.sum() / n)
+
+
+def _kernel_columns(
+    tiles: NDArray[np.floating[Any]], n: int, drawn: Array
+) -> Iterator[tuple[slice, Array]]:
+    """Columns of the kernel that belong to drawn points, some rows at a time."""
+    drawn_tiles, width = rbf_tiles(drawn), tiles.shape[2]
+    for first in range(0, len(tiles), _CHUNK_TILES):
+        start = first * width
+        rows = slice(start, min(n, start + _CHUNK_TILES * width))
+        columns = np.empty((rows.stop - start, len(drawn)))
+        rbf_columns(tiles[first : first + _CHUNK_TILES], drawn_tiles, columns)
+        yield rows, columns
+
+
+def _estimated_degrees(
+    tiles: NDArray[np.floating[Any]], points: Array, rng: np.random.RandomState
+) -> Array:
+    """Row sums of the kernel from some of its columns; at least 1, its diagonal."""
+    n = len(points)
+    drawn = rng.choice(n, size=min(n, _DEGREE_ROWS), replace=False)
+    degrees = np.empty(n)
+    for rows, columns in _kernel_columns(tiles, n, points[drawn]):
+        degrees[rows] = columns.mean(axis=1)
+    return np.maximum(degrees * n, 1)
+
+
+def _whiten(points: Array, known: Array) -> Array:
+    """Square T with ``T^T A T = I``, A what is left of the kernel of some points.
+
+    Columns of pivots that are rounding errors are zero, and last.
+    """
+    tiles = rbf_tiles(points)
+    left = np.empty((len(points), len(points)))
+    rbf_columns(tiles, tiles, left)
+    with single_blas_thread():
+        left -= known @ known.T
+        values, vectors = np.linalg.eigh(left)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    large = values > _PIVOT
+    return vectors * np.where(large, 1 / np.sqrt(np.where(large, values, 1)), 0)
+
+
+def _sampled_error(
+    points: Array, Z: Array, rng: np.random.RandomState
+) -> tuple[float, float]:
+    """Estimate of |K - Z Z^T|_F / |K|_F from some rows, and its standard error."""
+    n = len(points)
+    m = min(n, _SAMPLED_ROWS)
+    drawn = rng.choice(n, size=m, replace=False)
+    error, size = np.zeros(m), np.zeros(m)
+    for rows, columns in _kernel_columns(rbf_tiles(points), n, points[drawn]):
+        size += np.square(columns).sum(axis=0)
+        block_subtract(columns, np.ascontiguousarray(Z[rows]), Z[drawn].T)
+        error += np.square(columns).sum(axis=0)
+    ratio = error.sum() / size.sum()
+    # Linearised variance of a ratio of means, drawn without replacement.
+    variance = np.square(error - ratio * size).sum() / max(m - 1, 1) / m * (1 - m / n)
+    spread = math.sqrt(variance) / size.mean()
+    estimate = math.sqrt(ratio)
+    return estimate, spread / (2 * estimate) if estimate > 0 else 0.0
+
+
+def _check_features(X: Any) -> Array:
+    """Check a table of finite numbers; return it in float64."""
+    if sparse.issparse(X):
+        raise TypeError(
+            "A Gaussian kernel takes dense features, got a sparse matrix: reduce it by "
+            "sklearn.decomposition.TruncatedSVD, or use a nearest-neighbour graph."
+        )
+    checked: Array = check_array(X, dtype=np.float64, input_name="X")
+    return checked
+
+
+def _check_gamma(gamma: float | None, n_features: int) -> float:
+    """Check the factor of the squared distances; ``1 / n_features`` for None."""
+    gamma = 1.0 / n_features if gamma is None else float(gamma)
+    if not 0 < gamma < math.inf:
+        raise ValueError(f"gamma must be positive and finite, got {gamma}.")
+    return gamma
+
+
+def _kernel_points(X: Array, gamma: float) -> Array:
+    """Points so that the kernel is ``2**-squared_distance``, centred for float32."""
+    with judged_later():
+        points: Array = X - X.mean(axis=0)
+        points *= math.sqrt(gamma / math.log(2))
+    return points

@@ -1,0 +1,230 @@
+"""What displays share: words of their docstrings, looks, titles, legends, labels."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from numbers import Real
+from typing import Any
+
+from numpy.typing import NDArray
+
+_WHERE = """\
+ax : matplotlib Axes or None, default=None
+    Where to draw; None makes a figure.
+legend : bool, default=True
+    Whether to show a legend, to the right of the axes."""
+_AX, _LEGEND = _WHERE.split("\nlegend")
+_DRAWN = """\
+Returns
+-------
+display : object of this class
+    The display, drawn.
+
+Raises
+------
+ImportError
+    If matplotlib is missing."""
+_OPTIONS = f"**{{}} : dict\n    Passed to ``Axes.{{}}``.\n\n{_DRAWN}"
+_DRAWING = f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}"
+TEXTS = {
+    # The end of what from_... and `plot` take, and what they return.
+    "drawing": _DRAWING,
+    "line_options": _OPTIONS.format("line_kwargs", "plot"),
+    "bar_options": _OPTIONS.format("bar_kwargs", "bar"),
+    "fill_options": _OPTIONS.format("fill_kwargs", "fill"),
+    "plot": f"Parameters\n----------\n{_DRAWING}",
+    "ax": _AX,
+    "legend": f"legend{_LEGEND}",
+    "drawn": _DRAWN,
+    "sensitive_features": """\
+sensitive_features : array-like of shape (n_samples,)
+    Group of each row, without missing values; two groups or more.""",
+    "X": """\
+X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    Rows.""",
+    "bad_rows": """\
+ValueError
+    If lengths differ, a value is missing or not finite, there is one group only, or
+    another parameter is not as described.""",
+    "as_for_predictions": """\
+NotFittedError
+    If an estimator is not fitted.
+ValueError
+    As for `from_predictions`.""",
+    "groups": "groups : array-like of shape (n_groups,)\n    Names of the groups.",
+    "bad_parts": """\
+Raises
+------
+ValueError
+    If parts do not fit together, or a number is not finite or out of its range.""",
+    "ax_": """\
+ax_ : matplotlib Axes
+    The axes drawn on.
+figure_ : matplotlib Figure
+    Their figure.""",
+}
+
+# Okabe and Ito's palette, which people with colour vision deficiencies can tell apart,
+# without its black; markers and dashes tell curves apart without colour, too.
+PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
+MARKERS = "os^Dv<>p"
+LINES = ("-", (0, (5, 2)), ":", "-.", (0, (3, 1, 1, 1, 1, 1)))
+# Letters to a line of a legend.
+_LEGEND_LINE = 34
+# Places of a label beside a point, to the right and up or otherwise, the best first.
+_PLACES = ((1, 1), (-1, 1), (1, -1), (-1, -1), (0, 1), (0, -1), (1, 0), (-1, 0))
+_ACROSS = {-1: "right", 0: "center", 1: "left"}
+_UP = {-1: "top", 0: "center", 1: "bottom"}
+# In points: distance from the point to a label, and half the size of a marker.
+_DISTANCE, _MARKER = 4.0, 3.5
+
+
+def make_axes(display: object, ax: Any, *grid: int, **options: Any) -> Any:
+    """Return the axes given; or, for None, those of a new figure of pyplot's."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            f"{type(display).__name__} needs matplotlib. Run pip install "
+            '"scalefair[plot]".'
+        ) from error
+    return plt.subplots(*grid, layout="constrained", **options)[1]
+
+
+def color(i: int) -> str:
+    """Return the i-th colour."""
+    return PALETTE[i % len(PALETTE)]
+
+
+def curve(i: int, label: object) -> dict[str, Any]:
+    """Return colour, dashes and label of the i-th curve."""
+    line = LINES[i % len(LINES)]
+    return {"color": color(i), "linestyle": line, "label": literal(label)}
+
+
+def literal(name: object) -> str:
+    """Return a name as text that matplotlib shows as it is, in legends too.
+
+    Pairs of dollars would enclose a formula, and artists whose label starts with an
+    underscore are left out of legends.
+    """
+    text = re.sub(r"(?<!\\)\$", r"\\$", " ".join(str(name).split()))
+    return f" {text}" if text.startswith("_") else text
+
+
+def ranks(interval: tuple[float, float]) -> str:
+    """Return an interval of ranks in words; none for all ranks."""
+    low, high = interval
+    return "" if (low, high) == (0.0, 1.0) else f"ranks {low:g} to {high:g}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with two digits or more."""
+    value = 100 * share
+    return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
+
+
+def title(ax: Any, text: str) -> None:
+    """Set a title, in lines as wide as the axes."""
+    _wrap(ax.set_title(text), ax, "width")
+
+
+def labels(ax: Any, x: str, y: str) -> None:
+    """Label both axes; of axes in a row that share the vertical one only the first."""
+    spec = ax.get_subplotspec()
+    shares = len(ax.get_shared_y_axes().get_siblings(ax)) > 1
+    inner = shares and spec is not None and not spec.is_first_col()
+    label(ax.xaxis, ax, x)
+    label(ax.yaxis, ax, "" if inner else y)
+
+
+def label(axis: Any, ax: Any, text: str) -> None:
+    """Label one axis, in lines as long as the side of `ax`."""
+    axis.set_label_text(text)
+    _wrap(axis.label, ax, "width" if axis.axis_name == "x" else "height")
+
+
+def _wrap(text: Any, ax: Any, side: str) -> None:
+    """Have matplotlib break a text to fit the axes, when a layout has placed them."""
+    text.set_wrap(True)
+    # matplotlib measures to the edge of the figure, across other axes (and no public
+    # way changes that). Without this hook long titles of axes in a row would meet.
+    text._get_wrap_line_width = partial(getattr, ax.bbox, side)
+
+
+def legend(
+    ax: Any, heading: str = "", handles: Sequence[Any] | None = None, **options: Any
+) -> None:
+    """Add a legend to the right of the axes, of all artists if no handles are given.
+
+    A handle may be a text: a heading above those that follow.
+    """
+    from matplotlib.lines import Line2D
+
+    artists = [
+        Line2D([], [], linestyle="", label=handle) if type(handle) is str else handle
+        for handle in handles or ax.get_legend_handles_labels()[0]
+    ]
+    style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "handlelength": 3.5}
+    ax.legend(
+        handles=artists,
+        labels=[textwrap.fill(str(a.get_label()), _LEGEND_LINE) for a in artists],
+        title=heading or None,
+        alignment="left",
+        frameon=False,
+        borderaxespad=0.0,
+        **{**style, **options},
+    )
+
+
+def point_labels(
+    ax: Any, names: Sequence[Any], points: NDArray[Any], others: NDArray[Any]
+) -> None:
+    """Write names beside points; those that would lie on others are hidden.
+
+    Points are in data coordinates; no name hides one of `others`, all points.
+    """
+    from matplotlib.artist import Artist
+    from matplotlib.patheffects import withStroke
+    from matplotlib.transforms import Bbox
+
+    texts = []
+    for name, point in zip(names, points, strict=True):
+        is_number = isinstance(name, Real) and not isinstance(name, bool)
+        texts.append(
+            ax.annotate(
+                f"{name:g}" if is_number else literal(name),
+                point,
+                xytext=(_DISTANCE, _DISTANCE),
+                textcoords="offset points",
+                fontsize="small",
+                color="0.25",
+                # Legible where it lies on a line.
+                path_effects=[withStroke(linewidth=2.0, foreground="white")],
+            )
+        )
+
+    def fits(text: Any, across: int, up: int, taken: list[Any]) -> bool:
+        text.set(ha=_ACROSS[across], va=_UP[up])
+        text.xyann = (_DISTANCE * across, _DISTANCE * up)
+        box = text.get_window_extent()
+        free = not any(box.overlaps(other) for other in taken)
+        taken += [box] if free else []
+        return free
+
+    class Arranger(Artist):
+        """Drawn before the texts: finds their places once a layout has placed axes."""
+
+        def draw(self, renderer: Any) -> None:
+            half = renderer.points_to_pixels(_MARKER)
+            markers = ax.transData.transform(others)
+            taken = [Bbox([at - half, at + half]) for at in markers]
+            for text in texts:
+                text.set_visible(any(fits(text, *place, taken) for place in _PLACES))
+
+    ax.add_artist(Arranger())

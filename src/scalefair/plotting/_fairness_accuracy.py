@@ -1,0 +1,202 @@
+"""Error against unfairness of several methods, as their parameter varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.metrics import mean_squared_error
+
+from scalefair._docs import documented
+from scalefair.metrics import statistical_parity_ks
+from scalefair.plotting import _draw, _models
+from scalefair.plotting._trade_off import (
+    TEXTS,
+    TradeOffDisplay,
+    deviations_of,
+    read_runs,
+)
+
+
+@documented(**TEXTS)
+class FairnessAccuracyDisplay(TradeOffDisplay):
+    """Error against unfairness, a curve for each method.
+
+    A point is a setting of a method, such as one `mean_reduction`, averaged over
+    repeated splits; bars in both directions are standard deviations over the splits.
+    A line joins the points in the order of the settings. Low and to the left is
+    good; the title names the fairest and the most accurate point.
+
+    Parameters
+    ----------
+    error : mapping of str to array-like of shape (n_points, n_repeats)
+        Error of each setting in each split.
+        %(measure)s
+    unfairness : mapping of str to array-like, shaped as in `error`
+        The distance between the groups.
+    %(point_labels)s
+    error_name, unfairness_name : str
+        What is measured, for the axes.
+
+    Attributes
+    ----------
+    %(means)s
+    deviations : dict of str to ndarray of shape (n_points, 2)
+        Standard deviations over the splits (divisor n - 1); zero without repeats. The
+        means are known better, by the root of the number of splits.
+    %(artists)s
+
+    %(bad_parts)s
+
+    References
+    ----------
+    .. [1] Z. Zuo, D. Zhu, M. M. Khalili, "Post-processing for fair regression via
+       explainable SVD", figure 4.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from scalefair.plotting import FairnessAccuracyDisplay
+    >>> display = FairnessAccuracyDisplay(
+    ...     {"unprocessed": [0.2], "corrected": [[0.21, 0.23], [0.25, 0.27]]},
+    ...     unfairness={"unprocessed": [0.3], "corrected": [[0.2, 0.3], [0.1, 0.1]]},
+    ... ).plot(Figure().subplots())
+    >>> display.means["corrected"]
+    array([[0.25, 0.22],
+           [0.1 , 0.26]])
+    """
+
+    _sign = -1
+    _words = ("distance", "error")
+    _bars_are = "means and standard deviations of {} splits"
+
+    def __init__(
+        self,
+        error: Mapping[str, ArrayLike],
+        *,
+        unfairness: Mapping[str, ArrayLike],
+        point_labels: Mapping[str, Any] | None = None,
+        error_name: str = "mean squared error",
+        unfairness_name: str = "KS distance between groups",
+    ) -> None:
+        measures = {"unfairness": unfairness, "error": error}
+        self.unfairness, self.error = self._read(measures, point_labels)
+        self.error_name, self.unfairness_name = error_name, unfairness_name
+        self._axis_names = (unfairness_name, error_name)
+        self.deviations = self._spreads = {
+            name: deviations_of(runs) for name, runs in self._runs.items()
+        }
+
+    @classmethod
+    def from_results(
+        cls,
+        results: Any,
+        *,
+        method: str = "method",
+        setting: str | None = "setting",
+        error: str = "mse",
+        unfairness: str = "ks",
+        label_points: bool = True,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> FairnessAccuracyDisplay:
+        """Draw a table of runs: one row for each method, setting and split.
+
+        Parameters
+        ----------
+        %(results)s
+        setting : str or None, default="setting"
+            Column that tells the points of a method apart, joined in the order of their
+            numbers or, if one is not a number, of the table. Rows without setting (NaN;
+            all for None) are repeats of one point.
+        error, unfairness : str, default="mse", "ks"
+            Columns with the error and the distance between the groups.
+        label_points : bool, default=True
+            Whether to write the setting beside each point, for methods with several.
+        %(drawing_results)s
+        """
+        columns = {"method": method, "error": error, "unfairness": unfairness}
+        if setting is not None:
+            columns["setting"] = setting
+        (found, gaps), settings = read_runs(results, columns, join=True)
+        axes = {"error_name": error, "unfairness_name": unfairness}
+        display = cls(
+            found,
+            unfairness=gaps,
+            point_labels=settings if label_points else None,
+            **{key: name for key, name in axes.items() if name not in ("mse", "ks")},
+        )
+        return display.plot(ax, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        predictions: ArrayLike | Mapping[str, ArrayLike],
+        *,
+        sensitive_features: ArrayLike,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> FairnessAccuracyDisplay:
+        """Draw a point for each model's predictions: error and KS distance.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True targets. The name of a Series is shown beside the error.
+        predictions : array-like of shape (n_samples,), or mapping of str to such
+            Predictions for each row; or those of several models, by their names.
+        %(sensitive_features)s
+        %(drawing)s
+        %(bad_rows)s
+        """
+        given = _models.by_name(predictions, None, "predictions")
+        groups = {"sensitive_features": sensitive_features}
+        target = _models.series_name(y_true)
+        of_target = f" of {_draw.literal(target)}" if target else ""
+        display = cls(
+            {key: [float(mean_squared_error(y_true, y))] for key, y in given.items()},
+            unfairness={
+                key: [statistical_parity_ks(y, **groups)] for key, y in given.items()
+            },
+            error_name=f"mean squared error{of_target}",
+        )
+        return display.plot(ax, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimators: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> FairnessAccuracyDisplay:
+        """Draw a point for each fitted regressor.
+
+        Parameters
+        ----------
+        estimators : regressor, or mapping of str to regressors
+            Fitted; or several, by name. Each is given the groups if it takes them.
+        %(X)s
+        y : array-like of shape (n_samples,)
+            True targets.
+        %(sensitive_features)s
+        %(drawing)s
+        %(as_for_predictions)s
+        """
+        models = _models.by_name(estimators, None, type(estimators).__name__)
+        predictions = {
+            name: _models.apply(model, "predict", X, sensitive_features)
+            for name, model in models.items()
+        }
+        groups = {"sensitive_features": sensitive_features}
+        return cls.from_predictions(
+            y, predictions, **groups, ax=ax, legend=legend, **line_kwargs
+        )

@@ -1,0 +1,171 @@
+"""A layer's new weight, whose outputs differ less between groups, by either method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._memory import require_memory
+from scalefair.postprocessing._direct import direct_weights, smallest_change
+from scalefair.postprocessing._explainable_svd import (
+    exact_first_moment,
+    explainable_svd,
+    svd_first_moment,
+)
+from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._layer_moments import LayerMoments
+from scalefair.streaming import GroupMoments
+
+Array = NDArray[np.float64]
+
+# Noise that every input is given, as a share of its mean square, where the change of
+# the outputs is made small. Without it the change may lie in directions that hardly
+# occur in the training rows and are large in others.
+_NOISE = 1e-3
+# Gaps this small beside the outputs are rounding of the moments.
+_ROUNDING = 1e-12
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class FairLayer:
+    """New weight of a layer, shape (m, n), and what it does.
+
+    Gaps of the outputs are those in mean and in covariance; the squared change of the
+    outputs and its lower bound are shares of their squares.
+    """
+
+    weight: Array
+    gaps_before: tuple[float, float]
+    gaps_after: tuple[float, float]
+    change: float
+    change_bound: float
+    converged: bool  # whether the bounds on the gaps hold
+
+
+def check_room(host: LayerHost, layer: int, n_groups: int, remedy: str) -> None:
+    """Raise a MemoryError if the n x n matrices of a layer do not fit into memory."""
+    n_inputs = host.shape(layer)[1]
+    # Two of each group and one of each pair, the second moment and its eigenvectors.
+    n_matrices = 2 * n_groups + n_groups * (n_groups - 1) // 2 + 2
+    require_memory(
+        8 * n_matrices * n_inputs**2,
+        f"The matrices of layer {host.layer_names[layer]!r}, {n_inputs:,} x "
+        f"{n_inputs:,} numbers for each group,",
+        remedy,
+    )
+
+
+def fair_layer(
+    weight: Array,
+    moments: GroupMoments,
+    *,
+    method: str,
+    reductions: tuple[float, float],
+    epsilon: float,
+    first_moment: str,
+) -> FairLayer:
+    """Change a layer, given its weight (m, n) and the moments of its inputs."""
+    inputs = LayerMoments(moments)
+    reductions = worthwhile(weight, inputs, reductions)
+    if method == "direct":
+        changed, least, converged = _direct(weight, inputs, reductions)
+    else:
+        changed = _published(weight, inputs, reductions, epsilon, first_moment)
+        least, converged = float("nan"), True
+    square = inputs.output_change(weight, np.zeros_like(weight)) or 1.0
+    return FairLayer(
+        weight=changed,
+        gaps_before=inputs.gaps(weight),
+        gaps_after=inputs.gaps(changed),
+        change=inputs.output_change(weight, changed) / square,
+        change_bound=least / square,
+        converged=converged,
+    )
+
+
+def _direct(
+    weight: Array, layer: LayerMoments, reductions: tuple[float, float]
+) -> tuple[Array, float, bool]:
+    """Meet both bounds at the smallest change of the outputs.
+
+    Returns the weight, a lower bound of the change (nan for more than two groups), and
+    whether the bounds hold.
+    """
+    if len(weight) > weight.shape[1]:  # outputs that follow from fewer
+        basis, triangle = np.linalg.qr(weight)
+        fewer, least, converged = _direct(triangle, layer, reductions)
+        return basis @ fewer, least, converged
+    mean_gap, covariance_gap = layer.gaps(weight)
+    mean_bound = reduced(mean_gap, reductions[0])
+    M = layer.covariance_differences
+    found = direct_weights(
+        weight,
+        *layer.whitening(weight, _NOISE),
+        layer.differences,
+        M,
+        mean_bound=mean_bound,
+        covariance_bound=reduced(covariance_gap, reductions[1]),
+    )
+    if len(M) > 1:
+        return found.weight, float("nan"), found.converged
+    proved = smallest_change(
+        *layer.whitening(weight),
+        layer.differences[:, 0],
+        M[0],
+        found.multiplier,
+        mean_bound=mean_bound,
+        covariance_bound=found.covariance_bound,
+    )
+    # Rounding, where S is ill-conditioned, may put it above what it bounds.
+    least = min(proved, layer.output_change(weight, found.weight))
+    return found.weight, least, found.converged
+
+
+def _published(
+    weight: Array,
+    layer: LayerMoments,
+    reductions: tuple[float, float],
+    epsilon: float,
+    first_moment: str,
+) -> Array:
+    """Algorithm 1 of the paper: second moment first, then the first moment."""
+    eigenvalues, eigenvectors = layer.covariance_eigenpairs()
+    gram = eigenvectors.T @ layer.second_moment @ eigenvectors
+    changed = explainable_svd(weight, eigenvalues, eigenvectors, gram, reductions[1])
+    D = layer.differences
+    if first_moment == "svd":
+        S = layer.second_moment
+        return svd_first_moment(changed, D, S, epsilon, reductions[0])
+    if reductions[0] > 1:
+        bound = reduced(layer.gaps(weight)[0], reductions[0])
+        return exact_first_moment(changed, D, layer.solve, bound)
+    return changed
+
+
+def worthwhile(
+    weight: Array, layer: LayerMoments, reductions: tuple[float, float]
+) -> tuple[float, float]:
+    """Reductions in mean and covariance, 1 for a gap that is rounding.
+
+    To take away what is not there may cost a large part of the outputs.
+    """
+    n_rows = int(layer.moments.counts.sum())
+    within = layer.moments.scatters.sum(axis=0) / n_rows
+    square = layer.output_change(weight, np.zeros_like(weight)) / n_rows
+    spread = float(((weight @ within) * weight).sum())
+    spread = max(spread, _EPS**2 * square)  # that of equal outputs, by their rounding
+    mean_gap, covariance_gap = layer.gaps(weight)
+    no_means = mean_gap <= _ROUNDING * np.sqrt(square)
+    no_covariances = covariance_gap <= _ROUNDING * np.sqrt(square * spread)
+    return (
+        1.0 if no_means else reductions[0],
+        1.0 if no_covariances else reductions[1],
+    )
+
+
+def reduced(gap: float, reduction: float) -> float:
+    """Bound on the square of a gap; none for a reduction of 1."""
+    return float("inf") if reduction == 1 else gap**2 / reduction

@@ -1,0 +1,1 @@
+"""Other published methods of fair regression, to compare with."""

@@ -1,0 +1,97 @@
+"""What all commands of the tables do: options, missing data, files, and cells."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLUSTERING, PCA = "fair_clustering", "fair_pca_table"
+CLASSIFICATION, REGRESSION = "partial_fairness", "fair_regression"
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "skipped"),
+    [
+        (CLUSTERING, ["--tables", "9", "--quick"], ["FacebookNet: facebooknet/"]),
+        (PCA, ["--rows", "bank,lfw"], ["bank_marketing/bank.csv not found", "lfw42/"]),
+        (CLASSIFICATION, ["--data", "law,a9a"], ["law school: ", "a9a: a9a/"]),
+        (
+            REGRESSION,
+            ["--data", "law,compas-plain"],
+            ["law school: lsac-bar-pass/", "COMPAS, honest features: compas-propub"],
+        ),
+    ],
+)
+def test_missing_data_are_skipped(
+    load_tables, command, arguments, skipped, capsys, tmp_path, monkeypatch
+):
+    script = load_tables(script=command).script
+    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
+    assert script.main(arguments) == 0
+    text = capsys.readouterr().out
+    for name in skipped:
+        assert f"Skipped: {name}" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        (CLUSTERING, ["--repeats", "0"], "not at least 1"),
+        (PCA, ["--rows", "bank,none"], "not among"),
+        (CLASSIFICATION, ["--criteria", "both"], "not among"),
+        (REGRESSION, ["--varied", "-1"], "not at least 0"),
+        (REGRESSION, ["--output", "nowhere/tables.md"], "no folder nowhere"),
+    ],
+)
+def test_wrong_options(load_tables, command, arguments, message, capsys):
+    script = load_tables(script=command).script
+    with pytest.raises(SystemExit):
+        script.main(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_numbers_and_rows(load_tables):
+    layout = load_tables(layout="_layout").layout
+    assert layout.number(None) == "–"
+    assert layout.number((1.057, 0.063)) == "1.057 ± 0.063"
+    assert layout.number(1.21e-24) == "1.2e-24"
+    assert layout.number(146669.89) == "146670"
+    runs = [SimpleNamespace(cost=cost) for cost in (1.0, 3.0)]
+    assert layout.spread(runs, "cost") == "2 ± 1"
+    assert layout.spread(runs[:1], "cost") == "1"
+    assert layout.spread([], "cost") == "–"
+    table = layout.Table("title", "a|b")
+    table.add(1, "x")
+    with pytest.raises(ValueError, match="1 cells for 2 columns"):
+        table.add(1)
+    text = layout.numbered([table])[0].markdown()
+    assert "## Table 1: title\n\n| a | b |\n| --- | --- |\n| 1 | x |" in text
+
+
+def test_slow_candidates_run_once_and_short_ones_twice(load_tables, monkeypatch):
+    timing = load_tables(timing="_timing").timing
+    clock = iter(np.cumsum([0, 21, 0, 1, 0, 0.1, 0, 1, 0, 0.1]))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
+    calls = []
+    names = ("slow", "fast", "short")
+    runs = {name: lambda name=name: calls.append(name) for name in names}
+    seconds, _ = timing.alternate(1, runs)
+    assert calls == [*names, "fast", "short", "short"]
+    assert seconds == pytest.approx({"slow": 21, "fast": 1, "short": 0.1})
+
+
+def test_documented_ratios_exist_and_run(load, capsys):
+    ratios = load("asv_bench", ratios="ratios").ratios
+    documented = set()
+    for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")):
+        documented |= set(re.findall(r"ratios\.py ([a-z_]+)", path.read_text("utf-8")))
+    assert documented == set(ratios.TABLES)
+    ratios.main(["spmm", "sizes=[4500]", "repeats=1"])
+    assert "| 4,500 | " in capsys.readouterr().out
+    ratios.main(["documents", "n_rows=300", "n_words=1500", "r=2", "repeats=1"])
+    rows = re.findall(r"\| (\w+) \| \S+ \| \S+ \| (\d*) \|", capsys.readouterr().out)
+    assert [row[0] for row in rows] == ["FairPCA", "PCA"]
+    assert int(rows[0][1]) > 0

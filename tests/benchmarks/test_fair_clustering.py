@@ -1,0 +1,191 @@
+"""The tables of the paper are made without real data, and with small files like it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.metrics import normalized_cut_score
+
+
+@pytest.fixture
+def modules(load_tables):
+    return load_tables(
+        script="fair_clustering",
+        methods="_clustering_methods",
+        problems="_clustering_problems",
+        tables="_clustering_tables",
+    )
+
+
+@pytest.fixture
+def small_files(write_data):
+    """Data with the names and formats of the real ones, 150 rows each."""
+    rng = np.random.default_rng(0)
+    n = 150
+    features = (",".join(f"{x:.3f}" for x in row) for row in rng.random((n, 21)))
+    lines = [f"{row},{i % 3 + 1}," for i, row in enumerate(features)]
+    write_data("thyroid/ann-train.data", lines[:100])
+    write_data("thyroid/ann-test.data", lines[100:])
+    points = rng.normal(size=(n, 8)) + 4 * rng.integers(3, size=(n, 1))
+    people = [
+        f"{x:.2f}, {i}, level {i % 4}, state {i % 7}, <=50K"
+        for i, x in enumerate(points[:, 0])
+    ]
+    header = "age,final-weight,education,marital-status,income"
+    write_data("census-adult/adult.csv.gz", [header, *people, ""])
+    rows = [",".join(f"{x:.4f}" for x in row) for row in points]
+    rows = [f"{i % 4},{row}" for i, row in enumerate(rows)]
+    write_data("4area/4area.csv.gz", ["color,1,2,3,4,5,6,7,8", *rows])
+    users = [f"{i},{i % 3}" for i in range(n + 2)]  # two isolated ones
+    write_data("lastfm-asia/lastfm_clean_countries.csv", users)
+    block = np.arange(n) % 5
+    likely = np.where(block[:, None] == block, 0.3, 0.02)
+    joined = np.triu(rng.random((n, n)) < likely, 1)
+    joined[np.arange(n - 1), np.arange(1, n)] = True
+    edges = [f"{i},{j}" for i, j in np.argwhere(joined)]
+    write_data("lastfm-asia/lastfm_clean_edges.csv", edges)
+
+
+def test_one_command_without_data(modules, tmp_path, monkeypatch):
+    """All tables appear, with the printed values or the reason for a missing row."""
+    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
+    output = tmp_path / "tables.md"
+    assert modules.script.main(["--quick", "--output", str(output)]) == 0
+    text = output.read_text()
+    for number in (1, 2, 3, 4, 5, 6, 8, 9):
+        assert text.count(f"## Table {number}: ") == 1
+    for name in ("LastFM", "Thyroid: thyroid/", "Census: census", "4area", "Facebook"):
+        assert f"Skipped: {name}" in text
+    assert "25.98 ± 0.004" in text  # table 5 has printed values at any size
+    assert "nan" not in text.split("## Table 1")[1]
+
+
+def test_tables_of_real_data(modules, small_files):
+    session = modules.tables.Session(quick=True, n_runs=1)
+    made = {i: modules.tables.TABLES[i](session) for i in (2, 3, 4, 8)}
+    for number, table in made.items():
+        assert not any("Skipped" in note for note in table.notes)
+        assert "nan" not in table.markdown()
+        assert {row[0] for row in table.rows} == {
+            *("LastFM", "Thyroid", "Census", "4area")
+        }, number
+    assert len(made[2].rows) == 4 * len(modules.methods.METHODS)
+    # Tables share their runs.
+    keys = set(session.runs)
+    modules.tables.TABLES[3](session)
+    assert set(session.runs) == keys
+    assert session.problems["LastFM"].n == 150
+
+
+def make(modules, kind):
+    problem = modules.problems.block_model(240, 4, 2, (1.0, 0.3, 0.6, 0.1))
+    if kind == "dense":
+        return problem
+    Problem = modules.problems.Problem
+    if kind == "sparse":
+        return Problem("sparse", problem.groups, sparse.csr_array(problem.affinity))
+    points = np.random.default_rng(0).normal(size=(240, 2)) + 3 * np.column_stack(
+        [problem.target % 2, problem.target // 2]
+    )
+    return Problem("kernel", problem.groups, points=points, gamma=0.5, tol=1e-6)
+
+
+def dense_affinity(problem):
+    W = problem.stored()
+    return W.toarray() if sparse.issparse(W) else W
+
+
+def reference_trace(problem, k):
+    W = dense_affinity(problem)
+    scale = 1 / np.sqrt(W.sum(axis=1))
+    G = np.eye(problem.groups.max() + 1)[problem.groups]
+    F = (G - G.mean(axis=0)) * scale[:, None]
+    U, s, _ = np.linalg.svd(F, full_matrices=True)
+    Z = U[:, int((s > 1e-10).sum()) :]
+    M = scale[:, None] * W * scale
+    return np.linalg.eigvalsh(Z.T @ M @ Z)[-k:].sum()
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "kernel"])
+def test_methods_agree_on_trace_and_cost(modules, kind):
+    """One trace and one fair embedding, ADMM another; SciPy alone is the judge."""
+    problem = make(modules, kind)
+    W, trace = dense_affinity(problem), reference_trace(problem, 4)
+    bound = modules.tables.least_cut(problem, 4)
+    for method in modules.methods.METHODS:
+        run = modules.methods.run(problem, method, 4, 0)
+        assert run.orthogonality < 1e-20
+        cut = normalized_cut_score(W, run.labels)
+        assert bound <= run.cost == pytest.approx(cut, rel=1e-10)
+        if method == "ADMM":
+            assert run.fairness > 1e-12
+            continue
+        assert run.trace == pytest.approx(trace, abs=1e-6)
+        assert run.fairness < (1e-8 if method == "s-FSC" else 1e-25)
+        assert run.converged
+    scale = 1 / np.sqrt(W.sum(axis=1))
+    values = np.linalg.eigvalsh(scale[:, None] * W * scale)
+    exact = values if kind == "kernel" else values[-4:]
+    assert bound == pytest.approx(4 - exact.sum(), abs=1e-6)
+
+
+def test_zero_eigenvalue_is_not_passed_over(modules):
+    """ARPACK's relative test never accepts the eigenvalue 0 of L by itself."""
+    ring = sparse.diags_array(np.ones(59), offsets=1, shape=(60, 60)).tolil()
+    ring[0, 59] = 1
+    W = sparse.csr_array(ring + ring.T)
+    problem = modules.problems.Problem("ring", np.arange(60) % 2, W)
+    run = modules.methods.run(problem, "s-FSC", 2, 0)
+    assert run.trace == pytest.approx(reference_trace(problem, 2), abs=1e-6)
+
+
+def test_block_model_has_the_stated_probabilities(modules):
+    problem = modules.problems.block_model(1200, 4, 2, (10, 0.9, 0.6, 0.2))
+    W, cluster, group = problem.affinity, problem.target, problem.groups
+    p = (np.log(1200) / 1200) ** 0.1
+    np.testing.assert_array_equal(W, W.T)
+    assert not W.diagonal().any()
+    same_cluster = cluster[:, None] == cluster
+    same_group = group[:, None] == group
+    off = ~np.eye(1200, dtype=bool)
+    for mask, probability in (
+        (same_cluster & same_group & off, 1.0),
+        (~same_cluster & same_group, 0.9 * p),
+        (same_cluster & ~same_group, 0.6 * p),
+        (~same_cluster & ~same_group, 0.2 * p),
+    ):
+        error = 5 * np.sqrt(probability * (1 - probability) / (mask.sum() / 2))
+        assert W[mask].mean() == pytest.approx(probability, abs=error + 1e-12)
+    counts = np.bincount(2 * cluster + group)
+    assert (counts == 150).all()
+
+
+def test_census_leaves_out_weight_income_and_groups(modules, small_files):
+    problem = modules.problems.census(None)
+    assert problem.points.shape == (150, 2)
+    assert problem.gamma == 0.5
+    assert np.unique(problem.groups).size == 7
+    np.testing.assert_allclose(problem.points.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(problem.points.std(axis=0), 1)
+    sample = modules.problems.census(60)
+    assert sample.n == 60
+    assert {tuple(row) for row in sample.points} <= {tuple(r) for r in problem.points}
+
+
+def test_best_average_balance_of_two_clusters(modules):
+    best = modules.tables.best_average_balance
+    assert best(3, 3) == 1
+    assert best(1, 2) == pytest.approx(0.5)  # {a, b}, {b}
+    # Pupils of FacebookNet: one pair, and 69 to 84.
+    assert best(70, 85) == pytest.approx((1 + 69 / 84) / 2)
+
+
+def test_slow_rows_run_once(modules, monkeypatch):
+    took = iter([11.0, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(
+        modules.methods, "run", lambda *_: SimpleNamespace(seconds=next(took))
+    )
+    assert len(modules.methods.repeat(None, "auto", 2, 3)) == 1
+    assert len(modules.methods.repeat(None, "auto", 2, 3)) == 3

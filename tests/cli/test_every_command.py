@@ -1,0 +1,315 @@
+"""What `cluster`, `pca`, `classify` and `regress` share: options, roles, and ends."""
+
+import errno
+import html
+import inspect
+import os
+import re
+from functools import partial
+
+import pytest
+
+from scalefair.cli import _report, main
+
+
+def on(*names):
+    return pytest.mark.parametrize("command", names, indirect=True)
+
+
+on_all = on("cluster", "pca", "classify", "regress")
+on_tables = on("pca", "classify", "regress")
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+def of_arrays(command):
+    """Rows in an array, and what else a run on them needs."""
+    data, roles = command.stored("npy")
+    model = {"model": command.plain} if name(command) == "regress" else {}
+    return data, {**roles, **model}
+
+
+def name(command):
+    return command.line()[0]
+
+
+# Options.
+
+LEFT_OUT = {
+    "classify": {"warm_start"},
+    "regress": {"estimator", "prefit", "batch_size"},
+}
+
+
+@on_all
+def test_every_parameter_is_an_option(command):
+    options = {param.name for param in main.commands[name(command)].load().params}
+    parameters = inspect.signature(command.estimator).parameters.keys()
+    assert parameters - options == LEFT_OUT.get(name(command), set())
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (
+            "cluster",
+            "--affinity rbf_nystroem --gamma 0.25 --n-landmarks 30 --solver dual "
+            "--assign-labels fair --balance-tolerance 0.3 --tol 0.001 --n-init 2",
+        ),
+        (
+            "cluster",
+            "--affinity nearest_neighbors --n-neighbors 33 --connected-components all "
+            "--max-iter 500 --dtype float32",
+        ),
+        ("pca", "--solver gram --centering group --tol 1e-06 --max-iter 50"),
+        (
+            "classify",
+            "--criterion weak --threshold -0.5 --loss hinge --surrogate sigmoid "
+            "--no-interactions --n-thresholds 25 --alpha 0.01 --inner-solver ssg "
+            "--start zero --no-tune-intercept --tol 0.01 --max-iter 50 --max-groups 7 "
+            "--min-group-size 3",
+        ),
+        (
+            "regress",
+            "--layer hidden_1 --method explainable_svd --mean-reduction inf "
+            "--covariance-reduction 2.0 --first-moment svd --epsilon 0.01 "
+            "--refit-last none",
+        ),
+    ],
+    indirect=["command"],
+)
+def test_options_arrive_at_the_estimator(command, line, monkeypatch):
+    seen = []
+
+    def remember(model, *_, **__):
+        seen.append(model.get_params(deep=False))
+        raise ValueError("random_state=None is seen")
+
+    monkeypatch.setattr(command.estimator, "fit", remember)
+    given = {"groups": command.sexes} if "affinity" in line else {}
+    data = command.npy if given else None
+    result = command.run(data, *line.split(), "--random-state", 7, **given)
+    command.fails(result, "--random-state none is seen")
+    [found] = seen
+    values = dict(re.findall(r"--([\w-]+) ((?!--)\S+)", line))
+    values |= dict.fromkeys(re.findall(r"--no-([\w-]+)", line), "False")
+    parameters = inspect.signature(command.estimator).parameters
+    for option, value in {**values, "random-state": "7"}.items():
+        parameter = option.replace("-", "_")
+        assert str(found[parameter]).lower() == value.lower(), option
+        assert found[parameter] != parameters[parameter].default, option
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "words"),
+    [
+        ("cluster", "-k 0", "-k"),
+        ("cluster", "--gamma 1", "--affinity rbf or rbf_nystroem only"),
+        ("cluster", "--affinity rbf --n-neighbors 5", "nearest_neighbors only"),
+        ("cluster", "--affinity rbf --components all", "precomputed or nearest"),
+        ("cluster", "--id-column a", "not to --affinity precomputed"),
+        ("cluster", "--standardize", "not to --affinity precomputed"),
+        ("cluster", "--balance-tolerance 0.2", "--assign-labels fair only"),
+        ("pca", "--categorical a", "--categorical"),
+        ("pca", "--groups sexes.txt --keep-groups", "--keep-groups"),
+        ("pca", "-o c.csv", "must end in .npz"),
+        ("pca", "--scores s.txt", "--scores s.txt: must end in .npy"),
+        ("classify", "--interval 0.3,0.1", "--interval"),
+        ("classify", "--interval nan,1", "--interval"),
+        ("classify", "-o model.pkl", "must end in .joblib"),
+        ("classify", "--test-groups sex", "apply with --test"),
+        ("classify", "--target sex", "the same column"),
+        ("regress", "--first-moment svd", "--first-moment"),
+        ("regress", "--method explainable_svd --epsilon 0.1", "--epsilon"),
+        ("regress", "--missing impute", "do not apply"),
+        ("regress", "--drop height", "do not apply"),
+        ("regress", "-o fair.pkl", "must end in .joblib"),
+    ],
+    indirect=["command"],
+)
+def test_wrong_usage(command, options, words, monkeypatch):
+    monkeypatch.chdir(command.folder)
+    command.fails(command.run(None, *options.split()), words, code=2)
+
+
+# Rows and their roles.
+
+
+@on_tables
+def test_roles_that_are_not_there_or_do_not_fit(command):
+    data, roles = of_arrays(command)
+    rows = f"{len(command.sex)} rows"
+    short = command.write("short.txt", ["0", "1"] * 20)
+    for role in command.files:
+        result = command.run(data, **{**roles, role: "town"})
+        command.fails(result, "town: neither a column", "columns: x0", f"--{role}")
+        result = command.run(data, **{**roles, role: short})
+        command.fails(result, f"{short}: has 40", rows)
+        result = command.run(**{role: "town"})
+        command.fails(result, "town: neither a column", "height, ", f"--{role}")
+    same = command.write("same.txt", ["all"] * len(command.sex))
+    result = command.run(data, **{**roles, "groups": same})
+    command.fails(result, f"{same}: has 1 group(s), such as 'all'")
+    command.fails(command.run("absent.csv"), "absent.csv: no such file")
+
+
+@on("classify", "regress")
+def test_targets_are_needed(command):
+    data, roles = of_arrays(command)
+    result = command.run(data, **{**roles, "target": None})
+    command.fails(result, "Missing option '--target'", code=2)
+    result = command.run(data, "--test", data, **roles)
+    command.fails(result, "Missing option '--test-", code=2)
+    path, column = command.edited(3, command.target, "?"), command.target
+    words = (f"{path}:5: column 5 ({column})", f"missing in 1 column(s): {column} (1)")
+    for options in ((path,), (None, "--test", path)):
+        command.fails(command.run(*options), *words)
+
+
+@on("pca", "classify")
+def test_columns_that_are_left_out(command):
+    for option in ("--drop", "--id-column"):
+        command.fails(command.run(None, option, "town"), "town")
+    features = [x for x in command.frame if x not in ("sex", command.target)]
+    every = [word for x in features for word in ("--drop", x)]
+    command.fails(command.run(None, *every), "no column is left as a feature")
+
+
+@on_tables
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("height", "tall", "is 'tall', in a column of numbers"),
+        ("weight", "inf", "is inf"),
+        ("sex", "?", "missing in 1 column(s): sex (1)"),
+    ],
+)
+def test_bad_cells_are_placed(command, column, value, words):
+    path = command.edited(3, column, value)
+    place = f"{path}:5: column {1 + list(command.frame).index(column)} ({column})"
+    for options in [(path,)] + [(None, "--test", path)] * bool(command.target):
+        command.fails(command.run(*options), place, words)
+
+
+# Ends.
+
+
+@on_all
+def test_outputs_are_checked_before_anything_is_read(command):
+    run = partial(command.run, "nowhere.csv")
+    missing = command.folder / "missing" / command.output.name
+    command.fails(run("-o", missing), missing, "does not exist")
+    result = run("--report", command.output)
+    command.fails(result, "--output and --report name the same file", code=2)
+    data = getattr(command, "csv", command.npz)
+    result = command.run(data, "--report", data)
+    command.fails(result, data, "is an input file")
+    groups = command.sexes
+    result = command.run(data, "--report", groups, groups=groups)
+    command.fails(result, groups, "is an input file")
+
+
+@on_all
+def test_a_fit_that_fails(command, monkeypatch):
+    monkeypatch.setattr(command.estimator, "fit", raising(MemoryError("80 GiB")))
+    result = command.run(None, "--report", command.report)
+    command.fails(result, "not enough memory", "80 GiB")
+
+
+@on("cluster", "pca", "regress")
+def test_result_and_report_are_replaced_together(command, monkeypatch):
+    page = command.folder / "page.HTML"
+    page.write_text("older")
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with monkeypatch.context() as patch:
+        patch.setattr(_report.Report, "write", raising(error))
+        command.fails(command.run(None, "--report", page), page, "no space left")
+    assert page.read_text() == "older"
+    assert command.run(None, "--report", page).exit_code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "words"),
+    [
+        *(
+            (
+                "cluster",
+                f"--solver {solver} --tol 1e-12 --max-iter 1",
+                [f"--solver {solver} did not converge to --tol 1e-12", "--max-iter"],
+            )
+            for solver in ("chebyshev", "dual", "admm")
+        ),
+        ("pca", "--max-iter 1", ["--tol 1e-08", "--max-iter"]),
+        ("classify", "--max-iter 1 --start zero --tol 1e-9", ["--tol 1e-09"]),
+    ],
+    indirect=["command"],
+)
+def test_no_convergence_is_exit_code_3(command, options, words):
+    before = command.output.read_bytes()
+    result = command.run(None, *options.split(), "--report", command.report)
+    assert (result.exit_code, result.stdout) == (3, ""), result.output
+    line, *others = result.stderr.splitlines()
+    assert line.startswith("warning: ")
+    for word in words:
+        assert word in line
+    assert not re.search("max_iter|n_clusters", line)
+    # The comparison that the report has may say the same.
+    assert all("without fairness did not converge" in other for other in others)
+    assert command.read_report()["converged"] is False
+    assert command.output.read_bytes() != before  # written all the same
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "n_figures", "both", "on_the_page"),
+    [
+        (
+            "cluster",
+            "",
+            1,
+            ["normalized cut", "minimum balance", "without fairness"],
+            ["Clusters, fair", "Clusters, without fairness"],
+        ),
+        ("pca", "--solver gram", 1, ["dual", "above PCA's error", "duality gap"], []),
+        ("pca", "--solver matrix_free", 0, ["need --solver gram"], []),
+        (
+            "classify",
+            "--tol 0.1 --test rows.csv",
+            2,
+            ["partial parity gap", "without fairness", "(test)", "yes", "weak gap"],
+            ["Groups in the test rows"],
+        ),
+        (
+            "regress",
+            "--test rows.csv",
+            2,
+            ["KS distance", "(test)", "gap, refit"],
+            ["Layers, before the change"],
+        ),
+    ],
+    indirect=["command"],
+)
+def test_the_summary_on_a_terminal_and_the_page(
+    command, options, n_figures, both, on_the_page, on_a_terminal, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(command.folder)
+    line = command.line(None, *options.split(), "--report", "page.html")
+    code, shown = on_a_terminal(*line)
+    assert code == 0, shown
+    page = html.unescape((command.folder / "page.html").read_text())
+    for word in both:
+        assert word in shown
+        assert word in page
+    for word in ("output", command.output.name, "page.html"):
+        assert word in shown
+    for word in on_the_page:
+        assert word in page
+    assert page.count("<img ") == n_figures
+    assert "could not be drawn" not in page
+    assert on_a_terminal(*line, "--quiet") == (0, "")

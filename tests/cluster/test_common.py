@@ -1,0 +1,279 @@
+"""What all clustering estimators promise: input, components, groups, repeatability."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
+from threadpoolctl import threadpool_limits
+
+from scalefair.cluster import (
+    CoordinateDescentFairClustering,
+    FairSpectralClustering,
+    UnifiedFairSpectralClustering,
+)
+from scalefair.datasets import make_fair_sbm
+from scalefair.metrics import balance_score
+
+ESTIMATORS = [
+    FairSpectralClustering,
+    CoordinateDescentFairClustering,
+    UnifiedFairSpectralClustering,
+]
+every = pytest.mark.parametrize("estimator", ESTIMATORS)
+
+
+def with_groups(estimator):
+    """Subclass for checks that do not know sensitive_features: two groups alternate."""
+
+    class WithGroups(estimator):
+        def fit(self, W, y=None, *, sensitive_features=None):
+            if sensitive_features is None:
+                sensitive_features = np.arange(_num_samples(W)) % 2
+            return super().fit(W, y, sensitive_features=sensitive_features)
+
+    name = f"_{estimator.__name__}"
+    WithGroups.__name__ = WithGroups.__qualname__ = name
+    globals()[name] = WithGroups  # where pickle looks for it
+    return WithGroups
+
+
+SPECTRAL, DESCENT, UNIFIED = map(with_groups, ESTIMATORS)
+NEIGHBORS = {"affinity": "nearest_neighbors", "n_neighbors": 4}
+# The random matrices of the checks have isolated nodes.
+ALL = {"n_init": 2, "connected_components": "all"}
+
+
+def expected_failures(estimator):
+    if estimator.affinity == "precomputed":
+        return {"check_clustering": "it passes rows of features, not an affinity"}
+    return {}
+
+
+@parametrize_with_checks(
+    [
+        SPECTRAL(2, **ALL),
+        SPECTRAL(2, **ALL, **NEIGHBORS, solver="chebyshev"),
+        SPECTRAL(2, affinity="rbf_nystroem", n_landmarks=30, solver="lanczos"),
+        SPECTRAL(2, n_init=2, affinity="rbf", assign_labels="fair"),
+        DESCENT(2, **ALL),
+        DESCENT(2, **ALL, **NEIGHBORS),
+        UNIFIED(2, tol=0.1, **ALL),
+        UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return make_fair_sbm(
+        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
+    )
+
+
+def fit(estimator, W, groups, k=4, **options):
+    return estimator(k, random_state=0, **options).fit(W, sensitive_features=groups)
+
+
+@pytest.fixture(scope="module")
+def fitted(planted):
+    return {e: fit(e, planted.graph, planted.sensitive_features) for e in ESTIMATORS}
+
+
+@every
+def test_planted_clusters_and_what_is_measured(estimator, planted, fitted):
+    model, groups = fitted[estimator], planted.sensitive_features
+    assert adjusted_rand_score(planted.target, model.labels_) > 0.98
+    assert balance_score(model.labels_, sensitive_features=groups) > 0.95
+    assert model.converged_
+    assert model.labels_.dtype == np.int32
+    assert list(model.groups_) == [0, 1, 2]
+    degrees = planted.graph.toarray().sum(axis=1)
+    F = (groups[:, None] == np.unique(groups)) - np.bincount(groups) / groups.size
+    F = F / np.sqrt(degrees)[:, None]
+    H = model.embedding_
+    np.testing.assert_allclose(H.T @ H, np.eye(4), atol=1e-10)
+    violation = np.linalg.norm(F.T @ H)
+    assert model.fairness_violation_ == pytest.approx(violation, abs=1e-12)
+    if estimator is not CoordinateDescentFairClustering:
+        assert violation < 1e-12
+    assert getattr(model, "orthogonality_violation_", 0.0) < 1e-10
+
+
+@every
+def test_names_of_groups_scale_and_threads_change_nothing(
+    estimator, planted, fitted, with_threads
+):
+    pandas = pytest.importorskip("pandas")
+    W, groups = sparse.csr_array(planted.graph), planted.sensitive_features
+    names = np.array(["north", "south", "west"])[groups]
+    unsorted_rows = pandas.Series(names, index=np.arange(600)[::-1])
+    one = fitted[estimator]
+    for A, g in (
+        (W, list(names)),
+        (W, unsorted_rows),
+        (W, unsorted_rows.astype("category")),
+        (W, pandas.DataFrame({"region": names})),
+        (W * 1024.0, groups),
+        (W.toarray(), groups),
+    ):
+        model = fit(estimator, A, g)
+        np.testing.assert_array_equal(model.labels_, one.labels_)
+        np.testing.assert_allclose(
+            abs(model.embedding_), abs(one.embedding_), atol=1e-5
+        )
+    assert list(fit(estimator, W, names).groups_) == ["north", "south", "west"]
+    with threadpool_limits(2):
+        again = with_threads(2, fit, estimator, W, groups)
+    np.testing.assert_array_equal(again.labels_, one.labels_)
+    np.testing.assert_array_equal(again.embedding_, one.embedding_)
+
+
+@every
+def test_permuted_nodes_give_permuted_clusters(estimator, planted, fitted):
+    order = np.random.RandomState(0).permutation(600)
+    W = sparse.csr_array(planted.graph)[order][:, order]
+    model = fit(estimator, W, planted.sensitive_features[order])
+    assert adjusted_rand_score(fitted[estimator].labels_[order], model.labels_) > 0.99
+
+
+@every
+def test_input_and_global_random_state_are_untouched(estimator, planted):
+    W = sparse.csr_array(planted.graph).astype(float)
+    W.data[:] = 3.0
+    before = (W.data.copy(), W.indices.copy(), W.indptr.copy())
+    np.random.seed(7)  # noqa: NPY002
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    estimator(3, n_init=1).fit(W, sensitive_features=planted.sensitive_features)
+    for array, copy in zip((W.data, W.indices, W.indptr), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+
+
+# --- Components -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def islands():
+    """Two cliques, a triangle and two isolated nodes, in that order."""
+    cliques = [np.ones((s, s)) - np.eye(s) for s in (16, 15, 3)]
+    return sparse.csr_array(sparse.block_diag([*cliques, np.zeros((2, 2))]))
+
+
+@every
+def test_components(estimator, islands):
+    groups = np.arange(36) % 2
+    message = (
+        r"5 connected components, 2 of them isolated \(first: node 34\); the largest "
+        r"has 16 of 36 nodes.*\"largest\".*\"all\""
+    )
+    with pytest.raises(ValueError, match=message):
+        fit(estimator, islands, groups, 2)
+    leaving = np.where(np.arange(36) < 16, groups, 9)  # with its component
+    model = fit(estimator, islands, leaving, 2, connected_components="largest")
+    assert list(model.groups_) == [0, 1]
+    assert (model.labels_[:16] >= 0).all()
+    assert (model.labels_[16:] == -1).all()
+    assert (model.embedding_[16:] == 0).all()
+    model = fit(estimator, islands, groups, 3, connected_components="all")
+    whole = np.repeat([0, 1, 2], [16, 15, 3])
+    assert adjusted_rand_score(whole, model.labels_[:34]) == 1
+    assert (model.labels_[34:] == -1).all()
+
+
+# --- Rows of features -------------------------------------------------------------
+
+
+@every
+def test_nearest_neighbors(estimator):
+    rng = np.random.RandomState(0)
+    X = np.vstack([rng.standard_normal((60, 2)) + c for c in ([0, 0], [15, 0])])
+    groups = np.arange(120) % 2
+    options = {"affinity": "nearest_neighbors"}
+    with pytest.raises(ValueError, match=r"2 connected components.*raise n_neighbors"):
+        fit(estimator, X, groups, 2, **options)
+    model = fit(estimator, X, groups, 2, connected_components="all", **options)
+    assert adjusted_rand_score(np.repeat([0, 1], 60), model.labels_) == 1
+    W = model.affinity_matrix_
+    assert abs(W - W.T).max() == 0
+    assert set(np.unique(W.data)) <= {0.5, 1.0}
+    assert W.diagonal().sum() == 0
+    with pytest.raises(ValueError, match="n_neighbors = 120 must be less"):
+        fit(estimator, X, groups, 2, n_neighbors=120, **options)
+
+
+@every
+def test_float32_affinity_is_symmetric_to_float32_rounding(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+    noisy = K * (1 + 3e-7 * np.triu(rng.standard_normal((60, 60)), 1))
+    groups = np.arange(60) % 2
+    with pytest.raises(ValueError, match=r"asymmetric: entry \(\d+, \d+\) is 0\.\d{8}"):
+        fit(estimator, noisy, groups, 3)
+    W = fit(estimator, noisy.astype(np.float32), groups, 3).affinity_matrix_
+    assert abs(W - W.T).max() == 0
+    np.testing.assert_allclose(W.toarray(), K, rtol=1e-5)
+
+
+# --- Bad input --------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda W: W[:, :-1], "square matrix, got shape"),
+        (lambda W: -W, "Negative values in data.*row 0, column 1"),
+        (lambda W: sparse.triu(W).tocsr(), r"asymmetric: entry \("),
+        (lambda W: W * np.nan, "NaN"),
+        (lambda W: W * np.inf, "infinity"),
+        (lambda W: W * 0, "no edges"),
+        (lambda W: W * 1e307, "so large that their sum overflows"),
+        (lambda W: W.toarray()[:1, :1], "minimum of 2"),
+    ],
+)
+def test_bad_matrix(estimator, change, message, graphs):
+    with np.errstate(invalid="ignore"):
+        W = change(graphs.path(30))
+    with pytest.raises(ValueError, match=message):
+        fit(estimator, W, np.arange(30) % 2, 3)
+
+
+@every
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (np.zeros(30), r"fewer than two groups.*only 0\.0\)"),
+        (np.arange(29) % 2, "29 groups for 30 samples"),
+        ([np.nan] + [1.0] * 29, "1 missing value"),
+    ],
+)
+def test_bad_groups(estimator, groups, message, graphs):
+    with pytest.raises(ValueError, match=message):
+        fit(estimator, graphs.path(30), groups, 3)
+
+
+@every
+def test_groups_are_required_and_clusters_fewer_than_nodes(estimator, graphs):
+    with pytest.raises(TypeError, match="sensitive_features"):
+        estimator(3).fit(graphs.path(30))
+    with pytest.raises(ValueError, match=r"n_clusters=31 must .*n_samples=30"):
+        fit(estimator, graphs.path(30), np.arange(30) % 2, 31)
+
+
+@pytest.mark.parametrize("n_threads", [2, 8])
+def test_any_number_of_threads(n_threads, with_threads):
+    data = make_fair_sbm(6000, n_clusters=4, n_groups=2, random_state=0)
+    args = FairSpectralClustering, data.graph, data.sensitive_features
+    one = with_threads(1, fit, *args)
+    with threadpool_limits(n_threads, user_api="blas"):
+        other = with_threads(n_threads, fit, *args)
+    np.testing.assert_array_equal(other.labels_, one.labels_)
+    scale = abs(one.embedding_).max()
+    np.testing.assert_allclose(other.embedding_, one.embedding_, atol=1e-12 * scale)
+    np.testing.assert_allclose(other.eigenvalues_, one.eigenvalues_, atol=1e-12)

@@ -1,0 +1,135 @@
+"""What solver="auto" chooses, the fallback of lobpcg, solver="admm" and "dual"."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from scalefair.cluster import FairSpectralClustering, _solvers
+from scalefair.cluster._solvers import DENSE_LIMIT, FairProblem, choose_solver
+from scalefair.datasets import make_fair_sbm
+from scalefair.linalg import dc_admm
+from scalefair.operators import NormalizedAffinity, NormalizedOperator
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "k", "expected"),
+    [
+        ("cycle", [100], 3, "nullspace"),
+        ("cycle", [101], 3, "chebyshev"),
+        ("block_model", [1000], 250, "chebyshev"),
+        ("block_model", [1000], 251, "nullspace"),
+        # No dense matrices of a size that is refused, and no multigrid either.
+        ("path", [DENSE_LIMIT], 6689, "nullspace"),
+        ("path", [DENSE_LIMIT + 1], 6689, "chebyshev"),
+        ("path", [3000], 3, "lobpcg"),
+        ("grid", [60, 60], 3, "lobpcg"),
+        ("block_model", [1500], 3, "chebyshev"),
+        ("star", [3000], 3, "chebyshev"),
+        ("complete", [300], 3, "chebyshev"),
+    ],
+)
+def test_choice(name, sizes, k, expected, graphs):
+    W = 1e-6 * getattr(graphs, name)(*sizes)  # weights scale freely
+    codes = np.arange(W.shape[0]) % 2
+    assert choose_solver(FairProblem(NormalizedAffinity(W), codes, k)) == expected
+    if expected == "lobpcg":  # operators are not looked into
+        problem = FairProblem(NormalizedOperator(W), codes, k)
+        assert choose_solver(problem) == "chebyshev"
+
+
+@pytest.fixture(scope="module")
+def mesh(graphs):
+    W = graphs.grid(40, 30)
+    return W, np.random.default_rng(0).integers(3, size=1200)
+
+
+def fit(mesh, **options):
+    model = FairSpectralClustering(4, random_state=0, **options)
+    return model.fit(mesh[0], sensitive_features=mesh[1])
+
+
+def test_auto_uses_it_and_it_is_right(mesh):
+    model = fit(mesh, tol=1e-7)
+    exact = fit(mesh, solver="nullspace")
+    assert model.solver_ == "lobpcg"
+    np.testing.assert_allclose(model.eigenvalues_, exact.eigenvalues_, atol=1e-10)
+    assert model.fairness_violation_ < 1e-12
+
+
+def test_fallback_is_said_and_right(mesh, monkeypatch):
+    results = []
+    for name in ("lobpcg", "chebyshev"):
+        solver = getattr(_solvers, name)
+
+        def recorded(*args, solver=solver, **options):
+            results.append(solver(*args, **options))
+            return results[-1]
+
+        monkeypatch.setattr(_solvers, name, recorded)
+    with pytest.warns(ConvergenceWarning, match=r"lobpcg.*chebyshev.*took over"):
+        model = fit(mesh, solver="lobpcg", max_iter=2, tol=1e-3)
+    assert model.solver_ == "chebyshev"
+    assert model.converged_
+    assert model.residuals_.max() <= 1e-3
+    # What both have spent counts.
+    assert len(results) == 2
+    assert model.n_products_ == sum(found.n_products for found in results)
+    assert model.n_iter_ == sum(found.n_iter for found in results)
+
+
+def test_choice_by_auto_falls_back_in_silence(mesh):
+    model = fit(mesh, max_iter=3, tol=1e-3)
+    assert model.solver_ in ("lobpcg", "chebyshev")
+    assert model.converged_
+
+
+@pytest.fixture(scope="module")
+def planted():
+    data = make_fair_sbm(
+        300, n_clusters=3, n_groups=3, average_degree=30, random_state=5
+    )
+    return data.graph, np.asarray(data.sensitive_features)
+
+
+def test_admm_is_algorithm_1_on_the_normalised_affinity(planted, graphs):
+    with pytest.warns(ConvergenceWarning, match="admm"):
+        model = fit(planted, solver="admm")
+    W, groups = planted
+    M, d = graphs.normalized(W), W.toarray().sum(axis=1)
+    G = (groups[:, None] == np.unique(groups)).astype(float)
+    F = (G - G.mean(axis=0)) / np.sqrt(d)[:, None]
+    found = dc_admm(M, 4, F, shift=-1.01, random_state=np.random.RandomState(0))
+    assert model.solver_ == "admm"
+    H = model.embedding_
+    overlap = np.linalg.svd(found.vectors.T @ H, compute_uv=False)
+    np.testing.assert_allclose(overlap, 1, atol=1e-8)
+    np.testing.assert_allclose(H.T @ H, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(model.residuals_, found.residual_norms, rtol=1e-6)
+    for name, record in found.history.items():
+        np.testing.assert_allclose(model.history_[name], record, rtol=1e-6)
+    # Rotated to Ritz vectors of M; H itself is not fair.
+    np.testing.assert_allclose(H.T @ M @ H, np.diag(model.eigenvalues_), atol=1e-10)
+    assert model.fairness_violation_ == pytest.approx(np.linalg.norm(F.T @ H))
+    assert model.fairness_violation_ > 1e-3
+
+
+def test_admm_with_the_papers_iterations_says_what_is_missing(planted):
+    with pytest.warns(ConvergenceWarning, match=r"admm.*raise max_iter or tol"):
+        model = fit(planted, solver="admm", tol=1e-8)
+    assert model.n_iter_ == 10
+    assert not model.converged_
+    assert len(model.history_["alpha"]) == 10
+
+
+def test_no_convergence_of_the_dual_is_said(planted):
+    with pytest.warns(ConvergenceWarning, match=r"dual.*raise max_iter or tol"):
+        model = fit(planted, solver="dual", tol=1e-9, max_iter=2)
+    assert model.fairness_violation_ <= 1e-10
+    assert np.isfinite(model.embedding_).all()
+
+
+@pytest.mark.parametrize("solver", ["admm", "dual"])
+def test_same_random_state_same_result(planted, solver):
+    first, second = (fit(planted, solver=solver, tol=0.2) for _ in range(2))
+    np.testing.assert_array_equal(first.labels_, second.labels_)
+    np.testing.assert_array_equal(first.embedding_, second.embedding_)

@@ -1,0 +1,166 @@
+"""Semidefinite relaxation: known answers, the dual, P*, and the estimator."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalefair.decomposition import SemidefiniteFairPCA
+from scalefair.decomposition._many_groups import solve_groups
+from scalefair.decomposition._pencil import top_sums
+from scalefair.decomposition.comparators._semidefinite import multiplicative_weights
+
+
+def covariances(n_groups, n, seed, rank=None):
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((n_groups, n, rank or n))
+    return factors @ factors.transpose(0, 2, 1) / n
+
+
+def rows_of(*matrices):
+    """Centred rows whose groups have the given covariances, and their groups."""
+    blocks = []
+    for C in matrices:
+        values, vectors = np.linalg.eigh(np.asarray(C, dtype=float))
+        root = vectors * np.sqrt(np.maximum(values, 0) * len(C))
+        blocks += [np.vstack([root.T, -root.T])]
+    return np.vstack(blocks), np.repeat(np.arange(len(blocks)), len(blocks[0]))
+
+
+def random_rows(n_groups=2, m=60, n=5, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = np.arange(m) % n_groups
+    mix = rng.standard_normal((n_groups, n, n))
+    means = rng.standard_normal((n_groups, n))
+    X = np.einsum("ij,ijk->ik", rng.standard_normal((m, n)), mix[groups])
+    return X + means[groups], groups
+
+
+def dual_maximum(C, r):
+    """By the solver of `FairPCA`, which shares nothing with this method."""
+    return solve_groups(C, r, best=top_sums(C, r), tol=1e-10).dual_value
+
+
+# Diagonal covariances diag(4, 0) and diag(0, 1), r = 1. Every leading eigenvector is
+# a unit vector: e_1 has the losses (0, 1), e_2 has (4, 0).
+CORNERS = np.array([np.diag([4.0, 0.0]), np.diag([0.0, 1.0])])
+BEST = np.array([4.0, 1.0])
+
+
+def test_three_iterations_by_hand():
+    """Weights (1, 1), (1, e), (1, e^2): e_1, e_1, e_2; the average is better."""
+    found = multiplicative_weights(CORNERS, 1, BEST, 3, 1.0)
+    np.testing.assert_allclose(found.p, [2 / 3, 1 / 3], rtol=1e-14)
+    np.testing.assert_allclose(np.abs(found.vectors), np.eye(2), atol=1e-15)
+    np.testing.assert_allclose(found.losses, [4 / 3, 2 / 3], rtol=1e-14)
+    np.testing.assert_allclose(found.weights, np.array([1, np.e]) / (1 + np.e))
+    assert found.dual_value == pytest.approx(np.e / (1 + np.e), rel=1e-14)
+
+    X, groups = rows_of(*CORNERS)
+    model = SemidefiniteFairPCA(1, max_iter=3).fit(X, sensitive_features=groups)
+    roots = 1 - np.sqrt([1 / 3, 2 / 3])
+    np.testing.assert_allclose(model.projection_, np.diag(roots), atol=1e-14)
+    np.testing.assert_allclose(model.components_, np.diag(np.sqrt(roots)), atol=1e-14)
+    assert model.rank_ == 2
+    assert model.n_iter_ == 3
+    np.testing.assert_allclose(model.group_losses_, [4 / 3, 2 / 3], rtol=1e-13)
+    # diag(4, 0) keeps (1 - root)^2 = 1/3 of its first column.
+    np.testing.assert_allclose(model.group_reconstruction_errors_, [4 / 3, 2 / 3])
+    np.testing.assert_allclose(model.explained_variance_, roots * [2, 0.5])
+    assert model.duality_gap_ == pytest.approx(4 / 3 - np.e / (1 + np.e))
+
+
+def test_last_projection_is_taken_when_it_is_better():
+    """Smooth dual: the weights converge, the average remembers where they began."""
+    C = covariances(2, 5, seed=0)
+    best = top_sums(C, 2)
+    found = multiplicative_weights(C, 2, best, 200, 1.0)
+    np.testing.assert_array_equal(found.p, np.ones(2))
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(2), atol=1e-14)
+    optimum = dual_maximum(C, 2)
+    assert found.losses.max() == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("case", ["random", "ties"])
+def test_optimum_is_reached_to_the_accuracy_of_the_theory(n_groups, case):
+    eps, n, r = 0.3, 4, 2
+    if case == "random":
+        C = covariances(n_groups, n, seed=n_groups) / 2
+    else:  # every leading eigenspace is spanned by unit vectors
+        C = np.array([np.diag(np.roll([3.0, 2.0, 0.0, 1.0], g)) for g in range(3)])
+        C = C[:n_groups]
+    best = top_sums(C, r)
+    assert best.max() < 6.9  # no loss is larger
+    n_iter = int(np.ceil(32 * np.log(n_groups) / eps**2))
+    found = multiplicative_weights(C, r, best, n_iter, eps / 8)
+    optimum = dual_maximum(C, r)
+    excess = found.losses.max() - optimum
+    assert -1e-9 <= excess <= eps / 4 + eps * best.max() ** 2 / 64
+    assert found.dual_value <= optimum + 1e-9
+    assert found.losses.max() - found.dual_value <= eps
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("n_iter", [1, 7, 60])
+def test_bound_of_the_docstring(n_groups, n_iter):
+    C = covariances(n_groups, 6, seed=n_groups, rank=2)
+    best = top_sums(C, 2)
+    for step in (0.05, 0.5, 3.0):
+        found = multiplicative_weights(C, 2, best, n_iter, step)
+        bound = np.log(n_groups) / (step * n_iter) + step * best.max() ** 2 / 8
+        assert -1e-12 <= found.losses.max() - found.dual_value <= bound
+        assert found.weights.sum() == pytest.approx(1)
+        H = np.tensordot(found.weights, C, axes=1)
+        dual = found.weights @ best - top_sums(H[None], 2)[0]
+        assert found.dual_value == pytest.approx(dual, rel=1e-12)
+
+
+def test_huge_losses_do_not_overflow():
+    scaled = 1e200 * CORNERS
+    found = multiplicative_weights(scaled, 1, 1e200 * BEST, 5, 1.0)
+    assert np.isfinite(found.losses).all()
+    assert np.isfinite(found.weights).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    n_groups=st.integers(2, 4),
+    r=st.integers(1, 5),
+    n_iter=st.integers(1, 12),
+    step=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_map_and_its_losses(seed, n_groups, r, n_iter, step):
+    """0 <= P* <= I, (I - P*)^2 = I - P, and losses as the rows show them."""
+    X, groups = random_rows(n_groups, seed=seed)
+    model = SemidefiniteFairPCA(r, max_iter=n_iter, step=step)
+    model.fit(X, sensitive_features=groups)
+    P_star = model.projection_
+    np.testing.assert_array_equal(P_star, P_star.T)
+    spectrum = np.linalg.eigvalsh(P_star)
+    assert spectrum.min() > -1e-12
+    assert spectrum.max() < 1 + 1e-12
+    assert (spectrum > 1e-13).sum() == model.rank_ >= r
+    rest = np.eye(5) - P_star
+    P = np.eye(5) - rest @ rest
+    assert np.trace(P) == pytest.approx(r, abs=1e-10)
+
+    centred = X - X.mean(axis=0)
+    back = model.inverse_transform(model.transform(X)) - X.mean(axis=0)
+    np.testing.assert_allclose(back, centred @ P_star, atol=1e-10)
+    # Losses are those of the rows (test_estimators), and those of the relaxation.
+    np.testing.assert_allclose(model.relaxed_losses_, model.group_losses_, atol=1e-9)
+
+
+def test_axes_within_the_common_subspace_are_those_of_pca():
+    """P has the eigenvalue 1 twice: any basis would do, the coordinates' is chosen."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    C = [Q @ np.diag(d) @ Q.T for d in ([9, 7, 4, 0], [8, 6, 0, 1])]
+    X, groups = rows_of(*C)
+    model = SemidefiniteFairPCA(3, max_iter=3).fit(X, sensitive_features=groups)
+    assert model.rank_ == 4
+    shared = model.components_[:2]
+    np.testing.assert_allclose(np.abs(shared @ Q), np.eye(4)[:2], atol=1e-10)
+    assert (np.diff(model.explained_variance_[:2]) < 0).all()

@@ -1,0 +1,177 @@
+"""Numbers of fair PCA on real data, computed by an independent dense solver."""
+
+import bz2
+import csv
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scalefair.datasets import fetch_bank_marketing, fetch_credit_default
+from scalefair.decomposition import (
+    ErrorWeightedFairPCA,
+    FairPCA,
+    GroupPCA,
+    SemidefiniteFairPCA,
+)
+from scalefair.decomposition._many_groups import solve_groups
+from scalefair.decomposition._pencil import top_sums
+
+pytestmark = [
+    pytest.mark.realdata,
+    pytest.mark.skipif(
+        not os.environ.get("SCALEFAIR_DATA"),
+        reason="SCALEFAIR_DATA names no folder with the data sets",
+    ),
+]
+
+# t of group A, common loss, increase of the total error over PCA in per cent.
+BANK = {
+    1: (0.46661383849109334, 0.13867971905948373, 0.9402235907343126),
+    2: (0.312584939874947, 0.48400287459718516, 3.6381897636408755),
+    4: (0.36216324161177627, 0.6005689915016834, 5.5333058964388115),
+    8: (0.36165274223065086, 0.8056858455533042, 13.182041906695563),
+    10: (0.393284556640394, 0.8015976201872625, 20.437398042776177),
+}
+CREDIT = {
+    1: (0.4647366573507789, 0.02771428876826576, 0.008577437208523442),
+    5: (0.49744214657834185, 0.26265566252642003, 0.46116422504105525),
+    10: (0.3102589033019343, 0.17222150967278793, 0.028322788823542666),
+    15: (0.4141359037915849, 0.01357500047429383, 0.019790782745521263),
+    22: (0.405140157118922, 0.000502170683734704, 0.025468511634718638),
+}
+FACES = {
+    50: (0.47807802514746284, 0.18555729234284968, 0.759105550791217),
+    100: (0.48978871880895986, 0.12161141577036005, 0.9297766983812211),
+    200: (0.4982183273260638, 0.08141522328904927, 1.5166559632711296),
+}
+
+
+def _check(X, groups, r, expected, first):
+    t, loss, increase = expected
+    pca = FairPCA(r, centering="group").fit(X, sensitive_features=groups)
+    a = pca.groups_.tolist().index(first)
+    assert pca.dual_weights_[a] == pytest.approx(t, abs=1e-9)
+    np.testing.assert_allclose(pca.group_losses_, loss, rtol=1e-9, atol=1e-12)
+    assert pca.fairness_ratio_gap_ <= 1e-8
+    assert pca.converged_
+    plain = GroupPCA(r, centering="group").fit(X, sensitive_features=groups)
+    shares = pca.moments_.counts / pca.moments_.counts.sum()
+    errors = [shares @ each.group_reconstruction_errors_ for each in (pca, plain)]
+    assert 100 * (errors[0] / errors[1] - 1) == pytest.approx(increase, abs=1e-6)
+
+
+def _smallest(groups):
+    values, counts = np.unique(groups, return_counts=True)
+    return values[counts.argmin()]
+
+
+@pytest.mark.parametrize("r", BANK)
+def test_bank_marketing(r):
+    data = fetch_bank_marketing()
+    groups = data.sensitive_features  # the smaller one: 810 clients of 65 or more
+    _check(data.data, groups, r, BANK[r], _smallest(groups))
+
+
+@pytest.mark.parametrize("r", CREDIT)
+def test_credit_default(r):
+    data = fetch_credit_default()
+    groups = data.sensitive_features
+    _check(data.data, groups, r, CREDIT[r], _smallest(groups))
+
+
+@pytest.fixture(scope="module")
+def faces():
+    folder = Path(os.environ["SCALEFAIR_DATA"]) / "lfw42"
+    packed = bz2.decompress((folder / "pixels_x3_uint16.npy.bz2").read_bytes())
+    X = np.load(io.BytesIO(packed)) / 765.0
+    return X, np.load(folder / "labels.npz")["sex"]
+
+
+@pytest.mark.parametrize("r", FACES)
+def test_faces(faces, r):
+    _check(*faces, r, FACES[r], 0)
+
+
+def test_semidefinite_method():
+    data = fetch_bank_marketing()
+    model = SemidefiniteFairPCA(4, centering="group", max_iter=100)
+    model.fit(data.data, sensitive_features=data.sensitive_features)
+    np.testing.assert_allclose(model.group_losses_, BANK[4][1], rtol=1e-10)
+    assert model.duality_gap_ < 1e-10
+
+
+@pytest.mark.parametrize("r", [2, 4, 8])
+@pytest.mark.parametrize("constraint", ["none", "error"])
+def test_error_weighted_method(r, constraint):
+    """Errors are equal, losses are not."""
+    data = fetch_bank_marketing()
+    groups = data.sensitive_features
+    model = ErrorWeightedFairPCA(r, constraint=constraint, centering="group")
+    model.fit(data.data, sensitive_features=groups)
+    first, second = model.group_reconstruction_errors_
+    assert first == pytest.approx(second, rel=1e-5)
+    assert model.disfavored_group_ == _smallest(groups)
+    assert model.group_losses_.max() > 2 * model.group_losses_.min()
+
+
+def _credit(k):
+    """Covariances of the credit data as the reference table has them."""
+    path = Path(os.environ["SCALEFAIR_DATA"]) / "credit_default"
+    table = np.loadtxt(path / "default_degree.csv", delimiter=",", skiprows=2)
+    with open(path / "default_degree.csv") as lines:
+        names = lines.readlines()[1].strip().split(",")[1:24]
+    X = table[:, 1:24].copy()
+    education = X[:, names.index("EDUCATION")].astype(int)
+    sex = X[:, names.index("SEX")].astype(int)
+    for name in ("EDUCATION", "SEX", "LIMIT_BAL", "MARRIAGE", "AGE"):
+        X[:, names.index(name)] /= X[:, names.index(name)].std(ddof=1)
+    for prefix in ("PAY_", "BILL_AMT", "PAY_AMT"):
+        block = [
+            j
+            for j, name in enumerate(names)
+            if name.startswith(prefix) and name[len(prefix) :].isdigit()
+        ]
+        X[:, block] /= X[:, block].ravel().std(ddof=1)
+    level = np.select([education <= 2, education == 3], [0, 1], 2)
+    groups = {3: level, 4: (level > 0) + 2 * sex, 6: level + 3 * sex}[k]
+    C = []
+    for g in np.unique(groups):
+        own = X[groups == g] - X[groups == g].mean(axis=0)
+        C.append(own.T @ own / len(own))
+    return np.array(C), path
+
+
+def test_reference_table_of_three_groups():
+    C, path = _credit(3)
+    with open(path / "sdp_reference" / "k3maxminloss.csv") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 22
+    for row in rows:
+        r = int(row["d"])
+        found = solve_groups(C, r, best=top_sums(C, r))
+        assert found.converged
+        assert found.dual_value == pytest.approx(-float(row["MM_loss"]), abs=1e-8)
+        assert found.gap <= 1e-8 * found.dual_value
+        reference = [-float(row[f"Loss{g}"]) for g in range(3)]
+        np.testing.assert_allclose(found.losses, reference, atol=1e-5)
+
+
+# The dual and the gap of the only two of 46 problems that have one.
+GAPS = {(4, 8): (0.309989078250, 2.3015e-4), (6, 7): (0.685755351864, 7.207815e-3)}
+
+
+@pytest.mark.parametrize("k", [4, 6])
+def test_gaps_of_the_credit_data(k):
+    C, _ = _credit(k)
+    for r in range(1, 24):
+        found = solve_groups(C, r, best=top_sums(C, r))
+        assert found.converged
+        dual, gap = GAPS.get((k, r), (found.dual_value, None))
+        assert found.dual_value == pytest.approx(dual, abs=1e-9)
+        if gap is None:
+            assert found.gap <= max(1e-8 * found.dual_value, 1e-12)
+        else:
+            assert found.gap == pytest.approx(gap, rel=1e-4)

@@ -1,0 +1,226 @@
+"""Sums over rows with codes, shifted on the fly, against NumPy."""
+
+import numpy as np
+import pytest
+
+from scalefair.kernels import (
+    _dense_rows,
+    dense_rows_gram,
+    dense_rows_matmat,
+    dense_rows_moments,
+    first_means,
+    gather_shifted,
+    label_scatter,
+    mirror_lower,
+)
+
+TYPES = [np.float64, np.float32]
+VIEWS = {
+    "C": np.ascontiguousarray,
+    "Fortran": np.asfortranarray,
+    "reversed": lambda X: X[::-1, ::-1],
+    "strided": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "float32": lambda X: X.astype(np.float32),
+}
+
+
+def dense_scatter(X, codes, shifts):
+    """Counts, sums and scatter matrices from their definitions."""
+    n_labels = len(shifts)
+    shifted = X.astype(np.float64) - shifts[codes]
+    counts = np.bincount(codes, minlength=n_labels)
+    parts = [shifted[codes == code] for code in range(n_labels)]
+    return (
+        counts,
+        np.array([part.sum(axis=0) for part in parts]),
+        np.array([part.T @ part for part in parts]),
+    )
+
+
+def labelled_rows(m, n, n_labels, dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n)).astype(dtype)
+    return X, rng.integers(0, n_labels, m), rng.standard_normal((n_labels, n))
+
+
+def check(actual, expected):
+    counts, sums, scatters = actual
+    assert counts.dtype == np.int64
+    assert np.array_equal(counts, expected[0])
+    scale = max(1, expected[2].max())
+    np.testing.assert_allclose(sums, expected[1], rtol=0, atol=1e-13 * scale)
+    np.testing.assert_allclose(scatters, expected[2], rtol=0, atol=1e-13 * scale)
+    assert np.array_equal(scatters, scatters.transpose(0, 2, 1))
+
+
+class TestLabelScatter:
+    # Around multiples of the four columns of a tile.
+    @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 17, 40])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_widths(self, n, dtype):
+        X, codes, shifts = labelled_rows(700, n, 3, dtype)
+        assert n < 40 or X.size > 2**14  # few in float32 are converted
+        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
+
+    # Around multiples of the 256 rows of a tile and the 2048 of a chunk.
+    @pytest.mark.parametrize("m", [1, 2, 255, 256, 257, 2047, 2048, 2049, 5000])
+    def test_numbers_of_rows(self, m):
+        X, codes, shifts = labelled_rows(m, 3, 2)
+        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
+        check(label_scatter(X, 0 * codes, shifts), dense_scatter(X, 0 * codes, shifts))
+
+    # Around the eight labels up to which rows are not sorted.
+    @pytest.mark.parametrize("n_labels", [1, 7, 8, 9, 400])
+    def test_numbers_of_labels(self, n_labels):
+        X, codes, shifts = labelled_rows(5000, 3, n_labels)
+        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
+
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_views_stay_and_may_be_read_only(self, view):
+        X, codes, shifts = labelled_rows(600, 6, 2)
+        X = VIEWS[view](X)
+        X.flags.writeable = False
+        before = X.copy()
+        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
+        assert np.array_equal(X, before)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    def test_sums_show_what_is_not_finite(self, bad):
+        X, codes, shifts = labelled_rows(5000, 5, 2)
+        X[4321, 3] = bad
+        _, sums, _ = label_scatter(X, codes, shifts)
+        assert not np.isfinite(sums[codes[4321], 3])
+        X[4320, 3] = -bad  # cancels if it can
+        codes[4320] = codes[4321]
+        _, sums, _ = label_scatter(X, codes, shifts)
+        assert not np.isfinite(sums[codes[4321], 3])
+
+
+class TestGatherShifted:
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    @pytest.mark.parametrize("order", ["C", "F"])
+    @pytest.mark.parametrize("m", [0, 1, 63, 64, 65, 500])
+    def test_against_numpy(self, m, order, dtype):
+        X, _, shifts = labelled_rows(600, 7, 1, dtype)
+        rows = np.random.default_rng(1).permutation(600)[:m]
+        out = np.full((m, 7), np.nan)
+        sums = gather_shifted(np.asarray(X, order=order), rows, shifts[0], out)
+        expected = X[rows].astype(float) - shifts[0]
+        assert np.array_equal(out, expected)
+        np.testing.assert_allclose(sums, expected.sum(axis=0), 1e-12, 1e-12)
+
+
+def test_first_means():
+    X, codes, _ = labelled_rows(50, 3, 2, np.float32)
+    codes[7:] = np.minimum(codes[7:], 0)  # the second has few
+    n_rows = np.minimum(np.bincount(codes, minlength=4), 10)
+    means, counts = first_means(X, codes, 4, 10)
+    assert np.array_equal(counts, n_rows)
+    for code in range(2):
+        expected = X[codes == code][:10].astype(float).mean(axis=0)
+        np.testing.assert_allclose(means[code], expected, rtol=1e-14)
+    assert not means[2:].any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130, 200])
+def test_mirror_lower(n):
+    A = np.random.default_rng(0).standard_normal((n, n))
+    expected = np.tril(A) + np.tril(A, -1).T
+    mirror_lower(A)
+    assert np.array_equal(A, expected)
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    """Several slabs, each of several blocks, of a small table."""
+    monkeypatch.setattr(_dense_rows, "_BLOCK_ENTRIES", 100)
+    monkeypatch.setattr(_dense_rows, "_FEWEST_ROWS", 16)
+
+
+def problem(m=700, dtype=np.float64):
+    """Rows, codes of which one is absent, centres and a block of two columns."""
+    X, codes, centres = labelled_rows(m, 5, 3)
+    codes[codes == 1] = 0
+    V = np.random.default_rng(1).standard_normal((5, 2))
+    return X + 3, codes, centres.astype(dtype), V.astype(dtype)
+
+
+def close(actual, expected, dtype):
+    scale = np.abs(expected).max(initial=1.0)
+    tolerance = 100 * np.finfo(dtype).eps * scale
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_matmat_and_grams(view, dtype):
+    X, codes, centres, V = problem(dtype=dtype)
+    X = VIEWS[view](X)
+    coefficients = np.array([0.5, 2.0, -1.0], dtype)
+    before = X.copy(), V.copy()
+    out = dense_rows_matmat(X, codes, centres, coefficients, V)
+    assert out.dtype == dtype
+    Z = X.astype(float) - centres[codes]
+    close(out, Z.T @ (coefficients[codes][:, None] * (Z @ V)), dtype)
+    grams = dense_rows_gram(X, codes, centres, V)
+    assert grams.dtype == np.float64
+    for code, gram in enumerate(grams):
+        Y = Z[codes == code] @ V
+        close(gram, Y.T @ Y, dtype)
+    assert not grams[1].any()
+    assert np.array_equal(X, before[0])
+    assert np.array_equal(V, before[1])
+
+
+def test_rows_without_a_coefficient_are_not_read():
+    X, codes, centres, V = problem()
+    X[codes == 2] = np.nan
+    out = dense_rows_matmat(X, codes, centres, np.array([1.0, 1.0, 0.0]), V)
+    Z = X[codes == 0] - centres[0]
+    close(out, Z.T @ (Z @ V), np.float64)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_moments(view, offset):
+    X, codes, *_ = problem()
+    X = VIEWS[view](X + offset)
+    counts, means, scatter = dense_rows_moments(X, codes, 3)
+    assert counts.tolist() == np.bincount(codes, minlength=3).tolist()
+    wide = X.astype(np.longdouble)
+    for code in (0, 2):
+        rows = wide[codes == code]
+        np.testing.assert_allclose(means[code], rows.mean(axis=0), rtol=1e-14)
+        expected = ((rows - rows.mean(axis=0)) ** 2).sum()
+        # Nothing cancels: the squares are those of differences.
+        assert scatter[code] == pytest.approx(float(expected), rel=1e-9)
+    assert not means[1].any()
+    assert scatter[1] == 0
+
+
+# Around the 16 rows of a block and the 16 slabs.
+@pytest.mark.parametrize("m", [1, 15, 16, 17, 255, 256, 257])
+def test_numbers_of_rows(m):
+    X, codes, centres, V = problem(m)
+    Z = X - centres[codes]
+    out = dense_rows_matmat(X, codes, centres, np.ones(3), V)
+    close(out, Z.T @ (Z @ V), np.float64)
+    counts, means, _ = dense_rows_moments(X, codes, 3)
+    close(counts @ means, X.sum(axis=0), np.float64)
+
+
+def test_threads_change_no_bit(same_bits):
+    X, codes, shifts = labelled_rows(20_000, 9, 3)
+    few, few_codes, centres, V = problem()
+    out = np.empty_like(X)
+
+    def call():
+        return (
+            *label_scatter(X, codes, shifts),
+            gather_shifted(X, np.arange(len(X)), shifts[0], out),
+            dense_rows_matmat(few, few_codes, centres, np.ones(3), V),
+            dense_rows_gram(few, few_codes, centres, V),
+            *dense_rows_moments(few, few_codes, 3),
+        )
+
+    same_bits(call)

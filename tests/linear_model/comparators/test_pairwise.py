@@ -1,0 +1,252 @@
+"""Pairwise fairness: constraints by brute force, solutions by another solver."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import scale
+
+from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._weights import FeatureUnits, column_spread
+from scalefair.linear_model.comparators._pairwise import (
+    CellPairs,
+    MomentCells,
+    PairwiseFairClassifier,
+    PairwiseProblem,
+    RowCells,
+    cell_pairs,
+    score_cells,
+)
+
+# Most groups here have few rows: what is tested does not depend on their number.
+pytestmark = pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+
+CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
+
+
+def _data(m=60, d=3, n_groups=3, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.arange(m) % n_groups)
+    X = rng.standard_normal((m, d)) * [1.0, 2.0, 0.5][:d] + 0.5 * groups[:, None]
+    y = (X.sum(axis=1) + rng.standard_normal(m) > 1.5).astype(int)
+    return X, y, groups
+
+
+def _problem(X, y, groups, constraint, kappa=0.3, interactions=True, alpha=0.0):
+    signs = np.where(y == 1, 1.0, -1.0)
+    rows = TrainingRows(X, signs, groups, np.array([0, 1]), np.unique(groups))
+    oracle = rows.oracle(interactions=interactions)
+    return PairwiseProblem(rows, cell_pairs(rows, constraint), oracle, kappa, alpha)
+
+
+def _by_pairs(scores, y, groups, constraint):
+    """Left sides of (66), (69), (71) for all ordered pairs of groups."""
+
+    def mean(first, second):
+        return np.mean((1 + scores[first][:, None] - scores[second]) ** 2 / 2)
+
+    def cell(k, label):
+        return (groups == k) & (y == label)
+
+    def value(k, j):
+        if constraint == "group_auc":
+            return mean(groups == k, groups == j) - 0.5
+        if constraint == "inter_group":
+            return mean(cell(k, 1), cell(j, 0)) + mean(cell(k, 0), cell(j, 1)) - 1
+        return mean(cell(k, 1), cell(k, 0)) + mean(cell(j, 0), cell(j, 1)) - 1
+
+    return np.array([value(k, j) for k, j in permutations(np.unique(groups), 2)])
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_constraints_are_those_over_all_pairs(container, constraint, interactions):
+    X, y, groups = _data()
+    problem = _problem(container(X), y, groups, constraint, 0.3, interactions)
+    u = np.random.default_rng(1).standard_normal(problem.oracle.n_weights)
+    scores = problem.oracle.scores(problem.weights(u).ravel())
+    constraints = problem.limit * problem.evaluate(u).constraints
+    expected = _by_pairs(scores, y, groups, constraint) - 0.3
+    np.testing.assert_allclose(constraints, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_gradients(constraint, interactions):
+    X, y, groups = _data()
+    problem = _problem(X, y, groups, constraint, 0.3, interactions, alpha=0.2)
+    rng = np.random.default_rng(2)
+    u, step = rng.standard_normal((2, problem.oracle.n_weights))
+    value = problem.evaluate(u)
+    weights = rng.random(value.constraints.size)
+    above, below = (problem.evaluate(u + t * step) for t in (1e-5, -1e-5))
+    assert value.gradient @ step == pytest.approx(
+        (above.objective - below.objective) / 2e-5, rel=1e-6
+    )
+    assert value.pull_back(weights) @ step == pytest.approx(
+        weights @ (above.constraints - below.constraints) / 2e-5, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_cells_from_moments_and_from_rows_agree(container):
+    X, y, groups = _data()
+    Z = scale(X)
+    rng = np.random.default_rng(4)
+    pairs = CellPairs(2 * groups + y, np.repeat(np.arange(3), 2), None, None)
+    units = FeatureUnits.of(column_spread(X))
+    moments = MomentCells(container(X), units, pairs)
+    rows = RowCells(container(X), units, pairs)
+    weights = rng.standard_normal((3, 4))
+    a, b = moments.evaluate(weights), rows.evaluate(weights)
+    on_means, on_variances = rng.standard_normal((2, 6))
+    for ours, theirs in zip(a[:2], b[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    gradients = (found[2](on_means, on_variances) for found in (a, b))
+    np.testing.assert_allclose(*gradients, rtol=1e-10)
+    for k in range(3):
+        whole = moments.second_moments(k)
+        np.testing.assert_allclose(rows.second_moments(k), np.diag(whole), rtol=1e-10)
+        extended = np.column_stack([Z, np.ones(60)])[groups == k]
+        np.testing.assert_allclose(whole, extended.T @ extended / 60, atol=1e-12)
+
+
+def test_moments_are_not_formed_for_many_features():
+    pairs = CellPairs(np.arange(100) % 2, np.arange(2), None, None)
+    kinds = [
+        type(score_cells(X, FeatureUnits.given(X.shape[1]), pairs))
+        for X in (np.ones((100, 5)), np.ones((100, 500)), sparse.csr_array((100, 20)))
+    ]
+    assert kinds == [MomentCells, RowCells, RowCells]
+
+
+def _reference(X, y, groups, constraint, kappa, alpha):
+    """SLSQP on the problem as it is defined, pairs and interaction columns formed."""
+    m, d = X.shape
+    dummies = (groups[:, None] == np.unique(groups)[1:]).astype(float)
+    extended = np.column_stack([X, np.ones(m)])
+    columns = np.hstack([extended] + [z[:, None] * extended for z in dummies.T])
+    signed = (2.0 * y - 1)[:, None] * columns
+    # Of standardized features.
+    ridge = alpha * np.tile(np.append(X.var(axis=0), 0.0), 1 + dummies.shape[1])
+    found = minimize(
+        lambda w: np.logaddexp(0, -signed @ w).mean() + ridge @ w**2 / 2,
+        np.zeros(columns.shape[1]),
+        jac=lambda w: ridge * w - signed.T @ expit(-signed @ w) / m,
+        method="SLSQP",
+        constraints={
+            "type": "ineq",
+            "fun": lambda w: kappa - _by_pairs(columns @ w, y, groups, constraint),
+        },
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert found.success
+    return found.x.reshape(-1, d + 1), found.fun
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_same_solution_as_slsqp(constraint, n_groups):
+    X, y, groups = _data(n_groups=n_groups)
+    model = PairwiseFairClassifier(constraint, 0.3, alpha=0.01, tol=1e-6)
+    model.fit(X, y, sensitive_features=groups)
+    W, objective = _reference(X, y, groups, constraint, 0.3, 0.01)
+    assert model.converged_
+    assert model.surrogate_gap_ == pytest.approx(0.3, abs=1e-5)
+    assert model.objective_ == pytest.approx(objective, abs=1e-6)
+    np.testing.assert_allclose(
+        np.column_stack([model.coef_, model.intercept_]), W, atol=1e-3
+    )
+    scores = model.decision_function(X, sensitive_features=groups)
+    values = _by_pairs(scores, y, groups, constraint)
+    assert values.max() == pytest.approx(model.surrogate_gap_, abs=1e-9)
+
+
+def test_a_large_kappa_is_logistic_regression():
+    X, y, groups = _data(m=300, n_groups=2)
+    X = scale(X)  # the penalty is on weights of standardized features
+    model = PairwiseFairClassifier(kappa=1e4, alpha=0.05, tol=1e-7)
+    scores = model.fit(X, y, sensitive_features=groups).decision_function(
+        X, sensitive_features=groups
+    )
+    z = groups[:, None].astype(float)  # its coefficient is an intercept, not penalised
+    columns = np.hstack([X, z * X, 1e4 * z])
+    plain = LogisticRegression(
+        C=1 / (0.05 * 300), tol=1e-10, max_iter=10_000, solver="newton-cholesky"
+    ).fit(columns, y)
+    np.testing.assert_allclose(scores, plain.decision_function(columns), atol=1e-5)
+
+
+def test_squared_loss():
+    X, y, groups = _data(m=300, n_groups=2)
+    model = PairwiseFairClassifier(
+        kappa=1e4, loss="squared", interactions=False, tol=1e-6
+    ).fit(X, y, sensitive_features=groups)
+    extended = np.column_stack([X, np.ones(300)])
+    least = np.linalg.lstsq(extended, 2.0 * y - 1, rcond=None)[0]
+    np.testing.assert_allclose(model.coef_[0], least[:-1], atol=1e-6)
+
+
+def test_more_features_than_rows():
+    rng = np.random.default_rng(6)
+    X = sparse.random_array((80, 300), density=0.05, rng=rng, format="csr")
+    y, groups = rng.integers(2, size=80), np.arange(80) % 2
+    model = PairwiseFairClassifier("intra_group", 0.5, alpha=1e-2)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    scores = model.decision_function(X, sensitive_features=groups)
+    values = _by_pairs(scores, y, groups, "intra_group")
+    assert values.max() == pytest.approx(0.5, abs=1e-3)
+
+
+def test_constant_and_repeated_columns():
+    X, y, groups = _data(m=100, n_groups=2)
+    X = np.column_stack([X, np.ones(100), X[:, 0], np.zeros(100), groups])
+    model = PairwiseFairClassifier("inter_group", 0.5)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("constraint", ["inter_group", "intra_group"])
+def test_a_group_of_one_class(constraint):
+    X, y, groups = _data()
+    y = np.where(groups == 1, 0, y)
+    names = np.array(["x", "y", "z"])[groups]
+    with pytest.raises(ValueError, match="Group 'y' has no rows of class 1") as e:
+        PairwiseFairClassifier(constraint).fit(X, y, sensitive_features=names)
+    assert "group_auc" in str(e.value)
+    PairwiseFairClassifier("group_auc").fit(X, y, sensitive_features=names)
+
+
+def test_a_group_of_one_row():
+    X, y, _ = _data(n_groups=2)
+    groups = (np.arange(60) == 3).astype(int)
+    model = PairwiseFairClassifier(kappa=0.2, alpha=1e-3)
+    model.set_params(min_group_size=1).fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    assert model.surrogate_gap_ <= 0.2 + 1e-4
+
+
+def test_a_large_penalty_takes_no_more_passes():
+    X, y, groups = _data()
+    model = PairwiseFairClassifier("inter_group", 0.3, alpha=1e4, tol=1e-6)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.n_oracle_calls_ < 100  # 163 if it is not whitened
+
+
+def test_too_few_iterations_warn():
+    X, y, groups = _data()
+    model = PairwiseFairClassifier(kappa=0.05, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter") as caught:
+        model.fit(X, y, sensitive_features=groups)
+    assert caught[-1].filename == __file__
+    assert not model.converged_
+    assert model.n_iter_ == 1
+    assert model.kkt_residual_ > 1e-4

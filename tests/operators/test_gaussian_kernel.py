@@ -1,0 +1,218 @@
+"""RBFKernel and NystroemKernel: against definition, scikit-learn and each other."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
+
+from scalefair.operators import NormalizedOperator, NystroemKernel, RBFKernel
+
+TYPES = [np.float64, np.float32]
+
+
+def points(n=300, d=5, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def features(n=700, d=3):
+    return points(n, d)
+
+
+def dense(X, gamma):
+    differences = X[:, None, :] - X[None, :, :]
+    return np.exp(-gamma * (differences**2).sum(axis=-1))
+
+
+def matrix(kernel):
+    return kernel @ np.eye(kernel.shape[0])
+
+
+@pytest.mark.parametrize("gamma", [None, 1e-3, 0.7, 30.0])
+@pytest.mark.parametrize("d", [1, 5, 120])
+def test_equals_scikit_learn(d, gamma):
+    X = points(d=d)
+    K = RBFKernel(X, gamma=gamma)
+    np.testing.assert_allclose(matrix(K), rbf_kernel(X, gamma=gamma), atol=1e-12)
+    assert K.gamma == (1 / d if gamma is None else gamma)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("gamma", [1e-3, 0.2, 10.0, 1e3])
+def test_accuracy(gamma, dtype):
+    X = points(600)
+    K = matrix(RBFKernel(X, gamma=gamma, dtype=dtype))
+    tolerance = 10 * np.finfo(dtype).eps * max(1, np.sqrt(gamma))
+    np.testing.assert_allclose(K, dense(X, gamma), rtol=0, atol=tolerance)
+
+
+def test_an_offset_of_the_data_costs_no_digits_in_float32():
+    X = points()
+    moved = X + np.array([1e6, -1e5, 0, 1e4, 3e5])
+    K = matrix(RBFKernel(moved, dtype=np.float32))
+    np.testing.assert_allclose(K, dense(X, 0.2), rtol=0, atol=1e-6)
+
+
+def test_duplicates_have_affinity_one():
+    X = np.repeat(points(40), 10, axis=0) + 1e3
+    for dtype in TYPES:
+        K = matrix(RBFKernel(X, gamma=50.0, dtype=dtype))
+        blocks = K.reshape(40, 10, 40, 10)[np.arange(40), :, np.arange(40), :]
+        assert np.array_equal(blocks, np.ones((40, 10, 10)))
+
+
+def test_invariances():
+    X, V = points(), points(d=2, seed=1)
+    order = np.random.default_rng(2).permutation(300)
+    turn = np.linalg.qr(points(5, 5))[0]
+    expected = RBFKernel(X, gamma=0.3) @ V
+    for X2, gamma in [(X @ turn, 0.3), (X + 7, 0.3), (10 * X, 0.003)]:
+        np.testing.assert_allclose(RBFKernel(X2, gamma=gamma) @ V, expected, rtol=1e-10)
+    permuted = RBFKernel(X[order], gamma=0.3) @ V[order]
+    np.testing.assert_allclose(permuted, expected[order], rtol=1e-12)
+
+
+def test_input_of_any_kind():
+    X = np.arange(12).reshape(6, 2) % 5
+    expected = dense(X.astype(float), 0.5)
+    for given in (X, X.tolist(), X.astype(np.float32), np.asfortranarray(X)):
+        np.testing.assert_allclose(matrix(RBFKernel(given)), expected, rtol=1e-14)
+    before = X.astype(float)
+    RBFKernel(before)
+    assert np.array_equal(before, X)
+
+
+def test_refuses_what_overflows():
+    X = 1e30 * points()
+    with pytest.raises(ValueError, match="overflow float32"):
+        RBFKernel(X, gamma=1e20, dtype=np.float32)
+    with pytest.raises(ValueError, match="overflow float32"):
+        RBFKernel(X, gamma=1e20).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def rough():
+    """Features, exact kernel, and an approximation with visible errors."""
+    X = features()
+    return X, rbf_kernel(X), NystroemKernel(X, n_landmarks=60, random_state=0)
+
+
+def test_is_the_nystroem_approximation_of_its_landmarks(rough):
+    _, K, W = rough
+    C, U = K[:, W.landmarks], K[np.ix_(W.landmarks, W.landmarks)]
+    assert len(W.landmarks) == len(set(W.landmarks)) <= 60
+    np.testing.assert_allclose(matrix(W), C @ np.linalg.solve(U, C.T), atol=1e-8)
+    # It is exact in the rows of the landmarks.
+    np.testing.assert_allclose(matrix(W)[W.landmarks], K[W.landmarks], atol=1e-8)
+
+
+def test_what_is_left_is_positive_semidefinite(rough):
+    _, K, W = rough
+    assert np.linalg.eigvalsh(K - matrix(W)).min() > -1e-10
+
+
+def test_trace_error_is_exact(rough):
+    _, K, W = rough
+    assert W.trace_error > 1e-3
+    assert W.trace_error == pytest.approx(np.trace(K - matrix(W)) / len(K), rel=1e-8)
+    nuclear = np.abs(np.linalg.eigvalsh(K - matrix(W))).sum() / len(K)
+    assert W.trace_error == pytest.approx(nuclear, rel=1e-6)
+
+
+def test_frobenius_error_is_within_its_standard_errors(rough):
+    X, K, _ = rough
+    deviations = []
+    for seed in range(20):
+        W = NystroemKernel(X, n_landmarks=60, random_state=seed)
+        true = np.linalg.norm(K - matrix(W)) / np.linalg.norm(K)
+        deviations.append((W.frobenius_error - true) / W.frobenius_error_std)
+    assert 0.5 < np.sqrt(np.mean(np.square(deviations))) < 1.6
+
+
+def test_frobenius_error_of_all_rows_is_exact():
+    X = features(200)
+    W = NystroemKernel(X, n_landmarks=40, random_state=0)
+    K = rbf_kernel(X)
+    true = np.linalg.norm(K - matrix(W)) / np.linalg.norm(K)
+    assert W.frobenius_error == pytest.approx(true, rel=1e-8)
+    assert W.frobenius_error_std == 0
+
+
+def test_rank_is_cut_for_duplicates_and_smooth_kernels():
+    X = np.repeat(features(12), 50, axis=0)
+    W = NystroemKernel(X, gamma=5.0, n_landmarks=100, random_state=0)
+    assert W.factor.shape[1] == len(set(W.landmarks // 50)) == 12
+    np.testing.assert_allclose(matrix(W), rbf_kernel(X, gamma=5.0), atol=1e-10)
+    smooth = NystroemKernel(features(), gamma=1e-4, n_landmarks=300, random_state=0)
+    assert smooth.factor.shape[1] < 60
+    assert smooth.trace_error < 1e-10
+    one = NystroemKernel(np.ones((30, 2)), random_state=0)
+    np.testing.assert_allclose(matrix(one), 1, rtol=1e-14)
+    assert one.factor.shape == (30, 1)
+
+
+def test_finds_points_far_from_the_others():
+    # 5 of 1000 points: a tenth of them, drawn uniformly, would miss most.
+    X = np.vstack([features(995), 40 + 20 * np.arange(5)[:, None] * np.ones(3)])
+    W = NystroemKernel(X, n_landmarks=100, random_state=0)
+    assert set(range(995, 1000)) <= set(W.landmarks)
+    degrees = W @ np.ones(1000)
+    np.testing.assert_allclose(degrees[-5:], 1, atol=1e-8)
+    M, exact = NormalizedOperator(W), rbf_kernel(X)
+    exact /= np.sqrt(np.outer(exact.sum(axis=0), exact.sum(axis=0)))
+    found = np.linalg.eigvalsh(matrix(M))[-10:]
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(exact)[-10:], atol=5e-3)
+
+
+def test_degrees_that_are_not_positive_are_refused():
+    W = NystroemKernel(features(), gamma=200.0, n_landmarks=3, random_state=0)
+    assert W.trace_error > 0.5
+    with pytest.raises(ValueError, match="no positive degree"):
+        NormalizedOperator(W)
+
+
+def test_same_for_any_number_of_threads_and_the_same_seed(with_threads):
+    X = features(600)
+
+    def work():
+        W = NystroemKernel(X, n_landmarks=120, random_state=3)
+        return W.landmarks, W.factor, W.trace_error, W.frobenius_error
+
+    one = with_threads(1, work)
+    for first, second in zip(one, with_threads(2, work), strict=True):
+        assert np.array_equal(first, second)
+    other = NystroemKernel(X, n_landmarks=120, random_state=4)
+    assert not np.array_equal(np.sort(other.landmarks), np.sort(one[0]))
+
+
+def test_more_rows_than_are_worked_on_at_a_time():
+    X = features(16384 + 300, 1)
+    W = NystroemKernel(X, n_landmarks=60, random_state=0)
+    assert W.trace_error < 1e-6
+    rows = np.r_[0:3, 16382:16387, -3:0]
+    np.testing.assert_allclose(
+        W.factor[rows] @ W.factor.T, rbf_kernel(X[rows], X), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("bad", [0, -3, 2.5])
+def test_refuses_a_number_of_landmarks(bad):
+    with pytest.raises(ValueError, match="n_landmarks must be a positive integer"):
+        NystroemKernel(features(), n_landmarks=bad)
+
+
+@pytest.mark.parametrize("kernel", [RBFKernel, NystroemKernel])
+class TestBadInput:
+    def test_sparse_features(self, kernel):
+        with pytest.raises(TypeError, match="nearest-neighbour graph"):
+            kernel(sparse.csr_array(points()))
+
+    @pytest.mark.parametrize("gamma", [0, -1.0, np.nan, np.inf])
+    def test_gamma(self, kernel, gamma):
+        with pytest.raises(ValueError, match="gamma must be positive and finite"):
+            kernel(points(), gamma=gamma)
+
+    def test_entries(self, kernel):
+        with pytest.raises(ValueError, match="NaN"):
+            kernel(np.full((3, 2), np.nan))
+        with pytest.raises(ValueError, match="overflow"):
+            kernel(1e200 * points(), gamma=1e300)

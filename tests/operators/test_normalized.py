@@ -1,0 +1,163 @@
+"""NormalizedAffinity and NormalizedOperator: values, attributes, bad input."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+
+from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
+
+TYPES = [np.float64, np.float32]
+
+
+def features(n=300, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def kernel(X, gamma=1 / 3):
+    differences = X[:, None, :] - X[None, :, :]
+    return np.exp(-gamma * (differences**2).sum(axis=-1))
+
+
+def normalized(W):
+    d = W.sum(axis=1)
+    return W / np.sqrt(d[:, None] * d)
+
+
+def matrix(A):
+    return A @ np.eye(A.shape[0])
+
+
+@pytest.mark.parametrize("wrap", [sparse.csr_array, aslinearoperator])
+def test_equals_the_normalised_affinity_of_a_graph(graph, wrap):
+    stored = NormalizedAffinity(graph, shift=0.25)
+    M = NormalizedOperator(wrap(graph), shift=0.25)
+    np.testing.assert_allclose(matrix(M), matrix(stored), atol=1e-14)
+    np.testing.assert_allclose(M.degrees, stored.degrees, rtol=1e-14)
+    np.testing.assert_allclose(M.inv_sqrt_degrees, stored.inv_sqrt_degrees, rtol=1e-14)
+    assert M.shift == stored.shift
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_of_a_kernel(dtype):
+    X = features()
+    M = NormalizedOperator(RBFKernel(X), dtype=dtype)
+    dense = normalized(kernel(X))
+    assert M.dtype == M.W.dtype == dtype
+    assert M.degrees.dtype == M.inv_sqrt_degrees.dtype == np.float64
+    np.testing.assert_allclose(M.degrees, kernel(X).sum(axis=1), rtol=1e-12)
+    tolerance = 10 * np.finfo(dtype).eps
+    np.testing.assert_allclose(matrix(M), dense, rtol=1e-5, atol=tolerance)
+
+
+def test_takes_the_type_of_the_affinity():
+    X = features()
+    assert NormalizedOperator(RBFKernel(X, dtype=np.float32)).dtype == np.float32
+    assert NormalizedOperator(RBFKernel(X)).dtype == np.float64
+    assert NormalizedOperator(np.ones((4, 4), dtype=np.int8)).dtype == np.float64
+    assert NormalizedOperator(np.ones((4, 4), dtype=np.float32)).dtype == np.float32
+
+
+def test_refuses_what_is_not_symmetric():
+    W = kernel(features())
+    W[3, 5] += 1e-3
+    with pytest.raises(ValueError, match="not symmetric"):
+        NormalizedOperator(W)
+    with pytest.raises(ValueError, match="not symmetric"):
+        NormalizedOperator(np.triu(kernel(features())).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_rounding_is_not_taken_for_asymmetry(dtype):
+    rng = np.random.default_rng(0)
+    W = rng.random((1000, 1000)) ** 8  # entries of very different size
+    W = (W + W.T).astype(dtype)
+    W += np.triu(W, 1) * np.finfo(dtype).eps / 2
+    NormalizedOperator(W)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_refuses_degrees_out_of_the_range_of_single_precision(unit):
+    W = unit * np.ones((3, 3))
+    M = NormalizedOperator(W)
+    np.testing.assert_allclose(matrix(M), 1 / 3, rtol=1e-14)
+    for make in (M.astype, lambda dtype: NormalizedOperator(W, dtype=dtype)):
+        with pytest.raises(ValueError, match="out of the range of float32: scale"):
+            make(np.float32)
+
+
+def test_on_every_graph(graph, graphs):
+    M = NormalizedAffinity(graph)
+    dense = graphs.normalized(graph)
+    np.testing.assert_allclose(M @ np.eye(M.shape[0]), dense, atol=1e-14)
+    np.testing.assert_allclose(M.matrix.toarray(), dense, atol=1e-15)
+    degrees = graph.toarray().sum(axis=1)
+    np.testing.assert_allclose(M.degrees, degrees, rtol=1e-14)
+    np.testing.assert_allclose(M.inv_sqrt_degrees, degrees**-0.5, rtol=1e-14)
+    # D^{1/2} 1 has the eigenvalue 1, and none is larger in modulus.
+    top = np.sqrt(M.degrees)
+    np.testing.assert_allclose(M @ top, top, rtol=1e-12)
+    assert np.abs(np.linalg.eigvalsh(dense)).max() <= 1 + 1e-12
+
+
+def test_shares_the_indices_and_leaves_the_graph_alone(graphs):
+    W = graphs.nearest_neighbors(50)
+    before = W.copy()
+    M = NormalizedAffinity(W)
+    assert np.shares_memory(M.matrix.indices, W.indices)
+    assert np.array_equal(W.data, before.data)
+    assert np.array_equal(W.indices, before.indices)
+
+
+def test_degrees_are_summed_in_float64():
+    W = np.ones((3, 3), np.float32)
+    W[0, 1] = W[1, 0] = 2.0**25
+    M = NormalizedAffinity(sparse.csr_array(W))
+    assert M.degrees[0] == 2.0**25 + 2  # in float32, 2**25
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-50, 1e50, 1e100])
+def test_weights_out_of_the_range_of_single_precision(unit):
+    W = np.array([[0.0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    expected = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
+    M = NormalizedAffinity(sparse.csr_array(unit * W), dtype=np.float32)
+    assert M.matrix.dtype == np.float32
+    np.testing.assert_allclose(M.matrix.toarray(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
+class TestBadInput:
+    def test_not_square_or_complex(self, operator):
+        with pytest.raises(ValueError, match=r"square.*\(3, 4\)"):
+            operator(np.ones((3, 4)))
+        with pytest.raises(TypeError, match="real"):
+            operator(np.ones((3, 3)) * 1j)
+
+    def test_names_a_node_without_positive_degree(self, operator):
+        W = np.ones((5, 5))
+        W[3] = W[:, 3] = 0
+        W[1, 1] = -9
+        with pytest.raises(ValueError, match=r"2 node.*first: 1"):
+            operator(W)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_names_an_entry_that_is_not_finite(self, operator, bad):
+        W = np.ones((4, 4))
+        W[2, 1] = bad
+        with pytest.raises(ValueError, match=r"row\(s\).*not finite.*first: 2"):
+            operator(W)
+
+    def test_complex_products(self, operator):
+        if operator is NormalizedOperator:
+            A = aslinearoperator(np.ones((3, 3)))
+            A.matmat = lambda X: 1j * X
+            with pytest.raises(TypeError, match="real"):
+                operator(A)
+
+
+def test_affinities_of_any_size_are_normalised():
+    W = kernel(features(40))
+    for operator in (NormalizedOperator, NormalizedAffinity):
+        np.testing.assert_allclose(
+            matrix(operator(1e300 * W)), normalized(W), rtol=1e-10
+        )

@@ -1,0 +1,128 @@
+"""Covariances of rows in parts are those of rows in memory."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from scalefair.operators import GroupCovariance
+from scalefair.operators._coded_rows import _code_part
+from scalefair.streaming import PartitionedRows, RowReader
+
+dask = pytest.importorskip("dask")
+
+M, N, G = 300, 17, 3
+
+
+class Reader(RowReader):
+    """Blocks of a matrix, as if they were read."""
+
+    def __init__(self, X, cuts):
+        self.X, self.cuts = X, cuts
+        self.lengths = np.diff(cuts)
+        self.n_features, self.dtype = X.shape[1], X.dtype
+        self.is_sparse = sparse.issparse(X)
+        self.nnz = X.nnz if self.is_sparse else X.size
+
+    def block(self, number):
+        return self.X[self.cuts[number] : self.cuts[number + 1]]
+
+
+CUTS = (0, 100, 101, 200, M)
+
+
+def delayed(X):
+    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(CUTS)]
+
+
+@pytest.fixture(scope="module", name="X", params=["dense", "sparse"])
+def table(request):
+    X = sparse.random_array((M, N), density=0.3, rng=np.random.default_rng(0))
+    X = X.tocsr() * 3.0
+    return X if request.param == "sparse" else X.toarray() + 50
+
+
+@pytest.fixture(scope="module")
+def codes():
+    codes = np.random.default_rng(1).integers(0, G, M)
+    codes[100:200] = 1  # other groups are absent from two parts
+    return codes
+
+
+@pytest.fixture(params=["dask", "reader"])
+def rows(request, X):
+    collection = delayed(X) if request.param == "dask" else Reader(X, CUTS)
+    return PartitionedRows.of(collection)
+
+
+@pytest.mark.parametrize("centering", ["global", "group"])
+@pytest.mark.parametrize("weights", [[0.2, 0.5, 0.3], [0.0, 0.0, -2.0], [0, 0, 0]])
+def test_products(centering, weights, X, codes, rows):
+    here = GroupCovariance(X, codes, weights, centering=centering)
+    there = GroupCovariance(rows, codes, weights, centering=centering)
+    np.testing.assert_allclose(there.means, here.means, rtol=1e-13)
+    np.testing.assert_allclose(there.group_traces, here.group_traces, rtol=1e-11)
+    assert there.counts.tolist() == here.counts.tolist()
+    assert there.gathers_rows == here.gathers_rows
+    V = np.random.default_rng(2).standard_normal((N, 4))
+    size = here.group_traces.max()
+    np.testing.assert_allclose(there @ V, here @ V, atol=1e-12 * size)
+    np.testing.assert_allclose(there @ V[:, 0], here @ V[:, 0], atol=1e-12 * size)
+    np.testing.assert_allclose(there.compress(V), here.compress(V), atol=1e-12 * size)
+    out, expected = V.copy(), V.copy()
+    there.apply(V, out, alpha=2.0, shift=0.3, beta=-1.0)
+    here.apply(V, expected, alpha=2.0, shift=0.3, beta=-1.0)
+    np.testing.assert_allclose(out, expected, atol=1e-12 * size)
+
+
+def test_encoded_codes_and_other_weights(X, codes, rows):
+    _, parts = rows.encode(codes, name="codes", what="code")
+    there = GroupCovariance(rows, parts, np.ones(G)).with_weights([0, 1, 0])
+    here = GroupCovariance(X, codes, [0, 1, 0])
+    np.testing.assert_allclose(there @ np.eye(N), here @ np.eye(N), atol=1e-9)
+
+
+def test_single_precision(X, codes, rows):
+    here = GroupCovariance(X, codes, np.ones(G))
+    there = GroupCovariance(rows, codes, np.ones(G), dtype=np.float32)
+    product = there @ np.eye(N)
+    assert product.dtype == np.float32
+    size = here.group_traces.max()
+    np.testing.assert_allclose(product, here @ np.eye(N), atol=1e-5 * size)
+
+
+def test_kept_parts_tell_their_size(X, codes):
+    """Dask moves what it takes for small."""
+    sizeof = pytest.importorskip("dask.sizeof").sizeof
+    part = _code_part(X, codes)
+    assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
+
+
+def test_a_group_without_rows(rows, codes):
+    with pytest.raises(ValueError, match="Group 3 has no row"):
+        GroupCovariance(rows, codes, np.ones(G + 1))
+    _, parts = rows.encode(codes, name="codes", what="code")
+    with pytest.raises(ValueError, match="Group 3 has no row"):
+        GroupCovariance(rows, parts, np.ones(G + 1))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_bad_values_are_placed(value, codes):
+    X = np.ones((M, N))
+    X[150, 2] = value
+    message = "Partition 2 of X, rows 101 to 199.*" + (
+        "squares .* overflow" if value == 1e200 else "row 49, column 2"
+    )
+    with (
+        pytest.raises(ValueError, match=message),
+        np.errstate(over="ignore", invalid="ignore"),
+    ):
+        GroupCovariance(PartitionedRows.of(delayed(X)), codes, np.ones(G))
+
+
+def test_values_that_overflow_between_partitions(codes):
+    X = np.zeros((M, N))
+    X[:, 0] = np.where(np.arange(M) < 100, 1e154, -1e154)
+    with pytest.raises(ValueError, match="between the partitions of X overflow"):
+        GroupCovariance(PartitionedRows.of(delayed(X)), 0 * codes, np.ones(1))

@@ -1,0 +1,330 @@
+"""Both displays of densities: of scores and of outputs."""
+
+import numpy as np
+import pytest
+from scipy.stats import gaussian_kde, ks_2samp
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.plotting import OutputDensityDisplay, ScoreDensityDisplay
+
+RNG = np.random.default_rng(0)
+GROUPS = np.where(RNG.random(400) < 0.3, "f", "m")
+F = GROUPS == "f"
+SCORES = RNG.standard_normal(400) + 0.7 * ~F
+AFTER = 0.2 * SCORES - 0.1 * ~F
+MODELS = {"before": SCORES, "after": AFTER}
+both = pytest.mark.parametrize("of", [ScoreDensityDisplay, OutputDensityDisplay])
+
+
+def draw(of, ax, values=SCORES, groups=GROUPS, **options):
+    return of.from_predictions(values, sensitive_features=groups, ax=ax, **options)
+
+
+def draw_scores(ax, *args, **options):
+    return draw(ScoreDensityDisplay, ax, *args, **options)
+
+
+def draw_outputs(ax, values=MODELS, *args, **options):
+    return draw(OutputDensityDisplay, ax, values, *args, **options)
+
+
+def drawn(display):
+    """Densities and lines of each group, of the first model."""
+    first = display.densities, display.lines_
+    return first if display.densities.ndim == 2 else (first[0][0], first[1][0])
+
+
+def ks(values):
+    return ks_2samp(values[F], values[~F]).statistic
+
+
+@both
+def test_histograms(ax, of):
+    display = draw(of, ax, kind="histogram", bins=20)
+    assert display.grid[[0, -1]].tolist() == [SCORES.min(), SCORES.max()]
+    for density, line, rows in zip(*drawn(display), (F, ~F), strict=True):
+        expected, edges = np.histogram(SCORES[rows], display.grid, density=True)
+        np.testing.assert_allclose(density, expected)
+        assert len(edges) == 21
+        # The line is the outline of the bars.
+        x, y = line.get_xydata().T
+        np.testing.assert_allclose(x, np.repeat(edges, 2))
+        np.testing.assert_allclose(y, [0, *np.repeat(expected, 2), 0])
+    inside = (SCORES >= 0) & (SCORES <= 1)  # edges of the user leave rows out
+    density, _ = drawn(draw(of, ax, kind="histogram", bins=[0.0, 0.5, 1.0]))
+    shares = [inside[F].mean(), inside[~F].mean()]
+    np.testing.assert_allclose(density.sum(axis=1) * 0.5, shares)
+
+
+@both
+def test_kernel_densities(ax, of):
+    display = draw(of, ax, kind="kde")
+    for density, line, rows in zip(*drawn(display), (F, ~F), strict=True):
+        kernel = gaussian_kde(SCORES[rows])
+        np.testing.assert_allclose(density, kernel(display.grid))
+        np.testing.assert_array_equal(line.get_xdata(), display.grid)
+        np.testing.assert_array_equal(line.get_ydata(), density)
+    # The grid reaches to where next to nothing is left.
+    areas = display.densities.sum(axis=-1) * np.diff(display.grid)[0]
+    np.testing.assert_allclose(areas, 1, atol=2e-3)
+
+
+@both
+def test_many_groups_and_equal_values(ax, of):
+    groups = np.arange(400) % 6
+    constant = np.where(groups == 3, 1.0, SCORES)
+    display = draw(of, ax, constant, groups, kind="histogram")
+    assert len(drawn(display)[1]) == 6
+    for values, group in ((constant, 3), (SCORES * 1e-170, 0)):  # variance underflows
+        with pytest.raises(
+            ValueError, match=rf"Group {group} has no kernel density.*histogram"
+        ):
+            draw(of, ax, values, groups, kind="kde")
+    for values in (np.zeros(400), SCORES * 1e-170):
+        display = draw(of, ax, values, groups, kind="histogram")
+        assert np.isfinite(display.densities).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "interval", "ranks"),
+    [
+        (10, (0.0, 1.0), (0, 9)),
+        (100, (0.07, 0.29), (7, 28)),  # 100 * 0.29 is less than 29, by rounding
+        (100, (0.29, 0.5), (29, 49)),
+        (10, (0.7, 1.0), (7, 9)),
+        (10, (0.05, 0.3), (0, 2)),
+        (10, (0.51, 0.52), (5, 5)),
+        (1, (0.2, 0.4), (0, 0)),
+        (10, (1 - 1e-12, 1.0), (9, 9)),  # rounds to all ranks
+    ],
+)
+def test_score_ranges(ax, n, interval, ranks):
+    scores = np.tile(np.arange(n)[::-1], 2).astype(float)  # rank 0 has n - 1
+    groups = np.repeat(["a", "b"], n)
+    display = draw_scores(ax, scores, groups, interval=interval)
+    expected = [n - 1 - ranks[1], n - 1 - ranks[0]]
+    np.testing.assert_array_equal(display.score_ranges, [expected, expected])
+
+
+def test_the_interval_is_marked(ax):
+    display = draw_scores(ax, interval=(0.1, 0.4), threshold=0.25, name="plain")
+    for (low, high), bar, mark in zip(
+        display.score_ranges, display.bars_, display.marks_, strict=True
+    ):
+        assert bar.get_xdata().tolist() == [low, high]
+        [path] = mark.get_paths()
+        assert path.vertices[:, 0].min() == low
+        assert path.vertices[:, 0].max() == high
+    heights = {bar.get_ydata()[0] for bar in display.bars_}
+    assert len(heights) == 2
+    assert ax.get_ylim()[0] < min(heights) < max(heights) < 0
+    assert len({mark.get_hatch() for mark in display.marks_}) == 2
+    assert len({line.get_linestyle() for line in display.lines_}) == 2
+    assert display.threshold_line_.get_xdata()[0] == 0.25
+    gap = partial_demographic_parity_gap(
+        SCORES, sensitive_features=GROUPS, interval=(0.1, 0.4)
+    )
+    assert ax.get_title() == f"plain: gap {gap:.3f} in ranks 0.1 to 0.4 (hatched)"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("score", "density")
+    assert min(ax.get_yticks()) >= 0  # the bars lie below, where no density is
+    entries = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert entries == ["f", "m", "threshold"]
+    # Evenly spread scores: the density is flat, the area a rectangle.
+    even, groups = np.tile((np.arange(1000) + 0.5) / 1000, 2), np.repeat([0, 1], 1000)
+    display = draw_scores(ax, even, groups, interval=(0.2, 0.5), bins=[0, 0.3, 1])
+    assert np.diff(display.score_ranges[0]) == pytest.approx(0.3, abs=0.002)
+    [path] = display.marks_[0].get_paths()
+    assert path.vertices[:, 1].max() == pytest.approx(1)
+
+
+def test_titles_of_scores(ax):
+    display = draw_scores(ax, legend=False, linewidth=6)
+    assert ax.get_legend() is None
+    assert display.threshold_line_ is None
+    assert display.lines_[0].get_linewidth() == 6
+    assert ax.get_title() == f"gap {ks(SCORES):.3f}"
+    draw_scores(ax, SCORES, np.arange(400) % 3)
+    assert ax.get_title().startswith("largest gap ")
+    for name, interval, title in [
+        (None, (0.1, 0.4), "hatched: ranks 0.1 to 0.4"),
+        ("plain", (0.1, 0.4), "plain: hatched: ranks 0.1 to 0.4"),
+        ("plain", (0.0, 1.0), "plain"),
+        (None, (0.0, 1.0), ""),
+    ]:
+        kept = {key: vars(display)[key] for key in ("densities", "groups")}
+        kept |= {"score_ranges": display.score_ranges, "interval": interval}
+        ScoreDensityDisplay(display.grid, name=name, **kept).plot(ax)
+        assert ax.get_title() == title
+
+
+def test_regressors_side_by_side(figure):
+    axes = figure.subplots(1, 2, sharey=True)
+    display = draw_outputs(axes)
+    assert list(display.axes_) == list(axes)
+    np.testing.assert_allclose(display.distances, [ks(SCORES), ks(AFTER)])
+    for i, (ax, name) in enumerate(zip(axes, MODELS, strict=True)):
+        assert ax.get_title() == f"{name}, KS = {display.distances[i]:.3f}"
+        assert ax.get_xlabel() == "output"
+        assert ax.get_lines() == display.lines_[i]
+        assert len({line.get_color() for line in display.lines_[i]}) == 2
+        assert len({line.get_linestyle() for line in display.lines_[i]}) == 2
+        for line, area in zip(display.lines_[i], display.areas_[i], strict=True):
+            top = max(path.vertices[:, 1].max() for path in area.get_paths())
+            assert top == line.get_ydata().max()
+        # The highest density, wherever it is, can be seen, and axes be compared.
+        assert ax.get_ylim()[0] == 0
+        assert 1 < ax.get_ylim()[1] / display.densities.max() < 1.2
+    assert axes[0].get_legend() is None
+    legend = axes[1].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["f", "m"]
+    assert legend.get_title().get_text() == "group"
+    assert (axes[0].get_ylabel(), axes[1].get_ylabel()) == ("density", "")
+
+
+def test_regressors_overlaid(ax):
+    display = draw_outputs(ax)
+    assert list(display.axes_) == [ax]
+    lines = display.lines_
+    assert ax.get_lines() == [*lines[0], *lines[1]]
+    # A regressor is told by its line, and a group by its colour and marker.
+    dashes = [[line.get_linestyle() for line in those] for those in lines]
+    assert dashes[0][0] == dashes[0][1] != dashes[1][0] == dashes[1][1]
+    for look in ("get_color", "get_marker"):
+        looks = [[getattr(line, look)() for line in those] for those in lines]
+        assert looks[0] == looks[1]
+        assert looks[0][0] != looks[0][1]
+    assert display.areas_ == [[], []]
+    first, second = (f"{distance:.3f}" for distance in display.distances)
+    assert ax.get_title() == f"KS distance: before {first}, after {second}"
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["f", "m", "regressor", "before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"), [(None, "KS = {:.3f}"), ("net", "net, KS = {:.3f}")]
+)
+def test_one_regressor(ax, name, title):
+    display = draw_outputs(ax, SCORES, name=name, legend=False, linewidth=6)
+    assert ax.get_title() == title.format(ks(SCORES))
+    assert ax.get_legend() is None
+    assert display.lines_[0][0].get_linewidth() == 6
+    column = draw_outputs(ax, SCORES[:, None])  # as some regressors return it
+    np.testing.assert_array_equal(column.densities, display.densities)
+
+
+def test_the_axis_has_the_name_of_what_is_predicted(ax):
+    series = pytest.importorskip("pandas").Series(SCORES, name="wage in dollars")
+    for values, options, name in [
+        (SCORES, {"output_name": "grade (points)"}, "grade (points)"),
+        (series, {}, "wage in dollars"),
+        ({"before": SCORES, "after": series}, {}, "wage in dollars"),
+        (series.rename(3), {}, "output"),
+    ]:
+        draw_outputs(ax, values, **options)
+        assert ax.get_xlabel() == name
+
+
+class GroupAware:
+    """Mixed into models: what they give depends on the group."""
+
+    interval = (0.1, 0.5)
+
+    def decision_function(self, X, *, sensitive_features=None):
+        return super().decision_function(X) + 3 * (sensitive_features == "f")
+
+    def predict(self, X, *, sensitive_features=None):
+        return super().predict(X) + 3 * (sensitive_features == "f")
+
+
+class AwareClassifier(GroupAware, LogisticRegression): ...
+
+
+class AwareRegressor(GroupAware, LinearRegression): ...
+
+
+def test_scores_of_an_estimator(ax):
+    X = SCORES[:, None]
+    of, given = ScoreDensityDisplay.from_estimator, {"sensitive_features": GROUPS}
+    model = AwareClassifier().fit(X, SCORES > 0)
+    display = of(model, X, **given, bins=20, ax=ax)
+    assert ax.get_title().startswith("AwareClassifier: gap 0.")
+    scores = model.decision_function(X, **given)
+    expected = draw_scores(ax, scores, interval=(0.1, 0.5), bins=20)
+    np.testing.assert_array_equal(display.densities, expected.densities)
+    np.testing.assert_array_equal(display.score_ranges, expected.score_ranges)
+    plain = LogisticRegression().fit(X, SCORES > 0)
+    display = of(plain, X, **given, ax=ax, name="x")
+    assert ax.get_title().startswith("x: gap 0.")
+    assert display.interval == (0.0, 1.0)
+
+
+def test_outputs_of_estimators(axes):
+    X, given = SCORES[:, None], {"sensitive_features": GROUPS, "kind": "histogram"}
+    models = {"plain": LinearRegression(), "aware": AwareRegressor()}
+    plain, aware = (model.fit(X, AFTER) for model in models.values())
+    of = OutputDensityDisplay.from_estimator
+    display = of(models, X, **given, ax=axes, output_name="wage")
+    assert axes[0].get_xlabel() == "wage"
+    outputs = [plain.predict(X), aware.predict(X, sensitive_features=GROUPS)]
+    named = dict(zip(models, outputs, strict=True))
+    expected = draw_outputs(axes, named, kind="histogram")
+    assert display.names == ["plain", "aware"]
+    np.testing.assert_array_equal(display.densities, expected.densities)
+    np.testing.assert_array_equal(display.distances, expected.distances)
+    for name, title in ((None, "LinearRegression"), ("x", "x")):
+        of(plain, X, **given, ax=axes[0], name=name)
+        assert axes[0].get_title().startswith(f"{title}, KS = ")
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "violin"}, "kind must be 'histogram' or 'kde'"),
+        ({"groups": ["a"] * 400}, "only one group"),
+        ({"groups": GROUPS[1:]}, "399 groups for 400 samples"),
+        ({"values": np.full(400, np.inf)}, "NaN or infinite, the first at position 0"),
+        ({"values": {"a": SCORES, "b": SCORES[1:]}}, "some have 399 and some 400"),
+        ({"values": np.zeros((400, 2))}, "one-dimensional"),
+        ({"values": {}}, "at least one model"),
+        ({"values": MODELS, "name": "x"}, "name applies to a single"),
+    ],
+)
+def test_bad_values(ax, of, options, message):
+    with pytest.raises(ValueError, match=message):
+        draw(of, ax, **options)
+
+
+def test_bad_values_of_one_display(figure):
+    ax = figure.subplots()
+    with pytest.raises(ValueError, match="0 <= alpha < beta <= 1"):
+        draw_scores(ax, interval=(0.5, 0.2))
+    with pytest.raises(ValueError, match="for one model"):
+        draw_scores(ax, MODELS)
+    with pytest.raises(ValueError, match=r"y_pred of 'a' has .* infinite"):
+        draw_outputs(ax, {"a": np.full(400, np.inf)})
+    with pytest.raises(ValueError, match=r"one for each of the 2 regressors, got 3"):
+        draw_outputs(figure.subplots(1, 3))
+
+
+OF_SCORES = {"densities": np.ones((2, 3)), "score_ranges": [[0, 1], [0, 1]]}
+OF_OUTPUTS = {"densities": np.ones((1, 2, 3)), "distances": [0.1]}
+
+
+@pytest.mark.parametrize(
+    ("of", "parts", "message"),
+    [
+        (ScoreDensityDisplay, {"densities": np.ones((2, 2))}, r"shape \(2, 4\)"),
+        (ScoreDensityDisplay, {"densities": [1, 1, 1]}, "densities must have shape"),
+        (ScoreDensityDisplay, {"groups": ["a"]}, "With 1 groups"),
+        (ScoreDensityDisplay, {"score_ranges": [[0, 1]]}, r"have shape \(2, 2\)"),
+        (OutputDensityDisplay, {"densities": np.ones((1, 2, 5))}, r"got \(1, 2, 5\)"),
+        (OutputDensityDisplay, {"names": ["x", "y"]}, r"have shape \(2, 2, 4\)"),
+        (OutputDensityDisplay, {"distances": [0.1, 0.2]}, r"must have shape \(1,\)"),
+    ],
+)
+def test_bad_parts(of, parts, message):
+    right = OF_SCORES if of is ScoreDensityDisplay else OF_OUTPUTS
+    with pytest.raises(ValueError, match=message):
+        of([0, 1, 2, 3], **{"groups": ["a", "b"], **right, **parts})

@@ -1,0 +1,358 @@
+"""Displays of accuracy against fairness: points, bars, fronts, tables of runs."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import mean_squared_error
+
+from scalefair.datasets import make_biased_rows
+from scalefair.linear_model import PartiallyFairClassifierCV
+from scalefair.metrics import statistical_parity_ks
+from scalefair.plotting import FairnessAccuracyDisplay, ParetoFrontDisplay
+
+RNG = np.random.default_rng(0)
+
+
+def runs_around(*means):
+    return np.array(means)[:, None] + 0.003 * RNG.standard_normal((len(means), 5))
+
+
+ACCURACY = {"DC": runs_around(0.83, 0.84, 0.85), "other": runs_around(0.82, 0.8, 0.86)}
+FAIRNESS = {"DC": runs_around(0.98, 0.9, 0.6), "other": runs_around(0.9, 0.7, 0.5)}
+ERROR = {"direct": runs_around(0.06, 0.07, 0.09), "plain": runs_around(0.05)}
+UNFAIRNESS = {"direct": runs_around(0.3, 0.35, 0.1), "plain": runs_around(0.4)}
+
+
+def front(accuracy=ACCURACY, fairness=FAIRNESS, **options):
+    return ParetoFrontDisplay(accuracy, fairness=fairness, **options)
+
+
+def trade_off(error=ERROR, unfairness=UNFAIRNESS, **options):
+    return FairnessAccuracyDisplay(error, unfairness=unfairness, **options)
+
+
+def test_means_and_spreads():
+    for display, x, y in (
+        (front(), FAIRNESS, ACCURACY),
+        (trade_off(), UNFAIRNESS, ERROR),
+    ):
+        for name in x:
+            means = np.column_stack([x[name].mean(axis=1), y[name].mean(axis=1)])
+            np.testing.assert_allclose(display.means[name], means)
+    runs = FAIRNESS["DC"]
+    for confidence in (0.95, 0.99):
+        low, high = stats.t.interval(
+            confidence, 4, loc=runs.mean(axis=1), scale=stats.sem(runs, axis=1)
+        )
+        half = front(confidence=confidence).half_widths["DC"][:, 0]
+        np.testing.assert_allclose(half, (high - low) / 2)
+    deviations = trade_off().deviations["direct"][:, 1]
+    np.testing.assert_allclose(deviations, ERROR["direct"].std(axis=1, ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("display", "name", "spreads", "caption"),
+    [
+        (front(), "DC", "half_widths", "means of 5 splits, 95 % confidence"),
+        (trade_off(), "direct", "deviations", "means and standard deviations of 5"),
+    ],
+)
+def test_bars_span_the_spreads(ax, display, name, spreads, caption):
+    display.plot(ax, linewidth=4.5)
+    assert f"({caption}" in ax.get_title()
+    assert display.lines_[name].get_linewidth() == 4.5
+    means, half = display.means[name], getattr(display, spreads)[name]
+    for column, bars in enumerate(display.bars_[name]):
+        ends = np.sort(np.array(bars.get_segments())[:, :, column], axis=0)
+        np.testing.assert_allclose(ends[:, 0], np.sort((means - half)[:, column]))
+        np.testing.assert_allclose(ends[:, 1], np.sort((means + half)[:, column]))
+
+
+def test_fronts_join_points_that_nothing_beats(ax):
+    display = front(
+        {"a": [0.8, 0.9, 0.85, 0.85, 0.7]}, {"a": [0.9, 0.5, 0.7, 0.6, 0.9]}
+    )
+    display.plot(ax)
+    # The fourth is as accurate as the third, and the fifth as fair as the first.
+    assert display.dominated["a"].tolist() == [False, False, False, True, True]
+    joined, rest = display.lines_["a"], display.dominated_["a"]
+    np.testing.assert_allclose(
+        joined.get_xydata(), [[0.5, 0.9], [0.7, 0.85], [0.9, 0.8]]
+    )
+    np.testing.assert_allclose(rest.get_xydata(), [[0.6, 0.85], [0.9, 0.7]])
+    assert rest.get_alpha() < 0.5
+    assert rest.get_linestyle() == "None"
+    # Equal points do not beat each other.
+    assert not front({"a": [0.8, 0.8]}, {"a": [0.9, 0.9]}).dominated["a"].any()
+
+
+def test_curves_join_the_settings_in_order(ax):
+    display = trade_off().plot(ax)
+    for name, line in display.lines_.items():
+        np.testing.assert_array_equal(line.get_xydata(), display.means[name])
+    assert display.lines_["direct"].get_linestyle() != "None"
+    assert display.lines_["plain"].get_linestyle() == "None"  # nothing to join
+    assert ax.get_xlabel() == "KS distance between groups"
+    assert ax.get_ylabel() == "mean squared error"
+    front().plot(ax)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("fairness (1 - gap)", "accuracy")
+
+
+def test_without_repeats(ax):
+    display = trade_off(
+        {"a": [0.1, 0.2], "b": [[0.1, 0.2, 0.3]]},
+        {"a": [0.3, 0.2], "b": [[0.3, 0.1, 0.1]]},
+    ).plot(ax)
+    assert display.bars_["a"] == []
+    assert not display.deviations["a"].any()
+    assert len(display.bars_["b"]) == 2
+    assert ax.get_title().endswith("(means and standard deviations of 1-3 splits)")
+    assert not front({"a": [0.1]}, {"a": [0.3]}).half_widths["a"].any()
+
+
+@pytest.mark.parametrize(
+    ("points", "title"),
+    [
+        (
+            {"plain": [(0.5, 0.2)], "fair": [(0.1, 0.3), (0.2, 0.25)]},
+            "fairest: fair (distance 0.1, error 0.3); "
+            "most accurate: plain (distance 0.5, error 0.2)",
+        ),
+        (  # the corrected model is worse in both
+            {"plain": [(0.1, 0.2)], "fair": [(0.4, 0.3)]},
+            "fairest and most accurate: plain (distance 0.1, error 0.2)",
+        ),
+        (  # no difference
+            {"plain": [(0.1, 0.2)], "fair": [(0.1, 0.2)]},
+            "fairest and most accurate: plain and fair (distance 0.1, error 0.2)",
+        ),
+        (
+            {name: [(0.1, 0.2)] for name in "abc"},
+            "fairest and most accurate: 3 methods (distance 0.1, error 0.2)",
+        ),
+        (  # of equally fair points the more accurate one
+            {"a": [(0.1, 0.3), (0.1, 0.2)], "b": [(0.5, 0.1)]},
+            "fairest: a (distance 0.1, error 0.2); "
+            "most accurate: b (distance 0.5, error 0.1)",
+        ),
+    ],
+)
+def test_title_names_the_ends(ax, points, title):
+    for make, sign in ((trade_off, 1), (front, -1)):
+        x, y = (
+            {
+                name: [sign * point[i] for point in those]
+                for name, those in points.items()
+            }
+            for i in range(2)
+        )
+        make(y, x).plot(ax)
+        assert ax.get_title().split(" (")[0] == title.split(" (")[0]
+        assert sign < 0 or ax.get_title() == title
+
+
+def test_methods_are_told_apart_without_colour(ax):
+    names = [f"m{i}" for i in range(8)]
+    display = front(
+        {name: [0.8, 0.9] for name in names}, {name: [0.9, 0.8] for name in names}
+    )
+    lines = list(display.plot(ax).lines_.values())
+    looks = {(n.get_marker(), n.get_markerfacecolor() == "white") for n in lines}
+    assert len(looks) == 8
+    assert len({line.get_linestyle() for line in lines[:4]}) >= 3
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.1, 0.01, 0.0])
+def test_labels_of_points_do_not_overlap(ax, spread):
+    n = 30
+    display = front(
+        {"a": 0.8 + spread * 0.1 * RNG.random(n), "b": [0.7]},
+        {"a": 0.9 - spread * 0.5 * RNG.random(n), "b": [0.2]},
+        point_labels={"a": np.linspace(0, 1, n).round(2)},
+    ).plot(ax)
+    ax.figure.draw_without_rendering()
+    boxes = [t.get_window_extent() for t in ax.texts if t.get_visible()]
+    assert 1 <= len(boxes) <= n
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    points = ax.transData.transform(np.vstack(list(display.means.values())))
+    assert not any(box.contains(*point) for box in boxes for point in points)
+
+
+def test_labels_are_numbers_in_short_or_names_as_they_are(ax):
+    labels = {"DC": [0.1 + 0.2, "$x$ and $y$", True]}
+    front(point_labels=labels).plot(ax)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts == ["0.3", r"\$x\$ and \$y\$", "True"]
+    np.testing.assert_allclose(
+        ax.texts[0].xy, [FAIRNESS["DC"][0].mean(), ACCURACY["DC"][0].mean()]
+    )
+
+
+def table_of(first, second, settings, columns):
+    """Rows of runs, of the last settings first."""
+    return [
+        dict(zip(columns, (name, settings[i], *values), strict=True))
+        for split in range(5)
+        for name in first
+        for i in reversed(range(len(first[name])))
+        for values in [(first[name][i, split], second[name][i, split])]
+    ]
+
+
+REGRESSORS = table_of(
+    ERROR, UNFAIRNESS, [5, 15, 50], ["method", "setting", "mse", "ks"]
+)
+CLASSIFIERS = table_of(
+    ACCURACY, FAIRNESS, [0.01, 0.1, 0.3], ["method", "kappa", "accuracy", "fairness"]
+)
+
+
+@pytest.mark.parametrize("form", ["records", "columns", "frame", "generator"])
+def test_from_results(ax, form):
+    pandas = pytest.importorskip("pandas")
+
+    def given(rows):
+        columns = {key: [row[key] for row in rows] for key in rows[0]}
+        forms = {"records": rows, "columns": columns, "generator": iter(rows)}
+        return {**forms, "frame": pandas.DataFrame(columns)}[form]
+
+    found = FairnessAccuracyDisplay.from_results(given(REGRESSORS), ax=ax)
+    assert list(found.means) == ["direct", "plain"]
+    for name, expected in trade_off().means.items():
+        np.testing.assert_allclose(found.means[name], expected)
+        np.testing.assert_allclose(found.deviations[name], trade_off().deviations[name])
+    assert [text.get_text() for text in ax.texts] == ["5", "15", "50"]
+    assert ax.get_ylabel() == "mean squared error"
+    found = ParetoFrontDisplay.from_results(
+        given(CLASSIFIERS), ax=ax, label_points=True
+    )
+    for name, expected in front().means.items():  # in the order of the table
+        np.testing.assert_allclose(found.means[name], expected[::-1])
+    assert found.point_labels == {name: [0.3, 0.1, 0.01] for name in ACCURACY}
+    assert found.ax_ is ax
+
+
+def test_from_results_with_words_and_other_columns(ax):
+    rows = [
+        {"name": "a", "how": how, "mae": error, "gap": gap}
+        for how, error, gap in [("weak", 0.1, 0.3), ("strong", 0.3, 0.1)]
+    ]
+    found = FairnessAccuracyDisplay.from_results(
+        rows, method="name", setting="how", error="mae", unfairness="gap", ax=ax
+    )
+    np.testing.assert_allclose(found.means["a"], [[0.3, 0.1], [0.1, 0.3]])
+    assert [text.get_text() for text in ax.texts] == ["weak", "strong"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("gap", "mae")
+
+
+def test_from_results_without_settings(ax):
+    found = FairnessAccuracyDisplay.from_results(REGRESSORS, setting=None, ax=ax)
+    expected = [[UNFAIRNESS["direct"].mean(), ERROR["direct"].mean()]]
+    np.testing.assert_allclose(found.means["direct"], expected)
+    rows = CLASSIFIERS[:2]
+    found = ParetoFrontDisplay.from_results(
+        rows, setting=None, label_points=True, ax=ax
+    )
+    expected = [[row["fairness"], row["accuracy"]] for row in rows]
+    np.testing.assert_allclose(found.means["DC"], expected)
+    assert not ax.texts
+
+
+@pytest.mark.parametrize("draw", [ParetoFrontDisplay, FairnessAccuracyDisplay])
+def test_nan_is_a_setting_of_methods_without_parameter(ax, draw):
+    results = [
+        {"method": "plain", "kappa": float("nan"), "accuracy": a, "fairness": 0.5}
+        for a in (0.8, 0.9)
+    ] + [{"method": "DC", "kappa": "small", "accuracy": 0.7, "fairness": 1}]
+    columns = {"setting": "kappa"}
+    if draw is FairnessAccuracyDisplay:
+        columns |= {"error": "accuracy", "unfairness": "fairness"}
+    found = draw.from_results(results, ax=ax, label_points=True, **columns)
+    np.testing.assert_allclose(found.means["plain"], [[0.5, 0.85]])
+    assert not ax.texts
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "message"),
+    [
+        (front, {"fairness": {"DC": [0.1, 0.2, 0.3]}}, "same methods"),
+        (trade_off, {"error": {}, "unfairness": {}}, "same methods"),
+        (trade_off, {"error": {"a": [1]}, "unfairness": {"a": [1, 2]}}, "in shape"),
+        (
+            front,
+            {"accuracy": {"a": [0.1, np.nan]}, "fairness": {"a": [0.1, 0.1]}},
+            "accuracy of 'a' is NaN or infinite, the first at point 1 and split 0",
+        ),
+        (front, {"accuracy": {"a": []}, "fairness": {"a": []}}, "must have shape"),
+        (front, {"confidence": 95}, "between 0 and 1, got 95"),
+        (front, {"point_labels": {"x": [1, 2, 3]}}, "unknown method, 'x'"),
+        (trade_off, {"point_labels": {"direct": [1, 2]}}, "must have 3 entries"),
+    ],
+)
+def test_bad_arguments(make, change, message):
+    with pytest.raises(ValueError, match=message):
+        make(**change)
+
+
+@pytest.mark.parametrize(
+    ("results", "options", "message"),
+    [
+        (CLASSIFIERS, {"fairness": "gap"}, "results has no column 'gap'.*'fairness'"),
+        ([], {}, "no rows"),
+        ({k: [] for k in ("method", "kappa", "accuracy", "fairness")}, {}, "no rows"),
+        (CLASSIFIERS[:3] + CLASSIFIERS[4:], {}, r"number of repeats: 0\.3 has 4"),
+        ([{**CLASSIFIERS[0], "accuracy": "good"}], {}, "no numbers.*good"),
+        ([{**CLASSIFIERS[0], "accuracy": None}], {}, "accuracy of 'DC' is NaN"),
+        (
+            {"method": ["a"], "kappa": [1], "accuracy": [1], "fairness": [1, 2]},
+            {},
+            "same length",
+        ),
+    ],
+)
+def test_bad_results(ax, results, options, message):
+    with pytest.raises(ValueError, match=message):
+        ParetoFrontDisplay.from_results(results, ax=ax, **options)
+
+
+def test_a_search_over_gaps(ax):
+    data = make_biased_rows(400, 3, random_state=0)
+    search = PartiallyFairClassifierCV([0.1, 0.4], cv=3, fairness_floor=0.0)
+    search.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    for label_points, labels in ((False, []), (True, ["0.1", "0.4"])):
+        display = ParetoFrontDisplay.from_estimator(
+            search, name="ours", ax=ax, label_points=label_points
+        )
+        assert [text.get_text() for text in ax.texts] == labels
+    found = search.cv_results_
+    expected = [found["fairness"].mean(axis=1), found["accuracy"].mean(axis=1)]
+    np.testing.assert_allclose(display.means["ours"].T, expected)
+
+
+class GroupAware(LinearRegression):
+    def predict(self, X, *, sensitive_features):
+        return super().predict(X) + 3 * np.asarray(sensitive_features)
+
+
+def test_points_of_regressors(ax):
+    groups = RNG.integers(0, 2, 300)
+    given = {"sensitive_features": groups}
+    X = np.column_stack([RNG.standard_normal(300), groups])
+    y = X.sum(axis=1) + 0.1 * RNG.standard_normal(300)
+    models = {"all": LinearRegression().fit(X, y), "aware": GroupAware().fit(X, y)}
+    draw = FairnessAccuracyDisplay.from_estimator
+    display = draw(models, X, y, **given, ax=ax)
+    predicted = {"all": models["all"].predict(X)}
+    predicted["aware"] = models["aware"].predict(X, **given)
+    for name, values in predicted.items():
+        ks = statistical_parity_ks(values, **given)
+        expected = [[ks, mean_squared_error(y, values)]]
+        np.testing.assert_allclose(display.means[name], expected)
+    single = draw(models["all"], X, y, **given, ax=ax).means["LinearRegression"]
+    np.testing.assert_array_equal(single, display.means["all"])
+    series = pytest.importorskip("pandas").Series(y, name="wage")
+    FairnessAccuracyDisplay.from_predictions(series, y + 1, **given, ax=ax)
+    assert ax.get_ylabel() == "mean squared error of wage"

@@ -1,0 +1,568 @@
+"""The comparators: what they share, the barycentre, transport of binned scores."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.stats import ks_2samp
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import cross_val_score
+
+from scalefair.postprocessing import (
+    DiscretizedTransportRegressor,
+    WassersteinBarycenterRegressor,
+)
+from scalefair.postprocessing.comparators._discretized_transport import (
+    monotone_coupling,
+    solve_parity_program,
+)
+
+
+class _First(RegressorMixin, BaseEstimator):
+    """The first feature is the score; nothing to fit."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def predict(self, X):
+        return np.asarray(X)[:, 0]
+
+
+@pytest.fixture(params=["wasserstein", "discretized"])
+def comparator(request):
+    """Either comparator, with an estimator as its only argument."""
+    if request.param == "wasserstein":
+        return WassersteinBarycenterRegressor
+    return partial(DiscretizedTransportRegressor, n_bins=12)
+
+
+def _table(m=200, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = np.where(rng.random(m) < 0.4, "a", "b")
+    X = rng.standard_normal((m, 3)) + 2.0 * (groups == "a")[:, None] * [1, 0, 1]
+    return X, X @ [1.0, 2.0, 0.5] + rng.standard_normal(m), groups
+
+
+def test_fitted_estimator_is_used_as_it_is(comparator):
+    X, y, groups = _table()
+    inner = LinearRegression().fit(X, y)
+    before = inner.coef_.copy()
+    model = comparator(inner, random_state=0).fit(X, sensitive_features=groups)
+    assert model.estimator_ is inner
+    np.testing.assert_array_equal(inner.coef_, before)
+    # Other targets change nothing unless the estimator is fitted anew.
+    again = comparator(inner, random_state=0).fit(X, -y, sensitive_features=groups)
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))
+    anew = comparator(inner, prefit=False).fit(X, -y, sensitive_features=groups)
+    np.testing.assert_allclose(anew.estimator_.coef_, -before)
+    np.testing.assert_array_equal(inner.coef_, before)
+
+
+def test_unfitted_estimator_is_cloned_and_fitted(comparator):
+    X, y, groups = _table()
+    inner = LinearRegression()
+    model = comparator(inner).fit(X, y, sensitive_features=groups)
+    assert not hasattr(inner, "coef_")
+    assert hasattr(model.estimator_, "coef_")
+    with pytest.raises(ValueError, match=r"y is None\. Pass y, or an estimator"):
+        comparator(inner).fit(X, sensitive_features=groups)
+    with pytest.raises(NotFittedError, match="prefit=True, but this Linear"):
+        comparator(inner, prefit=True).fit(X, y, sensitive_features=groups)
+
+
+def test_frozen_estimators_stay_fitted_in_clones(comparator):
+    X, y, groups = _table()
+    model = comparator(FrozenEstimator(LinearRegression().fit(X, y)))
+    assert clone(model).fit(X, sensitive_features=groups).predict(X).shape == (200,)
+
+
+def test_an_object_that_only_predicts(comparator):
+    class Predicts:
+        def predict(self, X):
+            return X[:, :1]  # a column is one number a row
+
+    class Fits(Predicts):
+        def fit(self, X, y):
+            self.mean_ = np.mean(y)
+            return self
+
+    X, y, groups = _table()
+    for inner in (Predicts(), Fits().fit(X, y)):
+        model = comparator(inner).fit(X, sensitive_features=groups)
+        assert model.predict(X, sensitive_features=groups).shape == (200,)
+    with pytest.raises(NotFittedError, match="prefit=True, but this Fits"):
+        comparator(Fits(), prefit=True).fit(X, y, sensitive_features=groups)
+
+
+def test_fit_on_targets(comparator):
+    X, y, groups = _table()
+    inner = LinearRegression().fit(X, y)
+    on_targets = comparator(inner, fit_on="targets", random_state=0)
+    with pytest.raises(ValueError, match=r'fit_on="targets" requires y'):
+        on_targets.fit(X, sensitive_features=groups)
+    on_targets.fit(X, 10 * y, sensitive_features=groups)
+    # The maps are those of a predictor that returns the targets.
+    direct = comparator(_First(), random_state=0)
+    direct.fit(10 * y[:, None], sensitive_features=groups)
+    scores = inner.predict(X)[:, None]
+    np.testing.assert_array_equal(
+        on_targets.predict(X, sensitive_features=groups),
+        direct.predict(scores, sensitive_features=groups),
+    )
+    assert on_targets.estimator_ is inner
+
+
+def test_withheld_groups_are_predicted(comparator):
+    X, y, groups = _table()
+    model = comparator(LinearRegression(), random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    guessed = model.group_predictor_.predict(X)
+    assert 0.8 < (guessed == groups).mean() < 1
+    np.testing.assert_array_equal(
+        model.predict(X), model.predict(X, sensitive_features=guessed)
+    )
+    # Logistic regression does not depend on the units of the features.
+    scaled = comparator(LinearRegression()).fit(
+        X * [1e6, 1, 1e-6], y, sensitive_features=groups
+    )
+    np.testing.assert_array_equal(
+        scaled.group_predictor_.predict(X * [1e6, 1, 1e-6]), guessed
+    )
+
+
+def test_a_classifier_of_ones_own(comparator):
+    X, y, groups = _table()
+    own = LogisticRegression(C=1e-9)
+    model = comparator(LinearRegression(), group_predictor=own)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.group_predictor_.C == 1e-9
+    assert not hasattr(own, "coef_")
+    fitted = LogisticRegression().fit(X, groups)
+    model = comparator(LinearRegression(), group_predictor=fitted)
+    assert model.fit(X, y, sensitive_features=groups).group_predictor_ is fitted
+    stranger = LogisticRegression().fit(X, np.where(groups == "a", "a", "c"))
+    model = comparator(LinearRegression(), group_predictor=stranger)
+    message = r"group_predictor_ predicts 1 .* did not see: 'c'\. It saw"
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y, sensitive_features=groups).predict(X)
+
+
+def test_rows_logistic_regression_cannot_read(comparator):
+    class Length(_First):
+        def predict(self, X):
+            return np.array([len(text) for text in X[:, 0]])
+
+    X, _, groups = _table()
+    X = np.array([["x" * int(abs(10 * v))] for v in X[:, 0]], dtype=object)
+    with pytest.raises(ValueError, match="or group_predictor=False if predict"):
+        comparator(Length()).fit(X, sensitive_features=groups)
+    model = comparator(Length(), group_predictor=False)
+    model.fit(X, sensitive_features=groups)
+    assert model.group_predictor_ is None
+    assert np.isfinite(model.predict(X, sensitive_features=groups)).all()
+    with pytest.raises(ValueError, match="pass sensitive_features"):
+        model.predict(X)
+
+
+def test_sparse_rows_and_data_frames(comparator):
+    X, y, groups = _table()
+    model = comparator(LinearRegression(), random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    expected = model.predict(X, sensitive_features=groups)
+    for rows in (sparse.csr_array(X), pd.DataFrame(X, columns=["u", "v", "w"])):
+        model.fit(rows, y, sensitive_features=pd.Series(groups))
+        moved = model.predict(rows, sensitive_features=groups)
+        np.testing.assert_allclose(moved, expected, rtol=1e-6)
+        assert model.predict(rows).shape == (200,)
+    np.testing.assert_array_equal(model.feature_names_in_, ["u", "v", "w"])
+
+
+def test_bad_groups(comparator):
+    X, y, groups = _table()
+    model = comparator(LinearRegression())
+    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
+        model.fit(X, y, sensitive_features=["a"] * 200)
+    with pytest.raises(ValueError, match="one group per sample"):
+        model.fit(X, y, sensitive_features=groups[:-1])
+    model.fit(X, y, sensitive_features=groups)
+    message = r"sensitive_features has 1 .*'z'\. It saw 'a', 'b'"
+    with pytest.raises(ValueError, match=message):
+        model.predict(X, sensitive_features=["z"] * 200)
+    with pytest.raises(ValueError, match="one group per sample"):
+        model.predict(X, sensitive_features=groups[:-1])
+    with pytest.raises(ValueError, match="missing value"):
+        model.predict(X, sensitive_features=[None] * 200)
+
+
+@pytest.mark.parametrize(
+    ("predict", "message"),
+    [
+        (lambda X: X, r"one number a row, .* \(200, 3\)"),
+        (lambda X: np.ones(3), r"one number a row, .* \(3,\).*200 rows"),
+        (lambda X: X[:, 0] * np.where(X[:, 0] > 0, 1, np.nan), "NaN or infinity"),
+        (lambda X: np.full(len(X), -1e160), r"above 1e\+150.*squares overflow"),
+    ],
+)
+def test_bad_predictions(comparator, predict, message):
+    X, _, groups = _table()
+    inner = _First()
+    inner.predict = predict
+    with pytest.raises(ValueError, match=message):
+        comparator(inner, prefit=True).fit(X, sensitive_features=groups)
+
+
+def test_score(comparator):
+    X, y, groups = _table()
+    model = comparator(LinearRegression(), random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    moved = model.predict(X, sensitive_features=groups)
+    expected = 1 - ((y - moved) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+    assert model.score(X, y, sensitive_features=groups) == pytest.approx(expected)
+
+
+def test_metadata_routing(comparator):
+    X, y, groups = _table()
+    with config_context(enable_metadata_routing=True):
+        model = comparator(LinearRegression(), random_state=0)
+        model.set_fit_request(sensitive_features=True)
+        model.set_score_request(sensitive_features=True)
+        params = {"sensitive_features": groups}
+        scores = cross_val_score(model, X, y, cv=2, params=params)
+    assert scores.shape == (2,)
+
+
+# The maps.
+
+
+def _fitted(comparator, scores, groups, **options):
+    options = {"random_state": 0, "group_predictor": False, **options}
+    model = comparator(_First(), **options)
+    return model.fit(scores[:, None], sensitive_features=groups)
+
+
+_map = partial(_fitted, DiscretizedTransportRegressor)
+_barycenter = partial(_fitted, WassersteinBarycenterRegressor, jitter=0)
+
+
+def _outputs(fit, scores, groups, **options):
+    model = fit(scores, groups, **options)
+    return model.predict(scores[:, None], sensitive_features=groups)
+
+
+_moved = partial(_outputs, _map)
+_to_barycenter = partial(_outputs, _barycenter)
+
+
+def _rows(m=300, n_groups=3, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(n_groups, size=m)
+    groups[:n_groups] = np.arange(n_groups)
+    return rng.standard_normal(m) * (1 + groups) + 2 * groups, groups
+
+
+def _ks(a, b):
+    return ks_2samp(a, b, method="asymp").statistic
+
+
+def _distance(outputs, groups):
+    parts = [outputs[groups == g] for g in np.unique(groups)]
+    return max(_ks(a, b) for a in parts for b in parts)
+
+
+# The barycentre
+
+
+@pytest.mark.parametrize("jitter", [0, 1e-5])
+def test_groups_agree_after_the_barycenter(jitter):
+    scores, groups = _rows(600, n_groups=4)
+    assert _distance(scores, groups) > 0.5
+    moved = _to_barycenter(scores, groups, jitter=jitter)
+    smallest = np.bincount(groups).min()
+    assert _distance(np.round(moved, 9), groups) <= 1.01 / smallest
+
+
+def test_equal_sizes_get_the_average_of_the_sorted_values():
+    rng = np.random.default_rng(0)
+    scores, groups = rng.standard_normal(30), np.tile([0, 1, 2], 10)
+    columns = scores.reshape(10, 3)
+    expected = np.empty((10, 3))
+    for g in range(3):
+        expected[columns[:, g].argsort(), g] = np.sort(columns, axis=0).mean(axis=1)
+    np.testing.assert_allclose(
+        _to_barycenter(scores, groups), expected.ravel(), rtol=0, atol=1e-12
+    )
+
+
+def test_weights_are_the_shares_of_the_groups():
+    # Two point masses: the barycentre is the mean of all.
+    scores = np.array([0.0] * 6 + [4.0] * 2)
+    groups = np.array(["a"] * 6 + ["b"] * 2)
+    np.testing.assert_allclose(_to_barycenter(scores, groups), 1.0)
+
+
+def test_nondecreasing_and_constant_beyond_the_ends():
+    scores, groups = _rows()
+    model = _barycenter(scores, groups)
+    grid = np.linspace(scores.min() - 5, scores.max() + 5, 2001)
+    for g in range(3):
+        moved = model.predict(grid[:, None], sensitive_features=np.full(2001, g))
+        assert (np.diff(moved) >= -1e-12).all()
+        # Up to the level of an end, not beyond.
+        own = np.sort(scores[groups == g])
+        ends = model.predict(own[[0, -1], None], sensitive_features=[g, g])
+        np.testing.assert_allclose(moved[[0, -1]], ends)
+
+
+def test_between_two_scores_the_map_is_linear():
+    scores, groups = np.array([0.0, 2.0, 10.0, 30.0]), np.array([0, 0, 1, 1])
+    model = _barycenter(scores, groups)
+    moved = model.predict(np.array([[0.5], [15.0]]), sensitive_features=[0, 1])
+    # Barycentre 5 to 16; a quarter of the way in both.
+    np.testing.assert_allclose(moved, [7.75, 7.75])
+
+
+def test_ties_without_jitter_share_the_middle_rank():
+    scores = np.array([1.0, 1.0, 1.0, 5.0, 6.0, 7.0])
+    groups = np.array([0, 0, 0, 1, 1, 1])
+    np.testing.assert_allclose(
+        _to_barycenter(scores, groups), [3.5, 3.5, 3.5, 3.0, 3.5, 4.0], rtol=1e-12
+    )
+
+
+def test_jitter_spreads_ties_over_their_ranks():
+    scores = np.array([1.0] * 400 + list(np.linspace(5, 7, 400)))
+    groups = np.repeat([0, 1], 400)
+    assert _distance(_to_barycenter(scores, groups), groups) > 0.4
+    moved = _to_barycenter(scores, groups, jitter=1e-5)
+    assert _distance(np.round(moved, 9), groups) <= 0.01
+    # New rows with the same score too.
+    model = _barycenter(scores, groups, jitter=1e-5, random_state=3)
+    fresh = model.predict(np.ones((400, 1)), sensitive_features=np.zeros(400))
+    assert _ks(fresh, moved[400:]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("fit", "options"),
+    [(_barycenter, {"jitter": 0.1}), (_map, {"assignment": "random"})],
+)
+def test_same_seed_same_outputs(fit, options):
+    scores, groups = _rows(n_groups=2)
+    first, again, other = (
+        _outputs(fit, scores, groups, random_state=seed, **options)
+        for seed in (7, 7, 8)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    model = fit(scores, groups, random_state=np.random.RandomState(0), **options)
+    draws = [model.predict(scores[:, None], sensitive_features=groups) for _ in "123"]
+    assert (draws[0] != draws[1]).any()
+
+
+@pytest.mark.parametrize(
+    ("fit", "options", "slopes"),
+    [
+        (_barycenter, {}, (3.0, -0.5)),
+        # A power of two, so that no score changes its bin by rounding.
+        (_map, {"assignment": "ordered"}, (4.0,)),
+        (_map, {"assignment": "mean"}, (4.0,)),
+    ],
+)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4))
+def test_invariances(fit, options, slopes, seed, n_groups):
+    scores, groups = _rows(25, n_groups, seed)
+    moved = partial(_outputs, fit, **options)
+    expected = moved(scores, groups)
+    close = {"rtol": 0, "atol": 1e-6 if fit is _map else 1e-11}
+    order = np.random.default_rng(seed).permutation(25)
+    np.testing.assert_allclose(moved(scores[order], groups[order]), expected[order])
+    names = np.array(["q", "c", "x", "a"])[groups]
+    np.testing.assert_allclose(moved(scores, names), expected, **close)
+    for slope in slopes:
+        np.testing.assert_allclose(
+            moved(slope * scores, groups), slope * expected, **close
+        )
+    for g in range(n_groups):
+        ranks = scores[groups == g].argsort(kind="stable")
+        assert (np.diff(expected[groups == g][ranks]) >= -1e-9).all()
+
+
+# Binned scores
+
+
+def _histograms(n_groups, n_bins, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 6, (n_groups, n_bins))
+    counts[:, rng.integers(n_bins)] += 1
+    shares = rng.dirichlet(np.full(n_groups, 3.0))
+    return counts / counts.sum(axis=1, keepdims=True), shares
+
+
+def _largest_ks(moved):
+    sums = np.cumsum(moved, axis=1)
+    return np.abs(sums[:, None] - sums).max()
+
+
+def _least_cost(source, target):
+    """Cost of the order-keeping coupling, squares of bins."""
+    steps = np.arange(len(source))
+    coupling = monotone_coupling(np.cumsum(source), np.cumsum(target))
+    return (coupling * (steps[:, None] - steps) ** 2).sum()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n_groups=st.integers(2, 4),
+    n_bins=st.integers(1, 9),
+    tolerance=st.sampled_from([0.0, 0.1, 0.4, 1.0]),
+)
+def test_program_keeps_the_tolerance_at_the_cost_it_states(
+    seed, n_groups, n_bins, tolerance
+):
+    distributions, shares = _histograms(n_groups, n_bins, seed)
+    plan = solve_parity_program(distributions, shares, tolerance)
+    assert (plan.moved >= 0).all()
+    np.testing.assert_allclose(plan.moved.sum(axis=1), 1.0)
+    assert _largest_ks(plan.moved) <= tolerance + 1e-7
+    costs = [_least_cost(r, q) for r, q in zip(distributions, plan.moved, strict=True)]
+    assert shares @ costs == pytest.approx(plan.cost, abs=1e-5)
+    if _largest_ks(distributions) <= tolerance:
+        np.testing.assert_allclose(plan.moved, distributions, atol=1e-6)
+    if tolerance == 0.0:
+        np.testing.assert_array_equal(plan.moved, [plan.barycenter] * n_groups)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("tolerance", [0.0, 0.03, 0.1])
+def test_program_against_another_method_and_wording(n_groups, tolerance):
+    # As the authors write it: couplings and barycentre, cumulated dense sums.
+    k = 5
+    distributions, shares = _histograms(n_groups, k, seed=7)
+    steps = np.arange(k)
+    unit, ones, sums = np.eye(k), np.ones((1, k)), np.tri(k)
+    groups = np.eye(n_groups)
+    none = np.zeros((n_groups * k, k))
+    moved = np.kron(groups, sums @ np.kron(ones, unit))
+    middle = np.tile(sums, (n_groups, 1))
+    found = linprog(
+        np.r_[np.kron(shares, ((steps[:, None] - steps) ** 2).ravel()), np.zeros(k)],
+        A_eq=np.hstack([np.kron(groups, np.kron(unit, ones)), none]),
+        b_eq=distributions.ravel(),
+        A_ub=np.vstack([np.hstack([moved, -middle]), np.hstack([-moved, middle])]),
+        b_ub=np.full(2 * n_groups * k, tolerance / 2),
+        method="highs-ipm",
+    )
+    plan = solve_parity_program(distributions, shares, tolerance)
+    assert plan.cost == pytest.approx(found.fun, abs=1e-7)
+    assert plan.cost > 1e-3
+
+
+def test_known_answers():
+    # All of one group in the first bin, all of the other in the last.
+    apart = np.array([[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 1.0]])
+    plan = solve_parity_program(apart, np.array([0.5, 0.5]))
+    np.testing.assert_allclose(plan.barycenter, [0, 0, 1, 0, 0], atol=1e-9)
+    assert plan.cost == pytest.approx(4.0)
+    plan = solve_parity_program(apart, np.array([0.75, 0.25]))
+    np.testing.assert_allclose(plan.barycenter, [0, 1, 0, 0, 0], atol=1e-9)
+    # A quarter of each group may stay where it is.
+    plan = solve_parity_program(apart, np.array([0.5, 0.5]), tolerance=0.25)
+    assert plan.cost < 4.0
+    assert _largest_ks(plan.moved) == pytest.approx(0.25, abs=1e-7)
+    # Bins of no width.
+    plan = solve_parity_program(np.ones((3, 1)), np.full(3, 1 / 3))
+    assert plan.cost == 0.0
+
+
+def test_fine_bins_approach_the_barycenter_without_bins():
+    scores, groups = _rows(2000, 3, seed=4)
+    expected = _to_barycenter(scores, groups)
+    errors = []
+    for n_bins in (8, 64):
+        model = _map(scores, groups, n_bins=n_bins)
+        moved = model.predict(scores[:, None], sensitive_features=groups)
+        width = np.diff(model.bin_edges_)[0]
+        errors.append(np.abs(moved - expected).mean())
+        assert errors[-1] < 0.6 * width
+        cost = ((expected - scores) ** 2).mean()
+        assert model.transport_cost_ == pytest.approx(cost, abs=width**2)
+    assert errors[1] < errors[0] / 4
+
+
+@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(("assignment", "bound"), [("ordered", 0.02), ("random", 0.05)])
+def test_groups_agree_after_the_map(n_groups, assignment, bound):
+    scores, groups = _rows(4000, n_groups)
+    assert _distance(_moved(scores, groups, assignment=assignment), groups) < bound
+
+
+def test_tolerance_is_met_and_used():
+    scores, groups = _rows(4000, 2)
+    moved = _moved(scores, groups, tolerance=0.2)
+    assert _distance(moved, groups) == pytest.approx(0.2, abs=0.02)
+
+
+def test_means_break_parity_and_lots_change_more():
+    # What is said of the three assignments.
+    scores, groups = _rows(4000, 2)
+    changes, distances = {}, {}
+    for assignment in ("ordered", "random", "mean"):
+        moved = _moved(scores, groups, n_bins=12, assignment=assignment)
+        changes[assignment] = ((moved - scores) ** 2).mean()
+        distances[assignment] = _distance(moved, groups)
+    assert changes["random"] > max(changes["ordered"], changes["mean"])
+    assert distances["mean"] > 0.1 > 3 * distances["ordered"]
+    assert distances["random"] < 0.05
+
+
+@pytest.mark.parametrize("assignment", ["ordered", "mean"])
+def test_nondecreasing_everywhere_even_in_empty_bins(assignment):
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(0, 0.2, 50), rng.normal(9, 3, 80)])
+    groups = np.repeat([0, 1], [50, 80])
+    model = _map(scores, groups, assignment=assignment)
+    assert (model.distributions_[0] == 0).any()
+    grid = np.linspace(scores.min() - 2, scores.max() + 2, 3001)[:, None]
+    for g in (0, 1):
+        moved = model.predict(grid, sensitive_features=np.full(3001, g))
+        assert (np.diff(moved) >= -1e-12).all()
+        assert moved.max() <= model.bin_centers_[-1]
+
+
+def test_given_bounds():
+    scores, groups = _rows(n_groups=2)
+    model = _map(scores, groups, bounds=(-1, 3), n_bins=4)
+    np.testing.assert_allclose(model.bin_edges_, [-1, 0, 1, 2, 3])
+    assert model.distributions_[0, 0] == (scores[groups == 0] < 0).mean()
+    for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
+        with pytest.raises(ValueError, match="bounds must be two finite numbers"):
+            _map(scores, groups, bounds=bounds)
+
+
+@pytest.mark.parametrize("assignment", ["ordered", "random", "mean"])
+def test_scores_far_from_constant_values_of_the_fit(assignment):
+    groups = np.arange(6) % 2
+    model = _map(np.full(6, 2.0), groups, assignment=assignment)
+    scores = np.array([-1e3, 0.0, 2.0, 1e3, 3.0, 1e308])
+    moved = model.predict(scores[:, None], sensitive_features=groups)
+    np.testing.assert_array_equal(moved, 2.0)
+
+
+def test_bad_parameters():
+    scores, groups = _rows(n_groups=2)
+    for name, value in [("n_bins", 0), ("tolerance", 1.5), ("assignment", "lot")]:
+        with pytest.raises(ValueError, match=f"'{name}' parameter"):
+            _map(scores, groups, **{name: value})

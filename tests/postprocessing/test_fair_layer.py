@@ -1,0 +1,156 @@
+"""One layer's new weight, by either method."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from scalefair.postprocessing._explainable_svd import explainable_svd, svd_first_moment
+from scalefair.postprocessing._fair_layer import fair_layer, worthwhile
+from scalefair.postprocessing._layer_moments import LayerMoments
+from scalefair.streaming import GroupMoments
+
+
+def layer(n=5, n_groups=2, seed=0, m=200):
+    """Inputs of a layer, their moments and a weight."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_groups, size=m)
+    codes[:n_groups] = np.arange(n_groups)
+    X = rng.standard_normal((m, n)) @ rng.standard_normal((n, n))
+    for g in range(n_groups):
+        X[codes == g] *= rng.uniform(0.5, 1.5, n)
+        X[codes == g] += rng.standard_normal(n)
+    return X, codes, GroupMoments.from_data(X, codes), rng.standard_normal((3, n))
+
+
+def change(method, weight, moments, mean=15.0, covariance=150.0, **options):
+    options = {"epsilon": 1e-5, "first_moment": "exact"} | options
+    return fair_layer(
+        weight,
+        moments,
+        method=method,
+        reductions=(mean, covariance),
+        **options,
+    )
+
+
+directly, published = partial(change, "direct"), partial(change, "explainable_svd")
+both_methods = pytest.mark.parametrize("change", [directly, published])
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("mean", "covariance"), [(15.0, 150.0), (1.0, 20.0), (4.0, 1.0), (np.inf, 5.0)]
+)
+def test_the_direct_method_meets_its_bounds(mean, covariance, seed, n_groups):
+    X, _, moments, W = layer(seed=seed, n_groups=n_groups)
+    found = directly(W, moments, mean, covariance)
+    assert found.converged
+    gaps = LayerMoments(moments).gaps
+    assert (found.gaps_before, found.gaps_after) == (gaps(W), gaps(found.weight))
+    for before, after, reduction in zip(
+        found.gaps_before, found.gaps_after, (mean, covariance), strict=True
+    ):
+        if reduction > 1:
+            assert after <= before / np.sqrt(reduction) * (1 + 1e-9) + 1e-12
+    square = np.sum((X @ W.T) ** 2)
+    assert found.change == pytest.approx(
+        np.sum((X @ (W - found.weight).T) ** 2) / square
+    )
+    assert 0 < found.change < 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_published_method_step_by_step(seed):
+    """Second moment from the eigenpairs of M, then the first one."""
+    X, codes, moments, W = layer(seed=seed)
+    C = [np.cov(X[codes == g].T) for g in (0, 1)]
+    values, vectors = np.linalg.eigh(C[1] - C[0])
+    order = np.argsort(-np.abs(values))
+    values, vectors = values[order], vectors[:, order]
+    S = X.T @ X
+    second = explainable_svd(W, values, vectors, vectors.T @ S @ vectors, 150.0)
+    found = published(W, moments, mean=1.0)
+    np.testing.assert_allclose(found.weight, second, rtol=1e-7, atol=1e-9)
+    assert np.isnan(found.change_bound)
+    d = X[codes == 1].mean(axis=0) - X[codes == 0].mean(axis=0)
+    both = published(W, moments)
+    goal = min(np.linalg.norm(W @ d) / 15**0.5, np.linalg.norm(second @ d))
+    assert np.linalg.norm(both.weight @ d) == pytest.approx(goal)
+    # The second step moves along S^-1 d only.
+    step = both.weight - second
+    row = np.linalg.solve(S, d)
+    np.testing.assert_allclose(step, np.outer(step @ row, row) / (row @ row), atol=1e-8)
+    paper = published(W, moments, first_moment="svd", epsilon=1e-3)
+    expected = svd_first_moment(second, d[:, None], S, 1e-3, 15.0)
+    np.testing.assert_allclose(paper.weight, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("reduction", [1e6, 1e12, np.inf])
+def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
+    """It goes down to 1e-4 of the gap; so does the bound, not further."""
+    X, codes, _, W = layer(seed=seed)
+    X[codes == 1] *= 10.0
+    found = directly(W, GroupMoments.from_data(X, codes), 1.0, reduction)
+    assert found.converged
+    assert 0 < found.change_bound <= found.change
+
+
+def test_gaps_that_are_rounding_are_left():
+    X, _, moments, W = layer()
+    reductions = 15.0, 150.0
+    assert worthwhile(W, LayerMoments(moments), reductions) == reductions
+    twice = np.vstack([X, X[np.random.default_rng(0).permutation(len(X))]])
+    halves = np.repeat([0, 1], len(X))
+
+    def kept(rows):
+        layer = LayerMoments(GroupMoments.from_data(rows, halves))
+        return worthwhile(W, layer, reductions)
+
+    for offset in (0.0, 1e5):
+        assert kept(twice + offset) == (1.0, 1.0)
+        same = GroupMoments.from_data(twice + offset, halves)
+        for method in (directly, published):
+            np.testing.assert_array_equal(method(W, same, np.inf).weight, W)
+        # A true difference, however small beside the means, is not rounding.
+        moved = twice + offset + 1e-3 * halves[:, None]
+        moved[halves == 1] *= [1.01, 1, 1, 1, 1]
+        assert kept(moved) == reductions
+    # The means may differ though the covariances do not, and the reverse.
+    assert kept(twice + 2.0 * halves[:, None]) == (15.0, 1.0)
+    turned = np.vstack([X, -X]) - np.repeat([X.mean(axis=0), -X.mean(axis=0)], 200, 0)
+    turned[200:, 0] *= 2
+    assert kept(turned) == (1.0, 150.0)
+    # A weight of zeros has no gap to reduce.
+    assert worthwhile(0 * W, LayerMoments(moments), reductions) == (1.0, 1.0)
+    # Equal rows have covariances of rounding.
+    rows = np.tile([0.1, 0.2, 0.3], (30, 1))
+    alike = GroupMoments.from_data(rows, np.arange(30) % 2)
+    alike.scatters[:] = 1e-45 * np.eye(3)
+    alike.scatters[1] *= -1
+    assert worthwhile(np.ones((1, 3)), LayerMoments(alike), reductions)[1] == 1.0
+
+
+@both_methods
+def test_dependent_inputs_and_constant_ones(change):
+    X, codes, _, W = layer()
+    wide = np.hstack([X, X[:, :2], np.ones((len(X), 1)), np.zeros((len(X), 1))])
+    W = np.hstack([W, W[:, :4]])
+    found = change(W, GroupMoments.from_data(wide, codes))
+    assert np.isfinite(found.weight).all()
+    assert found.gaps_after[0] <= found.gaps_before[0] / 15**0.5 * (1 + 1e-6)
+
+
+@both_methods
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_inputs_or_weights_that_are_all_zero(n_groups, change):
+    """As after hidden units that no row reaches."""
+    codes = np.arange(9) % n_groups
+    moments = GroupMoments.from_data(np.zeros((9, 4)), codes)
+    for weight, inputs in ((np.ones((2, 4)), moments), (np.zeros((3, 5)), layer()[2])):
+        found = change(weight, inputs)
+        np.testing.assert_array_equal(found.weight, weight)
+        assert found.converged
+        assert found.change == 0

@@ -1,0 +1,164 @@
+"""The last layer fitted again, from moments."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from scalefair.metrics import moment_gaps
+from scalefair.postprocessing._refit_last_layer import refit_last_layer
+from scalefair.streaming import GroupMoments
+
+
+def table(m=400, n=5, k=1, n_groups=2, seed=0):
+    """Inputs of a last layer, targets, groups and the moments of all that."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_groups, size=m)
+    codes[:n_groups] = np.arange(n_groups)
+    A = rng.standard_normal((m, n)) @ rng.standard_normal((n, n)) + 2.0
+    A[:, 0] *= 1 + codes
+    A[:, 1] += 1.5 * codes
+    y = A @ rng.standard_normal((n, k)) + rng.standard_normal((m, k)) - 3.0
+    moments = GroupMoments.from_data(np.hstack([A, y]), codes)
+    return A, y, codes, moments, rng.standard_normal((k, n))
+
+
+def gaps_of(Z, codes):
+    return moment_gaps(Z, sensitive_features=codes)
+
+
+def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
+    return refit_last_layer(moments, weight, kind, reductions)
+
+
+def ridge_of(A):
+    """One per cent of the mean eigenvalue of the centred second moment."""
+    return 0.01 * ((A - A.mean(axis=0)) ** 2).sum() / A.shape[1]
+
+
+def loss_of(W, A, y, old):
+    """Squared error with the best bias, and the ridge towards the old weight."""
+    residual = (y - y.mean(axis=0)) - (A - A.mean(axis=0)) @ W.T
+    return (residual**2).sum() + ridge_of(A) * ((W - old) ** 2).sum()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("n_groups", [2, 4])
+def test_least_squares_against_stacked_rows(n_groups, k):
+    A, y, codes, moments, old = table(k=k, n_groups=n_groups)
+    found = refit(moments, old)
+    # Rows for the ridge below the centred rows: an ordinary least-squares problem.
+    root = np.sqrt(ridge_of(A))
+    rows = np.vstack([A - A.mean(axis=0), root * np.eye(5)])
+    targets = np.vstack([y - y.mean(axis=0), root * old.T])
+    expected = np.linalg.lstsq(rows, targets, rcond=None)[0].T
+    np.testing.assert_allclose(found.weight, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        found.bias, y.mean(axis=0) - expected @ A.mean(axis=0), rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_allclose(found.gaps_before, gaps_of(A @ old.T, codes))
+    np.testing.assert_allclose(found.gaps_after, gaps_of(A @ found.weight.T, codes))
+
+
+@pytest.mark.parametrize("m", [100, 600])
+def test_gradient_against_a_loop_of_steps(m):
+    A, y, _, moments, old = table(m=m, k=2)
+    centred, targets = A - A.mean(axis=0), y - y.mean(axis=0)
+    S = centred.T @ centred
+    length = 1 / np.linalg.eigvalsh(S)[-1]
+    W = old
+    for _ in range(50 * max(1, m // 256)):
+        W = W - length * (W @ S - targets.T @ centred)
+    found = refit(moments, old, "gradient")
+    np.testing.assert_allclose(found.weight, W, rtol=1e-8, atol=1e-10)
+    bias = y.mean(axis=0) - W @ A.mean(axis=0)
+    np.testing.assert_allclose(found.bias, bias, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
+@pytest.mark.parametrize("reductions", [(4.0, 1.0), (15.0, 150.0), (np.inf, 9.0)])
+@pytest.mark.parametrize(("k", "n_groups"), [(1, 2), (2, 2), (1, 3)])
+def test_bounds_on_the_gaps(k, n_groups, reductions, kind):
+    A, y, codes, moments, old = table(k=k, n_groups=n_groups)
+    free = refit(moments, old, kind)
+    found = refit(moments, old, kind, reductions)
+    np.testing.assert_allclose(
+        found.gaps_after, gaps_of(A @ found.weight.T, codes), atol=1e-12
+    )
+    assert found.gaps_before == free.gaps_before  # those of the old weight
+    for i, reduction in enumerate(reductions):
+        if reduction > 1:
+            bound = free.gaps_after[i] / np.sqrt(reduction)
+            assert found.gaps_after[i] <= bound * (1 + 1e-9) + 1e-12
+    residual = y - A @ found.weight.T - found.bias
+    np.testing.assert_allclose(residual.mean(axis=0), 0, atol=1e-10)
+    assert loss_of(free.weight, A, y, old) <= loss_of(found.weight, A, y, old)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_weight_within_the_bounds_fits_better(seed):
+    """Against a general constrained optimiser, from many starts."""
+    A, y, _, moments, old = table(n=3, seed=seed)
+    free = refit(moments, old)
+    reductions = (4.0, 9.0)
+    found = refit(moments, old, reductions=reductions)
+    bounds = np.square(free.gaps_after) / reductions
+    d = np.diff(moments.means[:, :3], axis=0)[0]
+    covariances = moments.scatters[:, :3, :3] / (moments.counts - 1)[:, None, None]
+    M = covariances[1] - covariances[0]
+    scale = loss_of(free.weight, A, y, old)
+    rng = np.random.default_rng(seed)
+    best = np.inf
+    for start in [found.weight[0], *rng.standard_normal((8, 3))]:
+        other = minimize(
+            lambda w: loss_of(w[None], A, y, old) / scale,
+            start,
+            method="SLSQP",
+            constraints=[
+                {"type": "ineq", "fun": lambda w: 1 - (w @ d) ** 2 / bounds[0]},
+                {"type": "ineq", "fun": lambda w: 1 - (w @ M @ w) ** 2 / bounds[1]},
+            ],
+            options={"maxiter": 300, "ftol": 1e-12},
+        )
+        if other.success:
+            best = min(best, other.fun)
+    assert loss_of(found.weight, A, y, old) <= best * scale * (1 + 1e-3)
+
+
+def test_dependent_and_constant_inputs():
+    A, y, codes, _, old = table()
+    A = np.hstack([A, A[:, :2], np.ones((len(A), 1))])
+    old = np.hstack([old, np.full((1, 3), 0.5)])
+    moments = GroupMoments.from_data(np.hstack([A, y]), codes)
+    for kind in ("least_squares", "gradient"):
+        found = refit(moments, old, kind, (15.0, 150.0))
+        assert np.isfinite(found.weight).all()
+        # Nothing is known of a constant input but its weight before.
+        assert found.weight[0, -1] == pytest.approx(0.5, abs=1e-3)
+        residual = y - A @ found.weight.T - found.bias
+        assert abs(residual.mean()) < 1e-10
+
+
+@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
+def test_units_of_the_targets(kind):
+    """Targets in other units give the same fit in these units."""
+    A, y, codes, moments, old = table()
+    scaled = GroupMoments.from_data(np.hstack([A, 1000 * y]), codes)
+    for reductions, rtol in (((1.0, 1.0), 1e-7), ((15.0, 150.0), 1e-2)):
+        expected = refit(moments, old, kind, reductions)
+        found = refit(scaled, 1000 * old, kind, reductions)
+        np.testing.assert_allclose(found.weight, 1000 * expected.weight, rtol=rtol)
+
+
+@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
+def test_inputs_that_vary_by_rounding_only(kind):
+    """What they tell of the targets is rounding, too: the old weight stays."""
+    rng = np.random.default_rng(0)
+    A = np.full((300, 3), 0.1) * (1 + 1e-16 * rng.standard_normal((300, 3)))
+    A = np.maximum(A, 0.1 + 2e-17 * rng.integers(2, size=(300, 3)))
+    y = rng.standard_normal((300, 1))
+    moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(300) % 2)
+    assert 0 < moments.scatters[:, :3, :3].max() < 1e-28
+    old = np.array([[1.0, 2.0, 3.0]])
+    found = refit(moments, old, kind, (15.0, 150.0))
+    np.testing.assert_allclose(found.weight, old, rtol=1e-6)
+    assert (A @ found.weight.T + found.bias).mean() == pytest.approx(y.mean())

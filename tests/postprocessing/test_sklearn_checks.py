@@ -1,0 +1,60 @@
+"""All estimators of the folder under scikit-learn's checks."""
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.neural_network import MLPRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
+
+from scalefair.postprocessing import (
+    DiscretizedTransportRegressor,
+    ExplainableSVDRegressor,
+    WassersteinBarycenterRegressor,
+)
+
+
+class _Alternating:
+    """The checks do not know sensitive_features: alternate two groups."""
+
+    def fit(self, X, y=None, *, sensitive_features=None):
+        if sensitive_features is None:
+            sensitive_features = np.arange(_num_samples(X)) % 2
+        return super().fit(X, y, sensitive_features=sensitive_features)
+
+
+class _ExplainableSVD(_Alternating, ExplainableSVDRegressor):
+    pass
+
+
+class _Wasserstein(_Alternating, WassersteinBarycenterRegressor):
+    pass
+
+
+class _Discretized(_Alternating, DiscretizedTransportRegressor):
+    pass
+
+
+def _network():
+    return MLPRegressor(
+        hidden_layer_sizes=(6, 4), solver="lbfgs", max_iter=20, random_state=0
+    )
+
+
+# Trained for a few steps, the networks of the checks have not converged.
+@pytest.mark.filterwarnings(
+    "ignore:lbfgs failed to converge:sklearn.exceptions.ConvergenceWarning"
+)
+@parametrize_with_checks(
+    [
+        _ExplainableSVD(_network(), mean_reduction=2.0, covariance_reduction=4.0),
+        _ExplainableSVD(Ridge(), method="explainable_svd", covariance_reduction=2.0),
+        _ExplainableSVD(Ridge(), layer="auto", mean_reduction=np.inf),
+        _Wasserstein(LinearRegression()),
+        _Wasserstein(LinearRegression(), jitter=0, group_predictor=DummyClassifier()),
+        _Discretized(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
