@@ -42,6 +42,7 @@ from scalefair.kernels._dense_rows import (
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._lapack import add_gram, leading_eigh
+from scalefair.kernels._level_cuts import cuts_between, split_at_levels
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._score_bins import (
     HINGE,
@@ -79,6 +80,7 @@ __all__ = [
     "csr_rows_matmat",
     "csr_rows_scatter",
     "csr_rows_transpose",
+    "cuts_between",
     "dense_rows_gram",
     "dense_rows_matmat",
     "dense_rows_moments",
@@ -109,6 +111,7 @@ __all__ = [
     "single_blas_thread",
     "soft_columns",
     "sparse_gram",
+    "split_at_levels",
     "top_pairwise_hinge",
     "weight_within",
     "weighted_row_sums",

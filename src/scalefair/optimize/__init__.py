@@ -21,6 +21,10 @@ from scalefair.optimize._idca import (
     idca,
     switching_subgradient,
 )
+from scalefair.optimize._parity_isotonic import (
+    ParityIsotonicResult,
+    parity_isotonic_regression,
+)
 from scalefair.optimize._proximal_bundle import SubproblemResult, proximal_bundle
 from scalefair.optimize._root import ConcaveSearch
 from scalefair.optimize._simplex import (
@@ -38,6 +42,7 @@ __all__ = [
     "DCResult",
     "FantopeResult",
     "KKTResidual",
+    "ParityIsotonicResult",
     "SimplexResult",
     "SubproblemResult",
     "augmented_lagrangian",
@@ -47,6 +52,7 @@ __all__ = [
     "maximize_quadratic_on_simplex",
     "minimax_on_fantope",
     "nearly_kkt_residual",
+    "parity_isotonic_regression",
     "proximal_bundle",
     "switching_subgradient",
 ]

@@ -3,6 +3,7 @@
 from scalefair.postprocessing._explainable_svd_regressor import (
     ExplainableSVDRegressor,
 )
+from scalefair.postprocessing._fair_calibration import FairCalibratedClassifier
 from scalefair.postprocessing.comparators._discretized_transport import (
     DiscretizedTransportRegressor,
 )
@@ -13,5 +14,6 @@ from scalefair.postprocessing.comparators._wasserstein import (
 __all__ = [
     "DiscretizedTransportRegressor",
     "ExplainableSVDRegressor",
+    "FairCalibratedClassifier",
     "WassersteinBarycenterRegressor",
 ]

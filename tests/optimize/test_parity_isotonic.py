@@ -1,0 +1,162 @@
+"""Isotonic regression under parity: against its definition, enumerated, and a QP."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+from sklearn.isotonic import IsotonicRegression
+
+from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.optimize import parity_isotonic_regression
+
+
+def allowed_cuts(scores, chains, weights, kappa, interval):
+    """Samples above each joint cut whose levels differ by at most kappa, as rows."""
+    low, high = interval
+    kappa = max(kappa, 1 / (np.bincount(chains).min() * (high - low)))
+    per_chain = []
+    for k in range(chains.max() + 1):
+        own = chains == k
+        limits = [np.inf, *np.unique(scores[own])[::-1]]
+        above = [own & (scores >= limit) for limit in limits]
+        shares = [weights[rows].sum() / weights[own].sum() for rows in above]
+        levels = (np.clip(shares, low, high) - low) / (high - low)
+        per_chain.append(list(zip(levels, above, strict=True)))
+    return np.array(
+        [
+            np.any([rows for _, rows in cut], axis=0)
+            for cut in itertools.product(*per_chain)
+            if np.ptp([level for level, _ in cut]) <= kappa + 1e-12
+        ]
+    )
+
+
+def small_problem(seed):
+    rng = np.random.default_rng(seed)
+    n_chains = 1 + seed % 3
+    chains = rng.permutation(np.arange(rng.integers(8, 20)) % n_chains)
+    n = chains.size
+    scores = rng.integers(0, 9, n).astype(float) if seed % 2 else rng.normal(size=n)
+    y = rng.normal(size=n) if seed % 5 == 0 else rng.integers(0, 2, n).astype(float)
+    weights = rng.uniform(0.2, 2.0, n) if seed % 4 == 1 else np.ones(n)
+    interval = [(0.0, 1.0), (0.1, 0.6)][seed % 7 == 1]
+    return y, scores, chains, weights, [0.0, 0.13, 0.3, 1.0][seed % 4], interval
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_cut_is_the_best_allowed_one(seed):
+    y, scores, chains, weights, kappa, interval = small_problem(seed)
+    options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
+    found = parity_isotonic_regression(y, scores, chains, **options)
+    cuts = allowed_cuts(scores, chains, weights, kappa, interval)
+    # This holds at all costs for the solution, and for nothing else.
+    costs = (found.values[1:] + found.values[:-1]) / 2
+    for cost in [*costs, found.values[0] + 1, found.values[-1] - 1]:
+        chosen = found.fitted > cost
+        assert (cuts == chosen).all(axis=1).any()
+        gains = cuts @ (weights * (y - cost))
+        assert (weights * (y - cost))[chosen].sum() >= gains.max() - 1e-12
+    # The cone of such values: allowed cuts, added up. Another solver finds the same.
+    cone = np.column_stack([cuts.T, -np.ones(y.size)]) * np.sqrt(weights)[:, None]
+    _, residual = nnls(cone, np.sqrt(weights) * y)
+    assert np.sqrt(weights @ (y - found.fitted) ** 2) == pytest.approx(
+        residual, abs=1e-7
+    )
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_steps_are_allowed_cuts_and_give_the_fitted_values(seed):
+    y, scores, chains, weights, kappa, interval = small_problem(seed)
+    options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
+    found = parity_isotonic_regression(y, scores, chains, **options)
+    cuts = allowed_cuts(scores, chains, weights, kappa, interval)
+    for limits in found.fine_thresholds:
+        assert (cuts == (scores > limits[chains])).all(axis=1).any()
+    for limits, values in (
+        (found.thresholds, found.values),
+        (found.fine_thresholds, found.values[found.fine_blocks]),
+    ):
+        inside = (scores <= limits[:-1, chains]) & (scores > limits[1:, chains])
+        assert (inside.sum(axis=0) == 1).all()
+        np.testing.assert_allclose(values[inside.argmax(axis=0)], found.fitted)
+
+
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
+@pytest.mark.parametrize("kappa", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("n_chains", [2, 5])
+def test_gap_is_at_most_kappa(interval, kappa, n_chains):
+    rng = np.random.default_rng(0)
+    chains = rng.integers(0, n_chains, 3000)
+    scores = rng.normal(size=3000) + chains / 2
+    y = rng.random(3000) < 1 / (1 + np.exp(-scores))
+    found = parity_isotonic_regression(
+        y, scores, chains, kappa=kappa, interval=interval
+    )
+    resolution = 1 / (np.bincount(chains).min() * (interval[1] - interval[0]))
+    steps = (scores <= found.fine_thresholds[:, chains]).sum(axis=0)
+    for values in (found.fitted, -steps):
+        gap = partial_demographic_parity_gap(
+            values, sensitive_features=chains, interval=interval
+        )
+        assert gap <= max(kappa, resolution) + 1e-12
+    assert gap == pytest.approx(found.gap, abs=1e-12)
+    assert len(found.fine_blocks) > 400  # ties inside blocks are broken
+    assert np.all(np.diff(found.values) <= 0)
+
+
+def test_without_a_bound_each_chain_is_fitted_for_itself():
+    rng = np.random.default_rng(1)
+    chains, scores = rng.integers(0, 3, 500), rng.integers(0, 60, 500)
+    y, weights = rng.normal(size=500), rng.uniform(0.5, 2, 500)
+    found = parity_isotonic_regression(
+        y, scores, chains, kappa=1.0, sample_weight=weights
+    )
+    for k in range(3):
+        own = chains == k
+        alone = IsotonicRegression().fit(scores[own], y[own], weights[own])
+        np.testing.assert_allclose(
+            found.fitted[own], alone.predict(scores[own]), atol=1e-12
+        )
+
+
+def test_scores_as_targets_of_one_chain_stay():
+    scores = np.random.default_rng(0).normal(size=200)
+    chains = np.zeros(200, int)
+    found = parity_isotonic_regression(scores, scores, chains, kappa=0.0)
+    np.testing.assert_allclose(found.fitted, scores, atol=1e-13)
+
+
+def test_neighbouring_numbers_as_scores():
+    # Halfway between them there is no number.
+    scores = np.array([1.0, np.nextafter(1.0, 2), np.nextafter(1.0, 0)])
+    found = parity_isotonic_regression(scores, scores, [0, 0, 0], kappa=1.0)
+    inside = (scores <= found.fine_thresholds[:-1, [0]]) & (
+        scores > found.fine_thresholds[1:, [0]]
+    )
+    assert (inside.sum(axis=0) == 1).all()
+
+
+def test_equal_scores_of_all_samples_leave_one_value():
+    found = parity_isotonic_regression([0, 1, 1, 1], np.zeros(4), [0, 0, 1, 1], kappa=0)
+    np.testing.assert_allclose(found.fitted, 0.75)
+    assert found.gap == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"y": [0, 1]}, "one length"),
+        ({"y": [0, 1, np.nan]}, "y is not finite at position 2"),
+        ({"scores": [0, np.inf, 1]}, "scores is not finite at position 1"),
+        ({"sample_weight": [1, 0, 1]}, "must be positive"),
+        ({"chains": [0, 2, 2]}, "none has the number 1"),
+        ({"chains": [0.0, 1.0, 1.0]}, "must be numbers 0, 1"),
+        ({"kappa": 1.5}, "kappa=1.5"),
+        ({"interval": (0.5, 0.5)}, "interval="),
+    ],
+)
+def test_bad_input(changed, message):
+    given = {"y": [0, 1, 1], "scores": [1, 2, 3], "chains": [0, 1, 1], "kappa": 0.1}
+    with pytest.raises(ValueError, match=message):
+        parity_isotonic_regression(**(given | changed))
