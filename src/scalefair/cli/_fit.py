@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
@@ -21,6 +23,7 @@ from scalefair.cli._report import count_values
 from scalefair.files import FileError
 from scalefair.streaming import RowReader
 
+NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
 _FOR_USERS = (UserWarning, RuntimeWarning)
 # What is of one file, and not of others that a model is applied to.
 _OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
@@ -139,6 +142,20 @@ def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
         for name, reader in readers.items():
             reader.progress = _Passes(escape(printable(name)), bar)
         yield
+
+
+def decide(model: Any, X: Any, groups: NDArray[Any] | None) -> NDArray[np.float64]:
+    """Scores of rows, which may be in blocks; a model of groups is told them."""
+
+    def score(rows: Any, *own: NDArray[Any]) -> NDArray[np.float64]:
+        of = dict(zip(("sensitive_features",), own, strict=False))
+        return np.asarray(model.decision_function(rows, **of))
+
+    told = [groups] if groups is not None and hasattr(model, "groups_") else []
+    if not isinstance(X, RowReader):
+        return score(X, *told)
+    each = [np.split(x, np.cumsum(X.lengths)[:-1]) for x in told]
+    return np.concatenate(X.parts().map(score, each=each).gather())
 
 
 def describe_passes(X: Any) -> dict[str, Any]:
