@@ -14,7 +14,6 @@ import numpy as np
 import pandas
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -221,6 +220,8 @@ def _make(X: Any, path: Path, *, method: str, **options: Any) -> Any:
             "--estimator logistic, or save the rows as .npy."
         )
     if kind == "boosting":
+        from sklearn.ensemble import HistGradientBoostingClassifier  # takes .2 s
+
         estimator: Any = HistGradientBoostingClassifier(random_state=seed)
     else:
         scaler = StandardScaler(with_mean=not sparse.issparse(X))
