@@ -114,6 +114,7 @@ PUBLIC = {
         "DCResult",
         "FantopeResult",
         "KKTResidual",
+        "ParityIsotonicResult",
         "SimplexResult",
         "SubproblemResult",
         "augmented_lagrangian",
@@ -123,6 +124,7 @@ PUBLIC = {
         "maximize_quadratic_on_simplex",
         "minimax_on_fantope",
         "nearly_kkt_residual",
+        "parity_isotonic_regression",
         "proximal_bundle",
         "switching_subgradient",
     ],
@@ -139,6 +141,7 @@ PUBLIC = {
     "scalefair.postprocessing": [
         "DiscretizedTransportRegressor",
         "ExplainableSVDRegressor",
+        "FairCalibratedClassifier",
         "WassersteinBarycenterRegressor",
     ],
     "scalefair.streaming": [
@@ -170,6 +173,7 @@ _WITHOUT_EXAMPLE = (
     "JointNumericalRange",
     "KKTResidual",
     "LinearResult",
+    "ParityIsotonicResult",
     "SimplexResult",
     "SpectralBounds",
     "SubproblemResult",

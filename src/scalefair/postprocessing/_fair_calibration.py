@@ -233,14 +233,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self._n_fitted = int(sizes.sum())
         self.partial_parity_gap_ = 0.0
         if len(self.groups_) > 1:
-            self.partial_parity_gap_ = (
-                found.gap
-                if weights is not None
-                else partial_demographic_parity_gap(
-                    self._outputs_of(scores, codes),
-                    sensitive_features=codes,
-                    interval=interval,
-                )
+            self.partial_parity_gap_ = partial_demographic_parity_gap(
+                self._outputs_of(scores[kept], codes),
+                sensitive_features=codes,
+                interval=interval,
+                sample_weight=weights,
             )
         self.null_gap_ = self.null_gap(self._n_fitted)
         return self
@@ -447,15 +444,14 @@ def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
 def _one_column(scores: Any, method: str) -> NDArray[np.float64]:
     """Scores of the positive class, finite."""
     scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim == 2:
-        scores = scores[:, -1]
-    if not np.isfinite(scores).all():
-        bad = np.flatnonzero(~np.isfinite(scores))
+    positive: NDArray[np.float64] = scores[:, -1] if scores.ndim == 2 else scores
+    if not np.isfinite(positive).all():
+        bad = np.flatnonzero(~np.isfinite(positive))
         raise ValueError(
             f"The estimator's {method} is not finite for {bad.size} row(s), the first "
             f"at position {bad[0]}."
         )
-    return scores
+    return positive
 
 
 def _shifted(
