@@ -124,6 +124,7 @@ PUBLIC = {
         "maximize_quadratic_on_simplex",
         "minimax_on_fantope",
         "nearly_kkt_residual",
+        "parity_isotonic_path",
         "parity_isotonic_regression",
         "proximal_bundle",
         "switching_subgradient",
@@ -143,6 +144,7 @@ PUBLIC = {
         "ExplainableSVDRegressor",
         "FairCalibratedClassifier",
         "WassersteinBarycenterRegressor",
+        "fair_calibration_path",
     ],
     "scalefair.streaming": [
         "GroupMoments",
