@@ -453,9 +453,17 @@ def test_boosting_takes_tables_of_many_words_but_no_sparse_rows(people):
     people.fails(result, people.npz, "is sparse", "--estimator logistic")
 
 
-def test_rows_to_calibrate_are_in_memory(people):
+def test_rows_to_calibrate_are_in_memory_and_others_in_blocks(people):
     result = people.run(None, *CALIBRATED, "--memory-limit", "2kB")
     people.fails(result, people.csv, "--memory-limit", "--method linear")
+    twice = people.save(pandas.concat([people.frame] * 4), "twice.csv")
+    limit = ("--memory-limit", f"{3 * people.csv.stat().st_size}B")
+    _, report = done(people, None, *CALIBRATED, "--test", twice, *limit)
+    assert report["input"]["test"]["read"] == "in blocks"
+    assert "read" not in report["input"]["train"]
+    for found in (report, report["baseline"]):
+        for name in ("accuracy", "partial_parity_gap"):
+            assert found["test"][name] == pytest.approx(found["train"][name])
 
 
 def test_kappa_below_what_one_row_makes_is_noted(people):

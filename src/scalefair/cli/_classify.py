@@ -269,7 +269,7 @@ def _measure(
         found["converged"] = model.converged_
     scores = {}
     for name, rows in parts.items():
-        scores[name] = _fit.decide(model, X[name], rows.groups)
+        scores[name] = _scores(model, X[name], rows.groups)
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
@@ -283,6 +283,14 @@ def _measure(
             found[name]["null_gap"] = model.null_gap(rows.n_rows)
         found[name]["groups"] = _report.group_means(frame, rows.groups)
     return found, scores
+
+
+def _scores(model: Any, X: Any, groups: Any) -> Any:
+    if hasattr(model, "groups_"):
+        return model.decision_function(X, sensitive_features=groups)
+    if isinstance(X, RowReader):  # which scikit-learn's classifiers do not take
+        return np.concatenate(X.parts().map(model.decision_function).gather())
+    return model.decision_function(X)
 
 
 def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:

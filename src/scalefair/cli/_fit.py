@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import NOT_CONVERGED, Failure, printable, warn
@@ -142,20 +140,6 @@ def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
         for name, reader in readers.items():
             reader.progress = _Passes(escape(printable(name)), bar)
         yield
-
-
-def decide(model: Any, X: Any, groups: NDArray[Any] | None) -> NDArray[np.float64]:
-    """Scores of rows, which may be in blocks; a model of groups is told them."""
-
-    def score(rows: Any, *own: NDArray[Any]) -> NDArray[np.float64]:
-        of = dict(zip(("sensitive_features",), own, strict=False))
-        return np.asarray(model.decision_function(rows, **of))
-
-    told = [groups] if groups is not None and hasattr(model, "groups_") else []
-    if not isinstance(X, RowReader):
-        return score(X, *told)
-    each = [np.split(x, np.cumsum(X.lengths)[:-1]) for x in told]
-    return np.concatenate(X.parts().map(score, each=each).gather())
 
 
 def describe_passes(X: Any) -> dict[str, Any]:
