@@ -403,7 +403,9 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     saved, report = done(people, train, *CALIBRATED, *words, *more)
     plain = {
         "logistic": make_pipeline(StandardScaler(), LogisticRegression()),
-        "boosting": HistGradientBoostingClassifier(random_state=5),
+        "boosting": HistGradientBoostingClassifier(
+            early_stopping=False, random_state=5
+        ),
     }[estimator]
     folds = StratifiedKFold(4, shuffle=True, random_state=5)
     model = FairCalibratedClassifier(plain, (0.1, 0.6), 0.2, target=target, cv=folds)
