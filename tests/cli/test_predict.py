@@ -35,7 +35,8 @@ class Models:
     def save(self, data=None, *options):
         """Let classify write a model; scores and predictions of the test rows."""
         command = ["classify", data or self.train, "--target", "pay", "--groups", "sex"]
-        command += ["--standardize", "--max-iter", 2, "--tol", 0.1, "--quiet"]
+        command += ["--standardize", "--quiet"]
+        command += [] if "calibrated" in options else ["--max-iter", 2, "--tol", 0.1]
         result = self.invoke(*command, "-o", self.model, *options)
         assert result.exit_code in (0, 3), result.output
         saved = joblib.load(self.model)
@@ -64,7 +65,10 @@ def models(wages):
     return Models(wages)
 
 
-@pytest.mark.parametrize("options", [(), ("--no-interactions",)])
+CALIBRATED = ("--method", "calibrated", "--cv", 2)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-interactions",), CALIBRATED])
 def test_what_was_measured_is_predicted(models, options):
     """To the last bit: the same encoder, the same rows, the same model."""
     report = models.folder / "report.json"
@@ -126,8 +130,9 @@ def test_missing_values(models):
     assert len(models.done(gaps, said="height (1)")) == 120
 
 
-def test_rows_in_blocks(models):
-    scores, _ = models.save()
+@pytest.mark.parametrize("options", [(), ("--no-interactions",), CALIBRATED])
+def test_rows_in_blocks(models, options):
+    scores, _ = models.save(None, *options)
     found = models.done(None, "--memory-limit", "1kB")
     np.testing.assert_allclose(found["score"], scores, rtol=1e-12)
 
@@ -232,6 +237,23 @@ def test_what_cannot_be_predicted(models):
     models.fails(result, "not an output of scalefair pca")
     models.save(None, "--no-interactions")
     models.fails(models.predict(None, "--groups", "sex"), "does not apply", code=2)
+
+
+def test_groups_are_needed_for_calibrated_scores(models):
+    scores, _ = models.save(None, *CALIBRATED)
+    frame = pandas.read_csv(models.test, skipinitialspace=True)
+    table = models.folder / "table.csv"
+    frame.drop(columns="sex").to_csv(table, index=False)
+    models.fails(models.predict(table), "sex: neither a column", "--groups")
+    # Saved without what reads rows, and not knowing how the groups are called.
+    saved = joblib.load(models.model)
+    joblib.dump(saved["classifier"], models.model)
+    rows = models.folder / "test.npy"
+    np.save(rows, saved["encoder"].transform(frame[saved["columns"]]))
+    models.fails(models.predict(rows), "Missing option '--groups'", code=2)
+    sexes = models.write("test_sexes.txt", frame["sex"])
+    found = models.done(rows, "--groups", sexes)
+    assert found["score"].tolist() == scores.tolist()
 
 
 @pytest.mark.parametrize("held", [{"classifier": 1}, 7, LinearRegression()])

@@ -120,6 +120,25 @@ def test_equal_the_definitions(case, interval, threshold):
     assert distance == pytest.approx(whole, abs=1e-12)
 
 
+@by_partial_gap
+@settings(max_examples=100, deadline=None)
+@given(case=scored_groups(), interval=intervals(), data=st.data())
+def test_weights_count_rows(gap, case, interval, data):
+    scores, groups = map(np.array, case)
+    n = scores.size
+    weights = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    weights[np.unique(groups, return_index=True)[1]] += 1  # every group has some
+    repeated = gap(
+        np.repeat(scores, weights),
+        sensitive_features=np.repeat(groups, weights),
+        interval=interval,
+    )
+    gap = partial(gap, scores, sensitive_features=groups, interval=interval)
+    assert gap(sample_weight=weights) == repeated  # sums of integers are exact
+    assert gap(sample_weight=0.1 * weights) == pytest.approx(repeated, abs=1e-12)
+    assert gap(sample_weight=np.full(n, 7.0)) == gap()
+
+
 @pytest.mark.parametrize(
     ("n_groups", "n_rows"), [(2, 40), (3, 90), (2, 20_000), (7, 20_000)]
 )
@@ -159,7 +178,13 @@ def test_extremes(gap, interval):
     gap = partial(gap, sensitive_features=groups, interval=interval)
     assert gap(np.ones(60)) == 0
     assert gap(np.tile(rng.integers(0, 9, 20), 3)) == 0
-    assert gap(100.0 * groups + np.tile(np.arange(20), 3) - 50.0) == 1
+    apart = 100.0 * groups + np.tile(np.arange(20), 3) - 50.0
+    assert gap(apart) == 1
+    # Sums of tenths are rounded, a group's level at its end is not.
+    weights = 0.1 * (1 + np.arange(60) % 3)
+    assert gap(np.ones(60), sample_weight=weights) == 0
+    assert gap(apart, sample_weight=weights) == 1
+    assert gap(-apart - 1.0, sample_weight=weights) == 1
 
 
 @pytest.mark.parametrize("gap", [partial_demographic_parity_gap, statistical_parity_ks])
@@ -229,6 +254,21 @@ def test_bad_input(gap, change, message):
     arguments = {"scores": [1.0, 2.0, 3.0], "sensitive_features": [0, 1, 1], **change}
     with pytest.raises(ValueError, match=message):
         gap(arguments.pop("scores"), **arguments)
+
+
+@by_partial_gap
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -1.0, 1.0], "Negative values in.*sample_weight"),
+        ([1.0, np.nan, 1.0], "sample_weight contains NaN"),
+        ([1.0, 1.0], r"sample_weight.shape == \(2,\)"),
+        ([1.0, 0.0, 0.0], r"0 for all samples of 1 group\(s\): 'f'. Leave them out"),
+    ],
+)
+def test_bad_weights(gap, weights, message):
+    with pytest.raises(ValueError, match=message):
+        gap([1.0, 2.0, 3.0], sensitive_features=["e", "f", "f"], sample_weight=weights)
 
 
 @by_partial_gap

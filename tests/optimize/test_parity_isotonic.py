@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from sklearn.isotonic import IsotonicRegression
 
 from scalefair.metrics import partial_demographic_parity_gap
-from scalefair.optimize import parity_isotonic_regression
+from scalefair.optimize import parity_isotonic_path, parity_isotonic_regression
 
 
 def allowed_cuts(scores, chains, weights, kappa, interval):
@@ -118,6 +118,20 @@ def test_without_a_bound_each_chain_is_fitted_for_itself():
         np.testing.assert_allclose(
             found.fitted[own], alone.predict(scores[own]), atol=1e-12
         )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_path_equals_single_fits(seed):
+    y, scores, chains, weights, _, interval = small_problem(seed)
+    options = {"interval": interval, "sample_weight": weights}
+    kappas = [0.3, 0.0, 1.0, 0.3]
+    path = parity_isotonic_path(y, scores, chains, kappas=kappas, **options)
+    for kappa, found in zip(kappas, path, strict=True):
+        alone = parity_isotonic_regression(y, scores, chains, kappa=kappa, **options)
+        for name, value in vars(alone).items():
+            np.testing.assert_array_equal(getattr(found, name), value)
+        resolution = 1 / (np.bincount(chains).min() * (interval[1] - interval[0]))
+        assert found.kappa == min(max(kappa, resolution), 1.0)
 
 
 def test_scores_as_targets_of_one_chain_stay():

@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.linear_model import PartiallyFairClassifierCV
+from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
@@ -23,6 +24,7 @@ from scalefair.plotting import (
 )
 from scalefair.plotting._draw import legend as draw_legend
 from scalefair.plotting._draw import literal
+from scalefair.postprocessing import FairCalibratedClassifier
 
 RNG = np.random.default_rng(0)
 LONG = [
@@ -234,6 +236,25 @@ def test_estimators_are_fitted(draw, given):
     takes_groups = "sensitive_features" in inspect.signature(draw).parameters
     with pytest.raises(NotFittedError):
         draw(*given, **({"sensitive_features": [0]} if takes_groups else {}))
+
+
+@pytest.mark.parametrize("of", [GroupRateDisplay, ScoreDensityDisplay])
+def test_calibrated_classifiers_are_told_the_groups(of):
+    """Whose scores depend on them; and they are judged in their interval."""
+    X, y = SCORES[:, None], CODES + 3 * SCORES > 2
+    told = {"sensitive_features": np.array(["f", "m"])[CODES % 2]}
+    model = FairCalibratedClassifier(LogisticRegression(), (0.1, 0.6), kappa=0.1)
+    model.fit(X, y, **told)
+    display = of.from_estimator(model, X, **told, ax=figure_of(8, 5))
+    assert display.interval == (0.1, 0.6)
+    gap = partial_demographic_parity_gap(
+        model.decision_function(X, **told), interval=(0.1, 0.6), **told
+    )
+    if of is GroupRateDisplay:
+        assert display.gaps == {"FairCalibratedClassifier": pytest.approx(gap)}
+        assert display.kappa == 0.1
+    else:
+        assert display.gap == pytest.approx(gap)
 
 
 @pytest.mark.parametrize(

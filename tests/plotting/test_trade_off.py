@@ -5,13 +5,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import mean_squared_error
 
 from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import PartiallyFairClassifierCV
-from scalefair.metrics import statistical_parity_ks
+from scalefair.metrics import partial_demographic_parity_gap, statistical_parity_ks
 from scalefair.plotting import FairnessAccuracyDisplay, ParetoFrontDisplay
+from scalefair.postprocessing import FairCalibratedClassifier
 
 RNG = np.random.default_rng(0)
 
@@ -330,6 +331,42 @@ def test_a_search_over_gaps(ax):
     found = search.cv_results_
     expected = [found["fairness"].mean(axis=1), found["accuracy"].mean(axis=1)]
     np.testing.assert_allclose(display.means["ours"].T, expected)
+
+
+def test_paths_of_classifiers(ax):
+    data = make_biased_rows(400, 3, random_state=0)
+    X, y, groups = data.data, data.target, data.sensitive_features
+    given = {"sensitive_features": groups}
+    plain = LogisticRegression().fit(X, y)
+    path = [
+        FairCalibratedClassifier(plain, (0.1, 0.6), kappa, cv="prefit").fit(
+            X, y, **given
+        )
+        for kappa in (0.05, 0.4)
+    ]
+    draw = ParetoFrontDisplay.from_estimator
+    display = draw({"fair": path, "plain": plain}, X, y, **given, ax=ax)
+    assert [text.get_text() for text in ax.texts] == ["0.05", "0.4"]
+    expected = {"plain": [], "fair": []}
+    for name, model in (("plain", plain), *(("fair", model) for model in path)):
+        of = {} if name == "plain" else given
+        scores = model.decision_function(X, **of)
+        gap = partial_demographic_parity_gap(scores, **given, interval=(0.1, 0.6))
+        expected[name].append([1 - gap, np.mean(model.predict(X, **of) == y)])
+    for name, points in expected.items():
+        np.testing.assert_allclose(display.means[name], points)
+    single = draw(path, X, y, **given, interval=(0, 1), label_points=False, ax=ax)
+    scores = path[0].decision_function(X, **given)
+    gap = partial_demographic_parity_gap(scores, **given)
+    means = single.means["FairCalibratedClassifier"]
+    assert means[0, 0] == pytest.approx(1 - gap)
+    assert 1 - gap < display.means["fair"][0, 0] - 0.01  # the interval matters
+    assert not single.point_labels
+    with pytest.raises(ValueError, match="needs y and sensitive_features"):
+        draw(path, X, y)
+    for wrong in ([], {"a": []}):
+        with pytest.raises(ValueError, match="is empty"):
+            draw(wrong, X, y, **given)
 
 
 class GroupAware(LinearRegression):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples
@@ -11,6 +12,7 @@ from sklearn.utils.validation import _num_samples
 from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     ExplainableSVDRegressor,
+    FairCalibratedClassifier,
     WassersteinBarycenterRegressor,
 )
 
@@ -22,6 +24,32 @@ class _Alternating:
         if sensitive_features is None:
             sensitive_features = np.arange(_num_samples(X)) % 2
         return super().fit(X, y, sensitive_features=sensitive_features)
+
+
+class _Calibrated(FairCalibratedClassifier):
+    """Predictions need the groups, too, whatever the rows: there is one only."""
+
+    def fit(self, X, y=None, *, sensitive_features=None, sample_weight=None):
+        if sensitive_features is None:
+            sensitive_features = np.zeros(_num_samples(X))
+        options = {"sensitive_features": sensitive_features}
+        return super().fit(X, y, sample_weight=sample_weight, **options)
+
+    def _calibrated(self, X, sensitive_features, *args, **options):
+        groups = np.zeros(_num_samples(X))
+        return super()._calibrated(X, groups, *args, **options)
+
+    def decision_function(self, X):
+        return super().decision_function(X, sensitive_features=None)
+
+    def predict_proba(self, X):
+        return super().predict_proba(X, sensitive_features=None)
+
+    def predict(self, X, *, sensitive_features=None):
+        return super().predict(X, sensitive_features=None)
+
+    def score(self, X, y, sample_weight=None):
+        return super().score(X, y, sample_weight, sensitive_features=None)
 
 
 class _ExplainableSVD(_Alternating, ExplainableSVDRegressor):
@@ -54,6 +82,8 @@ def _network():
         _Wasserstein(LinearRegression()),
         _Wasserstein(LinearRegression(), jitter=0, group_predictor=DummyClassifier()),
         _Discretized(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
+        _Calibrated(LogisticRegression()),
+        _Calibrated(GaussianNB(), (0.1, 0.5), target="scores"),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import joblib
 import numpy as np
 import pandas
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from scalefair import metrics
 from scalefair._digits import apart
@@ -19,13 +25,17 @@ from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.postprocessing import FairCalibratedClassifier
+from scalefair.streaming import RowReader
 
 _EPILOG = """\b
-Of the two labels the one that sorts last is the positive one, with high scores.
+Of the two labels the one that sorts last is the positive one, with high scores;
+those of --method calibrated are its probability, less a half.
 Gap: the largest difference of the shares of two groups above a threshold,
 counted within the interval of ranks; at all thresholds (partial parity gap),
-or at --threshold (weak gap). 0 is fair, 1 is not; a ramp stands for the
-indicator in training, so that it may be larger than --kappa.
+or at --threshold (weak gap). 0 is fair, 1 is not. It is at most --kappa with
+--method calibrated, for the rows in TRAIN as they are scored by models that had
+not seen them; with linear it may be larger, as a ramp stands for the indicator.
 \b
 The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
@@ -33,21 +43,61 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
 """
 
 
-_PARAMETERS = {
-    "Fairness": "interval kappa criterion threshold n_thresholds interactions",
-    "Training": "loss alpha tol max_iter",
+_SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
+_LINEAR = {
+    "Training, --method linear": "criterion threshold n_thresholds interactions loss "
+    "alpha tol max_iter",
     "Advanced": "surrogate start tune_intercept max_groups min_group_size "
-    "inner_solver,--solver random_state",
+    "inner_solver,--solver",
 }
-_INTERVAL = {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
+_CHANGED: dict[str, Any] = {
+    "interval": {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"},
+    "kappa": {"type": opt.Finite(0, 1, min_open=False, max_open=False)},
+}
+_METHODS = click.Choice(["linear", "calibrated"])
+_METHOD = "A linear classifier, trained to be fair; or a usual one whose scores are "
+_METHOD += "calibrated for each group, so that prediction needs the groups."
+_CALIBRATED: dict[str, tuple[Any, Any, str]] = {
+    "estimator": (
+        click.Choice(["logistic", "boosting"]),
+        "logistic",
+        "What is calibrated: scikit-learn's LogisticRegression, of standardized "
+        "features, or HistGradientBoostingClassifier.",
+    ),
+    "calibrate_to": (
+        click.Choice(["labels", "scores"]),
+        "labels",
+        "What the outputs are nearest to: labels is the most accurate, scores changes "
+        "the classifier's probabilities least.",
+    ),
+    "cv": (opt.Count(2), 5, "Folds, each scored by a model of the others."),
+}
 _OPTIONS = [
     *(*opt.ROLES, opt.output_option("the model")),
-    *opt.estimator_options(PartiallyFairClassifier, _PARAMETERS, interval=_INTERVAL),
+    opt.option("Fairness", "--method", type=_METHODS, default="linear", help=_METHOD),
+    *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
+    *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
+    *(
+        opt.option(
+            "Training, --method calibrated",
+            f"--{name.replace('_', '-')}",
+            type=kind,
+            default=default,
+            help=told,
+        )
+        for name, (kind, default, told) in _CALIBRATED.items()
+    ),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]
-_FITTED = ["converged", "n_iter", "n_oracle_calls", "kkt_residual", "objective"]
-_FITTED += ["infeasibility", "history"]
+_CONDITIONS = dict.fromkeys(_CALIBRATED, ("method", ("calibrated",)))
+for _words in " ".join(_LINEAR.values()).split():
+    _CONDITIONS[_words.partition(",")[0]] = ("method", ("linear",))
+_FITTED = {
+    "linear": ["converged", "n_iter", "n_oracle_calls", "kkt_residual", "objective"],
+    "calibrated": ["kappa", "partial_parity_gap", "null_gap"],
+}
+_FITTED["linear"] += ["infeasibility", "history"]
 _MEASURES = {
     "accuracy": "accuracy",
     "partial_parity_gap": "partial parity gap",
@@ -61,6 +111,9 @@ _COLUMNS = {
     "accuracy": ("accuracy", ".1%"),
 }
 _FACTS = {
+    "gap as calibrated": "{partial_parity_gap:.4f}, rows scored by models that had not "
+    "seen them",
+    "gap of noise alone": "{noise}, in as many new rows",
     "features": "{n_features:,}",
     "positive label": "{positive_label}",
     "KKT residual": "{kkt_residual}",
@@ -71,8 +124,9 @@ _PLAIN = "without fairness"
 
 
 @opt.command(_OPTIONS, _EPILOG, train="TRAIN")
-def classify(train: Path, **options: Any) -> None:
-    """Train a linear classifier on the rows in TRAIN.
+@click.pass_context
+def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
+    """Train a fair classifier on the rows in TRAIN.
 
     Its scores treat groups alike within an interval of ranks, where decisions are
     contested.
@@ -81,6 +135,9 @@ def classify(train: Path, **options: Any) -> None:
     compare, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
     reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
+    options = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    if options["method"] == "linear" and options["kappa"] == 0:
+        raise click.UsageError("--kappa 0 applies to --method calibrated only.")
     parts = _rows.read_parts(train, reading)
     rows = parts["train"]
     _check_labels(rows)
@@ -88,22 +145,20 @@ def classify(train: Path, **options: Any) -> None:
         _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
-    model = PartiallyFairClassifier(**options)
+    how["dense"] = options.get("estimator") == "boosting"
     with _rows.encoded(parts, show=show, **how) as (encoder, X):
+        model = _make(X["train"], train, **options)
         known = {"y": rows.target, "sensitive_features": rows.groups}
         seconds["fit"] = _fit.fit(model, X["train"], path=train, show=show, **known)
+        if (least := getattr(model, "kappa_", 0.0)) > model.kappa:
+            told = f"one row of the smallest group makes a gap of {least:.3g}"
+            _errors.note(f"--kappa {model.kappa:g}: {told}, which was allowed.")
         models = {"fair": model}
         if compare:
-            # The largest gap there can be is allowed; all else is the same.
-            models[_PLAIN] = clone(model).set_params(kappa=1.0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # they are about the groups, as before
-                models[_PLAIN].fit(X["train"], **known)
-            if not models[_PLAIN].converged_:
-                _errors.warn("The model without fairness did not converge.")
+            models[_PLAIN] = _fit_plain(model, X["train"], known)
         runs, scores = {}, {}
         for name, fitted in models.items():
-            runs[name], scores[name] = _measure(fitted, X, parts)
+            runs[name], scores[name] = _measure(fitted, model, X, parts)
         source: dict[str, Any] = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
             source[name] = _fit.describe(part, X[name])
@@ -113,7 +168,7 @@ def classify(train: Path, **options: Any) -> None:
         **_report.describe_run("classify", {**options, "standardize": standardize}),
         "input": source,
         "positive_label": str(model.classes_[1]),
-        **{name: getattr(model, f"{name}_") for name in _FITTED},
+        **{name: getattr(model, f"{name}_") for name in _FITTED[options["method"]]},
         **runs["fair"],
         **({"baseline": runs[_PLAIN]} if compare else {}),
         **{"seconds": seconds, "peak_memory_bytes": peak_memory()},
@@ -124,10 +179,13 @@ def classify(train: Path, **options: Any) -> None:
             named = title if name == "fair" else f"  {name}"
             report.facts.append((named, _report.by_part(run, f"{{{key}:.4f}}")))
     values = {**content, **source, **seconds}
-    values["n_iter"] = _report.iterations(model.n_iter_)
-    values["kkt_residual"] = apart(model.kkt_residual_, model.tol)
+    if options["method"] == "calibrated":
+        values["noise"] = _report.by_part(content, "{null_gap:.4f}")
+    else:
+        values["n_iter"] = _report.iterations(model.n_iter_)
+        values["kkt_residual"] = apart(model.kkt_residual_, model.tol)
     report.facts += _report.fill(_FACTS, values)
-    gap = "weak_" * (model.criterion == "weak") + "partial_parity_gap"
+    gap = "weak_" * (options.get("criterion") == "weak") + "partial_parity_gap"
     said = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
     report.title = f"{_MEASURES[gap].capitalize()} {said}"
     report.tables = _report.part_tables(content, _COLUMNS)
@@ -142,7 +200,52 @@ def classify(train: Path, **options: Any) -> None:
         **_fit.describe_columns(rows, reading),
     }
     writers = {"output": lambda file: joblib.dump(saved, file)}
-    _fit.finish(report, written, writers, show=show, converged=model.converged_)
+    converged = content.get("converged", True)
+    _fit.finish(report, written, writers, show=show, converged=converged)
+
+
+def _make(X: Any, path: Path, *, method: str, **options: Any) -> Any:
+    """Return the classifier that the options describe, for these rows of a file."""
+    if method == "linear":
+        return PartiallyFairClassifier(**options)
+    if isinstance(X, RowReader):
+        raise _errors.Failure(
+            f"{path}: takes more than --memory-limit, and --method calibrated needs "
+            "all rows in memory. Raise the limit, or pass --method linear."
+        )
+    seed, kind = options.pop("random_state"), options.pop("estimator")
+    if kind == "boosting" and sparse.issparse(X):
+        raise _errors.Failure(
+            f"{path}: is sparse, and --estimator boosting needs dense rows. Pass "
+            "--estimator logistic, or save the rows as .npy."
+        )
+    if kind == "boosting":
+        from sklearn.ensemble import HistGradientBoostingClassifier  # takes .2 s
+
+        # Models of folds that stop at different times have scores of different spread.
+        how = {"random_state": seed, "early_stopping": False}
+        estimator: Any = HistGradientBoostingClassifier(**how)
+    else:
+        scaler = StandardScaler(with_mean=not sparse.issparse(X))
+        estimator = make_pipeline(scaler, LogisticRegression(max_iter=1000))
+    # Tables are often sorted, so that folds of neighbours would differ.
+    folds = StratifiedKFold(options.pop("cv"), shuffle=True, random_state=seed)
+    target = options.pop("calibrate_to")
+    return FairCalibratedClassifier(estimator, target=target, cv=folds, **options)
+
+
+def _fit_plain(model: Any, X: Any, known: dict[str, Any]) -> Any:
+    """Return a classifier like the fitted model, but for fairness."""
+    if hasattr(model, "estimator_"):
+        return model.estimator_
+    # The largest gap there can be is allowed; all else is the same.
+    plain = clone(model).set_params(kappa=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are about the groups, as before
+        plain.fit(X, **known)
+    if not plain.converged_:
+        _errors.warn("The model without fairness did not converge.")
+    return plain
 
 
 def _check_labels(rows: _rows.Rows) -> None:
@@ -157,24 +260,39 @@ def _check_labels(rows: _rows.Rows) -> None:
 
 
 def _measure(
-    model: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
+    model: Any, fair: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Accuracy, gaps and rates of groups on each part of the rows; and its scores."""
-    found, scores = {"converged": model.converged_}, {}
+    """Accuracy, gaps and rates of groups on each part of the rows; and its scores.
+
+    The interval, and the threshold if any, are those of the fair model.
+    """
+    found: dict[str, Any] = {}
+    if hasattr(model, "converged_"):
+        found["converged"] = model.converged_
+    scores = {}
     for name, rows in parts.items():
-        of = {"sensitive_features": rows.groups}
-        scores[name] = model.decision_function(X[name], **of)
+        scores[name] = _scores(model, X[name], rows.groups)
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
-        of["interval"] = model.interval
+        of = {"sensitive_features": rows.groups, "interval": fair.interval}
         gap = metrics.partial_demographic_parity_gap(scores[name], **of)
-        of["threshold"] = model.threshold
+        of["threshold"] = getattr(fair, "threshold", 0.0)
         weak = metrics.weak_partial_demographic_parity_gap(scores[name], **of)
         values = (frame["accuracy"].mean(), gap, weak)
         found[name] = dict(zip(_MEASURES, values, strict=True))
+        if hasattr(model, "null_gap"):
+            found[name]["null_gap"] = model.null_gap(rows.n_rows)
         found[name]["groups"] = _report.group_means(frame, rows.groups)
     return found, scores
+
+
+def _scores(model: Any, X: Any, groups: Any) -> Any:
+    if hasattr(model, "groups_"):
+        return model.decision_function(X, sensitive_features=groups)
+    if isinstance(X, RowReader):  # which scikit-learn's classifiers do not take
+        return np.concatenate(X.parts().map(model.decision_function).gather())
+    return model.decision_function(X)
 
 
 def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:

@@ -21,6 +21,7 @@ from scalefair.cli._report import count_values
 from scalefair.files import FileError
 from scalefair.streaming import RowReader
 
+NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
 _FOR_USERS = (UserWarning, RuntimeWarning)
 # What is of one file, and not of others that a model is applied to.
 _OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from dataclasses import asdict
@@ -131,10 +132,18 @@ def predict(
     model: Any, path: Path, rows: _rows.Rows, method: str = "predict"
 ) -> NDArray[Any]:
     """Return a prediction for each row, some thousand rows at a time."""
-    X, starts = getattr(rows.X, "iloc", rows.X), range(0, rows.n_rows, _ROWS)
+    X = getattr(rows.X, "iloc", rows.X)
+    slices = [slice(i, i + _ROWS) for i in range(0, rows.n_rows, _ROWS)]
+    given: list[dict[str, Any]] = [{}] * len(slices)
     try:
-        parts = [getattr(model, method)(X[i : i + _ROWS]) for i in starts]
-    except (OSError, MemoryError):
+        call = getattr(model, method)
+        if known := inspect.signature(call).parameters.get("sensitive_features"):
+            if rows.groups is not None:
+                given = [{"sensitive_features": rows.groups[part]} for part in slices]
+            elif known.default is known.empty:
+                raise click.UsageError(_fit.NEEDS_GROUPS)
+        parts = [call(X[p], **of) for p, of in zip(slices, given, strict=True)]
+    except (OSError, MemoryError, click.UsageError):
         raise
     # What can go wrong depends on what is in the file.
     except Exception as error:

@@ -491,7 +491,9 @@ def read_parts(
     return {"train": train, "test": test}
 
 
-def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
+def fit_encoder(
+    rows: Rows, *, standardize: bool, impute: bool = False, dense: bool = False
+) -> Any:
     """Fit what turns rows into features: numbers, by m if scaled, and coded words."""
     from sklearn.compose import ColumnTransformer
     from sklearn.frozen import FrozenEstimator
@@ -517,7 +519,8 @@ def fit_encoder(rows: Rows, *, standardize: bool, impute: bool = False) -> Any:
     ]
     given = {"columns": rows.names, "words": words}
     clean = FunctionTransformer(clean_table, kw_args=given)
-    encoder = make_pipeline(clean, ColumnTransformer([x for x in parts if x[2]]))
+    parts, limit = [x for x in parts if x[2]], 0.0 if dense else 0.3
+    encoder = make_pipeline(clean, ColumnTransformer(parts, sparse_threshold=limit))
     return encoder.fit(rows.X if impute else rows.X.head(_SAMPLE))
 
 

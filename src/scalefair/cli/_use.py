@@ -162,12 +162,12 @@ def _apply(
             f"{min(lacking)}). Train it again."
         )
     model, known = saved.get("classifier"), dict(saved["reading"])
-    needs_groups = getattr(model, "interactions", False)
+    needs_groups = model is not None and getattr(model, "interactions", True)
     if matrices.rows_format(table, given.get("svmlight", False)) == "table":
         known |= {"target": None, "drop": (), "keep_groups": False}
         known |= {} if needs_groups else {"groups": None}
     if needs_groups and (given.get("groups") or known["groups"]) is None:
-        raise click.UsageError("Missing option '--groups': MODEL needs the groups.")
+        raise click.UsageError(_fit.NEEDS_GROUPS)
     imputes = known.get("missing") == "impute"
     known["missing"] = "impute" if imputes else "error"
     fills = given.get("missing") == "impute" and not imputes

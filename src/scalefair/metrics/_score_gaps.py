@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight
 
 from scalefair._docs import documented
 from scalefair._entries import judged_later
-from scalefair._groups import check_interval, encode_groups
+from scalefair._groups import check_interval, encode_groups, listed
 from scalefair.streaming import GroupMoments
 
 TEXTS = {
@@ -23,6 +24,10 @@ sensitive_features : array-like of shape (n_samples,)
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
     unit: only the order counts. Infinite scores are allowed, NaN is not.""",
+    "sample_weight": """\
+sample_weight : array-like of shape (n_samples,), default=None
+    Weights of the samples in the shares, not negative; None weighs all alike. Samples
+    of weight 0 do not count.""",
     "interval": """\
 interval : tuple of two floats, default=(0.0, 1.0)
     The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
@@ -33,6 +38,12 @@ Raises
 ValueError
     If the lengths differ, a value is missing, fewer than two groups occur, or another
     argument is not of its kind.""",
+    "raises_weights": """\
+Raises
+------
+ValueError
+    If the lengths differ, a value is missing, fewer than two groups occur, a weight is
+    negative, a group has no weight, or another argument is not of its kind.""",
     "ranks": """\
 The value is exact. Sorting takes :math:`O(n \\log n)` operations, the rest :math:`O(n)`
 for any number of groups, never the pairs.""",
@@ -45,6 +56,7 @@ def partial_demographic_parity_gap(
     *,
     sensitive_features: ArrayLike,
     interval: tuple[float, float] = (0.0, 1.0),
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Largest difference of positive rates among equally ranked parts of the groups.
 
@@ -67,6 +79,7 @@ def partial_demographic_parity_gap(
     %(y_score)s
     %(sensitive_features)s
     %(interval)s
+    %(sample_weight)s
 
     Returns
     -------
@@ -74,7 +87,7 @@ def partial_demographic_parity_gap(
         Between 0 (these parts of the groups have the same distribution of scores)
         and 1. One minus the gap is called the fairness.
 
-    %(raises)s
+    %(raises_weights)s
 
     Notes
     -----
@@ -98,8 +111,9 @@ def partial_demographic_parity_gap(
     0.0
     """
     scores = check_scores(y_score)
-    _, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    return _largest_gap(-scores, codes, *check_interval(interval))
+    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
+    weights = _check_weights(sample_weight, groups, codes)
+    return _largest_gap(-scores, codes, *check_interval(interval), weights)
 
 
 @documented(**TEXTS)
@@ -109,6 +123,7 @@ def weak_partial_demographic_parity_gap(
     sensitive_features: ArrayLike,
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Difference of positive rates among equally ranked parts, at one threshold.
 
@@ -128,13 +143,14 @@ def weak_partial_demographic_parity_gap(
     threshold : float, default=0.0
         The decision is favourable for scores strictly above it, in the unit of the
         scores: 0 for a decision function, 0.5 for probabilities.
+    %(sample_weight)s
 
     Returns
     -------
     gap : float
         Between 0 (fair) and 1, at most `partial_demographic_parity_gap`.
 
-    %(raises)s
+    %(raises_weights)s
 
     References
     ----------
@@ -151,11 +167,14 @@ def weak_partial_demographic_parity_gap(
     0.25
     """
     scores = check_scores(y_score)
-    _, codes = encode_compared_groups(sensitive_features, scores.shape[0])
+    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
+    weights = _check_weights(sample_weight, groups, codes)
     alpha, beta = check_interval(interval)
     if not isinstance(threshold, Real) or math.isnan(threshold):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
-    rates = np.bincount(codes, scores > threshold) / np.bincount(codes)
+    above = scores > threshold
+    counted = above if weights is None else above * weights
+    rates = np.bincount(codes, counted) / np.bincount(codes, weights)
     return float(np.ptp(_share_above(rates, alpha, beta)))
 
 
@@ -294,6 +313,7 @@ def _largest_gap(
     codes: NDArray[np.int64],
     alpha: float = 0.0,
     beta: float = 1.0,
+    weights: NDArray[np.float64] | None = None,
 ) -> float:
     """Largest difference between groups of A_k, P_k the share up to some value."""
     order = np.argsort(values)
@@ -302,9 +322,14 @@ def _largest_gap(
     starts = np.cumsum(sizes) - sizes
     # A value lifts A of its own group from `before` to `after`: group by group first.
     by_group = order_by_group(codes)
-    levels = np.arange(1.0, codes.size + 1)
-    levels -= np.repeat(starts, sizes)
-    levels /= np.repeat(sizes, sizes)
+    if weights is None:
+        levels = np.arange(1.0, codes.size + 1)
+    else:
+        levels = np.cumsum(weights[order][by_group])
+    # The last level of a group is 1 to the last bit: the same sums are divided.
+    sums = np.append(0.0, levels[starts + sizes - 1])
+    levels -= np.repeat(sums[:-1], sizes)
+    levels /= np.repeat(np.diff(sums), sizes)
     levels = _share_above(levels, alpha, beta)
     before, after = np.empty_like(levels), np.empty_like(levels)
     after[by_group] = levels
@@ -346,6 +371,24 @@ def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.flo
             f"{int(np.flatnonzero(missing)[0])}; they have no rank."
         )
     return scores
+
+
+def _check_weights(
+    sample_weight: ArrayLike | None, groups: NDArray[Any], codes: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    """Return weights, some of them positive in each group, or None."""
+    if sample_weight is None:
+        return None
+    weights: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, codes, dtype=np.float64, ensure_non_negative=True
+    )
+    empty = groups[np.bincount(codes, weights) == 0]
+    if empty.size:
+        raise ValueError(
+            f"sample_weight is 0 for all samples of {empty.size} group(s): "
+            f"{listed(empty.tolist())}. Leave them out: they have no shares."
+        )
+    return weights
 
 
 def encode_compared_groups(

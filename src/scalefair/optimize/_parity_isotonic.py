@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,8 @@ class ParityIsotonicResult:
         as many as there are.
     fine_blocks : ndarray of shape (n_steps,)
         Block of each step.
+    kappa : float
+        Difference of levels that was allowed: the one given, or the resolution.
     gap : float
         Largest difference of levels between chains, at any cut into steps.
     """
@@ -40,6 +43,7 @@ class ParityIsotonicResult:
     thresholds: NDArray[np.float64]
     fine_thresholds: NDArray[np.float64]
     fine_blocks: NDArray[np.integer]
+    kappa: float
     gap: float
 
 
@@ -124,62 +128,129 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    y, scores, weights, codes = _check(y, scores, chains, sample_weight)
-    low, high = interval
-    if not (0 <= low < high <= 1 and 0 <= kappa <= 1):
-        raise ValueError(
-            "interval must be 0 <= alpha < beta <= 1 and kappa in [0, 1], got interval="
-            f"{interval!r} and kappa={kappa!r}."
+    return _Chains(y, scores, chains, interval, sample_weight).solve(kappa)
+
+
+def parity_isotonic_path(
+    y: ArrayLike,
+    scores: ArrayLike,
+    chains: ArrayLike,
+    *,
+    kappas: Iterable[float],
+    interval: tuple[float, float] = (0.0, 1.0),
+    sample_weight: ArrayLike | None = None,
+) -> list[ParityIsotonicResult]:
+    """Solve `parity_isotonic_regression` for several kappas, from one sort.
+
+    Parameters
+    ----------
+    y, scores, chains : array-like of shape (n_samples,)
+        As of `parity_isotonic_regression`.
+    kappas : iterable of float
+        Largest differences of levels, from 0 to 1, in any order.
+    interval : tuple of two floats, default=(0.0, 1.0)
+        As of `parity_isotonic_regression`.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Positive weights; all 1 by default.
+
+    Returns
+    -------
+    list of ParityIsotonicResult
+        In the order of `kappas`.
+
+    Raises
+    ------
+    ValueError
+        For the reasons of `parity_isotonic_regression`.
+
+    Examples
+    --------
+    >>> from scalefair.optimize import parity_isotonic_path
+    >>> y, scores = [1, 1, 1, 0, 1, 0, 0, 0], [4, 3, 2, 1, 4, 3, 2, 1]
+    >>> chains = [0, 0, 0, 0, 1, 1, 1, 1]
+    >>> path = parity_isotonic_path(y, scores, chains, kappas=[0.0, 0.5])
+    >>> [result.fitted.round(2).tolist() for result in path]
+    [[1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]]
+    """
+    sorted_chains = _Chains(y, scores, chains, interval, sample_weight)
+    return [sorted_chains.solve(kappa) for kappa in kappas]
+
+
+class _Chains:
+    """Samples sorted by chain and falling score, those with equal scores added up."""
+
+    def __init__(
+        self,
+        y: ArrayLike,
+        scores: ArrayLike,
+        chains: ArrayLike,
+        interval: tuple[float, float],
+        sample_weight: ArrayLike | None,
+    ) -> None:
+        y, scores, weights, codes = _check(y, scores, chains, sample_weight)
+        low, high = interval
+        if not 0 <= low < high <= 1:
+            raise ValueError(
+                f"interval must be 0 <= alpha < beta <= 1, got interval={interval!r}."
+            )
+        sizes = np.bincount(codes)
+        if not sizes.all():
+            raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
+        self.resolution = 1 / (sizes.min() * (high - low))
+
+        self.order = np.lexsort((-scores, codes))
+        scores, codes = scores[self.order], codes[self.order]
+        is_first = np.append(True, codes[1:] != codes[:-1])
+        # A cut lies before each chain, and behind the last of equal scores.
+        is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
+        step_of = np.cumsum(is_cut) - is_cut + codes + 1  # of each sample
+        n_cuts = int(step_of[-1]) + 1
+        self.weights = _sums(step_of, weights[self.order], n_cuts)
+        self.centre = np.average(y, weights=weights)  # small sums round less
+        self.sums = _sums(step_of, (weights * (y - self.centre))[self.order], n_cuts)
+        self.step_of, self.starts = step_of, step_of[is_first] - 1
+        self.ends = np.append(self.starts[1:], n_cuts) - 1
+        least = np.full(n_cuts, np.inf)
+        least[step_of] = scores  # the last of each step is its lowest score
+        self.limits = _limits(least, self.starts, self.ends)
+
+        chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
+        ranks = np.cumsum(self.weights)
+        ranks -= ranks[self.starts][chain_of]
+        ranks /= ranks[self.ends][chain_of]
+        self.ranks = (ranks - low) / (high - low)
+        self.levels = np.clip(self.ranks, 0.0, 1.0)
+        self.levels[self.ends] = 1.0
+
+    def solve(self, kappa: float) -> ParityIsotonicResult:
+        """Split the samples into blocks; fit the mean of its block to each."""
+        if not 0 <= kappa <= 1:
+            raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
+        kappa = min(max(float(kappa), self.resolution), 1.0)
+        width, starts = kappa + _ROUNDING, self.starts
+        bounds, means = split_at_levels(
+            self.levels, self.sums, self.weights, starts, self.ends, width
         )
-    sizes = np.bincount(codes)
-    if not sizes.all():
-        raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
-    width = max(kappa, 1 / (sizes.min() * (high - low))) + _ROUNDING
-
-    order = np.lexsort((-scores, codes))
-    scores, sorted_codes = scores[order], codes[order]
-    is_first = np.append(True, sorted_codes[1:] != sorted_codes[:-1])
-    # A cut lies before each chain, and behind the last of equal scores.
-    is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
-    step_of = np.cumsum(is_cut) - is_cut + sorted_codes + 1  # of each sample
-    n_cuts = int(step_of[-1]) + 1
-    step_weights = _sums(step_of, weights[order], n_cuts)
-    centre = np.average(y, weights=weights)  # small sums round less
-    sums = _sums(step_of, (weights * (y - centre))[order], n_cuts)
-    chain_of = np.empty(n_cuts, np.int64)
-    chain_of[step_of] = sorted_codes
-    starts = step_of[is_first] - 1
-    chain_of[starts] = np.arange(sizes.size)
-    ends = np.append(starts[1:], n_cuts) - 1
-
-    ranks = np.cumsum(step_weights)
-    ranks -= ranks[starts][chain_of]
-    ranks = (ranks / ranks[ends][chain_of] - low) / (high - low)
-    levels = np.clip(ranks, 0.0, 1.0)
-    levels[ends] = 1.0
-    bounds, means = split_at_levels(levels, sums, step_weights, starts, ends, width)
-    means = np.minimum.accumulate(means)  # equal ones may differ in rounding
-    bounds = np.vstack([starts, bounds])
-    cuts, blocks = cuts_between(levels, ranks, bounds, width)
-    cuts = np.vstack([starts, cuts])
-
-    block_of = np.empty(n_cuts, np.int64)
-    for k, start in enumerate(starts):
-        lengths = np.diff(bounds[:, k])
-        block_of[start + 1 : ends[k] + 1] = np.repeat(np.arange(len(means)), lengths)
-    fitted = np.empty_like(y)
-    fitted[order] = (means + centre)[block_of[step_of]]
-    least = np.full(n_cuts, np.inf)
-    least[step_of] = scores  # the last of each step is its lowest score
-    limits = _limits(least, starts, ends)
-    return ParityIsotonicResult(
-        fitted,
-        means + centre,
-        limits[bounds],
-        limits[cuts],
-        blocks,
-        float(np.ptp(levels[cuts], axis=1).max()),
-    )
+        means = np.minimum.accumulate(means)  # equal ones may differ in rounding
+        values = means + self.centre
+        bounds = np.vstack([starts, bounds])
+        cuts, blocks = cuts_between(self.levels, self.ranks, bounds, width)
+        cuts = np.vstack([starts, cuts])
+        block_of = np.empty(self.levels.size, np.int64)
+        for k, (start, end) in enumerate(zip(starts, self.ends, strict=True)):
+            lengths = np.diff(bounds[:, k])
+            block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
+        fitted = np.empty(self.order.size)
+        fitted[self.order] = values[block_of[self.step_of]]
+        return ParityIsotonicResult(
+            fitted,
+            values,
+            self.limits[bounds],
+            self.limits[cuts],
+            blocks,
+            kappa,
+            float(np.ptp(self.levels[cuts], axis=1).max()),
+        )
 
 
 def _sums(

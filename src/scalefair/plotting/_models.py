@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -50,7 +50,7 @@ def estimator_method(
         for setting in settings:
             if options.get(setting) is None:
                 options.pop(setting, None)
-                options |= _common(models, setting)
+                options |= common(models.values(), setting)
         found = {
             key: apply(model, method, X, sensitive_features)
             for key, model in models.items()
@@ -105,9 +105,9 @@ def apply(model: Any, method: str, X: Any, sensitive_features: ArrayLike) -> Any
     return call(X)
 
 
-def _common(models: Mapping[str, Any], name: str) -> dict[str, Any]:
+def common(models: Iterable[Any], name: str) -> dict[str, Any]:
     """Return a parameter, by its name, if all models that have it agree, else none."""
-    values = [getattr(model, name) for model in models.values() if hasattr(model, name)]
+    values = [getattr(model, name) for model in models if hasattr(model, name)]
     agree = all(np.array_equal(value, values[0]) for value in values)
     return {name: values[0]} if values and agree and values[0] is not None else {}
 

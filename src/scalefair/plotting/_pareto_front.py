@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
+from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.plotting import _models
 from scalefair.plotting._trade_off import (
     TEXTS,
     TradeOffDisplay,
@@ -142,35 +146,75 @@ class ParetoFrontDisplay(TradeOffDisplay):
     def from_estimator(
         cls,
         estimator: Any,
+        X: Any = None,
+        y: ArrayLike | None = None,
         *,
-        name: str = "cross-validation",
+        sensitive_features: ArrayLike | None = None,
+        interval: tuple[float, float] | None = None,
+        name: str | None = None,
         confidence: float = 0.95,
         label_points: bool = True,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
     ) -> ParetoFrontDisplay:
-        """Draw what a search over allowed gaps found.
+        """Draw what a search over allowed gaps found, or fitted classifiers on rows.
 
         Parameters
         ----------
-        estimator : PartiallyFairClassifierCV
-            Fitted: its `cv_results_` hold a point for each gap and fold.
-        name : str, default="cross-validation"
-            What the legend says.
+        estimator : PartiallyFairClassifierCV, list of classifiers, or mapping
+            A fitted search, whose `cv_results_` hold a point for each gap and fold. Or
+            fitted classifiers, such as a path over allowed gaps, each a point on the
+            rows `X`; or several such lists, by their names. Each is given the groups
+            if it takes them.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows to judge classifiers by. None draws a search.
+        y : array-like of shape (n_samples,), default=None
+            True labels of the rows.
+        sensitive_features : array-like of shape (n_samples,), default=None
+            Group of each row.
+        interval : tuple of float or None, default=None
+            Ranks, from the top of each group, that the gap is about; None takes that
+            of the classifiers, if those that have one agree, or all.
+        name : str or None, default=None
+            What the legend says; None takes "cross-validation", or the class.
         %(confidence)s
         label_points : bool, default=True
-            Whether to write the gap beside each point.
+            Whether to write the allowed gap beside each point.
         %(drawing)s
         NotFittedError
-            If the estimator is not fitted.
+            If an estimator is not fitted.
+        ValueError
+            If lengths differ, or there are rows without labels or groups.
         """
-        check_is_fitted(estimator, "cv_results_")
-        found = estimator.cv_results_
+        if X is None:
+            check_is_fitted(estimator, "cv_results_")
+            name, found = name or "cross-validation", estimator.cv_results_
+            accuracy, fairness = {name: found["accuracy"]}, {name: found["fairness"]}
+            labels = {name: list(found["kappa"])}
+        elif y is None or sensitive_features is None:
+            raise ValueError("X needs y and sensitive_features, its labels and groups.")
+        else:
+            paths = _paths(estimator, name)
+            if interval is None:
+                every = chain.from_iterable(paths.values())
+                interval = _models.common(every, "interval").get("interval", (0, 1))
+            how = {"sensitive_features": sensitive_features, "interval": interval}
+            points = {
+                key: np.array([_judge(model, X, y, **how) for model in path])
+                for key, path in paths.items()
+            }
+            accuracy = {key: found[:, 0] for key, found in points.items()}
+            fairness = {key: found[:, 1] for key, found in points.items()}
+            labels = {
+                key: [model.kappa for model in path]
+                for key, path in paths.items()
+                if all(hasattr(model, "kappa") for model in path)
+            }
         display = cls(
-            {name: found["accuracy"]},
-            fairness={name: found["fairness"]},
-            point_labels={name: list(found["kappa"])} if label_points else None,
+            accuracy,
+            fairness=fairness,
+            point_labels=labels if label_points else None,
             confidence=confidence,
         )
         return display.plot(ax, legend=legend, **line_kwargs)
@@ -183,6 +227,26 @@ class ParetoFrontDisplay(TradeOffDisplay):
         rest, more = self._join(ax, name, along[beaten[along]], lighter)
         self.lines_[name], self.bars_[name] = line, bars + more
         self.dominated_[name] = rest
+
+
+def _paths(given: Any, name: str | None) -> dict[str, list[Any]]:
+    """Return lists of classifiers by name; a single one has `name`, or its class's."""
+    first = given[0] if isinstance(given, list) and given else given
+    paths = _models.by_name(given, name, type(first).__name__)
+    paths = {key: x if isinstance(x, list) else [x] for key, x in paths.items()}
+    if not all(paths.values()):
+        raise ValueError("A list of classifiers is empty: give at least one.")
+    return paths
+
+
+def _judge(
+    model: Any, X: Any, y: ArrayLike, sensitive_features: ArrayLike, interval: Any
+) -> tuple[float, float]:
+    """Accuracy of a classifier, and one minus its gap."""
+    of = {"sensitive_features": sensitive_features, "interval": interval}
+    accuracy = accuracy_score(y, _models.apply(model, "predict", X, sensitive_features))
+    scores = _models.apply(model, "decision_function", X, sensitive_features)
+    return float(accuracy), 1 - partial_demographic_parity_gap(scores, **of)
 
 
 def _half_widths(runs: NDArray[np.float64], confidence: float) -> NDArray[np.float64]:

@@ -1,9 +1,12 @@
-"""Fair regression by changing a layer of a trained network, and comparators."""
+"""Fair outputs of trained models: calibrated scores, and changed layers of networks."""
 
 from scalefair.postprocessing._explainable_svd_regressor import (
     ExplainableSVDRegressor,
 )
-from scalefair.postprocessing._fair_calibration import FairCalibratedClassifier
+from scalefair.postprocessing._fair_calibration import (
+    FairCalibratedClassifier,
+    fair_calibration_path,
+)
 from scalefair.postprocessing.comparators._discretized_transport import (
     DiscretizedTransportRegressor,
 )
@@ -16,4 +19,5 @@ __all__ = [
     "ExplainableSVDRegressor",
     "FairCalibratedClassifier",
     "WassersteinBarycenterRegressor",
+    "fair_calibration_path",
 ]

@@ -2,45 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    MetaEstimatorMixin,
-    clone,
-)
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_is_fitted,
-    column_or_1d,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from scalefair._decorators import available_if, fit_context
 from scalefair._docs import documented
+from scalefair._entries import check_features
 from scalefair._groups import check_interval, encode_groups, known_codes
 from scalefair.metrics import partial_demographic_parity_gap
-from scalefair.optimize import parity_isotonic_regression
+from scalefair.optimize import ParityIsotonicResult, parity_isotonic_path
+from scalefair.postprocessing._scored_rows import (
+    ScoredRows,
+    Scorer,
+    score_rows,
+    scoring_method,
+)
+from scalefair.streaming import PartitionedRows, is_partitioned
+
+TEXTS = {
+    "X": """\
+X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
+    Rows of features, as `estimator` takes them.""",
+    "sensitive_features": """\
+sensitive_features : array-like or Dask collection of shape (m,)
+    Group of each row, one of `groups_`.""",
+    "unseen": """\
+Raises
+------
+ValueError
+    If a group was not seen by `fit`, or a score is not finite.""",
+    "fit_rows": """\
+X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
+    Rows of features, handed to `estimator` as they are; those in parts to a fitted
+    one only, part by part: scores, labels and groups are gathered, features are not.
+y : array-like or Dask collection of shape (m,)
+    Labels of two kinds; the larger one is positive.
+sensitive_features : array-like or Dask collection of shape (m,)
+    Group of each row: numbers, strings or booleans, none missing.""",
+    "sample_weight": """\
+sample_weight : array-like or Dask array of shape (m,), default=None
+    Weights of the rows, not negative, in losses and shares. They are passed on to an
+    estimator whose `fit` takes them.""",
+}
 
 # Ties within a block are broken by so little, and less than half way to its neighbours.
 _SHIFT = 1e-6
-# Draws, and points of the ranks, from which the gap of sampling noise is estimated.
-_DRAWS, _POINTS = 200, 1024
+# Draws for two groups, and points of the ranks, of the gap that noise makes.
+_DRAWS, _POINTS = 1000, 512
 
 
-@documented()
+@documented(**TEXTS)
 class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Calibrate the scores of any classifier so that groups are treated alike.
 
@@ -74,7 +96,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         How rows are scored by models that have not seen them; without it the gap of
         overfitted models holds for the rows of `fit` only. None takes 5 folds.
         ``"prefit"``, or a :class:`~sklearn.frozen.FrozenEstimator`, takes a fitted
-        classifier as it is: give `fit` rows that it was not fitted to.
+        classifier as it is: give `fit` rows that it was not fitted to. Rows in parts
+        need one of the two.
     n_jobs : int, default=None
         Folds fitted at a time, as in scikit-learn.
 
@@ -95,14 +118,14 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     partial_parity_gap_ : float
         Gap of the outputs for the scores of `fit`, measured: at most `kappa_`.
     null_gap_ : float
-        What sampling noise makes, on the average, of a perfectly fair score for as
-        many new rows of each group as `fit` had: expect `kappa_` plus about this much
-        on new rows. `null_gap` has it for other numbers.
+        `null_gap` for as many new rows as `fit` had: what sampling noise makes of a
+        perfectly fair score. Expect `kappa_` plus about this much on new rows.
     %(n_features_in_)s
     %(feature_names_in_)s
 
     See Also
     --------
+    fair_calibration_path : Classifiers for several kappas, at little more cost.
     scalefair.optimize.parity_isotonic_regression : The method on arrays.
     scalefair.metrics.partial_demographic_parity_gap : The gap.
 
@@ -166,6 +189,18 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         tags.classifier_tags.multi_class = False
         return tags
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say where metadata of `fit` go: here, and to the estimator's `fit`.
+
+        Returns
+        -------
+        MetadataRouter
+            See scikit-learn's user guide of metadata routing.
+        """
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
+
     # The estimator inside is checked by its own fit.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
@@ -180,15 +215,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features, handed to `estimator` as they are.
-        y : array-like of shape (m,)
-            Labels of two kinds; the larger one is positive.
-        sensitive_features : array-like of shape (m,)
-            Group of each row: numbers, strings or booleans, none missing.
-        sample_weight : array-like of shape (m,), default=None
-            Weights of the rows, not negative, in losses and shares. They are passed on
-            to an estimator whose `fit` takes them.
+        %(fit_rows)s
+        %(sample_weight)s
 
         Returns
         -------
@@ -198,103 +226,39 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Raises
         ------
         ValueError
-            If there are not two labels, lengths differ, a group is missing, a score
-            is not finite, or a parameter is out of range.
+            If there are not two labels, lengths differ, a group is missing or has no
+            weight, a score is not finite, a parameter is out of range, or rows in
+            parts meet a classifier that is not fitted.
         """
-        validate_data(self, X, skip_check_array=True)
-        labels = self._check_labels(y, _num_samples(X))
-        self.groups_, codes = encode_groups(sensitive_features, len(labels))
         interval = check_interval(self.interval)
-        weights, kept = None, slice(None)
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            kept = weights > 0
-        scores = self._fit_scores(X, y, weights)
-        if weights is not None:
-            weights = weights[kept]
-        codes = codes[kept]
-        found = parity_isotonic_regression(
-            scores[kept] if self.target == "scores" else labels[kept],
-            scores[kept],
-            codes,
-            kappa=self.kappa,
-            interval=interval,
-            sample_weight=weights,
-        )
+        rows = score_rows(self, X, y, sensitive_features, sample_weight)
+        self._store(rows, *_solve(rows, interval, self.target, [self.kappa]))
+        return self
+
+    def _store(self, rows: ScoredRows, found: ParityIsotonicResult) -> None:
+        """Keep the steps, and measure what they do to the rows."""
+        interval = check_interval(self.interval)
+        self.kappa_ = found.kappa
         self.values_, self.thresholds_ = found.values, found.thresholds
         self._limits = found.fine_thresholds
         self._outputs = _shifted(found.values, found.fine_blocks)
-        sizes = np.bincount(codes)
-        self.kappa_ = max(self.kappa, 1 / (sizes.min() * (interval[1] - interval[0])))
-        self.kappa_ = float(min(self.kappa_, 1.0))
-        self._shares = sizes / sizes.sum()
-        self._n_fitted = int(sizes.sum())
+        sums = np.bincount(rows.codes, rows.weights)
+        squares = rows.weights if rows.weights is None else rows.weights**2
+        # 1 / n_k; weighted rows count as fewer.
+        self._variances = np.bincount(rows.codes, squares) / sums**2
+        self._shares = sums / sums.sum()
         self.partial_parity_gap_ = 0.0
         if len(self.groups_) > 1:
-            self.partial_parity_gap_ = (
-                found.gap
-                if weights is not None
-                else partial_demographic_parity_gap(
-                    self._outputs_of(scores, codes),
-                    sensitive_features=codes,
-                    interval=interval,
-                )
+            self.partial_parity_gap_ = partial_demographic_parity_gap(
+                self._outputs_of(rows.scores, rows.codes),
+                sensitive_features=rows.codes,
+                interval=interval,
+                sample_weight=rows.weights,
             )
-        self.null_gap_ = self.null_gap(self._n_fitted)
-        return self
-
-    def _check_labels(self, y: ArrayLike, n_samples: int) -> NDArray[np.float64]:
-        """Return which labels are the larger one of two, which `classes_` become."""
-        check_classification_targets(y)
-        values = column_or_1d(y, warn=True)
-        if len(values) != n_samples:
-            raise ValueError(
-                f"X and y must have as many rows, got {n_samples} and {len(values)}."
-            )
-        self.classes_, codes = np.unique(values, return_inverse=True)
-        if len(self.classes_) != 2:
-            raise ValueError(
-                "Only binary classification is supported: y must have two labels, got "
-                f"{len(self.classes_)} class(es)."
-            )
-        return codes.astype(np.float64)
-
-    def _fit_scores(
-        self, X: Any, y: ArrayLike, weights: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """Fit `estimator_`; return scores of the rows by models that know others."""
-        # Decisions are finer than probabilities near 0 and 1.
-        methods = ["decision_function", "predict_proba"]
-        if self.target == "scores":
-            methods.reverse()
-        self._method = next(name for name in methods if hasattr(self.estimator, name))
-        is_frozen = isinstance(self.estimator, FrozenEstimator)
-        if is_frozen or (isinstance(self.cv, str) and self.cv == "prefit"):
-            check_is_fitted(self.estimator)
-            self.estimator_ = self.estimator
-            return self._scores(X)
-        passed = {}
-        if weights is not None and has_fit_parameter(self.estimator, "sample_weight"):
-            passed["sample_weight"] = weights
-        scores = cross_val_predict(
-            self.estimator,
-            X,
-            y,
-            cv=self.cv,
-            n_jobs=self.n_jobs,
-            method=self._method,
-            params=passed,
-        )
-        self.estimator_ = clone(self.estimator).fit(X, y, **passed)
-        return _one_column(scores, self._method)
-
-    def _scores(self, X: Any) -> NDArray[np.float64]:
-        return _one_column(getattr(self.estimator_, self._method)(X), self._method)
+        self.null_gap_ = self.null_gap(len(rows.codes))
 
     def _outputs_of(
-        self, scores: NDArray[np.float64], codes: NDArray[np.int64]
+        self, scores: NDArray[np.float64], codes: NDArray[np.integer]
     ) -> NDArray[np.float64]:
         """Return outputs for scores of groups, ties broken."""
         outputs = np.empty_like(scores)
@@ -305,13 +269,33 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             outputs[own] = self._outputs[step]
         return outputs
 
-    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> NDArray[np.float64]:
+    def _calibrated(
+        self,
+        X: Any,
+        sensitive_features: ArrayLike,
+        convert: Callable[[Any, NDArray[np.float64]], NDArray[Any]],
+        *,
+        shape: tuple[int, ...] = (),
+        dtype: Any = np.float64,
+    ) -> NDArray[Any]:
+        """Return what a function makes of the outputs; entries of a shape and type."""
         check_is_fitted(self)
+        scorer = Scorer(self.estimator_, scoring_method(self))
+        if is_partitioned(X):
+            rows = PartitionedRows.of(X, persist=False)
+            check_features(self, rows, reset=False)
+            groups, parts = rows.encode(sensitive_features)
+            known = known_codes(groups, self.groups_)
+            args = _converted_part, self, scorer, rows.feature_names, known, convert
+            found: NDArray[Any] = rows.rowwise(
+                *args, shape=shape, dtype=dtype, each=[parts]
+            )
+            return found
+        scores = scorer(X)  # the estimator says best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
         groups, codes = encode_groups(sensitive_features, _num_samples(X))
-        return self._outputs_of(
-            self._scores(X), known_codes(groups, self.groups_)[codes]
-        )
+        known = known_codes(groups, self.groups_)
+        return convert(self, self._outputs_of(scores, known[codes]))
 
     def decision_function(
         self, X: Any, *, sensitive_features: ArrayLike
@@ -320,26 +304,18 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features.
-        sensitive_features : array-like of shape (m,)
-            Group of each row.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
-        ndarray of shape (m,)
+        {ndarray, dask.array.Array} of shape (m,)
             Positive for the second class; its shares above any threshold differ as
-            `kappa` says.
+            `kappa` says. For a Dask collection not computed yet.
 
-        Raises
-        ------
-        ValueError
-            If a group was not seen by `fit`.
+        %(unseen)s
         """
-        outputs = self._calibrated(X, sensitive_features)
-        if _gives_probabilities(self):
-            outputs -= 0.5
-        return outputs
+        return self._calibrated(X, sensitive_features, _decisions)
 
     @available_if(lambda self: _gives_probabilities(self))
     def predict_proba(
@@ -351,47 +327,36 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features.
-        sensitive_features : array-like of shape (m,)
-            Group of each row.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
-        ndarray of shape (m, 2)
+        {ndarray, dask.array.Array} of shape (m, 2)
             In the order of `classes_`.
 
-        Raises
-        ------
-        ValueError
-            If a group was not seen by `fit`.
+        %(unseen)s
         """
-        outputs = self._calibrated(X, sensitive_features).clip(0.0, 1.0)
-        return np.column_stack([1.0 - outputs, outputs])
+        return self._calibrated(X, sensitive_features, _probabilities, shape=(2,))
 
     def predict(self, X: Any, *, sensitive_features: ArrayLike) -> NDArray[Any]:
         """Return the class of each row.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features.
-        sensitive_features : array-like of shape (m,)
-            Group of each row.
+        %(X)s
+        %(sensitive_features)s
 
         Returns
         -------
-        ndarray of shape (m,)
+        {ndarray, dask.array.Array} of shape (m,)
             Labels.
 
-        Raises
-        ------
-        ValueError
-            If a group was not seen by `fit`.
+        %(unseen)s
         """
-        decisions = self.decision_function(X, sensitive_features=sensitive_features)
-        labels: NDArray[Any] = self.classes_[(decisions > 0).astype(np.intp)]
-        return labels
+        check_is_fitted(self)
+        dtype = self.classes_.dtype
+        return self._calibrated(X, sensitive_features, _labels, dtype=dtype)
 
     def score(
         self,
@@ -405,57 +370,174 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (m, n_features)
-            Rows of features.
-        y : array-like of shape (m,)
+        %(X)s
+        y : array-like or Dask collection of shape (m,)
             True labels.
         sample_weight : array-like of shape (m,), default=None
             Weights of the rows.
-        sensitive_features : array-like of shape (m,)
-            Group of each row.
+        %(sensitive_features)s
 
         Returns
         -------
         float
-            Share of the rows whose label is predicted.
+            Share of the rows, or of their weight, whose label is predicted.
         """
-        found = self.predict(X, sensitive_features=sensitive_features)
+        if is_partitioned(X):
+            X = PartitionedRows.of(X, persist=False)
+            labels, codes = X.encode(y, name="y", what="label")
+            y = labels[np.concatenate(codes.gather())]
+        found = np.asarray(self.predict(X, sensitive_features=sensitive_features))
         return float(accuracy_score(y, found, sample_weight=sample_weight))
 
     def null_gap(self, n_samples: int) -> float:
-        """Return the gap that noise makes of a perfectly fair score on new rows.
+        r"""Return the gap that noise makes of a perfectly fair score on new rows.
 
         Parameters
         ----------
         n_samples : int
-            Number of new rows, in groups of the shares that the rows of `fit` have.
+            Number of all new rows, in groups of the shares that they had in `fit`.
 
         Returns
         -------
         float
-            Mean over draws: of the noise of those rows, and of `fit`'s own.
+            Mean of the largest difference between Brownian bridges of the variances
+            :math:`1/n_k + 1/n'_k`, for the rows of group k in `fit` and the new ones:
+            the limit for scores that say nothing, calibrated with ``kappa=0``, by
+            1000 draws. Single samples scatter by about a third of it.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is not positive.
         """
         check_is_fitted(self)
-        variances = (1 / self._n_fitted + 1 / n_samples) / self._shares
+        if not n_samples > 0:
+            raise ValueError(f"n_samples must be positive, got {n_samples!r}.")
+        variances = self._variances + 1 / (n_samples * self._shares)
         return _noise_gap(variances, check_interval(self.interval))
+
+
+@documented(**TEXTS)
+def fair_calibration_path(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    kappas: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    **params: Any,
+) -> list[FairCalibratedClassifier]:
+    """Calibrate for several kappas: a whole front of fairness and accuracy.
+
+    The classifier is fitted, rows are scored by models that know others, and scores
+    are sorted once for all.
+
+    Parameters
+    ----------
+    estimator : classifier
+        As of `FairCalibratedClassifier`.
+    %(fit_rows)s
+    kappas : array-like of shape (n_kappas,)
+        Largest gaps on these rows, from 0 to 1, in any order.
+    %(sample_weight)s
+    **params
+        Parameters of `FairCalibratedClassifier` other than these.
+
+    Returns
+    -------
+    list of FairCalibratedClassifier
+        In the order of `kappas`; they share `estimator` and `estimator_`.
+
+    Raises
+    ------
+    ValueError
+        If `kappas` is empty or has a number that is not within [0, 1], or for the
+        reasons of `FairCalibratedClassifier.fit`.
+
+    See Also
+    --------
+    scalefair.plotting.ParetoFrontDisplay : Draws the front.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from scalefair.datasets import make_biased_rows
+    >>> from scalefair.postprocessing import fair_calibration_path
+    >>> data = make_biased_rows(2000, random_state=0)
+    >>> path = fair_calibration_path(
+    ...     LogisticRegression(),
+    ...     data.data,
+    ...     data.target,
+    ...     sensitive_features=data.sensitive_features,
+    ...     kappas=[0.0, 0.1],
+    ... )
+    >>> path[0].partial_parity_gap_ < path[1].partial_parity_gap_ <= 0.1
+    True
+    """
+    values = np.asarray(kappas, dtype=np.float64)
+    if values.ndim != 1 or not values.size or not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(
+            f"kappas must be numbers from 0 to 1, at least one, got {kappas!r}."
+        )
+    first = FairCalibratedClassifier(estimator, kappa=float(values[0]), **params)
+    first._validate_params()
+    interval = check_interval(first.interval)
+    rows = score_rows(first, X, y, sensitive_features, sample_weight)
+    models = [copy(first).set_params(kappa=float(kappa)) for kappa in values]
+    solutions = _solve(rows, interval, first.target, values.tolist())
+    for model, found in zip(models, solutions, strict=True):
+        model._store(rows, found)
+    return models
+
+
+def _solve(
+    rows: ScoredRows, interval: tuple[float, float], target: str, kappas: list[float]
+) -> list[ParityIsotonicResult]:
+    return parity_isotonic_path(
+        rows.scores if target == "scores" else rows.labels,
+        rows.scores,
+        rows.codes,
+        kappas=kappas,
+        interval=interval,
+        sample_weight=rows.weights,
+    )
+
+
+def _converted_part(
+    block: Any,
+    model: FairCalibratedClassifier,
+    scorer: Scorer,
+    names: NDArray[Any] | None,
+    known: NDArray[np.int64],
+    convert: Callable[[Any, NDArray[np.float64]], NDArray[Any]],
+    codes: NDArray[np.integer],
+) -> NDArray[Any]:
+    return convert(model, model._outputs_of(scorer.of_part(block, names), known[codes]))
+
+
+def _decisions(
+    model: FairCalibratedClassifier, outputs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return outputs - 0.5 if _gives_probabilities(model) else outputs
+
+
+def _probabilities(
+    model: FairCalibratedClassifier, outputs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    outputs = outputs.clip(0.0, 1.0)  # ties broken at the ends are outside
+    return np.column_stack([1.0 - outputs, outputs])
+
+
+def _labels(
+    model: FairCalibratedClassifier, outputs: NDArray[np.float64]
+) -> NDArray[Any]:
+    labels: NDArray[Any] = model.classes_[(_decisions(model, outputs) > 0).astype(int)]
+    return labels
 
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
     return model.target == "labels" or hasattr(model.estimator, "predict_proba")
-
-
-def _one_column(scores: Any, method: str) -> NDArray[np.float64]:
-    """Scores of the positive class, finite."""
-    scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim == 2:
-        scores = scores[:, -1]
-    if not np.isfinite(scores).all():
-        bad = np.flatnonzero(~np.isfinite(scores))
-        raise ValueError(
-            f"The estimator's {method} is not finite for {bad.size} row(s), the first "
-            f"at position {bad[0]}."
-        )
-    return scores
 
 
 def _shifted(
@@ -482,7 +564,7 @@ def _noise_gap(variances: NDArray[np.float64], interval: tuple[float, float]) ->
     rng = np.random.default_rng(0)  # an estimate: the same for the same sizes
     steps = np.diff(ranks, prepend=0.0, append=1.0)
     gaps = []
-    for _ in range(_DRAWS):
+    for _ in range(max(2 * _DRAWS // variances.size, 100)):
         walk = rng.normal(size=(variances.size, steps.size)) * np.sqrt(steps)
         paths = np.cumsum(walk, axis=1)
         bridges = paths[:, :-1] - ranks * paths[:, -1:]

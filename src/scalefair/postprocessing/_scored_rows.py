@@ -1,0 +1,232 @@
+"""Scores of rows by classifiers that were not fitted to them, in memory or in parts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import assert_all_finite
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
+
+from scalefair._entries import check_features
+from scalefair._groups import encode_groups, listed
+from scalefair.kernels import long_blas_call
+from scalefair.streaming import PartitionedRows, is_partitioned
+
+
+class Scorer(NamedTuple):
+    """A fitted classifier of two classes, and its method that scores rows."""
+
+    estimator: Any
+    method: str
+
+    def __call__(self, X: Any) -> NDArray[np.float64]:
+        """Score rows for the second class."""
+        return _one_column(getattr(self.estimator, self.method)(X), self.method)
+
+    def of_part(self, block: Any, names: NDArray[Any] | None) -> NDArray[np.float64]:
+        """Score the rows of a part, in a data frame if the classifier knows names."""
+        has_names = hasattr(self.estimator, "feature_names_in_")
+        if has_names and names is not None and not sparse.issparse(block):
+            import pandas as pd
+
+            block = pd.DataFrame(block, columns=names, copy=False)
+        return self(block)
+
+
+class ScoredRows(NamedTuple):
+    """What calibration is to know of the rows: 24 bytes each, or 32 with weights."""
+
+    scores: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+
+    def counted(self, groups: NDArray[Any]) -> ScoredRows:
+        """Return the rows whose weight is not zero."""
+        if self.weights is None:
+            return self
+        kept = self.weights > 0
+        n_kept = np.bincount(self.codes[kept], minlength=len(groups))
+        if not n_kept.all():
+            empty = groups[n_kept == 0].tolist()
+            raise ValueError(
+                f"sample_weight is 0 for all rows of {len(empty)} group(s): "
+                f"{listed(empty)}. Leave them out: they have no shares."
+            )
+        columns = self.scores[kept], self.labels[kept], self.codes[kept]
+        return ScoredRows(*columns, self.weights[kept])
+
+
+def score_rows(
+    model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+) -> ScoredRows:
+    """Fit a calibrated classifier's `estimator_`; return rows scored by others.
+
+    Sets `classes_`, `groups_` and what there is to say of the features.
+    """
+    if is_partitioned(X):
+        return _score_parts(model, X, y, sensitive_features, sample_weight)
+    validate_data(model, X, skip_check_array=True)
+    values = column_or_1d(y, warn=True)
+    assert_all_finite(values, input_name="y")
+    check_classification_targets(values)
+    n_samples = _num_samples(X)
+    if len(values) != n_samples:
+        raise ValueError(
+            f"X and y must have as many rows, got {n_samples} and {len(values)}."
+        )
+    classes, labels = np.unique(values, return_inverse=True)
+    model.classes_ = _two(classes)
+    model.groups_, codes = encode_groups(sensitive_features, n_samples)
+    weights = _check_weights(sample_weight, labels)
+    if weights is not None:
+        _two(np.unique(values[weights > 0]), "y of the rows that have a weight")
+    with long_blas_call():  # as many threads as its own fit takes
+        scores = _fit_and_score(model, X, values, weights)
+    return ScoredRows(scores, labels, codes, weights).counted(model.groups_)
+
+
+def _fit_and_score(
+    model: Any, X: Any, y: NDArray[Any], weights: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    scorer = _fitted_scorer(model)
+    if scorer is not None:
+        model.estimator_ = scorer.estimator
+        _check_same_classes(model)
+        return scorer(X)
+    given = {} if weights is None else {"sample_weight": weights}
+    if get_config()["enable_metadata_routing"]:
+        given = process_routing(model, "fit", **given).estimator.fit
+    elif not has_fit_parameter(model.estimator, "sample_weight"):
+        given = {}
+    method = scoring_method(model)
+    scores = cross_val_predict(
+        model.estimator,
+        X,
+        y,
+        cv=model.cv,
+        n_jobs=model.n_jobs,
+        method=method,
+        params=given,
+    )
+    model.estimator_ = clone(model.estimator).fit(X, y, **given)
+    return _one_column(scores, method)
+
+
+def _score_parts(
+    model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+) -> ScoredRows:
+    scorer = _fitted_scorer(model)
+    if scorer is None:
+        raise ValueError(
+            f"Rows in parts (a {type(X).__name__}) are not cross-validated: fit this "
+            f"{type(model.estimator).__name__} to other rows, and pass a "
+            "FrozenEstimator of it."
+        )
+    rows = PartitionedRows.of(X, persist=False)
+    check_features(model, rows, reset=True)
+    classes, label_parts = rows.encode(y, name="y", what="label")
+    check_classification_targets(classes)
+    model.classes_ = _two(classes)
+    model.groups_, code_parts = rows.encode(sensitive_features)
+    labels, codes = (
+        np.concatenate(column.gather()).astype(np.int64)
+        for column in (label_parts, code_parts)
+    )
+    weights = _check_weights(sample_weight, labels)
+    model.estimator_ = scorer.estimator
+    _check_same_classes(model)
+    scores = rows.map(_scores_of_part, scorer, rows.feature_names).gather()
+    found = ScoredRows(np.concatenate(scores), labels, codes, weights)
+    return found.counted(model.groups_)
+
+
+def _scores_of_part(
+    block: Any, scorer: Scorer, names: NDArray[Any] | None
+) -> NDArray[np.float64]:
+    return scorer.of_part(block, names)
+
+
+def scoring_method(model: Any) -> str:
+    """Name the method of the estimator that scores rows."""
+    # Decisions are finer than probabilities near 0 and 1.
+    names = ["decision_function", "predict_proba"]
+    if model.target == "scores":
+        names.reverse()
+    return next(name for name in names if hasattr(model.estimator, name))
+
+
+def _fitted_scorer(model: Any) -> Scorer | None:
+    """Return the classifier as it was given, if that is what is wanted."""
+    estimator = model.estimator
+    is_prefit = isinstance(model.cv, str) and model.cv == "prefit"
+    if not (is_prefit or isinstance(estimator, FrozenEstimator)):
+        return None
+    if isinstance(estimator, BaseEstimator):
+        check_is_fitted(estimator)
+    return Scorer(estimator, scoring_method(model))
+
+
+def _two(classes: NDArray[Any], where: str = "y") -> NDArray[Any]:
+    if len(classes) != 2:
+        raise ValueError(
+            f"Only binary classification is supported: {where} must have two labels, "
+            f"got {len(classes)} class(es): {listed(classes.tolist())}."
+        )
+    return classes
+
+
+def _check_same_classes(model: Any) -> None:
+    known = getattr(model.estimator_, "classes_", model.classes_)
+    if not np.array_equal(known, model.classes_):
+        raise ValueError(
+            f"y has the labels {listed(model.classes_.tolist())}, the estimator was "
+            f"fitted to {listed(np.asarray(known).tolist())}: give it the same."
+        )
+
+
+def _check_weights(
+    sample_weight: ArrayLike | None, labels: NDArray[np.int64]
+) -> NDArray[np.float64] | None:
+    if sample_weight is None:
+        return None
+    if is_partitioned(sample_weight):
+        sample_weight = np.asarray(sample_weight)  # computed, 8 bytes a row
+    weights: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, labels, dtype=np.float64, ensure_non_negative=True
+    )
+    return weights
+
+
+def _one_column(scores: Any, method: str) -> NDArray[np.float64]:
+    """Scores of the positive class, finite."""
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim > 2 or (scores.ndim == 2 and scores.shape[1] != 2):
+        raise ValueError(
+            f"The estimator's {method} returns shape {scores.shape}, as for "
+            "several classes or outputs: fit it to the two labels."
+        )
+    positive: NDArray[np.float64] = scores[:, 1] if scores.ndim == 2 else scores
+    if not np.isfinite(positive).all():
+        bad = np.flatnonzero(~np.isfinite(positive))
+        raise ValueError(
+            f"The estimator's {method} is not finite for {bad.size} row(s), the first "
+            f"at position {bad[0]}."
+        )
+    return positive
