@@ -177,11 +177,14 @@ class Scores(ClassifierMixin, BaseEstimator):
 
 
 LOGISTIC, BY_GROUP = "LR", "LR by group"
-BOOSTING, FOREST = "boosting", "forest"
+BOOSTING, STOPPED, FOREST = "boosting", "boosting (early stopping)", "forest"
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     LOGISTIC: logistic,
     BY_GROUP: GroupwiseClassifier,
-    BOOSTING: lambda: HistGradientBoostingClassifier(random_state=0),
+    BOOSTING: lambda: HistGradientBoostingClassifier(
+        early_stopping=False, random_state=0
+    ),
+    STOPPED: lambda: HistGradientBoostingClassifier(random_state=0),
     FOREST: lambda: RandomForestClassifier(random_state=0),
 }
 
@@ -277,7 +280,7 @@ def linear(*, interactions: bool) -> Method:
     """PartiallyFairClassifier."""
 
     def method(split: Split, interval: Interval, kappas: Any) -> Iterator[Outcome]:
-        for kappa in kappas:
+        for kappa in filter(None, kappas):  # 0 is out of its range
             model = PartiallyFairClassifier(
                 interval,
                 kappa,
@@ -345,6 +348,7 @@ METHODS: dict[str, Method] = {
     "calibrated LR": calibrated(LOGISTIC),
     "calibrated LR by group": calibrated(BY_GROUP),
     "calibrated boosting": calibrated(BOOSTING),
+    "calibrated boosting (early stopping)": calibrated(STOPPED),
     "calibrated forest": calibrated(FOREST),
     "calibrated forest (not cross-fitted)": calibrated(FOREST, crossed=False),
     BARYCENTRE: calibrated(LOGISTIC, target="scores"),
