@@ -363,7 +363,10 @@ METHODS: dict[str, Method] = {
 
 
 def measures(split: Split, interval: Interval, outcome: Outcome) -> dict[str, float]:
-    """Measure accuracy and gaps of an outcome, and losses that see the ranks."""
+    """Measure accuracy and gaps of an outcome, and losses that see the ranks.
+
+    The gap of labels is that of their one threshold, over all ranks.
+    """
 
     def gap(decisions: np.ndarray, codes: np.ndarray) -> float:
         return float(
@@ -376,9 +379,12 @@ def measures(split: Split, interval: Interval, outcome: Outcome) -> dict[str, fl
     if probabilities is None:
         probabilities = expit(outcome.test)
     probabilities = np.clip(probabilities, 0.0, 1.0)  # rounding
+    labels = outcome.test > 0
+    sizes = np.bincount(split.codes_test)
     return {
-        "accuracy": float(np.mean((outcome.test > 0) == split.y_test)),
+        "accuracy": float(np.mean(labels == split.y_test)),
         "gap": gap(outcome.test, split.codes_test),
+        "label gap": float(np.ptp(np.bincount(split.codes_test, labels) / sizes)),
         "fit gap": gap(outcome.decisions, split.codes),
         "log-loss": float(log_loss(split.y_test, probabilities)),
         "AUC": float(roc_auc_score(split.y_test, outcome.test)),

@@ -37,7 +37,16 @@ from _fair_calibration import (
 from _layout import EMPTY, Table
 from _timing import timed
 
-_COLUMNS = ("accuracy", "gap", "fit gap", "log-loss", "AUC", "AUC of ranks", "kept")
+_COLUMNS = (
+    "accuracy",
+    "gap",
+    "fit gap",
+    "label gap",
+    "log-loss",
+    "AUC",
+    "AUC of ranks",
+    "kept",
+)
 Run = dict[str, Any]
 
 
