@@ -456,7 +456,10 @@ def changed(position, value, column=Y):
         ({"rows": (X, Y + 1, CODES)}, "labels 1, 2, the estimator was fitted to 0, 1"),
         ({"weights": changed(0, -1.0)}, "Negative values.*sample_weight"),
         ({"weights": CODES}, r"0 for all rows of 1 group\(s\): 0. Leave them out"),
-        ({"weights": Y}, r"rows that have a weight must have two labels, got 1 class"),
+        (
+            {"weights": Y},
+            r"y of rows that have a weight must have two labels, got 1 class",
+        ),
         (
             {"estimator": FrozenEstimator(NotFinite().fit(X, Y))},
             r"decision_function is not finite for 86 row\(s\), the first at position 3",
