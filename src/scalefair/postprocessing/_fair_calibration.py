@@ -263,7 +263,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         """Return outputs for scores of groups, ties broken."""
         outputs = np.empty_like(scores)
         for k in range(len(self.groups_)):
-            own = codes == k
+            own = np.flatnonzero(codes == k)
+            own = own[np.argsort(scores[own])]  # neighbours are looked up together
             # Thresholds fall: the last one that is not below the score.
             step = np.searchsorted(-self._limits[:, k], -scores[own], side="right") - 1
             outputs[own] = self._outputs[step]
