@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.stats import ks_2samp, mannwhitneyu
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import roc_auc_score
 
 from scalefair.metrics import (
@@ -10,6 +11,7 @@ from scalefair.metrics import (
     intra_group_pairwise_gap,
     partial_demographic_parity_gap,
 )
+from scalefair.optimize import parity_isotonic_regression
 
 
 def scored_rows(m, n_groups=2, ties=False):
@@ -21,6 +23,14 @@ def scored_rows(m, n_groups=2, ties=False):
     if ties:
         scores = np.round(scores, 2)
     return y_true, scores, groups
+
+
+def isotonic_by_group(y, scores, groups):
+    fitted = np.empty_like(scores)
+    for k in np.unique(groups):
+        own = groups == k
+        fitted[own] = IsotonicRegression().fit_transform(scores[own], y[own])
+    return fitted
 
 
 def kolmogorov_smirnov(y_true, scores, groups):
@@ -85,3 +95,33 @@ class ManyGroups:
 
     def time_gap(self, n_groups, gap):
         OURS[gap](*self.rows)
+
+
+class Calibration:
+    """Isotonic regression under parity; scikit-learn's of each group has no parity."""
+
+    params = ([2, 8], ["labels", "scores"], ["ours", "scikit-learn"])
+    param_names = ("n_groups", "target", "method")
+    timeout = 300
+
+    def setup(self, n_groups, target, method):
+        labels, scores, groups = scored_rows(1_000_000, n_groups)
+        self.rows = labels if target == "labels" else scores, scores, groups
+        some = [column[:20_000] for column in self.rows]
+        alone = parity_isotonic_regression(*some, kappa=1.0).fitted
+        error = np.abs(alone - isotonic_by_group(*some)).max()
+        fair = parity_isotonic_regression(*some, kappa=0.05, interval=(0.05, 0.3))
+        gap = partial_demographic_parity_gap(
+            fair.fitted, sensitive_features=some[2], interval=(0.05, 0.3)
+        )
+        if not (error <= 1e-9 and gap <= 0.05 + 1e-12):
+            raise AssertionError(f"error {error:.1e}, gap {gap}")
+
+    def time_fit(self, n_groups, target, method):
+        if method == "ours":
+            options = {"kappa": 0.05, "interval": (0.05, 0.3)}
+            parity_isotonic_regression(*self.rows, **options)
+        else:
+            isotonic_by_group(*self.rows)
+
+    peakmem_fit = time_fit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
@@ -57,18 +57,11 @@ class ScoredRows(NamedTuple):
     codes: NDArray[np.int64]
     weights: NDArray[np.float64] | None
 
-    def counted(self, groups: NDArray[Any]) -> ScoredRows:
+    def counted(self) -> ScoredRows:
         """Return the rows whose weight is not zero."""
         if self.weights is None:
             return self
         kept = self.weights > 0
-        n_kept = np.bincount(self.codes[kept], minlength=len(groups))
-        if not n_kept.all():
-            empty = groups[n_kept == 0].tolist()
-            raise ValueError(
-                f"sample_weight is 0 for all rows of {len(empty)} group(s): "
-                f"{listed(empty)}. Leave them out: they have no shares."
-            )
         columns = self.scores[kept], self.labels[kept], self.codes[kept]
         return ScoredRows(*columns, self.weights[kept])
 
@@ -94,12 +87,10 @@ def score_rows(
     classes, labels = np.unique(values, return_inverse=True)
     model.classes_ = _two(classes)
     model.groups_, codes = encode_groups(sensitive_features, n_samples)
-    weights = _check_weights(sample_weight, labels)
-    if weights is not None:
-        _two(np.unique(values[weights > 0]), "y of the rows that have a weight")
+    weights = _check_weights(model, sample_weight, labels, codes)
     with long_blas_call():  # as many threads as its own fit takes
         scores = _fit_and_score(model, X, values, weights)
-    return ScoredRows(scores, labels, codes, weights).counted(model.groups_)
+    return ScoredRows(scores, labels, codes, weights).counted()
 
 
 def _fit_and_score(
@@ -149,12 +140,12 @@ def _score_parts(
         np.concatenate(column.gather()).astype(np.int64)
         for column in (label_parts, code_parts)
     )
-    weights = _check_weights(sample_weight, labels)
+    weights = _check_weights(model, sample_weight, labels, codes)
     model.estimator_ = scorer.estimator
     _check_same_classes(model)
     scores = rows.map(_scores_of_part, scorer, rows.feature_names).gather()
     found = ScoredRows(np.concatenate(scores), labels, codes, weights)
-    return found.counted(model.groups_)
+    return found.counted()
 
 
 def _scores_of_part(
@@ -202,7 +193,10 @@ def _check_same_classes(model: Any) -> None:
 
 
 def _check_weights(
-    sample_weight: ArrayLike | None, labels: NDArray[np.int64]
+    model: Any,
+    sample_weight: Any,
+    labels: NDArray[np.int64],
+    codes: NDArray[np.int64],
 ) -> NDArray[np.float64] | None:
     if sample_weight is None:
         return None
@@ -211,6 +205,13 @@ def _check_weights(
     weights: NDArray[np.float64] = _check_sample_weight(
         sample_weight, labels, dtype=np.float64, ensure_non_negative=True
     )
+    _two(model.classes_[np.unique(labels[weights > 0])], "y of rows that have a weight")
+    empty = model.groups_[np.bincount(codes, weights) == 0].tolist()
+    if empty:
+        raise ValueError(
+            f"sample_weight is 0 for all rows of {len(empty)} group(s): "
+            f"{listed(empty)}. Leave them out: they have no shares."
+        )
     return weights
 
 

@@ -1,0 +1,493 @@
+"""Fair calibration: what it promises of the gap, and whatever it is wrapped around."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_predict,
+    cross_validate,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.postprocessing import (
+    FairCalibratedClassifier,
+    WassersteinBarycenterRegressor,
+    _fair_calibration,
+    fair_calibration_path,
+)
+
+
+class First(ClassifierMixin, BaseEstimator):
+    """The first feature is the score; nothing to fit."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return np.asarray(X)[:, 0]
+
+
+class FirstAsProbability(ClassifierMixin, BaseEstimator):
+    """Likewise; it is the probability."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.column_stack([1 - X[:, 0], X[:, 0]])
+
+
+def table(m=600, n_groups=2, seed=0, decimals=None):
+    """Rows whose first feature differs among groups and tells the label."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.minimum(np.arange(m) % (n_groups + 2), n_groups - 1))
+    X = rng.standard_normal((m, 3))
+    X[:, 0] += codes / n_groups
+    if decimals is not None:
+        X = np.round(X, decimals)
+    y = (X[:, 0] + X[:, 1] + rng.standard_normal(m) > 0.8).astype(int)
+    return X, y, codes
+
+
+X, Y, CODES = table()
+PREFIT = FrozenEstimator(First().fit(X, Y))
+
+
+def fair(estimator=PREFIT, rows=(X, Y, CODES), weights=None, **options):
+    model = FairCalibratedClassifier(estimator, **options)
+    features, labels, groups = rows
+    return model.fit(features, labels, sensitive_features=groups, sample_weight=weights)
+
+
+def gap_of(model, rows=(X, Y, CODES), weights=None, interval=None):
+    return partial_demographic_parity_gap(
+        model.decision_function(rows[0], sensitive_features=rows[2]),
+        sensitive_features=rows[2],
+        interval=model.interval if interval is None else interval,
+        sample_weight=weights,
+    )
+
+
+by_interval = pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
+by_target = pytest.mark.parametrize("target", ["labels", "scores"])
+
+
+@by_interval
+@by_target
+@pytest.mark.parametrize("kappa", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("decimals", [None, 2, 0])
+@pytest.mark.parametrize("n_groups", [2, 20])
+def test_gap_on_the_rows_of_fit(interval, target, kappa, decimals, n_groups):
+    rows = table(1500, n_groups, decimals=decimals)
+    frozen = FrozenEstimator(First().fit(*rows[:2]))
+    model = fair(frozen, rows, interval=interval, kappa=kappa, target=target)
+    low, high = interval
+    resolution = 1 / (np.bincount(rows[2]).min() * (high - low))
+    assert model.kappa_ == min(max(kappa, resolution), 1.0)
+    # Levels are rounded once, to 1e-13.
+    assert model.partial_parity_gap_ <= model.kappa_ + 1e-12
+    assert gap_of(model, rows) == model.partial_parity_gap_
+    # Rows of a group are never brought out of their order.
+    outputs = model.decision_function(rows[0], sensitive_features=rows[2])
+    for k in range(n_groups):
+        own = rows[2] == k
+        ordered = outputs[own][np.argsort(rows[0][own, 0], kind="stable")]
+        assert (np.diff(ordered) >= 0).all()
+
+
+@by_target
+def test_ties_of_blocks_are_broken_by_little(target):
+    features, labels, codes = table(3000)
+    rows = features[:, :1], labels, codes
+    frozen = FrozenEstimator(First().fit(*rows[:2]))
+    model = fair(frozen, rows, kappa=0.05, target=target)
+    half = 0.5 if target == "labels" else 0.0
+    assert (len(model.values_) < 60) == (target == "labels")
+    for k in (0, 1):
+        limits = model.thresholds_[:, k]
+        # Scores that are limits, too: they are of the block above.
+        scores = np.append(rows[0][codes == k, 0], limits[np.isfinite(limits)])
+        groups = np.full(scores.size, k)
+        values = half + model.decision_function(
+            scores[:, None], sensitive_features=groups
+        )
+        inside = np.searchsorted(-limits, -scores, side="right") - 1
+        np.testing.assert_allclose(values, model.values_[inside], atol=1e-6, rtol=0)
+        assert len(np.unique(values)) > 0.9 * (codes == k).sum()
+        assert (np.diff(inside[np.argsort(values)]) <= 0).all()  # blocks stay apart
+
+
+@by_interval
+def test_weights_are_repeated_rows(interval):
+    weights = np.random.default_rng(1).integers(0, 4, len(Y))
+    repeated = [np.repeat(column, weights, axis=0) for column in (X, Y, CODES)]
+    options = {"interval": interval, "kappa": 0.1}
+    weighted = fair(weights=weights, **options)
+    model = fair(rows=repeated, **options)
+    np.testing.assert_allclose(weighted.values_, model.values_, rtol=1e-12)
+    np.testing.assert_array_equal(weighted.thresholds_, model.thresholds_)
+    assert weighted.partial_parity_gap_ <= 0.1 + 1e-12
+    assert weighted.partial_parity_gap_ == pytest.approx(model.partial_parity_gap_)
+    assert gap_of(weighted, weights=weights) == weighted.partial_parity_gap_
+    # A row of weight three is less to go by than three rows.
+    assert weighted.null_gap_ > model.null_gap_
+    doubled = fair(weights=2.0 * weights, **options)
+    np.testing.assert_allclose(doubled.values_, weighted.values_, rtol=1e-12)
+    assert doubled.null_gap_ == pytest.approx(weighted.null_gap_, rel=1e-12)
+
+
+def test_weights_go_to_the_estimator():
+    weights = np.random.default_rng(1).uniform(0.1, 3.0, len(Y))
+    model = fair(LogisticRegression(), weights=weights)
+    alone = LogisticRegression().fit(X, Y, weights)
+    np.testing.assert_array_equal(model.estimator_.coef_, alone.coef_)
+    # And in the folds.
+    options = {"method": "decision_function", "params": {"sample_weight": weights}}
+    scores = cross_val_predict(LogisticRegression(), X, Y, **options)[:, None]
+    frozen = FrozenEstimator(First().fit(scores, Y))
+    expected = fair(frozen, (scores, Y, CODES), weights)
+    np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
+    # Its fit takes none, only that of its last step does.
+    piped = fair(make_pipeline(StandardScaler(), LogisticRegression()), weights=weights)
+    assert piped.partial_parity_gap_ <= 0.05 + 1e-12
+
+
+def test_scores_moved_least_are_those_of_the_barycentre():
+    rows = table(2000)
+    inner = LogisticRegression().fit(*rows[:2])
+    options = {"target": "scores", "kappa": 0.0}
+    model = fair(FrozenEstimator(inner), rows, **options)
+    found = model.predict_proba(rows[0], sensitive_features=rows[2])[:, 1]
+
+    class Probability(BaseEstimator):
+        def predict(self, X):
+            return inner.predict_proba(X)[:, 1]
+
+    other = WassersteinBarycenterRegressor(
+        Probability(), group_predictor=False, jitter=0
+    )
+    other.fit(rows[0], sensitive_features=rows[2])
+    expected = other.predict(rows[0], sensitive_features=rows[2])
+    # A gap of one of the smaller group's 500 rows is allowed: at the ends, scores that
+    # far apart differ by some hundredths, elsewhere by thousandths.
+    np.testing.assert_allclose(found, expected, atol=0.01)
+    assert np.abs(found - expected).mean() < 0.002
+
+
+def test_one_group_is_isotonic_calibration():
+    model = fair(rows=(X, Y, np.zeros(len(Y))), kappa=0.0, interval=(0.2, 0.3))
+    isotonic = IsotonicRegression(out_of_bounds="clip").fit(X[:, 0], Y)
+    found = model.predict_proba(X, sensitive_features=np.zeros(len(Y)))[:, 1]
+    np.testing.assert_allclose(found, isotonic.predict(X[:, 0]), atol=1e-6)
+    assert (model.partial_parity_gap_, model.null_gap_) == (0.0, 0.0)
+
+
+@by_target
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        LinearSVC(),  # decisions only
+        GaussianNB(),  # probabilities only
+        DecisionTreeClassifier(max_depth=4, random_state=0),
+        make_pipeline(StandardScaler(), LinearSVC()),
+        FrozenEstimator(GaussianNB().fit(X, Y)),
+        GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_wraps_any_classifier(estimator, target):
+    model = fair(estimator, target=target, kappa=0.1, cv=3)
+    assert model.partial_parity_gap_ <= 0.1 + 1e-12
+    given = {"sensitive_features": CODES}
+    decisions, predicted = (
+        model.decision_function(X, **given),
+        model.predict(X, **given),
+    )
+    np.testing.assert_array_equal(predicted, decisions > 0)
+    assert model.score(X, Y, **given) == (predicted == Y).mean() > 0.7
+    if target == "labels" or hasattr(estimator, "predict_proba"):
+        probabilities = model.predict_proba(X, **given)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+        np.testing.assert_allclose(
+            probabilities[:, 1], (decisions + 0.5).clip(0, 1), atol=1e-15
+        )
+    else:
+        assert not hasattr(model, "predict_proba")
+
+
+def test_rows_are_scored_by_models_that_did_not_see_them():
+    folds = KFold(3, shuffle=True, random_state=0)
+    tree = DecisionTreeClassifier(random_state=0)  # knows its rows by heart
+    model = fair(tree, cv=folds)
+    scores = cross_val_predict(tree, X, Y, cv=folds, method="predict_proba")[:, [1]]
+    expected = fair(FrozenEstimator(First().fit(scores, Y)), (scores, Y, CODES))
+    np.testing.assert_array_equal(model.values_, expected.values_)
+    np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
+    np.testing.assert_array_equal(model.estimator_.predict(X), Y)  # fitted to all
+
+
+def test_fitted_classifiers_are_taken_as_they_are():
+    inner = LogisticRegression().fit(X[:100], Y[:100])
+    frozen = fair(FrozenEstimator(inner))
+    prefit = fair(inner, cv="prefit")
+    assert prefit.estimator_ is inner
+    np.testing.assert_array_equal(frozen.thresholds_, prefit.thresholds_)
+    with pytest.raises(NotFittedError):
+        fair(LogisticRegression(), cv="prefit")
+    with pytest.raises(NotFittedError):
+        fair(FrozenEstimator(LogisticRegression()))
+
+
+def test_names_of_labels_and_groups():
+    groups = np.array(["f", "m"])[CODES]
+    labels = np.array(["no", "yes"])[Y]
+    named = fair(LogisticRegression(), (X, labels, groups))
+    plain = fair(LogisticRegression())
+    np.testing.assert_array_equal(named.values_, plain.values_)
+    assert (named.classes_.tolist(), named.groups_.tolist()) == (
+        ["no", "yes"],
+        ["f", "m"],
+    )
+    some = named.predict(X[:50], sensitive_features=groups[:50])
+    # Whichever groups are among the rows.
+    for group in ("f", "m"):
+        own = groups[:50] == group
+        np.testing.assert_array_equal(
+            named.predict(X[:50][own], sensitive_features=groups[:50][own]), some[own]
+        )
+    codes = plain.predict(X[:50], sensitive_features=CODES[:50])
+    np.testing.assert_array_equal(some, named.classes_[codes])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames(library):
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})
+    columns = frames.Series(Y), frames.Series(np.array(["f", "m"])[CODES])
+    model = fair(LogisticRegression(), (frame, *columns))
+    plain = fair(LogisticRegression())
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    # Columns of a frame lie behind each other: products round otherwise.
+    np.testing.assert_allclose(model.thresholds_, plain.thresholds_, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.predict_proba(frame, sensitive_features=columns[1]),
+        plain.predict_proba(X, sensitive_features=CODES),
+    )
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(
+            frame.rename({"a": "z"})
+            if library == "polars"
+            else frame.rename(columns={"a": "z"}),
+            sensitive_features=columns[1],
+        )
+
+
+def test_sparse_rows_stay_sparse():
+    class OnlySparse(LogisticRegression):
+        def decision_function(self, X):
+            assert sparse.issparse(X)
+            return super().decision_function(X)
+
+    rows = sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    model = fair(OnlySparse(), (rows, Y, CODES))
+    dense = fair(LogisticRegression(), (rows.toarray(), Y, CODES))
+    np.testing.assert_allclose(model.values_, dense.values_, rtol=1e-12)
+    assert model.predict(rows, sensitive_features=CODES).shape == (600,)
+
+
+def test_metadata_are_routed():
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(Y))
+    inner = LogisticRegression()
+    given = {"sensitive_features": CODES}
+    with config_context(enable_metadata_routing=True):
+        model = FairCalibratedClassifier(
+            inner.set_fit_request(sample_weight=True), cv=3
+        )
+        model.set_fit_request(sensitive_features=True, sample_weight=True)
+        model.set_score_request(sensitive_features=True, sample_weight=True)
+        model.set_predict_request(sensitive_features=True)
+        search = GridSearchCV(model, {"kappa": [0.0, 0.3]}, cv=2)
+        search.fit(X, Y, sample_weight=weights, **given)
+        best = search.best_estimator_
+        alone = fair(inner, weights=weights, kappa=best.kappa, cv=3)
+        np.testing.assert_array_equal(best.thresholds_, alone.thresholds_)
+        np.testing.assert_array_equal(best.estimator_.coef_, alone.estimator_.coef_)
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        piped = make_pipeline(scaler, model)
+        params = {"sample_weight": weights, **given}
+        scores = cross_validate(piped, X, Y, cv=3, params=params)["test_score"]
+        assert (scores > 0.7).all()
+        # What the estimator inside was not told to do, nobody guesses.
+        model.set_params(estimator=LogisticRegression())
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            model.fit(X, Y, **params)
+        model.set_params(
+            estimator=LogisticRegression().set_fit_request(sample_weight=False)
+        ).fit(X, Y, **params)
+        np.testing.assert_array_equal(
+            model.estimator_.coef_, LogisticRegression().fit(X, Y).coef_
+        )
+
+
+def test_pickles_and_clones():
+    model = fair(LogisticRegression(), kappa=0.1)
+    loaded = pickle.loads(pickle.dumps(model))
+    given = {"sensitive_features": CODES}
+    expected = model.decision_function(X, **given)
+    np.testing.assert_array_equal(loaded.decision_function(X, **given), expected)
+    copy = clone(model)
+    with pytest.raises(NotFittedError):
+        copy.predict(X, **given)
+    again = copy.fit(X, Y, **given).decision_function(X, **given)
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "interval"),
+    [([400, 200], (0.05, 0.3)), ([400, 200], (0.0, 1.0)), ([300] * 4, (0.05, 0.3))],
+)
+def test_null_gap_is_that_of_scores_that_say_nothing(sizes, interval, monkeypatch):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    n_new, gaps = sum(sizes) // 2, []
+    noise_gap = _fair_calibration._noise_gap
+    monkeypatch.setattr(_fair_calibration, "_noise_gap", lambda *_: 0.0)
+    for _ in range(150):
+        scores = rng.random((codes.size, 1))
+        rows = scores, rng.integers(0, 2, codes.size), codes
+        model = fair(
+            FrozenEstimator(First().fit(*rows[:2])), rows, kappa=0.0, interval=interval
+        )
+        new = (
+            rng.random((n_new, 1)),
+            None,
+            np.repeat(np.arange(len(sizes)), np.array(sizes) // 2),
+        )
+        gaps.append(gap_of(model, new))
+    monkeypatch.setattr(_fair_calibration, "_noise_gap", noise_gap)
+    # The mean of 150 gaps is known to some 3 %, and small groups differ by 5 %.
+    assert model.null_gap(n_new) == pytest.approx(np.mean(gaps), rel=0.1)
+    assert model.null_gap(10**9) < model.null_gap(codes.size) < model.null_gap(n_new)
+    model = fair(rows=(X, Y, CODES), interval=interval)
+    assert model.null_gap_ == model.null_gap(len(Y)) > 0
+    with pytest.raises(ValueError, match="n_samples must be positive, got 0"):
+        model.null_gap(0)
+
+
+class Counting(LogisticRegression):
+    n_fits = 0
+
+    def fit(self, X, y):
+        type(self).n_fits += 1
+        return super().fit(X, y)
+
+
+@by_target
+def test_path_equals_single_fits(target):
+    weights = np.random.default_rng(0).integers(0, 3, len(Y))
+    kappas = [0.2, 0.0, 1.0]
+    options = {"target": target, "interval": (0.1, 0.5), "cv": 3}
+    Counting.n_fits = 0
+    path = fair_calibration_path(
+        Counting(),
+        X,
+        Y,
+        sensitive_features=CODES,
+        kappas=kappas,
+        sample_weight=weights,
+        **options,
+    )
+    assert Counting.n_fits == 4  # three folds, and all rows
+    for kappa, model in zip(kappas, path, strict=True):
+        alone = fair(Counting(), weights=weights, kappa=kappa, **options)
+        assert model.get_params()["kappa"] == kappa
+        for name in ("kappa_", "partial_parity_gap_", "null_gap_", "n_features_in_"):
+            assert getattr(model, name) == getattr(alone, name)
+        given = {"sensitive_features": CODES}
+        np.testing.assert_array_equal(
+            model.decision_function(X, **given), alone.decision_function(X, **given)
+        )
+
+
+@pytest.mark.parametrize("kappas", [[], [0.1, 1.5], [np.nan], 0.1])
+def test_path_of_bad_kappas(kappas):
+    with pytest.raises(ValueError, match="kappas must be numbers from 0 to 1"):
+        fair_calibration_path(PREFIT, X, Y, sensitive_features=CODES, kappas=kappas)
+
+
+class NotFinite(First):
+    def decision_function(self, X):
+        return np.where(np.arange(len(X)) % 7 == 3, np.nan, X[:, 0])
+
+
+def changed(position, value, column=Y):
+    column = column.astype(float)
+    column[position] = value
+    return column
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows": (X, Y[:9], CODES)}, "X and y must have as many rows, got 600 and 9"),
+        ({"rows": (X, Y, CODES[:9])}, "one group per sample, got 9 groups for 600"),
+        ({"rows": (X, Y, changed(4, np.nan))}, "missing value.*first at position 4"),
+        ({"rows": (X, 0 * Y, CODES)}, r"two labels, got 1 class\(es\): 0"),
+        ({"rows": (X, Y + CODES, CODES)}, r"two labels, got 3 class\(es\): 0, 1, 2"),
+        ({"rows": (X, X[:, 1], CODES)}, "Unknown label type: continuous"),
+        ({"rows": (X, Y + 1, CODES)}, "labels 1, 2, the estimator was fitted to 0, 1"),
+        ({"weights": changed(0, -1.0)}, "Negative values.*sample_weight"),
+        ({"weights": CODES}, r"0 for all rows of 1 group\(s\): 0. Leave them out"),
+        (
+            {"weights": Y},
+            r"y of rows that have a weight must have two labels, got 1 class",
+        ),
+        (
+            {"estimator": FrozenEstimator(NotFinite().fit(X, Y))},
+            r"decision_function is not finite for 86 row\(s\), the first at position 3",
+        ),
+        (
+            {"estimator": FrozenEstimator(GaussianNB().fit(X, Y + CODES))},
+            "fitted to 0, 1, 2: give it the same",
+        ),
+        ({"kappa": 1.5}, "'kappa' parameter"),
+        ({"target": "label"}, "'target' parameter"),
+        ({"interval": (0.5, 0.2)}, "alpha < beta"),
+        ({"estimator": LinearRegression()}, "'estimator' parameter"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fair(**arguments)
+
+
+def test_bad_rows_of_predict():
+    model = fair(LogisticRegression())
+    with pytest.raises(ValueError, match=r"1 group\(s\) that fit did not see: 7"):
+        model.predict(X[:2], sensitive_features=[0, 7])
+    with pytest.raises(ValueError, match="X has 2 features"):
+        model.predict(X[:, :2], sensitive_features=CODES)
+    with pytest.raises(ValueError, match="got 5 groups for 600 samples"):
+        model.predict(X, sensitive_features=CODES[:5])
+    with pytest.raises(NotFittedError):
+        FairCalibratedClassifier(LogisticRegression()).predict(
+            X, sensitive_features=CODES
+        )
