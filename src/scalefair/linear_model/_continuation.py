@@ -46,8 +46,9 @@ _WIDTHS = (0.5, 0.2, 0.1, 0.05)
 # Gaps above this multiple of kappa ask for a narrower surrogate, those below it for a
 # lower bound: one that aims at this part of kappa, but is lowered at most so far.
 _FAR, _AIM, _LEAST = 1.5, 0.95, 0.3
-# The gap did not follow the bound if this part of it is left; lowest bounds tried then.
-_STUCK, _RETRIES = 0.9, 2
+# A gap that falls by less than this part of what was aimed at does not follow the
+# bound; where nothing is left to narrow so many much lower bounds are tried.
+_STUCK, _RETRIES = 0.25, 2
 # Problems solved at most; with gaps below this part of kappa a higher bound is tried.
 _MOST, _TOO_LOW = 14, 0.8
 # Gaps above this multiple of kappa are warned of.
@@ -145,15 +146,6 @@ class Solver:
             message=remedy,
         )
 
-    def solve(
-        self, v0: Array | None, multipliers: Array | None, *, smooth: bool
-    ) -> DCResult:
-        """Solve the problem as it is, from a point that may be feasible, or zero."""
-        v = self.problem.start() if v0 is None else v0
-        if smooth and (v0 is None or violation_at(self.problem, v) > self.tol):
-            v = self.smooth(self.problem, v, multipliers).x
-        return self.certify(self.problem, v)
-
 
 @dataclass(frozen=True)
 class _Trial:
@@ -179,13 +171,19 @@ class _Search:
         """Solve the problem with another surrogate; None where that fails."""
         self.n_left -= 1
         problem = self._solver.problem.with_surrogate(kappa, width)
-        v = problem.start() if last is None else moved(problem, last.problem, last.x)
+        v = problem.start()
+        if last is not None:
+            thresholds = np.array(last.problem.thresholds(last.x))
+            v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
         multipliers = None if last is None else last.multipliers
         found = self._solver.smooth(problem, v, multipliers)
         if found.infeasibility > self._solver.tol and last is not None:
             return None  # multipliers without bounds have spoilt the weights
         gap = self._measure(problem.weights(found.x))
         return _Trial(problem, found.x, found.multipliers, found.objective, gap)
+
+    def _is_stuck(self, before: float, after: float) -> bool:
+        return before - after < _STUCK * (before - _AIM * self._kappa)
 
     def lowered(self, last: _Trial, share: float) -> _Trial | None:
         """Lower the surrogate's bound to a share, or 0: in proportion to the gap."""
@@ -205,7 +203,7 @@ class _Search:
         trials, widths, is_lowered, n_stuck = [first], list(_WIDTHS), False, 0
         while trials[-1].gap > self._kappa and self.n_left > 0:
             last = trials[-1]
-            is_stuck = is_lowered and last.gap > _STUCK * trials[-2].gap
+            is_stuck = is_lowered and self._is_stuck(trials[-2].gap, last.gap)
             if widths and (is_stuck or last.gap > _FAR * self._kappa):
                 found = self.narrowed(last, widths.pop(0))
                 is_lowered = False
@@ -240,44 +238,64 @@ class _Search:
         return best
 
 
-def moved(problem: ParityProblem, other: ParityProblem, x: Array) -> Array:
-    """Return variables with the weights that `x` has in another problem."""
-    return problem.with_thresholds(other.weights(x), np.array(other.thresholds(x)))
+@dataclass(frozen=True)
+class Start:
+    """A surrogate to begin with, and weights with thresholds if some are known."""
+
+    kappa: float
+    width: float = 1.0
+    weights: Array | None = None
+    thresholds: Array | None = None
+    multipliers: Array | None = None
+
+    @classmethod
+    def like(cls, last: Solution, kappa: float) -> Start:
+        """Start from the solution for other rows or another kappa."""
+        problem, result = last.problem, last.result
+        bound = kappa * problem.kappa / last.kappa
+        thresholds = np.array(problem.thresholds(result.x))
+        given = last.weights, thresholds, result.multipliers
+        return cls(bound, problem.width, *given)
+
+    def variables(self, problem: ParityProblem) -> Array | None:
+        if self.weights is None or self.thresholds is None:
+            return None
+        return problem.with_thresholds(self.weights, self.thresholds)
+
+
+def solve_fixed(solver: Solver, start: Start, *, smooth: bool) -> DCResult:
+    """Solve the solver's problem as it is."""
+    problem = solver.problem
+    v = start.variables(problem)
+    if smooth and (v is None or violation_at(problem, v) > solver.tol):
+        v = problem.start() if v is None else v
+        v = solver.smooth(problem, v, start.multipliers).x
+    return solver.certify(problem, problem.start() if v is None else v)
 
 
 def meet_gap(
-    solver: Solver,
-    measure: Measure,
-    kappa: float,
-    *,
-    last: Solution | None = None,
-    v0: Array | None = None,
-    smooth: bool = True,
+    solver: Solver, measure: Measure, kappa: float, start: Start, *, smooth: bool
 ) -> Solution:
     """Solve with ever tighter surrogates until the measured gap is at most kappa.
 
-    Starts from the solution for other rows or another kappa, from a point, or from
-    weights of zero: with `smooth`, by the smoothed problem, else by the DC algorithm.
-    The last surrogate's problem is the one that is certified.
+    First by the smoothed problem, or by the DC algorithm from what is feasible or
+    without `smooth`. The last surrogate's problem is the one that is certified.
     """
     search = _Search(solver, measure, kappa)
-    problem = solver.problem.with_surrogate(kappa, 1.0)
-    first: _Trial | None
-    if last is not None:
-        x = last.result.x
-        known = _Trial(last.problem, x, last.result.multipliers, np.inf, np.inf)
-        bound = kappa * last.problem.kappa / last.kappa
-        first = search.trial(known, bound, last.problem.width)
-        first = first or search.trial(None, kappa, 1.0)
-    elif smooth and v0 is None:
-        first = search.trial(None, kappa, 1.0)
-    else:
-        found = solver.certify(problem, problem.start() if v0 is None else v0)
+    problem = solver.problem.with_surrogate(start.kappa, start.width)
+    v = start.variables(problem)
+    first: _Trial | None = None
+    if not smooth or (v is not None and violation_at(problem, v) <= solver.tol):
+        found = solver.certify(problem, problem.start() if v is None else v)
         gap = measure(problem.weights(found.x))
         if gap <= kappa:
             return Solution(problem, found, gap, kappa)
         first = _Trial(problem, found.x, found.multipliers, found.objective, gap)
-    assert first is not None
+    elif v is not None:
+        known = _Trial(problem, v, start.multipliers, np.inf, np.inf)
+        first = search.trial(known, start.kappa, start.width)
+    first = first or search.trial(None, kappa, 1.0)
+    assert first is not None  # not from zero
     trials = search.run(first)
     fairest = min(trials, key=lambda trial: trial.gap)
     best = fairest if fairest.gap > kappa else search.raised(trials)

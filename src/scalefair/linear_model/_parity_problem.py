@@ -273,8 +273,8 @@ def violation_at(problem: ParityProblem, v: Array) -> float:
     return float((plus - minus)[1:].max())
 
 
-def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
-    """Variables for weights given as rows of coefficients and intercept."""
+def given_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
+    """Weights from rows of coefficients and intercept, and thresholds for them."""
     w = np.asarray(rows, dtype=np.float64)
     expected = problem.oracle.layout.shape
     if w.shape != expected or not np.isfinite(w).all():
@@ -293,4 +293,4 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
             f"(tol={tol:g}): rates may differ by {problem.slack:.3g}. Give fairer "
             'weights, or start="auto".'
         )
-    return v
+    return problem.weights(v), np.array(problem.thresholds(v))

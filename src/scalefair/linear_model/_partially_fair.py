@@ -20,8 +20,9 @@ from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
     Solution,
     Solver,
+    Start,
     meet_gap,
-    moved,
+    solve_fixed,
     warn_unfinished,
 )
 from scalefair.linear_model._oracle import RowOracle
@@ -290,21 +291,22 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         def measure(w: Array) -> float:
             return self._gap(problem.oracle.scores(w), codes)
 
-        v0 = None
-        if last is None and self._may_go_on(problem):
-            given = np.column_stack([self.coef_, self.intercept_])
-            w = problem.oracle.layout.parameters(given)
-            v0 = solver.problem.with_thresholds(w, self.thresholds_)
-        elif last is None and not isinstance(self.start, str):
-            v0 = given_start(solver.problem, self.start, self.tol)
-        if width == "auto":
-            return meet_gap(
-                solver, measure, kappa, last=last, v0=v0, smooth=self._starts_alone
-            )
+        start = Start(kappa)
+        layout = problem.oracle.layout
         if last is not None:
-            v0 = moved(solver.problem, last.problem, last.result.x)
-        multipliers = None if last is None else last.result.multipliers
-        found = solver.solve(v0, multipliers, smooth=self._starts_alone)
+            start = Start.like(last, kappa)
+        elif self._may_go_on(problem):
+            w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
+            bound = kappa * self._tightness
+            start = Start(bound, self.surrogate_width_, w, self.thresholds_)
+        elif not isinstance(self.start, str):
+            start = Start(
+                kappa, 1.0, *given_start(solver.problem, self.start, self.tol)
+            )
+        smooth = self._starts_alone
+        if width == "auto":
+            return meet_gap(solver, measure, kappa, start, smooth=smooth)
+        found = solve_fixed(solver, start, smooth=smooth)
         gap = measure(problem.weights(found.x))
         return Solution(solver.problem, found, gap, kappa, is_fixed=True)
 
@@ -329,6 +331,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.partial_parity_gap_ = self._gap(scores, rows.codes)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
+        self._tightness = problem.kappa / found.kappa
         self.objective_ = result.objective
         self.infeasibility_ = result.infeasibility
         self.kkt_residual_ = result.kkt_residual
