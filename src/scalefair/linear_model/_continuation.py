@@ -47,7 +47,8 @@ _WIDTHS = (0.5, 0.2, 0.1, 0.05)
 # lower bound: one that aims at this part of kappa, but is lowered at most so far.
 _FAR, _AIM, _LEAST = 1.5, 0.95, 0.3
 # A gap that falls by less than this part of what was aimed at does not follow the
-# bound; where nothing is left to narrow so many much lower bounds are tried.
+# bound; where nothing is left to narrow so many much lower bounds are tried, and as
+# many higher ones where the gap is needlessly low.
 _STUCK, _RETRIES = 0.25, 2
 # Problems solved at most; with gaps below this part of kappa a higher bound is tried.
 _MOST, _TOO_LOW = 14, 0.8
@@ -165,6 +166,8 @@ class _Search:
         self._solver = solver
         self._measure = measure
         self._kappa = kappa
+        problem = solver.problem
+        self._of_zero = problem.smoothed(problem.start(), _CORNER).objective
         self.n_left = _MOST
 
     def trial(self, last: _Trial | None, kappa: float, width: float) -> _Trial | None:
@@ -177,8 +180,9 @@ class _Search:
             v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
         multipliers = None if last is None else last.multipliers
         found = self._solver.smooth(problem, v, multipliers)
-        if found.infeasibility > self._solver.tol and last is not None:
-            return None  # multipliers without bounds have spoilt the weights
+        is_worse = found.objective > self._of_zero  # weights of zero are fair
+        if last is not None and (is_worse or found.infeasibility > self._solver.tol):
+            return None
         gap = self._measure(problem.weights(found.x))
         return _Trial(problem, found.x, found.multipliers, found.objective, gap)
 
@@ -221,18 +225,21 @@ class _Search:
             trials.append(found)
         return trials
 
-    def raised(self, trials: list[_Trial]) -> _Trial:
+    def raised(self, best: _Trial, trials: list[_Trial]) -> _Trial:
         """Return the best fair trial, after raising a bound that is needlessly low."""
-        best, above = trials[-1], trials[-2:][0].problem
-        for _ in range(2):
-            same = above.width == best.problem.width
-            is_higher = same and above.kappa > best.problem.kappa
-            if not is_higher or best.gap >= _TOO_LOW * self._kappa:
+        width = best.problem.width
+        same = [t.problem.kappa for t in trials if t.problem.width == width]
+        above = min([k for k in same if k > best.problem.kappa], default=None)
+        for _ in range(_RETRIES):
+            low = best.problem.kappa
+            if best.gap >= _TOO_LOW * self._kappa or low >= self._kappa:
                 break
-            middle = np.sqrt(above.kappa * best.problem.kappa)
-            found = self.trial(best, middle, best.problem.width)
+            bound = min(self._kappa, low * _AIM * self._kappa / max(best.gap, 1e-12))
+            if above is not None:
+                bound = float(np.sqrt(above * low))
+            found = self.trial(best, bound, width)
             if found is None or found.gap > self._kappa:
-                above = best.problem.with_surrogate(middle, best.problem.width)
+                above = bound
             elif found.objective < best.objective:
                 best = found
         return best
@@ -284,13 +291,12 @@ def meet_gap(
     search = _Search(solver, measure, kappa)
     problem = solver.problem.with_surrogate(start.kappa, start.width)
     v = start.variables(problem)
-    first: _Trial | None = None
+    first, certified = None, None
     if not smooth or (v is not None and violation_at(problem, v) <= solver.tol):
-        found = solver.certify(problem, problem.start() if v is None else v)
-        gap = measure(problem.weights(found.x))
-        if gap <= kappa:
-            return Solution(problem, found, gap, kappa)
-        first = _Trial(problem, found.x, found.multipliers, found.objective, gap)
+        certified = solver.certify(problem, problem.start() if v is None else v)
+        gap = measure(problem.weights(certified.x))
+        end = certified.x, certified.multipliers, certified.objective
+        first = _Trial(problem, *end, gap)
     elif v is not None:
         known = _Trial(problem, v, start.multipliers, np.inf, np.inf)
         first = search.trial(known, start.kappa, start.width)
@@ -298,17 +304,19 @@ def meet_gap(
     assert first is not None  # not from zero
     trials = search.run(first)
     fairest = min(trials, key=lambda trial: trial.gap)
-    best = fairest if fairest.gap > kappa else search.raised(trials)
+    is_fair = fairest.gap <= kappa
+    best = search.raised(trials[-1], trials) if is_fair else fairest
     while True:
-        result = solver.certify(best.problem, best.x)
-        gap = measure(best.problem.weights(result.x))
-        if gap <= kappa or fairest.gap > kappa:
-            return Solution(best.problem, result, gap, kappa)
+        if best is not first or certified is None:
+            certified = solver.certify(best.problem, best.x)
+        gap = measure(best.problem.weights(certified.x))
+        if gap <= kappa or not is_fair:
+            return Solution(best.problem, certified, gap, kappa)
         # The certified solution is another one than that of the smoothed problem.
-        share = _AIM * kappa / gap
-        tighter = search.trial(best, share * best.problem.kappa, best.problem.width)
+        bound = best.problem.kappa * _AIM * kappa / gap
+        tighter = search.trial(best, bound, best.problem.width)
         if tighter is None or tighter.gap > kappa or search.n_left <= -3:
-            return Solution(best.problem, result, gap, kappa)
+            return Solution(best.problem, certified, gap, kappa)
         best = tighter
 
 
