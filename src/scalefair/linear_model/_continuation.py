@@ -306,11 +306,11 @@ def meet_gap(
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
     best = search.raised(trials[-1], trials) if is_fair else fairest
-    for n_left in reversed(range(_RETRIES + 1)):
-        if best is not first or certified is None:
-            certified = solver.certify(best.problem, best.x)
-        gap = measure(best.problem.weights(certified.x))
-        if gap <= kappa or not is_fair or not n_left:
+    if best is not first or certified is None:
+        certified = solver.certify(best.problem, best.x)
+    gap = measure(best.problem.weights(certified.x))
+    for _ in range(_RETRIES):
+        if gap <= kappa or not is_fair:
             break
         # The certified solution is another one than that of the smoothed problem.
         bound = best.problem.kappa * _AIM * kappa / gap
@@ -318,6 +318,8 @@ def meet_gap(
         if tighter is None or tighter.gap > kappa:
             break
         best = tighter
+        certified = solver.certify(best.problem, best.x)
+        gap = measure(best.problem.weights(certified.x))
     return Solution(best.problem, certified, gap, kappa)
 
 
