@@ -117,8 +117,13 @@ class RowOracle(ABC):
         """Return the scores of all rows, ndarray of shape (m,)."""
 
     @abstractmethod
-    def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
-        """Return all; corners of the ramp are parabolas over `corner` to both sides."""
+    def evaluate(
+        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
+    ) -> OracleValue:
+        """Return all, the surrogate stretched to `width` (the ramp's is 1).
+
+        Corners of the ramp are parabolas over `corner` of its width to both sides.
+        """
 
 
 class ScoreOracle(RowOracle):
@@ -174,12 +179,14 @@ class ScoreOracle(RowOracle):
     def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
 
-    def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
+    def evaluate(
+        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
+    ) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
         table, codes, shape, shares = self._rows
         m = codes.shape[0]
-        ramp = Ramp(theta, corner)
+        ramp = Ramp(theta, width, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
         concave_loss, concave_slopes = 0.0, None
         if self.surrogate == "ramp" and self.loss in _KINDS:
@@ -218,7 +225,7 @@ class ScoreOracle(RowOracle):
             parts = ramp.parts(moments) * shares[:, None]
             slopes_of = partial(ramp.slopes, sums, shares)
         else:
-            sigmoid = SigmoidShares(self._rows, scores, theta)
+            sigmoid = SigmoidShares(self._rows, scores, theta, width)
             parts, slopes_of, combine = sigmoid.parts, sigmoid.slopes, sigmoid.combine
         return OracleValue(
             *(self.layout, loss, lifted, parts, slopes_of),
@@ -287,18 +294,19 @@ class Rows(NamedTuple):
 
 
 class Ramp:
-    """Shares by ramps of width one, which bend half of it to both sides of theta."""
+    """Shares by ramps, which bend half of their width to both sides of theta."""
 
-    # With x = h - theta the plus part is max(x + 1/2, 0), the minus part
-    # max(x - 1/2, 0). Either corner is rounded where it is nearer than `corner` by
-    # (u + corner)^2 / (4 corner).
-    def __init__(self, theta: Array, corner: float) -> None:
-        self.corner = corner
+    # With x = h - theta the plus part is max(x + width / 2, 0) / width, the minus part
+    # max(x - width / 2, 0) / width. Either corner is rounded where it is nearer than
+    # c = `corner` * width by (u + c)^2 / (4 c).
+    def __init__(self, theta: Array, width: float, corner: float) -> None:
+        self.width = width
+        self.corner = corner = corner * width
         self.n_powers = 2 if corner > 0 else 1  # of scores, times rows, in all sums
         # Near the thresholds squares of scores have the smallest rounding errors.
         self.centre = float(theta.mean()) if theta.size else 0.0
         shifted = theta - self.centre
-        self.kinks = np.concatenate([shifted - 0.5, shifted + 0.5])
+        self.kinks = np.concatenate([shifted - width / 2, shifted + width / 2])
         self.lower = self.kinks - corner
         ends = np.concatenate([self.lower, self.kinks + corner])
         self.edges = np.sort(ends if corner > 0 else self.kinks)
@@ -314,7 +322,7 @@ class Ramp:
             n, h, hh = np.moveaxis(moments[:, self.begin] - straight, 2, 0)
             bent = hh - 2 * self.lower * h + self.lower**2 * n
             total += bent / (4 * self.corner)
-        return total
+        return total / self.width
 
     def slopes(self, sums: Array, shares: Array) -> Array:
         """Gradients (G, 2 P, n + 1) of the parts times the shares of their groups."""
@@ -323,18 +331,19 @@ class Ramp:
             bent = sums[:, self.begin] - sums[:, self.end]
             bent = bent[:, :, 1] - self.lower[:, None] * bent[:, :, 0]
             total += bent / (2 * self.corner)
-        total *= shares[:, None, None]
+        total *= shares[:, None, None] / self.width
         return total
 
 
 class SigmoidShares:
     """Shares by a sigmoid, from the scores; gradients take another pass."""
 
-    def __init__(self, rows: Rows, scores: Array, theta: Array) -> None:
+    def __init__(self, rows: Rows, scores: Array, theta: Array, width: float) -> None:
         self._rows = rows
+        self._width = width
         self._scores = scores
         self._theta = theta
-        sums = sigmoid_sums(scores, rows.codes, theta, 1.0, rows.shape[0])
+        sums = sigmoid_sums(scores, rows.codes, theta, width, rows.shape[0])
         self.parts, self._in_score = (s * rows.shares[:, None] for s in sums)
 
     def slopes(self) -> Array:
@@ -361,7 +370,7 @@ class SigmoidShares:
         for start in range(0, m, step):
             stop = min(start + step, m)
             scores = self._scores[start:stop]
-            slopes = sigmoid_slopes(scores, self._theta, 1.0)
+            slopes = sigmoid_slopes(scores, self._theta, self._width)
             yield self._rows.part(start, stop), slopes
 
 
@@ -378,9 +387,11 @@ class PartitionedOracle(RowOracle):
         w = self.layout.rows(w).ravel()
         return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
 
-    def evaluate(self, w: Array, theta: Array, *, corner: float = 0.0) -> OracleValue:
+    def evaluate(
+        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
+    ) -> OracleValue:
         self.n_calls += 1
-        at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), corner
+        at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), width, corner
         sums: _Sums = self._oracles.map(_sums, *at).reduce(_added)
         loss, gradient, parts, slopes = sums
         n_rows = self.group_sizes.sum()
@@ -400,9 +411,11 @@ class PartitionedOracle(RowOracle):
 _Sums = tuple[float, Array, Array, Array]
 
 
-def _sums(oracle: ScoreOracle, w: Array, theta: Array, corner: float) -> _Sums:
+def _sums(
+    oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
+) -> _Sums:
     # What was sent may be read-only, and kernels are compiled for what is not.
-    value = oracle.evaluate(w, theta.copy(), corner=corner)
+    value = oracle.evaluate(w, theta.copy(), width=width, corner=corner)
     sizes = oracle.group_sizes
     loss, gradient = value.loss * sizes.sum(), value.loss_gradient * sizes.sum()
     slopes = value.slopes * sizes[:, None, None]

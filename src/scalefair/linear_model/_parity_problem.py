@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._digits import apart
 from scalefair._memory import require_memory
-from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._oracle import OracleValue, RowOracle
 from scalefair.linear_model._weights import Array, ridge_factors
-from scalefair.optimize import (
-    ConstrainedValue,
-    DCProblem,
-    DCRecord,
-    DCResult,
-    augmented_lagrangian,
-    direct_switching_subgradient,
-    idca,
-)
+from scalefair.optimize import ConstrainedValue, DCProblem
 
 Part = tuple[Array, Array]
 # Convex parts of the constraints with their gradients, then the subtracted ones.
@@ -57,8 +46,18 @@ class ParityProblem(DCProblem):
     ) -> None:
         self.oracle = oracle
         self.interval = interval
-        self.slack = kappa * (interval[1] - interval[0])
         self.ridge = ridge_factors(oracle.layout, ridge).ravel()
+        self._set_surrogate(kappa, 1.0)
+
+    def _set_surrogate(self, kappa: float, width: float) -> None:
+        self.kappa, self.width = kappa, width  # bound and width, in scores
+        self.slack = kappa * (self.interval[1] - self.interval[0])
+
+    def with_surrogate(self, kappa: float, width: float) -> Self:
+        """Return the problem with another bound and width of the surrogate."""
+        other = copy(self)
+        other._set_surrogate(kappa, width)
+        return other
 
     def require_memory(self) -> None:
         """Raise a MemoryError if the gradients of all constraints do not fit."""
@@ -91,9 +90,14 @@ class ParityProblem(DCProblem):
     def minus(self, v: Array) -> Part:
         return self.evaluate(v)[1]
 
+    def _value(self, v: Array, corner: float = 0.0) -> OracleValue:
+        return self.oracle.evaluate(
+            self.weights(v), self.thresholds(v), width=self.width, corner=corner
+        )
+
     def evaluate(self, v: Array) -> tuple[Part, Part]:
         """Values and gradients of both parts, from one pass over the rows."""
-        value = self.oracle.evaluate(self.weights(v), self.thresholds(v))
+        value = self._value(v)
         plus, plus_gradient, minus, minus_gradient = self._constraint_parts(value)
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
         free = np.zeros(self.n_variables - gradient.size)  # in the thresholds
@@ -110,7 +114,7 @@ class ParityProblem(DCProblem):
 
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
         """Objective and constraints with the corners of the surrogate rounded."""
-        value = self.oracle.evaluate(self.weights(v), self.thresholds(v), corner=corner)
+        value = self._value(v, corner)
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
         objective -= value.concave_loss
         gradient -= value.concave_gradient
@@ -136,17 +140,21 @@ class StrongParity(ParityProblem):
     """Problem (13): rates at free thresholds lie between ranks p and p + slack."""
 
     def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
+        self.n_thresholds = n_thresholds
         super().__init__(*common)
-        low, high = self.interval
-        self.ranks = np.linspace(low, high - self.slack, n_thresholds, endpoint=False)
         self.surrogate = surrogate
         oracle = self.oracle
         self.n_variables = oracle.n_weights + n_thresholds
         self.n_constraints = 2 * oracle.n_groups * n_thresholds
 
+    def _set_surrogate(self, kappa: float, width: float) -> None:
+        super()._set_surrogate(kappa, width)
+        low, end = self.interval[0], self.interval[1] - self.slack
+        self.ranks = np.linspace(low, end, self.n_thresholds, endpoint=False)
+
     def start(self) -> Array:
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
-        thresholds = thresholds_of_zero(middle, self.surrogate)
+        thresholds = self.width * thresholds_of_zero(middle, self.surrogate)
         return np.append(np.zeros(self.oracle.n_weights), thresholds)
 
     def thresholds(self, v: Array) -> Array:
@@ -160,7 +168,7 @@ class StrongParity(ParityProblem):
         known = np.empty((2, 0))  # rates, thresholds
         step = 1.0
         for _ in range(_ATTEMPTS):
-            value = self.oracle.evaluate(w, theta)
+            value = self.oracle.evaluate(w, theta, width=self.width)
             rates = value.plus - value.minus
             middle = (rates.max(axis=0) + rates.min(axis=0)) / 2
             if theta.size == wanted.size and (
@@ -259,102 +267,14 @@ class WeakParity(ParityProblem):
         return within[k] - within[other] - self.slack, slopes
 
 
-# Corners of the ramp are rounded over this much to both sides, to treat it as smooth.
-_CORNER = 0.05
-# Of the paper: subgradient steps per subproblem, and accuracy of the subproblems.
-_STEPS, _EPSILON = 150, 2e-3
-# Parts of the tolerance to which the smoothed problem is solved, as its corners add to
-# the violation, and to which the gradient of its Lagrangian is to fall.
-_MARGIN, _STATIONARY = 0.1, 0.5
-# Change of the objective, as a share, after which rounds end, and steps of a round.
-_SETTLED, _INNER = 1e-4, 80
-
-
-@single_blas_thread()  # Matrices are small here: threads would wait for each other.
-def solve(
-    problem: ParityProblem,
-    v0: Array | None,
-    *,
-    multipliers: Array | None,
-    smooth: bool,
-    inner_solver: str,
-    tol: float,
-    max_iter: int,
-    n_calls: int,
-) -> DCResult:
-    """Solve a problem from `v0`, or from weights of zero, after `n_calls` calls."""
-    # With `smooth` an augmented Lagrangian goes first, unless `v0` is feasible. The DC
-    # algorithm keeps what is feasible, as weights of zero are: it starts there if what
-    # it would start from violates the constraints by more than `tol`.
-    v = problem.start() if v0 is None else v0
-    records: list[DCRecord] = []
-    if v0 is not None:
-        feasible = _violation(problem, v0) <= tol
-        n_calls += 1
-        if not feasible and not smooth:
-            v = problem.start()  # the DC algorithm keeps violations
-        smooth = smooth and not feasible
-    if smooth:
-        found = augmented_lagrangian(
-            lambda x: problem.smoothed(x, _CORNER),
-            v,
-            multipliers=multipliers,
-            tol=_MARGIN * tol,
-            stationarity=_STATIONARY * tol,
-            settled=_SETTLED,
-            max_iter=20,
-            max_inner=_INNER,
-        )
-        records = [
-            DCRecord(objective, infeasibility, np.nan, calls + n_calls)
-            for objective, infeasibility, calls in found.history
-        ]
-        v = found.x if found.infeasibility <= tol else problem.start()
-    if inner_solver == "direct":
-        result = direct_switching_subgradient(
-            problem, v, max_iter=_STEPS * max_iter, eps=_EPSILON, tol=tol
-        )
-    else:
-        options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
-        if inner_solver == "ssg":
-            options |= {"inner": "switching_subgradient", "eps": _EPSILON}
-        result = idca(problem, v, **options)
-    before = records[-1].n_calls if records else n_calls
-    records += [replace(r, n_calls=r.n_calls + before) for r in result.history]
-    remedy = "Raise max_iter or tol."
-    if inner_solver != "bundle":
-        remedy = 'Raise max_iter or tol, or take inner_solver="bundle".'
-    elif result.n_iter < max_iter:
-        remedy = "No step improves it: raise tol."
-    return replace(
-        result,
-        n_calls=result.n_calls + before,
-        history=records,
-        converged=result.converged and result.infeasibility <= tol,
-        message=remedy,
-    )
-
-
-def warn_unfinished(found: DCResult, tol: float, *, stacklevel: int) -> None:
-    """Warn if what was found is not certified to `tol`."""
-    if not found.converged:
-        warnings.warn(
-            f"Training stopped after {found.n_iter} iterations with a nearly-KKT "
-            f"residual of {apart(found.kkt_residual, tol)} and a violation of "
-            f"{apart(max(found.infeasibility, 0.0), tol)} (tol={tol:g}). "
-            f"{found.message}",
-            ConvergenceWarning,
-            stacklevel=stacklevel + 1,
-        )
-
-
-def _violation(problem: ParityProblem, v: Array) -> float:
+def violation_at(problem: ParityProblem, v: Array) -> float:
+    """Largest violation of a constraint."""
     (plus, _), (minus, _) = problem.evaluate(v)
     return float((plus - minus)[1:].max())
 
 
-def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
-    """Variables for weights given as rows of coefficients and intercept."""
+def given_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
+    """Weights from rows of coefficients and intercept, and thresholds for them."""
     w = np.asarray(rows, dtype=np.float64)
     expected = problem.oracle.layout.shape
     if w.shape != expected or not np.isfinite(w).all():
@@ -366,11 +286,11 @@ def given_start(problem: ParityProblem, rows: Any, tol: float) -> Array:
     if isinstance(problem, StrongParity):
         theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
         v = problem.with_thresholds(w, theta)
-    violation = _violation(problem, v)
+    violation = violation_at(problem, v)
     if violation > tol:
         raise ValueError(
             f"start violates a fairness constraint by {apart(violation, tol)} "
             f"(tol={tol:g}): rates may differ by {problem.slack:.3g}. Give fairer "
             'weights, or start="auto".'
         )
-    return v
+    return problem.weights(v), np.array(problem.thresholds(v))

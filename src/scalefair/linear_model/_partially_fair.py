@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -16,14 +17,20 @@ from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
+from scalefair.linear_model._continuation import (
+    Solution,
+    Solver,
+    Start,
+    meet_gap,
+    solve_fixed,
+    warn_unfinished,
+)
 from scalefair.linear_model._oracle import RowOracle
 from scalefair.linear_model._parity_problem import (
     ParityProblem,
     StrongParity,
     WeakParity,
     given_start,
-    solve,
-    warn_unfinished,
 )
 from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
 from scalefair.linear_model._weights import Array
@@ -31,7 +38,6 @@ from scalefair.metrics import (
     partial_demographic_parity_gap,
     weak_partial_demographic_parity_gap,
 )
-from scalefair.optimize import DCResult
 from scalefair.streaming import is_partitioned
 
 
@@ -50,13 +56,18 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     ----------
     %(interval)s
     kappa : float, default=0.05
-        Gap allowed, as a share of the interval. It bounds the surrogate's gap:
-        `partial_parity_gap_` is that of the scores themselves.
+        Gap of the training rows' scores allowed, as a share of the interval. What
+        exceeds it by more than a twentieth is warned of.
     %(criterion)s
     %(interactions)s
-    n_thresholds : int, default=10
-        Ranks at which the strong criterion is enforced; 25 give smaller gaps.
-    %(alpha)s
+    surrogate_width : "auto" or float, default="auto"
+        ``"auto"`` narrows the surrogate, and lowers its bound below `kappa`, until the
+        gap of the scores themselves is at most `kappa`. A number is a width that stays,
+        in scores: 1 is the method of [1]_, which bounds the surrogate's gap only.
+    n_thresholds : int, default=25
+        Ranks at which the strong criterion is enforced.
+    alpha : float, default=1e-3
+        Factor of half the squared norm of the coefficients of standardized features.
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
         Solver of the convex subproblems: proximal bundle, certified, or switching
         subgradients; ``"direct"`` applies these to the problem itself, unguaranteed.
@@ -87,6 +98,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Scores at the enforced ranks; for the weak criterion `threshold`.
     partial_parity_gap_ : float
         Gap of the criterion on the training rows, exact: not the surrogate's.
+    surrogate_kappa_, surrogate_width_ : float
+        Bound and width of the surrogate in the last problem, which `infeasibility_`
+        and `kkt_residual_` are about.
     %(solution)s
     kkt_residual_ : float
         Nearly-KKT residual.
@@ -129,6 +143,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         "kappa": [Interval(Real, 0, 1, closed="right")],
         "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
         "start": [StrOptions({"auto", "zero"}), "array-like"],
+        "surrogate_width": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
         "tune_intercept": ["boolean"],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
@@ -144,8 +162,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         loss: str = "logistic",
         surrogate: str = "ramp",
         interactions: bool = True,
-        n_thresholds: int = 10,
-        alpha: float = 0.0,
+        surrogate_width: Any = "auto",
+        n_thresholds: int = 25,
+        alpha: float = 1e-3,
         inner_solver: str = "bundle",
         start: Any = "auto",
         tune_intercept: bool = True,
@@ -163,6 +182,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.loss = loss
         self.surrogate = surrogate
         self.interactions = interactions
+        self.surrogate_width = surrogate_width
         self.n_thresholds = n_thresholds
         self.alpha = alpha
         self.inner_solver = inner_solver
@@ -222,15 +242,14 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few(stacklevel=4)
         problem = self._problem(oracle, rows)
-        last: DCResult | None = None
+        last: Solution | None = None
         if self._starts_alone and not self._may_go_on(problem):
             for sample in samples:
                 part = sample.oracle(oracle.layout.units, **self._oracle_options())
                 # The labels of all rows: a sample may lack a class.
-                last = self._solve(self._problem(part, rows), last)
-        found = self._solve(problem, last)
-        self._finish(rows, problem, found)
-        warn_unfinished(found, self.tol, stacklevel=4)
+                last = self._solve(self._problem(part, rows), sample.codes, last)
+        found = self._solve(problem, rows.codes, last)
+        self._finish(rows, found, stacklevel=5)
         return self
 
     def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
@@ -254,41 +273,53 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     def _starts_alone(self) -> bool:
         return isinstance(self.start, str) and self.start == "auto"
 
-    def _solve(self, problem: ParityProblem, last: DCResult | None = None) -> DCResult:
+    def _solve(
+        self,
+        problem: ParityProblem,
+        codes: NDArray[Any],
+        last: Solution | None = None,
+    ) -> Solution:
         """Solve a problem from another's solution, the given start, or the last fit."""
-        v0 = None
-        before = problem.oracle.n_calls
-        if last is not None:
-            w, thresholds = problem.weights(last.x), problem.thresholds(last.x)
-            v0 = problem.with_thresholds(w, thresholds)
-        elif self._may_go_on(problem):
-            given = np.column_stack([self.coef_, self.intercept_])
-            w = problem.oracle.layout.parameters(given)
-            v0 = problem.with_thresholds(w, self.thresholds_)
-        elif not isinstance(self.start, str):
-            v0 = given_start(problem, self.start, self.tol)
-        return solve(
-            problem,
-            v0,
-            multipliers=None if last is None else last.multipliers,
-            smooth=self._starts_alone,
+        kappa, width = float(self.kappa), self.surrogate_width
+        solver = Solver(
+            problem if width == "auto" else problem.with_surrogate(kappa, width),
             inner_solver=self.inner_solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            n_calls=problem.oracle.n_calls - before,
         )
+
+        def measure(w: Array) -> float:
+            return self._gap(problem.oracle.scores(w), codes)
+
+        start = Start(kappa)
+        layout = problem.oracle.layout
+        if last is not None:
+            start = Start.like(last, kappa)
+        elif self._may_go_on(problem):
+            w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
+            bound = kappa * self._tightness
+            start = Start(bound, self.surrogate_width_, w, self.thresholds_)
+        elif not isinstance(self.start, str):
+            start = Start(
+                kappa, 1.0, *given_start(solver.problem, self.start, self.tol)
+            )
+        smooth = self._starts_alone
+        if width == "auto":
+            return meet_gap(solver, measure, kappa, start, smooth=smooth)
+        found = solve_fixed(solver, start, smooth=smooth)
+        gap = measure(problem.weights(found.x))
+        return Solution(solver.problem, found, gap, kappa, is_fixed=True)
 
     def _may_go_on(self, problem: ParityProblem) -> bool:
         n_rows, n_columns = problem.oracle.layout.shape
         last = getattr(self, "coef_", None) if self.warm_start else None
         return last is not None and last.shape == (n_rows, n_columns - 1)
 
-    def _finish(
-        self, rows: TrainingRows, problem: ParityProblem, found: DCResult
-    ) -> None:
-        """Store a solution; the intercept is tuned on the rows."""
-        w = problem.weights(found.x).copy()
-        thresholds = np.array(problem.thresholds(found.x))
+    def _finish(self, rows: TrainingRows, found: Solution, *, stacklevel: int) -> None:
+        """Store a solution and warn of it; the intercept is tuned on the rows."""
+        problem, result = found.problem, found.result
+        w = found.weights.copy()
+        thresholds = np.array(problem.thresholds(result.x))
         scores = problem.oracle.scores(w)
         if self.tune_intercept and self.criterion == "strong":
             shift = most_accurate_shift(scores, rows.signs)
@@ -298,17 +329,22 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self._store_weights(problem.oracle.layout.rows(w))
         self.thresholds_ = thresholds
         self.partial_parity_gap_ = self._gap(scores, rows.codes)
-        self.objective_ = found.objective
-        self.infeasibility_ = found.infeasibility
-        self.kkt_residual_ = found.kkt_residual
+        self.surrogate_kappa_ = problem.kappa
+        self.surrogate_width_ = problem.width
+        self._tightness = problem.kappa / found.kappa
+        self.objective_ = result.objective
+        self.infeasibility_ = result.infeasibility
+        self.kkt_residual_ = result.kkt_residual
         names = {"n_calls": "n_oracle_calls"}
         self.history_ = [
             {names.get(key, key): value for key, value in vars(record).items()}
-            for record in found.history
+            for record in result.history
         ]
-        self.n_iter_ = found.n_iter
-        self.n_oracle_calls_ = found.n_calls
-        self.converged_ = found.converged
+        self.n_iter_ = result.n_iter
+        self.n_oracle_calls_ = result.n_calls
+        self.converged_ = result.converged
+        measured = replace(found, gap=self.partial_parity_gap_)
+        warn_unfinished(measured, scores, rows.codes, self.tol, stacklevel=stacklevel)
 
     def _gap(self, scores: Array, groups: NDArray[Any]) -> float:
         interval = check_interval(self.interval)

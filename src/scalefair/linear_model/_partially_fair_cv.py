@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -20,10 +21,9 @@ from scalefair._digits import apart
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier, decide
-from scalefair.linear_model._parity_problem import warn_unfinished
+from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
 from scalefair.linear_model._training_rows import refuse_parts
-from scalefair.optimize import DCResult
 
 
 @documented(**TEXTS)
@@ -76,16 +76,21 @@ def partial_fairness_path(
     rows = first._check_training(X, y, sensitive_features)
     rows.warn_few(stacklevel=2)
     oracle = rows.oracle(**first._oracle_options())
-    models: list[PartiallyFairClassifier] = [first] * values.size
-    last: DCResult | None = None
-    for i in np.argsort(values, kind="stable"):
-        model = clone(first).set_params(kappa=float(values[i]))
-        _copy_input_attributes(first, model)
-        problem = model._problem(oracle, rows)
-        last = model._solve(problem, last)
-        model._finish(rows, problem, last)
-        warn_unfinished(last, model.tol, stacklevel=2)
-        models[i] = model
+    models = [clone(first).set_params(kappa=float(value)) for value in values]
+    found: list[Solution] = []
+    order = np.argsort(values, kind="stable")
+    for i in order:
+        problem = models[i]._problem(oracle, rows)
+        last = found[-1] if found else None
+        found.append(models[i]._solve(problem, rows.codes, last))
+    fairest = min(solution.gap for solution in found)
+    for i, own in zip(order, found, strict=True):
+        # A solution for another kappa may be better: so neither gap nor objective
+        # goes the wrong way as kappa grows.
+        fair = [s for s in found if s.gap <= max(fairest, own.kappa)]
+        best = min(fair, key=lambda s: s.result.objective)
+        _copy_input_attributes(first, models[i])
+        models[i]._finish(rows, replace(best, kappa=own.kappa), stacklevel=3)
     return models
 
 

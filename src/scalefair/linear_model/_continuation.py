@@ -1,0 +1,368 @@
+"""Solving the training problem, and tightening it until the scores' own gap is small.
+
+The constraints are on a surrogate, which is kind to gaps that hide between its ranks
+and in the width of its ramp. `meet_gap` narrows the ramp and lowers the surrogate's
+bound until the gap of the scores themselves is at most kappa.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from scalefair._digits import apart
+from scalefair.kernels import single_blas_thread
+from scalefair.linear_model._parity_problem import ParityProblem, violation_at
+from scalefair.linear_model._weights import Array
+from scalefair.metrics._noise_gap import noise_gap
+from scalefair.optimize import (
+    AugmentedLagrangianResult,
+    DCRecord,
+    DCResult,
+    augmented_lagrangian,
+    direct_switching_subgradient,
+    idca,
+)
+
+# Corners of the ramp are rounded over this part of its width to both sides, to treat
+# it as smooth.
+_CORNER = 0.05
+# Of the paper: subgradient steps per subproblem, and accuracy of the subproblems.
+_STEPS, _EPSILON = 150, 2e-3
+# Parts of the tolerance to which the smoothed problem is solved, as its corners add to
+# the violation, and to which the gradient of its Lagrangian is to fall.
+_MARGIN, _STATIONARY = 0.1, 0.5
+# Change of the objective, as a share, after which rounds end, and steps of a round.
+_SETTLED, _INNER = 1e-4, 80
+
+# Widths of the surrogate after the first, as parts of the spread of the scores.
+_WIDTHS = (0.5, 0.2, 0.1, 0.05)
+# Gaps above this multiple of kappa ask for a narrower surrogate, those below it for a
+# lower bound: one that aims at this part of kappa, but is lowered at most so far.
+_FAR, _AIM, _LEAST = 1.5, 0.95, 0.3
+# A gap that falls by less than this part of what was aimed at does not follow the
+# bound; where nothing is left to narrow so many much lower bounds are tried, and as
+# many higher ones where the gap is needlessly low.
+_STUCK, _RETRIES = 0.25, 2
+# Problems solved at most; with gaps below this part of kappa a higher bound is tried.
+_MOST, _TOO_LOW = 14, 0.8
+# Gaps above this multiple of kappa are warned of.
+_ALLOWED = 1.05
+
+# Takes weights, returns the gap of the scores that the criterion is about.
+Measure = Callable[[Array], float]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution of a problem, whose surrogate may be tighter than asked, and its gap."""
+
+    problem: ParityProblem
+    result: DCResult
+    gap: float
+    kappa: float  # what the gap was to be
+    is_fixed: bool = False  # whether the surrogate was given
+
+    @property
+    def weights(self) -> Array:
+        return self.problem.weights(self.result.x)
+
+
+class Solver:
+    """Solvers of problems with one oracle, and a record of what they did."""
+
+    def __init__(
+        self, problem: ParityProblem, *, inner_solver: str, tol: float, max_iter: int
+    ) -> None:
+        self.problem = problem
+        self.tol = tol
+        self._inner_solver = inner_solver
+        self._max_iter = max_iter
+        self._before = problem.oracle.n_calls
+        self._records: list[DCRecord] = []
+
+    @property
+    def n_calls(self) -> int:
+        return self.problem.oracle.n_calls - self._before
+
+    def smooth(
+        self, problem: ParityProblem, v: Array, multipliers: Array | None
+    ) -> AugmentedLagrangianResult:
+        """Solve a problem with rounded corners, not certified, from any point."""
+        before = self.n_calls
+        with single_blas_thread():  # Matrices are small: threads would wait.
+            found = augmented_lagrangian(
+                lambda x: problem.smoothed(x, _CORNER),
+                v,
+                multipliers=multipliers,
+                tol=_MARGIN * self.tol,
+                stationarity=_STATIONARY * self.tol,
+                settled=_SETTLED,
+                max_iter=20,
+                max_inner=_INNER,
+            )
+        self._records += [
+            DCRecord(objective, infeasibility, np.nan, calls + before)
+            for objective, infeasibility, calls in found.history
+        ]
+        return found
+
+    def certify(self, problem: ParityProblem, v: Array) -> DCResult:
+        """Solve a problem by the DC algorithm, from a feasible point or from zero."""
+        # The algorithm keeps what is feasible, as weights of zero are, but violations
+        # as well.
+        with single_blas_thread():
+            if violation_at(problem, v) > self.tol:
+                v = problem.start()
+            before = self.n_calls
+            options: dict[str, Any] = {"tol": self.tol, "max_iter": self._max_iter}
+            if self._inner_solver == "direct":
+                options["max_iter"] *= _STEPS
+                result = direct_switching_subgradient(
+                    problem, v, eps=_EPSILON, **options
+                )
+            else:
+                if self._inner_solver == "ssg":
+                    options |= {"inner": "switching_subgradient", "eps": _EPSILON}
+                result = idca(problem, v, **options)
+        self._records += [
+            replace(r, n_calls=r.n_calls + before) for r in result.history
+        ]
+        remedy = "Raise max_iter or tol."
+        if self._inner_solver != "bundle":
+            remedy = 'Raise max_iter or tol, or take inner_solver="bundle".'
+        elif result.n_iter < self._max_iter:
+            remedy = "No step improves it: raise tol."
+        return replace(
+            result,
+            n_calls=self.n_calls,
+            history=list(self._records),
+            converged=result.converged and result.infeasibility <= self.tol,
+            message=remedy,
+        )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Solution of a smoothed problem, and the gap of its scores."""
+
+    problem: ParityProblem
+    x: Array
+    multipliers: Array | None
+    objective: float
+    gap: float
+
+
+class _Search:
+    """Problems with ever other surrogates, each solved from the last solution."""
+
+    def __init__(self, solver: Solver, measure: Measure, kappa: float) -> None:
+        self._solver = solver
+        self._measure = measure
+        self._kappa = kappa
+        problem = solver.problem
+        self._of_zero = problem.smoothed(problem.start(), _CORNER).objective
+        self.n_left = _MOST
+
+    def trial(self, last: _Trial | None, kappa: float, width: float) -> _Trial | None:
+        """Solve the problem with another surrogate; None where that fails."""
+        self.n_left -= 1
+        problem = self._solver.problem.with_surrogate(kappa, width)
+        v = problem.start()
+        if last is not None:
+            thresholds = np.array(last.problem.thresholds(last.x))
+            v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
+        multipliers = None if last is None else last.multipliers
+        found = self._solver.smooth(problem, v, multipliers)
+        is_worse = found.objective > self._of_zero  # weights of zero are fair
+        if last is not None and (is_worse or found.infeasibility > self._solver.tol):
+            return None
+        gap = self._measure(problem.weights(found.x))
+        return _Trial(problem, found.x, found.multipliers, found.objective, gap)
+
+    def _is_stuck(self, before: float, after: float) -> bool:
+        return before - after < _STUCK * (before - _AIM * self._kappa)
+
+    def lowered(self, last: _Trial, share: float) -> _Trial | None:
+        """Lower the surrogate's bound to a share, or 0: in proportion to the gap."""
+        share = share or max(_AIM * self._kappa / last.gap, _LEAST)
+        return self.trial(last, share * last.problem.kappa, last.problem.width)
+
+    def narrowed(self, last: _Trial, share: float) -> _Trial | None:
+        """Narrow the surrogate to a share of the spread of the scores."""
+        scores = last.problem.oracle.scores(last.problem.weights(last.x))
+        low, high = last.problem.interval
+        ranks = [max(1 - high, 0.02), min(1 - low, 0.98)]  # not the outermost scores
+        spread = float(np.ptp(np.quantile(scores, ranks)))
+        return self.trial(last, self._kappa, share * max(spread, 1e-3))
+
+    def run(self, first: _Trial) -> list[_Trial]:
+        """Return trials, of which the last has the gap, if one has."""
+        trials, widths, is_lowered, n_stuck = [first], list(_WIDTHS), False, 0
+        while trials[-1].gap > self._kappa and self.n_left > 0:
+            last = trials[-1]
+            is_stuck = is_lowered and self._is_stuck(trials[-2].gap, last.gap)
+            if widths and (is_stuck or last.gap > _FAR * self._kappa):
+                found = self.narrowed(last, widths.pop(0))
+                is_lowered = False
+                if found is None:
+                    widths = []
+                    continue
+            else:
+                n_stuck += is_stuck
+                if n_stuck > _RETRIES:
+                    break
+                found = self.lowered(last, _LEAST if is_stuck else 0.0)
+                is_lowered = True
+                if found is None:
+                    break
+            trials.append(found)
+        return trials
+
+    def raised(self, best: _Trial, trials: list[_Trial]) -> _Trial:
+        """Return the best fair trial, after raising a bound that is needlessly low."""
+        width = best.problem.width
+        same = [t.problem.kappa for t in trials if t.problem.width == width]
+        above = min([k for k in same if k > best.problem.kappa], default=None)
+        for _ in range(_RETRIES):
+            low = best.problem.kappa
+            if best.gap >= _TOO_LOW * self._kappa or low >= self._kappa:
+                break
+            bound = min(self._kappa, low * _AIM * self._kappa / max(best.gap, 1e-12))
+            if above is not None:
+                bound = float(np.sqrt(above * low))
+            found = self.trial(best, bound, width)
+            if found is None or found.gap > self._kappa:
+                above = bound
+            elif found.objective < best.objective:
+                best = found
+        return best
+
+
+@dataclass(frozen=True)
+class Start:
+    """A surrogate to begin with, and weights with thresholds if some are known."""
+
+    kappa: float
+    width: float = 1.0
+    weights: Array | None = None
+    thresholds: Array | None = None
+    multipliers: Array | None = None
+
+    @classmethod
+    def like(cls, last: Solution, kappa: float) -> Start:
+        """Start from the solution for other rows or another kappa."""
+        problem, result = last.problem, last.result
+        bound = kappa * problem.kappa / last.kappa
+        thresholds = np.array(problem.thresholds(result.x))
+        given = last.weights, thresholds, result.multipliers
+        return cls(bound, problem.width, *given)
+
+    def variables(self, problem: ParityProblem) -> Array | None:
+        if self.weights is None or self.thresholds is None:
+            return None
+        return problem.with_thresholds(self.weights, self.thresholds)
+
+
+def solve_fixed(solver: Solver, start: Start, *, smooth: bool) -> DCResult:
+    """Solve the solver's problem as it is."""
+    problem = solver.problem
+    v = start.variables(problem)
+    if smooth and (v is None or violation_at(problem, v) > solver.tol):
+        v = problem.start() if v is None else v
+        v = solver.smooth(problem, v, start.multipliers).x
+    return solver.certify(problem, problem.start() if v is None else v)
+
+
+def meet_gap(
+    solver: Solver, measure: Measure, kappa: float, start: Start, *, smooth: bool
+) -> Solution:
+    """Solve with ever tighter surrogates until the measured gap is at most kappa.
+
+    First by the smoothed problem, or by the DC algorithm from what is feasible or
+    without `smooth`. The last surrogate's problem is the one that is certified.
+    """
+    search = _Search(solver, measure, kappa)
+    problem = solver.problem.with_surrogate(start.kappa, start.width)
+    v = start.variables(problem)
+    first, certified = None, None
+    if not smooth or (v is not None and violation_at(problem, v) <= solver.tol):
+        certified = solver.certify(problem, problem.start() if v is None else v)
+        gap = measure(problem.weights(certified.x))
+        end = certified.x, certified.multipliers, certified.objective
+        first = _Trial(problem, *end, gap)
+    elif v is not None:
+        known = _Trial(problem, v, start.multipliers, np.inf, np.inf)
+        first = search.trial(known, start.kappa, start.width)
+    first = first or search.trial(None, kappa, 1.0)
+    assert first is not None  # not from zero
+    trials = search.run(first)
+    fairest = min(trials, key=lambda trial: trial.gap)
+    is_fair = fairest.gap <= kappa
+    best = search.raised(trials[-1], trials) if is_fair else fairest
+    if best is not first or certified is None:
+        certified = solver.certify(best.problem, best.x)
+    gap = measure(best.problem.weights(certified.x))
+    for _ in range(_RETRIES):
+        if gap <= kappa or not is_fair:
+            break
+        # The certified solution is another one than that of the smoothed problem.
+        bound = best.problem.kappa * _AIM * kappa / gap
+        tighter = search.trial(best, bound, best.problem.width)
+        if tighter is None or tighter.gap > kappa:
+            break
+        best = tighter
+        certified = solver.certify(best.problem, best.x)
+        gap = measure(best.problem.weights(certified.x))
+    return Solution(best.problem, certified, gap, kappa)
+
+
+def warn_unfinished(
+    found: Solution, scores: Array, codes: NDArray[Any], tol: float, *, stacklevel: int
+) -> None:
+    """Warn of what is not certified to the tolerance, and of a gap above kappa."""
+    result, problem, messages = found.result, found.problem, []
+    if not result.converged:
+        messages.append(
+            f"Training stopped after {result.n_iter} iterations with a nearly-KKT "
+            f"residual of {apart(result.kkt_residual, tol)} and a violation of "
+            f"{apart(max(result.infeasibility, 0.0), tol)} (tol={tol:g}). "
+            f"{result.message}"
+        )
+    if found.gap > _ALLOWED * found.kappa:
+        remedy = (
+            'Take surrogate_width="auto", which tightens the surrogate.'
+            if found.is_fixed
+            else "No surrogate that was tried makes it smaller. "
+            f"{_largest_tie(scores, codes, problem.interval):.2g} of a group's rows "
+            "between these ranks have one score, and "
+            f"{noise_gap(1 / np.bincount(codes), problem.interval):.2g} is what chance "
+            "makes of fair scores in as many rows. Where the group is known at "
+            "prediction, scalefair.postprocessing.FairCalibratedClassifier has any "
+            "gap; otherwise take a larger kappa or finer features."
+        )
+        messages.append(
+            f"The gap of the training rows is {apart(found.gap, found.kappa)}, more "
+            f"than kappa={found.kappa:g}. {remedy}"
+        )
+    for message in messages:
+        warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
+
+
+def _largest_tie(
+    scores: Array, codes: NDArray[Any], interval: tuple[float, float]
+) -> float:
+    """Largest share of a group's rows within the interval that have one score."""
+    largest = 0.0
+    for code in np.unique(codes):
+        counts = np.unique(-scores[codes == code], return_counts=True)[1]
+        ranks = np.append(0.0, np.cumsum(counts) / counts.sum())
+        within = np.diff(np.clip(ranks, *interval)) / (interval[1] - interval[0])
+        largest = max(largest, float(within.max()))
+    return largest
