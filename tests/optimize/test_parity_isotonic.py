@@ -101,7 +101,10 @@ def test_gap_is_at_most_kappa(interval, kappa, n_chains):
         )
         assert gap <= max(kappa, resolution) + 1e-12
     assert gap == pytest.approx(found.gap, abs=1e-12)
-    assert len(found.fine_blocks) > 400  # ties inside blocks are broken
+    # Ties inside blocks are broken, into four steps at most.
+    counts = np.bincount(found.fine_blocks)
+    assert (counts.min() > 0, counts.max()) == (True, 4)
+    assert np.median(counts) > 1
     assert np.all(np.diff(found.values) <= 0)
 
 

@@ -130,7 +130,8 @@ def test_ties_of_blocks_are_broken_by_little(target):
         )
         inside = np.searchsorted(-limits, -scores, side="right") - 1
         np.testing.assert_allclose(values, model.values_[inside], atol=1e-6, rtol=0)
-        assert len(np.unique(values)) > 0.9 * (codes == k).sum()
+        # Of 4 steps in each block of labels; blocks of scores are small.
+        assert len(np.unique(values)) > 2 * len(np.unique(inside)) * (half > 0)
         assert (np.diff(inside[np.argsort(values)]) <= 0).all()  # blocks stay apart
 
 
@@ -368,21 +369,21 @@ def test_null_gap_is_that_of_scores_that_say_nothing(sizes, interval, monkeypatc
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(len(sizes)), sizes)
     n_new, gaps = sum(sizes) // 2, []
-    noise_gap = _fair_calibration._noise_gap
-    monkeypatch.setattr(_fair_calibration, "_noise_gap", lambda *_: 0.0)
+    null_parity_gap = _fair_calibration.null_parity_gap
+    monkeypatch.setattr(_fair_calibration, "null_parity_gap", lambda *_, **__: 0.0)
     for _ in range(150):
         scores = rng.random((codes.size, 1))
         rows = scores, rng.integers(0, 2, codes.size), codes
-        model = fair(
-            FrozenEstimator(First().fit(*rows[:2])), rows, kappa=0.0, interval=interval
-        )
+        frozen = FrozenEstimator(First().fit(*rows[:2]))
+        # Blocks of labels are few, with fewer places for noise.
+        model = fair(frozen, rows, kappa=0.0, interval=interval, target="scores")
         new = (
             rng.random((n_new, 1)),
             None,
             np.repeat(np.arange(len(sizes)), np.array(sizes) // 2),
         )
         gaps.append(gap_of(model, new))
-    monkeypatch.setattr(_fair_calibration, "_noise_gap", noise_gap)
+    monkeypatch.setattr(_fair_calibration, "null_parity_gap", null_parity_gap)
     # The mean of 150 gaps is known to some 3 %, and small groups differ by 5 %.
     assert model.null_gap(n_new) == pytest.approx(np.mean(gaps), rel=0.1)
     assert model.null_gap(10**9) < model.null_gap(codes.size) < model.null_gap(n_new)

@@ -20,7 +20,7 @@ from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import ParityProblem, violation_at
 from scalefair.linear_model._weights import Array
-from scalefair.metrics._noise_gap import noise_gap
+from scalefair.metrics import null_parity_gap
 from scalefair.optimize import (
     AugmentedLagrangianResult,
     DCRecord,
@@ -336,13 +336,14 @@ def warn_unfinished(
             f"{result.message}"
         )
     if found.gap > _ALLOWED * found.kappa:
+        noise = null_parity_gap(np.bincount(codes), interval=problem.interval)
         remedy = (
             'Take surrogate_width="auto", which tightens the surrogate.'
             if found.is_fixed
             else "No surrogate that was tried makes it smaller. "
             f"{_largest_tie(scores, codes, problem.interval):.2g} of a group's rows "
             "between these ranks have one score, and "
-            f"{noise_gap(1 / np.bincount(codes), problem.interval):.2g} is what chance "
+            f"{noise:.2g} is what chance "
             "makes of fair scores in as many rows. Where the group is known at "
             "prediction, scalefair.postprocessing.FairCalibratedClassifier has any "
             "gap; otherwise take a larger kappa or finer features."

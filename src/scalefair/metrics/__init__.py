@@ -6,6 +6,7 @@ from scalefair.metrics._balance import (
     minimum_balance_score,
 )
 from scalefair.metrics._cut import normalized_cut_score
+from scalefair.metrics._null_gap import null_parity_gap
 from scalefair.metrics._pairwise_gaps import (
     group_auc_gap,
     inter_group_pairwise_gap,
@@ -27,6 +28,7 @@ __all__ = [
     "minimum_balance_score",
     "moment_gaps",
     "normalized_cut_score",
+    "null_parity_gap",
     "partial_demographic_parity_gap",
     "statistical_parity_ks",
     "weak_partial_demographic_parity_gap",

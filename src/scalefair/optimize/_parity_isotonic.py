@@ -12,6 +12,8 @@ from scalefair.kernels import cuts_between, split_at_levels
 
 # By which levels may differ in rounding.
 _ROUNDING = 1e-13
+# Steps that a block is cut into at most.
+_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class ParityIsotonicResult:
         Block b holds, of chain k, the scores in
         ``(thresholds[b + 1, k], thresholds[b, k]]``; the ends are infinite.
     fine_thresholds : ndarray of shape (n_steps + 1, n_chains)
-        The same for steps into which blocks can be cut without widening the gap:
-        as many as there are.
+        The same for steps into which blocks can be cut without widening the gap: up
+        to four in each, as more add noise and hardly any order.
     fine_blocks : ndarray of shape (n_steps,)
         Block of each step.
     kappa : float
@@ -222,6 +224,24 @@ class _Chains:
         self.levels = np.clip(self.ranks, 0.0, 1.0)
         self.levels[self.ends] = 1.0
 
+    def _positions(self, bounds: NDArray[np.integer]) -> NDArray[np.float64]:
+        """How far each cut has come in its block: above, within, below the interval.
+
+        At one position the levels of two chains differ by no more than at the ends.
+        """
+        zones = np.stack([self.ranks.clip(max=0.0), self.levels, self.ranks.clip(1.0)])
+        position = np.zeros_like(self.ranks)
+        for k, start in enumerate(self.starts):
+            cut = np.arange(start + 1, self.ends[k] + 1)
+            block = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds[:, k]))
+            first, last = bounds[block, k], bounds[block + 1, k]
+            for zone, upper in zip(zones, (0.0, 1.0, np.inf), strict=True):
+                length = zone[last] - zone[first]
+                share = (self.ranks[cut] > upper).astype(float)
+                np.divide(zone[cut] - zone[first], length, where=length > 0, out=share)
+                position[cut] += share
+        return position
+
     def solve(self, kappa: float) -> ParityIsotonicResult:
         """Split the samples into blocks; fit the mean of its block to each."""
         if not 0 <= kappa <= 1:
@@ -234,8 +254,9 @@ class _Chains:
         means = np.minimum.accumulate(means)  # equal ones may differ in rounding
         values = means + self.centre
         bounds = np.vstack([starts, bounds])
-        cuts, blocks = cuts_between(self.levels, self.ranks, bounds, width)
-        cuts = np.vstack([starts, cuts])
+        cuts, blocks = cuts_between(self.levels, self._positions(bounds), bounds, width)
+        kept = _thinned(blocks)
+        cuts, blocks = np.vstack([starts, cuts[kept]]), blocks[kept]
         block_of = np.empty(self.levels.size, np.int64)
         for k, (start, end) in enumerate(zip(starts, self.ends, strict=True)):
             lengths = np.diff(bounds[:, k])
@@ -251,6 +272,17 @@ class _Chains:
             kappa,
             float(np.ptp(self.levels[cuts], axis=1).max()),
         )
+
+
+def _thinned(blocks: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Keep the last of the steps of each block, and some others, evenly spaced."""
+    counts = np.bincount(blocks)
+    place = np.arange(blocks.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    n_steps = counts[blocks]
+    kept: NDArray[np.bool_] = (
+        place + 1
+    ) * _STEPS // n_steps > place * _STEPS // n_steps
+    return kept
 
 
 def _sums(

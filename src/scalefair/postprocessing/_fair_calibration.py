@@ -20,7 +20,7 @@ from scalefair._decorators import available_if, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
 from scalefair._groups import check_interval, encode_groups, known_codes
-from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.metrics import null_parity_gap, partial_demographic_parity_gap
 from scalefair.optimize import ParityIsotonicResult, parity_isotonic_path
 from scalefair.postprocessing._scored_rows import (
     ScoredRows,
@@ -58,8 +58,6 @@ sample_weight : array-like or Dask array of shape (m,), default=None
 
 # Ties within a block are broken by so little, and less than half way to its neighbours.
 _SHIFT = 1e-6
-# Draws for two groups, and points of the ranks, of the gap that noise makes.
-_DRAWS, _POINTS = 500, 512
 
 
 @documented(**TEXTS)
@@ -97,7 +95,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         overfitted models holds for the rows of `fit` only. None takes 5 folds.
         ``"prefit"``, or a :class:`~sklearn.frozen.FrozenEstimator`, takes a fitted
         classifier as it is: give `fit` rows that it was not fitted to. Rows in parts
-        need one of the two.
+        need one of the two; so do models whose scale varies from fit to fit, such as
+        boosting that stops early, unless it is told not to.
     n_jobs : int, default=None
         Folds fitted at a time, as in scikit-learn.
 
@@ -131,8 +130,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     Notes
     -----
-    Rows with one output are ranked by how high they stand in their group, so far as
-    that keeps the gap, by differences below 1e-6.
+    Rows of a block are told apart by how high they stand in its part of their group, in
+    up to four steps that keep the gap, of less than 1e-6: all that the order gains,
+    as every further cut is one more place for noise. As in any isotonic calibration
+    probabilities of blocks of one label are 0 or 1: ``target="scores"`` has none.
 
     References
     ----------
@@ -415,7 +416,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         if not n_samples > 0:
             raise ValueError(f"n_samples must be positive, got {n_samples!r}.")
         variances = self._variances + 1 / (n_samples * self._shares)
-        return _noise_gap(variances, check_interval(self.interval))
+        return null_parity_gap(1 / variances, interval=check_interval(self.interval))
 
 
 @documented(**TEXTS)
@@ -553,22 +554,3 @@ def _shifted(
     half = 0.49 * np.minimum(room[:-1], room[1:])
     shifted: NDArray[np.float64] = values[blocks] + half[blocks] * within
     return shifted
-
-
-def _noise_gap(variances: NDArray[np.float64], interval: tuple[float, float]) -> float:
-    """Mean gap of shares whose errors are Brownian bridges of these variances."""
-    if variances.size < 2:
-        return 0.0
-    low, high = interval
-    reach = 4 * np.sqrt(variances.max() * 0.25)  # ranks that noise brings inside
-    ranks = np.linspace(max(0.0, low - reach), min(1.0, high + reach), _POINTS)
-    rng = np.random.default_rng(0)  # an estimate: the same for the same sizes
-    steps = np.diff(ranks, prepend=0.0, append=1.0)
-    gaps = []
-    for _ in range(max(2 * _DRAWS // variances.size, 100)):
-        walk = rng.normal(size=(variances.size, steps.size)) * np.sqrt(steps)
-        paths = np.cumsum(walk, axis=1)
-        bridges = paths[:, :-1] - ranks * paths[:, -1:]
-        shares = np.clip(ranks + np.sqrt(variances)[:, None] * bridges, low, high)
-        gaps.append(np.ptp(shares, axis=0).max() / (high - low))
-    return float(np.mean(gaps))
