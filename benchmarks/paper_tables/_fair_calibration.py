@@ -281,14 +281,7 @@ def linear(*, interactions: bool) -> Method:
 
     def method(split: Split, interval: Interval, kappas: Any) -> Iterator[Outcome]:
         for kappa in filter(None, kappas):  # 0 is out of its range
-            model = PartiallyFairClassifier(
-                interval,
-                kappa,
-                n_thresholds=25,
-                alpha=1e-3,
-                start="auto",
-                interactions=interactions,
-            )
+            model = PartiallyFairClassifier(interval, kappa, interactions=interactions)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(split.X, split.y, sensitive_features=split.codes)

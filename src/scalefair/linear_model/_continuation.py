@@ -51,7 +51,7 @@ _FAR, _AIM, _LEAST = 1.5, 0.95, 0.3
 # many higher ones where the gap is needlessly low.
 _STUCK, _RETRIES = 0.25, 2
 # Problems solved at most; with gaps below this part of kappa a higher bound is tried.
-_MOST, _TOO_LOW = 14, 0.8
+_MOST, _TOO_LOW = 14, 0.9
 # Gaps above this multiple of kappa are warned of.
 _ALLOWED = 1.05
 

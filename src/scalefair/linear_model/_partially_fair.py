@@ -66,7 +66,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         in scores: 1 is the method of [1]_, which bounds the surrogate's gap only.
     n_thresholds : int, default=25
         Ranks at which the strong criterion is enforced.
-    alpha : float, default=1e-3
+    alpha : float, default=1e-4
         Factor of half the squared norm of the coefficients of standardized features.
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
         Solver of the convex subproblems: proximal bundle, certified, or switching
@@ -164,7 +164,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         interactions: bool = True,
         surrogate_width: Any = "auto",
         n_thresholds: int = 25,
-        alpha: float = 1e-3,
+        alpha: float = 1e-4,
         inner_solver: str = "bundle",
         start: Any = "auto",
         tune_intercept: bool = True,
