@@ -306,18 +306,21 @@ def meet_gap(
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
     best = search.raised(trials[-1], trials) if is_fair else fairest
-    while True:
-        if best is not first or certified is None:
-            certified = solver.certify(best.problem, best.x)
-        gap = measure(best.problem.weights(certified.x))
+    if best is not first or certified is None:
+        certified = solver.certify(best.problem, best.x)
+    gap = measure(best.problem.weights(certified.x))
+    for _ in range(_RETRIES):
         if gap <= kappa or not is_fair:
-            return Solution(best.problem, certified, gap, kappa)
+            break
         # The certified solution is another one than that of the smoothed problem.
         bound = best.problem.kappa * _AIM * kappa / gap
         tighter = search.trial(best, bound, best.problem.width)
-        if tighter is None or tighter.gap > kappa or search.n_left <= -3:
-            return Solution(best.problem, certified, gap, kappa)
+        if tighter is None or tighter.gap > kappa:
+            break
         best = tighter
+        certified = solver.certify(best.problem, best.x)
+        gap = measure(best.problem.weights(certified.x))
+    return Solution(best.problem, certified, gap, kappa)
 
 
 def warn_unfinished(

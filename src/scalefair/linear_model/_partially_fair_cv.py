@@ -83,11 +83,11 @@ def partial_fairness_path(
         problem = models[i]._problem(oracle, rows)
         last = found[-1] if found else None
         found.append(models[i]._solve(problem, rows.codes, last))
-    least = min(solution.gap for solution in found)
+    fairest = min(solution.gap for solution in found)
     for i, own in zip(order, found, strict=True):
         # A solution for another kappa may be better: so neither gap nor objective
         # goes the wrong way as kappa grows.
-        fair = [s for s in found if s.gap <= max(own.kappa, least)]
+        fair = [s for s in found if s.gap <= max(fairest, own.kappa)]
         best = own if own.is_fixed else min(fair, key=lambda s: s.result.objective)
         _copy_input_attributes(first, models[i])
         models[i]._finish(rows, replace(best, kappa=own.kappa), stacklevel=3)
