@@ -24,8 +24,8 @@ _EPILOG = """\b
 Of the two labels the one that sorts last is the positive one, with high scores.
 Gap: the largest difference of the shares of two groups above a threshold,
 counted within the interval of ranks; at all thresholds (partial parity gap),
-or at --threshold (weak gap). 0 is fair, 1 is not; a ramp stands for the
-indicator in training, so that it may be larger than --kappa.
+or at --threshold (weak gap). 0 is fair, 1 is not. That of the rows in TRAIN is
+at most --kappa, or a warning says how large it is.
 \b
 The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
@@ -36,8 +36,8 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
 _PARAMETERS = {
     "Fairness": "interval kappa criterion threshold n_thresholds interactions",
     "Training": "loss alpha tol max_iter",
-    "Advanced": "surrogate start tune_intercept max_groups min_group_size "
-    "inner_solver,--solver random_state",
+    "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
+    "min_group_size inner_solver,--solver random_state",
 }
 _INTERVAL = {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"}
 _OPTIONS = [
