@@ -301,7 +301,7 @@ def test_warnings_name_the_caller(rows):
 
 class TestCV:
     def search(self, floor):
-        estimator = classifier(n_thresholds=8, tol=5e-3)
+        estimator = classifier(n_thresholds=4, tol=5e-3)
         return PartiallyFairClassifierCV([0.02, 0.5], floor, estimator=estimator, cv=3)
 
     def test_floor_decides(self, rows):
