@@ -238,6 +238,15 @@ def test_a_solution_for_another_kappa_may_be_better(
     assert [objectives.index(model.objective_) for model in path] == chosen
 
 
+@pytest.mark.parametrize("interactions", [True, False])
+def test_bound_is_not_needlessly_low(interactions):
+    # The first bound with a gap below 0.05 has one of 0.037; four fifths are enough.
+    rows = table("plain")
+    model, _ = fit(classifier(criterion="weak", interactions=interactions), rows)
+    assert 0.04 <= model.partial_parity_gap_ <= 0.05
+    assert model.surrogate_kappa_ < 0.05
+
+
 @pytest.mark.parametrize("criterion", ["strong", "weak"])
 def test_warm_and_given_starts(criterion):
     X, _, group = rows = table("plain")
