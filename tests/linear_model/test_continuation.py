@@ -250,15 +250,17 @@ def test_bound_is_not_needlessly_low(interactions):
 @pytest.mark.parametrize("criterion", ["strong", "weak"])
 def test_warm_and_given_starts(criterion):
     X, _, group = rows = table("plain")
-    options = {"criterion": criterion, "kappa": 0.1, "threshold": 0.5}
+    options = {"criterion": criterion, "threshold": 0.5}
     model, _ = fit(classifier(**options, warm_start=True), rows)
-    cold = clone(model), model.n_oracle_calls_, model.surrogate_width_
+    cold = model.n_oracle_calls_, model.surrogate_width_, model.surrogate_kappa_
     again, messages = fit(model, rows)
     assert not check_gap(again, messages, X, group)
-    assert again.n_oracle_calls_ <= cold[1] / 2
-    assert again.surrogate_width_ == cold[2]
+    assert again.n_oracle_calls_ <= cold[0] / 2
+    # It goes on with the last surrogate.
+    assert again.surrogate_width_ == cold[1]
+    assert again.surrogate_kappa_ == pytest.approx(cold[2])
     # Fair by the surrogate of the paper, but not by the gap of its scores.
-    given, _ = fit(cold[0].set_params(surrogate_width=1.0), rows)
+    given, _ = fit(classifier(**options, surrogate_width=1.0), rows)
     start = np.column_stack([given.coef_, given.intercept_])
     model, messages = fit(classifier(**options, start=start), rows)
     assert not check_gap(model, messages, X, group)
