@@ -51,7 +51,6 @@ def judge(scores, X, y, groups):
 # A path of gaps for the interval, and one for all ranks
 # ------------------------------------------------------
 X, y, groups = train
-options = {"n_thresholds": 25, "alpha": 1e-3, "start": "zero"}
 results = []
 models = {}
 for name, interval in (("top 5 % to 30 %", INTERVAL), ("all ranks", (0.0, 1.0))):
@@ -61,7 +60,6 @@ for name, interval in (("top 5 % to 30 %", INTERVAL), ("all ranks", (0.0, 1.0)))
         sensitive_features=groups,
         kappas=(0.02, 0.05, 0.1, 0.2, 0.3),
         interval=interval,
-        **options,
     )
     models[name] = path[1]
     for model in path:

@@ -270,6 +270,16 @@ def test_the_classifier_is_the_estimators(people, real_fit):
     assert report["baseline"]["train"]["partial_parity_gap"] > gap.expected + 0.1
 
 
+def test_a_gap_above_kappa_is_said(people, real_fit):
+    """By the paper's method; tightened, as is usual, the gap is small enough."""
+    given = people.csv, "--tol", 0.01
+    _, report = done(people, *given)
+    assert report["train"]["partial_parity_gap"] <= 0.2
+    said = "more than --kappa 0.2. Take --surrogate-width auto"
+    _, wide = done(people, *given, "--surrogate-width", 1, said=said)
+    assert wide["train"]["partial_parity_gap"] > 0.21
+
+
 def test_rows_in_blocks(people, fits):
     split(people)
     files = {}

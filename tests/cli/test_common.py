@@ -310,6 +310,8 @@ def test_options_agree_with_the_estimator(estimator):
             assert markup not in param.help
         for kind in constraints[param.name]:
             if isinstance(kind, StrOptions):
+                if isinstance(param.type, Finite):
+                    assert all(is_valid(param.type, word) for word in kind.options)
                 assert set(param.type.choices) - {"none"} >= kind.options - {"auto"}
             elif isinstance(kind, Interval):
                 edges = {kind.left, kind.right, 0, -1, 1} - {None}

@@ -70,9 +70,9 @@ def test_every_parameter_is_an_option(command):
         (
             "classify",
             "--criterion weak --threshold -0.5 --loss hinge --surrogate sigmoid "
-            "--no-interactions --n-thresholds 25 --alpha 0.01 --inner-solver ssg "
-            "--start zero --no-tune-intercept --tol 0.01 --max-iter 50 --max-groups 7 "
-            "--min-group-size 3",
+            "--no-interactions --n-thresholds 30 --alpha 0.01 --inner-solver ssg "
+            "--surrogate-width 0.5 --start zero --no-tune-intercept --tol 0.01 "
+            "--max-iter 50 --max-groups 7 --min-group-size 3",
         ),
         (
             "regress",
@@ -251,7 +251,7 @@ def test_result_and_report_are_replaced_together(command, monkeypatch):
             for solver in ("chebyshev", "dual", "admm")
         ),
         ("pca", "--max-iter 1", ["--tol 1e-08", "--max-iter"]),
-        ("classify", "--max-iter 1 --start zero --tol 1e-9", ["--tol 1e-09"]),
+        ("classify", "--max-iter 1 --kappa 0.9 --tol 1e-9", ["--tol 1e-09"]),
     ],
     indirect=["command"],
 )

@@ -15,6 +15,9 @@ from scalefair.linear_model import (
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
 
+# The method of the paper: its surrogate stays as it is, and the gap may be any.
+PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
+pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 INTERVAL = (0.1, 0.5)
 # Codes of a survey in their own units: year, income, level, indicator, share.
 SHIFTS = np.array([1985.0, 4e4, 3.0, 0.0, 1e-8])
@@ -35,8 +38,8 @@ def survey():
 
 
 def fair(**options):
-    options = {"start": "zero", "n_thresholds": 5, **options}
-    return PartiallyFairClassifier(INTERVAL, 0.1, **options)
+    options = {"kappa": 0.1, "start": "zero", "n_thresholds": 5, **PAPER, **options}
+    return PartiallyFairClassifier(INTERVAL, **options)
 
 
 MODELS = {
@@ -131,11 +134,11 @@ def test_columns_that_say_nothing_or_the_same(survey):
 
 def test_starts_are_in_the_units_given(survey):
     X, _, y, group = survey
-    model = PartiallyFairClassifier(INTERVAL, 0.05, start="zero", warm_start=True)
+    model = fair(kappa=0.05, n_thresholds=10, warm_start=True)
     model.fit(X, y, sensitive_features=group)
     objective, n_calls = model.objective_, model.n_oracle_calls_
     weights = np.column_stack([model.coef_, model.intercept_])
-    given = PartiallyFairClassifier(INTERVAL, 0.1, start=weights, max_iter=1, tol=1.0)
+    given = fair(n_thresholds=10, start=weights, max_iter=1, tol=1.0)
     given.fit(X, y, sensitive_features=group)
     assert given.objective_ < objective + 1e-3
     model.fit(X, y, sensitive_features=group)

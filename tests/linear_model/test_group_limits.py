@@ -17,6 +17,10 @@ from scalefair.linear_model import (
 )
 from scalefair.linear_model import _parity_problem as parity_problem
 
+# What is checked comes before training: the cheapest.
+Classifier = partial(PartiallyFairClassifier, surrogate_width=1.0, n_thresholds=10)
+pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
+
 
 def rows(m=3000, seed=0):
     rng = np.random.default_rng(seed)
@@ -24,7 +28,7 @@ def rows(m=3000, seed=0):
     return X, (X.sum(axis=1) + rng.standard_normal(m) > 0).astype(int)
 
 
-def fit(X, y, groups, kind=PartiallyFairClassifier, **options):
+def fit(X, y, groups, kind=Classifier, **options):
     return kind(**options).fit(X, y, sensitive_features=groups)
 
 
@@ -33,12 +37,12 @@ def fit_parts(X, *rows, **options):
 
 
 def fit_path(X, y, groups, **options):
-    options |= {"sensitive_features": groups, "kappas": [0.1]}
+    options |= {"sensitive_features": groups, "kappas": [0.1], **Classifier.keywords}
     return partial_fairness_path(X, y, **options)[0]
 
 
 def fit_choice(*rows, **options):
-    how = {"estimator": PartiallyFairClassifier(**options), "fairness_floor": 0.0}
+    how = {"estimator": Classifier(**options), "fairness_floor": 0.0}
     choice = partial(PartiallyFairClassifierCV, kappas=[0.5], cv=2)
     return fit(*rows, choice, **how).best_estimator_
 

@@ -1,4 +1,4 @@
-"""The classifier, paths of gaps, and the choice among them."""
+"""The classifier by the paper's method, paths of gaps, and the choice among them."""
 
 import numpy as np
 import pytest
@@ -21,6 +21,9 @@ from scalefair.metrics import (
     weak_partial_demographic_parity_gap,
 )
 
+# The method of the paper: its surrogate stays as it is, and the gap may be any.
+PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
+pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 INTERVAL = (0.1, 0.5)
 
 
@@ -33,8 +36,8 @@ def make_rows(m=1500, n_groups=2, seed=0):
 
 
 def classifier(**params):
-    params = {"kappa": 0.05, "n_thresholds": 25, **params}
-    return PartiallyFairClassifier(INTERVAL, **params)
+    params = {"kappa": 0.05, "n_thresholds": 25, **PAPER, **params}
+    return PartiallyFairClassifier(**{"interval": INTERVAL, **params})
 
 
 def gap(model, X, group):
@@ -228,7 +231,7 @@ def test_weak_criterion_does_not_select_everybody():
     X = rng.randn(3000, 4)
     X[:, 0] += 2 * group
     y = X.sum(axis=1) + rng.randn(3000) > 3
-    model = PartiallyFairClassifier((0, 0.25), 0.01, criterion="weak", start="zero")
+    model = classifier(interval=(0, 0.25), kappa=0.01, criterion="weak", start="zero")
     model.fit(X, y, sensitive_features=group)
     assert model.objective_ < 0.2
     assert model.predict(X, sensitive_features=group).mean() < 0.15
@@ -255,7 +258,12 @@ def test_one_lucky_row_does_not_decide_the_shift():
 
 def test_path_of_solutions_in_the_order_given(rows):
     X, y, group = rows
-    how = {"kappas": [0.3, 0.02, 0.1], "interval": INTERVAL, "n_thresholds": 20}
+    how = {
+        "kappas": [0.3, 0.02, 0.1],
+        "interval": INTERVAL,
+        "n_thresholds": 20,
+        **PAPER,
+    }
     path = partial_fairness_path(X, y, sensitive_features=group, **how)
     assert [model.kappa for model in path] == [0.3, 0.02, 0.1]
     wide, tight, middle = path
@@ -281,14 +289,19 @@ def test_warnings_name_the_caller(rows):
     X, y, group = rows
     with pytest.warns(ConvergenceWarning, match="stopped after 1 it") as caught:
         partial_fairness_path(
-            X, y, sensitive_features=group, kappas=[0.1], start="zero", max_iter=1
+            *(X, y),
+            sensitive_features=group,
+            kappas=[0.1],
+            **PAPER,
+            start="zero",
+            max_iter=1,
         )
     assert caught[0].filename == __file__
 
 
 class TestCV:
     def search(self, floor):
-        estimator = classifier(n_thresholds=8, tol=5e-3)
+        estimator = classifier(n_thresholds=4, tol=5e-3)
         return PartiallyFairClassifierCV([0.02, 0.5], floor, estimator=estimator, cv=3)
 
     def test_floor_decides(self, rows):

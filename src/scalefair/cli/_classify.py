@@ -33,9 +33,9 @@ Of the two labels the one that sorts last is the positive one, with high scores;
 those of --method calibrated are its probability, less a half.
 Gap: the largest difference of the shares of two groups above a threshold,
 counted within the interval of ranks; at all thresholds (partial parity gap),
-or at --threshold (weak gap). 0 is fair, 1 is not. It is at most --kappa with
---method calibrated, for the rows in TRAIN as they are scored by models that had
-not seen them; with linear it may be larger, as a ramp stands for the indicator.
+or at --threshold (weak gap). 0 is fair, 1 is not. It is at most --kappa: with
+--method calibrated for the rows in TRAIN as they are scored by models that had
+not seen them, with linear for TRAIN, or a warning says how large it is.
 \b
 The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
@@ -47,7 +47,7 @@ _SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
 _LINEAR = {
     "Training, --method linear": "criterion threshold n_thresholds interactions loss "
     "alpha tol max_iter",
-    "Advanced": "surrogate start tune_intercept max_groups min_group_size "
+    "Advanced": "surrogate surrogate_width start tune_intercept max_groups min_group_size "
     "inner_solver,--solver",
 }
 _CHANGED: dict[str, Any] = {

@@ -37,14 +37,25 @@ class Count(click.IntRange):
 
 
 class Finite(click.FloatRange):
-    """Range of floats without NaN; infinity is an open end unless told otherwise."""
+    """Range of floats without NaN; infinity is an open end unless told otherwise.
 
-    name = "number"
+    Words in `choices` are taken as they are.
+    """
 
-    def __init__(self, min: float = -inf, max: float = inf, **ends: bool) -> None:
+    def __init__(
+        self,
+        min: float = -inf,
+        max: float = inf,
+        choices: Sequence[str] = (),
+        **ends: bool,
+    ) -> None:
         super().__init__(min, max, **{"min_open": True, "max_open": True, **ends})
+        self.choices = choices
+        self.name = "|".join([*choices, "number"])
 
     def convert(self, value: Any, *where: Any) -> Any:
+        if value in self.choices:
+            return value
         number = super().convert(value, *where)
         if isnan(number):
             self.fail("NaN is not a number.", *where)
@@ -172,8 +183,12 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
     """Type of an option, with what belongs to it, from constraints of scikit-learn."""
     from sklearn.utils._param_validation import Interval, StrOptions
 
+    words: list[str] = []
     for kind in kinds:
         if isinstance(kind, StrOptions):
+            words = sorted(kind.options)
+            if any(isinstance(other, Interval) for other in kinds):
+                continue
             names = sorted(kind.options, key=lambda name: (name != default, name))
             if None not in kinds:
                 return {"type": click.Choice(names)}
@@ -184,7 +199,8 @@ def _type_of(kinds: Sequence[Any], default: Any) -> dict[str, Any]:
         if isinstance(kind, Interval):
             end = {"min": kind.left, "min_open": kind.closed not in ("left", "both")}
             end |= {"max": kind.right, "max_open": kind.closed not in ("right", "both")}
-            return {"type": Finite(**{k: v for k, v in end.items() if v is not None})}
+            end = {k: v for k, v in end.items() if v is not None}
+            return {"type": Finite(choices=words, **end)}
         if kind == "random_state":
             told = "Seed; the same seed gives the same result."
             return {"type": Count(0, 2**32 - 1), "default": 0, "help": told}

@@ -88,7 +88,7 @@ def partial_fairness_path(
         # A solution for another kappa may be better: so neither gap nor objective
         # goes the wrong way as kappa grows.
         fair = [s for s in found if s.gap <= max(fairest, own.kappa)]
-        best = min(fair, key=lambda s: s.result.objective)
+        best = own if own.is_fixed else min(fair, key=lambda s: s.result.objective)
         _copy_input_attributes(first, models[i])
         models[i]._finish(rows, replace(best, kappa=own.kappa), stacklevel=3)
     return models
