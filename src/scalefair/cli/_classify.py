@@ -47,8 +47,8 @@ _SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
 _LINEAR = {
     "Training, --method linear": "criterion threshold n_thresholds interactions loss "
     "alpha tol max_iter",
-    "Advanced": "surrogate surrogate_width start tune_intercept max_groups min_group_size "
-    "inner_solver,--solver",
+    "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
+    "min_group_size inner_solver,--solver",
 }
 _CHANGED: dict[str, Any] = {
     "interval": {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"},
