@@ -88,6 +88,7 @@ PUBLIC = {
         "minimum_balance_score",
         "moment_gaps",
         "normalized_cut_score",
+        "null_parity_gap",
         "partial_demographic_parity_gap",
         "statistical_parity_ks",
         "weak_partial_demographic_parity_gap",
