@@ -94,7 +94,7 @@ REACHED = [
     ("three", {"interactions": False, "kappa": 0.2}),
     ("three", {"criterion": "weak", "surrogate": "sigmoid", "kappa": 0.02}),
     ("ties", {"criterion": "weak", "interactions": False, "kappa": 0.02}),
-    ("small", {"kappa": 0.2}),
+    ("small", {"kappa": 0.2, "n_thresholds": 12}),
 ]
 
 

@@ -39,17 +39,19 @@ _STEPS, _EPSILON = 150, 2e-3
 # the violation, and to which the gradient of its Lagrangian is to fall.
 _MARGIN, _STATIONARY = 0.1, 0.5
 # Change of the objective, as a share, after which rounds end, and steps of a round.
-_SETTLED, _INNER = 1e-4, 80
+_SETTLED, _INNER = 1e-3, 80
 
-# Widths of the surrogate after the first, as parts of the spread of the scores.
+# Widths of the surrogate after the first, as parts of the spread of the scores; each
+# is at most this part of the one before.
 _WIDTHS = (0.5, 0.2, 0.1, 0.05)
+_NARROWER = 0.7
 # Gaps above this multiple of kappa ask for a narrower surrogate, those below it for a
 # lower bound: one that aims at this part of kappa, but is lowered at most so far.
-_FAR, _AIM, _LEAST = 1.5, 0.95, 0.3
+_FAR, _AIM, _LEAST = 1.3, 0.95, 0.3
 # A gap that falls by less than this part of what was aimed at does not follow the
-# bound; where nothing is left to narrow so many much lower bounds are tried, and as
-# many higher ones where the gap is needlessly low.
-_STUCK, _RETRIES = 0.25, 2
+# bound, which is then halved; the surrogate is narrowed after so many of these, which
+# are also the higher bounds tried where the gap is needlessly low.
+_STUCK, _LESS, _RETRIES = 0.25, 0.5, 2
 # Problems solved at most; with gaps below this part of kappa a higher bound is tried.
 _MOST, _TOO_LOW = 14, 0.9
 # Gaps above this multiple of kappa are warned of.
@@ -194,31 +196,35 @@ class _Search:
         share = share or max(_AIM * self._kappa / last.gap, _LEAST)
         return self.trial(last, share * last.problem.kappa, last.problem.width)
 
-    def narrowed(self, last: _Trial, share: float) -> _Trial | None:
-        """Narrow the surrogate to a share of the spread of the scores."""
+    def widths(self, last: _Trial) -> list[float]:
+        """Narrower widths of the surrogate, parts of the spread of the scores."""
         scores = last.problem.oracle.scores(last.problem.weights(last.x))
         low, high = last.problem.interval
         ranks = [max(1 - high, 0.02), min(1 - low, 0.98)]  # not the outermost scores
-        spread = float(np.ptp(np.quantile(scores, ranks)))
-        return self.trial(last, self._kappa, share * max(spread, 1e-3))
+        spread = max(float(np.ptp(np.quantile(scores, ranks))), 1e-3)
+        least = _NARROWER * last.problem.width
+        return [part * spread for part in _WIDTHS if part * spread <= least]
 
     def run(self, first: _Trial) -> list[_Trial]:
         """Return trials, of which the last has the gap, if one has."""
-        trials, widths, is_lowered, n_stuck = [first], list(_WIDTHS), False, 0
+        trials, is_lowered, can_narrow, n_stuck = [first], False, True, 0
         while trials[-1].gap > self._kappa and self.n_left > 0:
             last = trials[-1]
             is_stuck = is_lowered and self._is_stuck(trials[-2].gap, last.gap)
-            if widths and (is_stuck or last.gap > _FAR * self._kappa):
-                found = self.narrowed(last, widths.pop(0))
-                is_lowered = False
+            n_stuck += is_stuck
+            is_far = not is_lowered and last.gap > _FAR * self._kappa
+            widths = []
+            if can_narrow and (is_far or n_stuck >= _RETRIES):
+                widths = self.widths(last)
+            if widths:
+                found = self.trial(last, self._kappa, widths[0])
+                is_lowered, can_narrow, n_stuck = False, found is not None, 0
                 if found is None:
-                    widths = []
                     continue
             else:
-                n_stuck += is_stuck
                 if n_stuck > _RETRIES:
                     break
-                found = self.lowered(last, _LEAST if is_stuck else 0.0)
+                found = self.lowered(last, _LESS if is_stuck else 0.0)
                 is_lowered = True
                 if found is None:
                     break
