@@ -11,7 +11,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse.linalg import aslinearoperator
 
 import scalefair.operators
 from scalefair.operators import (
@@ -352,23 +352,6 @@ def test_conversion(name, dtype):
         assert operator.dtype == dtype
     with pytest.raises(TypeError, match="float32 or float64"):
         operator.astype(int)
-
-
-def test_scipy_algebra(pair, dtype):
-    operator, dense = pair
-    B = np.random.default_rng(7).standard_normal((N, N)).astype(dtype)
-    X = random_block(2, dtype)
-    for composed, expected in [
-        (operator + operator, 2 * dense),
-        (2 * operator, 2 * dense),
-        (operator @ aslinearoperator(B), dense @ B),
-        (aslinearoperator(B) @ operator, B @ dense),
-        (operator - operator, 0 * dense),
-        (operator**2, dense @ dense),
-    ]:
-        assert isinstance(composed, LinearOperator)
-        close(composed @ X, expected @ X, dtype, 50)
-        close(composed.H @ X, expected.T @ X, dtype, 50)
 
 
 def test_refuses_blocks_that_do_not_fit(pair):
