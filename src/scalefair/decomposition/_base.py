@@ -77,11 +77,7 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
 
 @documented(**TEXTS)
 class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Linear transformer fitted to rows that belong to groups.
-
-    A subclass has the parameters `n_components` and `centering`; its `_find_basis`
-    computes an orthonormal basis and hands it to `_store_basis`.
-    """
+    """Linear transformer of rows in groups; a subclass finds and stores a basis."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],

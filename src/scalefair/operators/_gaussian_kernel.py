@@ -266,10 +266,8 @@ def _estimated_degrees(
 
 
 def _whiten(points: Array, known: Array) -> Array:
-    """Square T with ``T^T A T = I``, A what is left of the kernel of some points.
-
-    Columns of pivots that are rounding errors are zero, and last.
-    """
+    """Square T with ``T^T A T = I``, A what is left of the kernel of some points."""
+    # Columns of pivots that are rounding errors are zero, and last.
     tiles = rbf_tiles(points)
     left = np.empty((len(points), len(points)))
     rbf_columns(tiles, tiles, left)

@@ -108,11 +108,8 @@ def curve(i: int, label: object) -> dict[str, Any]:
 
 
 def literal(name: object) -> str:
-    """Return a name as text that matplotlib shows as it is, in legends too.
-
-    Pairs of dollars would enclose a formula, and artists whose label starts with an
-    underscore are left out of legends.
-    """
+    """Return a name as text that matplotlib shows as it is, in legends too."""
+    # Dollars would enclose a formula, a label with an underscore in front is left out.
     text = re.sub(r"(?<!\\)\$", r"\\$", " ".join(str(name).split()))
     return f" {text}" if text.startswith("_") else text
 
@@ -160,10 +157,7 @@ def _wrap(text: Any, ax: Any, side: str) -> None:
 def legend(
     ax: Any, heading: str = "", handles: Sequence[Any] | None = None, **options: Any
 ) -> None:
-    """Add a legend to the right of the axes, of all artists if no handles are given.
-
-    A handle may be a text: a heading above those that follow.
-    """
+    """Add a legend to the right, of all artists if no handles; a text is a heading."""
     from matplotlib.lines import Line2D
 
     artists = [
@@ -185,10 +179,7 @@ def legend(
 def point_labels(
     ax: Any, names: Sequence[Any], points: NDArray[Any], others: NDArray[Any]
 ) -> None:
-    """Write names beside points; those that would lie on others are hidden.
-
-    Points are in data coordinates; no name hides one of `others`, all points.
-    """
+    """Write names beside points; those that would lie on one of `others` are hidden."""
     from matplotlib.artist import Artist
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox

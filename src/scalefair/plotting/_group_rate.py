@@ -228,11 +228,8 @@ def _check_rates(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.float64]:
-    """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa.
-
-    Below the interval a rate counts as its lower end, above it as its upper end:
-    the strip around the diagonal widens to a square at either side.
-    """
+    """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa."""
+    # The strip around the diagonal widens to a square at either side of the interval.
     low, high = interval
     d = kappa * (high - low)
     if kappa == 1:
@@ -243,11 +240,8 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
 
 
 def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    """Rates of scores `a` and `b` above all thresholds, from the highest down.
-
-    Those in the middle of a horizontal or vertical piece are left out. On a sloping
-    one, which ties make, the gap within an interval may be largest in the middle.
-    """
+    """Rates of scores `a` and `b` above all thresholds, from the highest down."""
+    # On a sloping piece, which ties make, the gap may be largest in the middle.
     scores = np.concatenate([a, b])
     order = np.argsort(-scores, kind="stable")
     is_last = np.append(np.diff(scores[order]) != 0, True)  # of a run of ties

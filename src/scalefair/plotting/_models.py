@@ -16,11 +16,8 @@ from scalefair._groups import encode_groups
 def estimator_method(
     from_predictions: Any, method: str, settings: tuple[str, ...] = ()
 ) -> Any:
-    """Return a class method that draws what a method of fitted models gives to rows.
-
-    It has the parameters of `from_predictions`, which the class's texts describe as
-    ``options_of_models``; of `settings`, None takes what the models have.
-    """
+    """Class method with the parameters of `from_predictions`, for fitted models."""
+    # The class's texts have ``options_of_models``; `settings` may be the models'.
 
     def from_estimator(
         cls: Any,

@@ -209,10 +209,8 @@ class _Descent:
     def run(
         self, start: Labels, max_iter: int, least_gain: float, rng: RandomState
     ) -> tuple[Labels, list[float], bool]:
-        """Sweep until no node moves, or a sweep gains less than `least_gain`.
-
-        Returns labels, objective before and after each sweep, whether no node moved.
-        """
+        """Sweep until no node moves, or a sweep gains less than `least_gain`."""
+        # Returns labels, objective before and after each sweep, whether no node moved.
         W, labels = self.W, start.copy()
         totals = self.totals(labels)
         history = [self.objective(*totals)]

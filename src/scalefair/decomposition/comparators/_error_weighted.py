@@ -192,10 +192,8 @@ class _WeightedErrors:
 def golden_section(
     errors: _WeightedErrors, limit: float, tol: float, max_iter: int
 ) -> tuple[_Point, float, int]:
-    """Minimise the squared difference over [0, 1]; the best point, width and steps.
-
-    Points whose larger error exceeds `limit` are not admitted, nor any to their left.
-    """
+    """Minimise the squared difference over [0, 1]; the best point, width and steps."""
+    # Points whose larger error exceeds `limit` are out, and all to their left.
     best, n_iter = errors.at(1.0), 1
     low, high = 0.0, 1.0
     left: _Point | None = None
