@@ -86,7 +86,7 @@ class ShareBounds:
     def constraints(
         self, n_more: int = 0, margin: float = 0.0
     ) -> tuple[LinearConstraint, LinearConstraint]:
-        """``A N <= b`` of shares and sizes, and sums of groups, of a table by rows."""
+        """Return ``A N <= b`` of shares and sizes, then sums of groups, N by rows."""
         # `n_more` variables follow the table in the program.
         h, k = self.sizes.size, self.k
         columns = sparse.hstack([sparse.eye_array(k)] * h)

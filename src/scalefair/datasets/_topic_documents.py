@@ -66,8 +66,7 @@ def make_topic_documents(
     Returns
     -------
     data : Bunch
-        - data : csr_array of shape (n_samples, n_features), sorted int32 indices,
-          no explicit zeros
+        - data : canonical csr_array of shape (n_samples, n_features), int32 indices
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
 

@@ -104,8 +104,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         %(rows)s
         %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,)
-            Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones.
+            Group of each row, two or more: numbers, strings or booleans, none missing.
 
         Returns
         -------
@@ -155,8 +154,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         ValueError
-            If there are fewer than two groups or `n_components` exceeds the number
-            of features.
+            If groups are fewer than two, or features fewer than `n_components`.
         """
         estimator = cls(**parameters)
         estimator._validate_params()

@@ -91,7 +91,7 @@ class CovariancePencil(ABC):
         *,
         near: bool,
     ) -> Leading:
-        """The `r` leading eigenvectors of a weighted sum, `start` maybe `near` them."""
+        """Return the `r` leading eigenvectors of a weighted sum, `start` maybe near."""
 
 
 class FormedPencil(CovariancePencil):

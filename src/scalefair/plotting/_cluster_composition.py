@@ -14,8 +14,7 @@ from scalefair.metrics import balance_score, group_proportions
 from scalefair.plotting import _draw
 
 _HATCHES = ("", "///", "...", "xxx")
-# With more clusters than this their names would overlap, with more letters in a row,
-# too, if they were not slanted.
+# With more clusters their names would overlap; with more letters they are slanted.
 _MOST_NAMES, _MOST_LETTERS = 16, 36
 _SLANTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 # With more than this the gaps between the bars would be as thin as a pixel.
@@ -217,10 +216,8 @@ class ClusterCompositionDisplay:
         ax.set(xlim=(-0.5, len(order) - 0.5), ylim=(0, 1), xticks=[])
         of_clusters = f"{len(order)} clusters"
         if len(order) <= _MOST_NAMES:
-            names, of_clusters = (
-                list(map(_draw.literal, self.clusters[order])),
-                "cluster",
-            )
+            of_clusters = "cluster"
+            names = list(map(_draw.literal, self.clusters[order]))
             crowded = len(names) * (1 + max(map(len, names))) > _MOST_LETTERS
             ax.set_xticks(range(len(order)), names, **(_SLANTED if crowded else {}))
         _draw.labels(ax, of_clusters, "share of each group")

@@ -149,8 +149,7 @@ def label(axis: Any, ax: Any, text: str) -> None:
 def _wrap(text: Any, ax: Any, side: str) -> None:
     """Have matplotlib break a text to fit the axes, when a layout has placed them."""
     text.set_wrap(True)
-    # matplotlib measures to the edge of the figure, across other axes (and no public
-    # way changes that). Without this hook long titles of axes in a row would meet.
+    # No public way measures to the edge of the axes: titles in a row would meet.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 

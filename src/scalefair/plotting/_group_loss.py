@@ -38,11 +38,10 @@ _ROUNDING = 1e-12
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
-    Two panels: to the left, what each group loses, per sample, against its own best
-    basis, with the largest loss of each method in the title; to the right, the mean
-    reconstruction error of all rows, the price of equal losses. Colours and markers
-    tell groups, lines methods; of equal losses the wider lines show behind the others.
-    Use `from_data` to compare plain with fair PCA.
+    To the left what each group loses, per sample, against its own best basis; to the
+    right the mean reconstruction error of all rows, the price of equal losses. Colours
+    and markers tell groups, lines methods; of equal losses the wider lines show behind
+    the others. Use `from_data` to compare plain with fair PCA.
 
     Parameters
     ----------

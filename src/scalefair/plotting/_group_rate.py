@@ -44,9 +44,8 @@ class GroupRateDisplay:
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
     the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
     and a green region the rates whose gap within it is at most `kappa`. The title has
-    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within a
-    horizontal or vertical piece are left out: a picture of a million rows stays small.
-    Use `from_predictions` or `from_estimator`.
+    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within straight
+    pieces are left out. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------

@@ -33,9 +33,8 @@ def estimator_method(
         Parameters
         ----------
         estimator : estimator, or mapping of str to estimators
-            Fitted classifier with `decision_function`, or regressor; or several, by
-            their names, if the display is of several. Each is given the groups if it
-            takes them.
+            Fitted classifier with `decision_function`, or regressor; or, for displays
+            of several, those by name. Each is given the groups if it takes them.
         %(X)s
         %(sensitive_features)s
         name : str or None, default=None

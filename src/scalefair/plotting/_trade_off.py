@@ -16,8 +16,7 @@ TEXTS = {
     **_draw.TEXTS,
     "point_labels": """\
 point_labels : mapping of str to sequence, or None, default=None
-    For methods that it names, what to write beside each point, such as the value of
-    the parameter. Labels for which there is no room are left out.""",
+    What to write beside each point of the methods it names, where there is room.""",
     "measure": """\
 By name of the method; without repeats an array of shape (n_points,). Methods may
 have different numbers of settings and splits.""",

@@ -43,8 +43,7 @@ class CoordinateDescentFairClustering(GraphComparator):
     n_clusters : int, default=8
         Number of clusters. None of them is ever empty.
     fairness_weight : float, default=1.0
-        :math:`\lambda`. With 1 cut and fairness are of the same importance; 0
-        minimises the normalised cut alone.
+        :math:`\lambda`; 1 weighs cut and fairness alike, 0 takes the cut alone.
     %(affinity)s
     n_neighbors : int, default=10
         Neighbours of each row, itself not counted.
