@@ -121,9 +121,8 @@ class NystroemKernel(TypedOperator):
     D^{-1/2}`, whose leading eigenvectors points far from the others rule.
 
     :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for ``r``
-    landmarks, time to build it grows with :math:`n r^2`. A point far from all landmarks
-    may have a row sum that is not positive, which `NormalizedOperator` refuses: more
-    landmarks or a smaller `gamma` help.
+    landmarks and time that grows with :math:`n r^2`. `NormalizedOperator` refuses a row
+    sum that is not positive: more landmarks or a smaller `gamma` help.
 
     Parameters
     ----------

@@ -66,10 +66,9 @@ class ClusterCompositionDisplay:
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import ClusterCompositionDisplay
+    >>> groups, ax = ["f", "m", "m", "m", "f", "m"], Figure().subplots()
     >>> display = ClusterCompositionDisplay.from_predictions(
-    ...     [0, 0, 1, 1, 1, 1],
-    ...     sensitive_features=["f", "m", "m", "m", "f", "m"],
-    ...     ax=Figure().subplots(),
+    ...     [0, 0, 1, 1, 1, 1], sensitive_features=groups, ax=ax
     ... )
     >>> display.ax_.get_title()
     'average balance 0.67'

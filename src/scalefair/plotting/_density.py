@@ -332,10 +332,9 @@ class OutputDensityDisplay(_DensityDisplay):
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import OutputDensityDisplay
+    >>> outputs = {"before": [1.0, 2, 3, 4], "after": [2.0, 3, 2, 3]}
     >>> display = OutputDensityDisplay.from_predictions(
-    ...     {"before": [1.0, 2.0, 3.0, 4.0], "after": [2.0, 3.0, 2.0, 3.0]},
-    ...     sensitive_features=["f", "f", "m", "m"],
-    ...     ax=Figure().subplots(1, 2),
+    ...     outputs, sensitive_features=["f", "f", "m", "m"], ax=Figure().subplots(1, 2)
     ... )
     >>> [ax.get_title() for ax in display.axes_]
     ['before, KS = 1.000', 'after, KS = 0.000']

@@ -67,8 +67,7 @@ figure_ : matplotlib Figure
     Their figure.""",
 }
 
-# Okabe and Ito's palette, which people with colour vision deficiencies can tell apart,
-# without its black; markers and dashes tell curves apart without colour, too.
+# Okabe and Ito's palette without black; markers and dashes tell apart without colour.
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
 MARKERS = "os^Dv<>p"
 LINES = ("-", (0, (5, 2)), ":", "-.", (0, (3, 1, 1, 1, 1, 1)))

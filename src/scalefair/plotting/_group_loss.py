@@ -77,11 +77,9 @@ class GroupLossDisplay:
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import GroupLossDisplay
     >>> X = np.array([[4.0, 0], [-4, 0], [3, 0], [-3, 0], [0, 1], [0, -1]])
+    >>> groups, axes = ["a", "a", "a", "a", "b", "b"], Figure().subplots(1, 2)
     >>> display = GroupLossDisplay.from_data(
-    ...     X,
-    ...     sensitive_features=["a", "a", "a", "a", "b", "b"],
-    ...     n_components=[1, 2],
-    ...     axes=Figure().subplots(1, 2),
+    ...     X, sensitive_features=groups, n_components=[1, 2], axes=axes
     ... )
     >>> display.losses["PCA"]
     array([[0., 1.],

@@ -78,10 +78,9 @@ class GroupRateDisplay:
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import GroupRateDisplay
+    >>> scores, groups, ax = [4.0, 3, 2, 1], ["f", "m", "m", "f"], Figure().subplots()
     >>> display = GroupRateDisplay.from_predictions(
-    ...     [4.0, 3.0, 2.0, 1.0],
-    ...     sensitive_features=["f", "m", "m", "f"],
-    ...     ax=Figure().subplots(),
+    ...     scores, sensitive_features=groups, ax=ax
     ... )
     >>> display.gaps
     {'scores': 0.5}

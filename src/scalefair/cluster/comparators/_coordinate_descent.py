@@ -83,10 +83,9 @@ class CoordinateDescentFairClustering(GraphComparator):
 
     Notes
     -----
-    Written from the published description of FFSC [1]_, without its formulas or code.
-    Chosen here: the two terms of J, random starts and orders, no empty clusters, and
-    an `embedding_` of unit columns (that of FFSC is not orthonormal [2]_). A sweep
-    takes O(m + n k) operations for m stored entries.
+    From the description of FFSC [1]_, without its formulas or code. Chosen here: J,
+    random starts and orders, no empty clusters, an `embedding_` of unit columns (that
+    of FFSC is not orthonormal [2]_). A sweep takes O(m + n k) for m stored entries.
 
     References
     ----------
