@@ -50,11 +50,6 @@ def cycle(n):
     )
 
 
-def cycle_eigenvalues(n):
-    """Of the normalised affinity, largest first."""
-    return np.sort(np.cos(2 * np.pi * np.arange(n) / n))[::-1]
-
-
 def star(n):
     """Star. Eigenvalues 1, 0 (n - 2 times), -1."""
     i = np.arange(1, n)
@@ -167,7 +162,6 @@ def graphs():
         path=path,
         path_eigenvalues=path_eigenvalues,
         cycle=cycle,
-        cycle_eigenvalues=cycle_eigenvalues,
         star=star,
         complete=complete,
         grid=grid,

@@ -1,7 +1,4 @@
-"""Decorators of scikit-learn, with types, and with threads held back.
-
-They are untyped there, and what an untyped decorator decorates is Any to its callers.
-"""
+"""Decorators of scikit-learn, with types, and with threads held back."""
 
 from __future__ import annotations
 
@@ -18,10 +15,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
-    """Check the parameters of an estimator, then fit it with BLAS on one thread.
-
-    Two frames are between a fit and who calls it.
-    """
+    """Check the parameters of an estimator, then fit it with BLAS on one thread."""
+    # Two frames are between a fit and who calls it.
     context = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
     def decorate(method: Method) -> Method:

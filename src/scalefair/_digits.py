@@ -1,7 +1,4 @@
-"""Numbers in messages: with digits enough to tell them from a limit.
-
-Every floor above uses this module; it imports nothing of the package.
-"""
+"""Numbers in messages: with digits enough to tell them from a limit."""
 
 from __future__ import annotations
 

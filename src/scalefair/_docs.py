@@ -1,7 +1,6 @@
 """Words that many docstrings share, written once and filled in at import.
 
-A docstring names a text in a line of its own, ``%(random_state)s``; `help` and the
-site show the whole.
+A docstring names a text in a line of its own, ``%(random_state)s``.
 """
 
 import re

@@ -34,10 +34,7 @@ def all_finite(X: NDArray[Any]) -> bool:
 
 
 def canonical(X: Any) -> Any:
-    """CSR with sorted columns, each entry stored once; dense matrices as they are.
-
-    A copy if `X` is not like that already.
-    """
+    """CSR with sorted columns, each entry stored once; a copy if need be, or dense."""
     if sparse.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -45,10 +42,7 @@ def canonical(X: Any) -> Any:
 
 
 def refuse_entries(block: Any, first: int) -> NoReturn:
-    """Raise for a block of rows, dense or CSR, whose sums are not finite.
-
-    The number of its first row is `first`.
-    """
+    """Raise for a block of rows, numbered from `first`, whose sums are not finite."""
     if sparse.issparse(block):
         entries = np.flatnonzero(~np.isfinite(block.data))
         rows = np.searchsorted(block.indptr, entries, side="right") - 1
@@ -118,10 +112,7 @@ def validate_data(
 
 
 def check_features(estimator: Any, rows: Any, *, reset: bool) -> None:
-    """Set `n_features_in_` and `feature_names_in_`, or compare them with `rows`.
-
-    As scikit-learn does, for rows in parts; a ValueError if features differ.
-    """
+    """Set or compare names and number of features, as scikit-learn, also of parts."""
     n_features, names = rows.shape[1], rows.feature_names
     if reset:
         estimator.n_features_in_ = n_features

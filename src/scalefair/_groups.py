@@ -1,7 +1,4 @@
-"""Sensitive features, and intervals of ranks, as users give them.
-
-Every floor above uses this module; it imports nothing of the package.
-"""
+"""Sensitive features, and intervals of ranks, as users give them."""
 
 from __future__ import annotations
 
@@ -35,10 +32,7 @@ def encode_groups(
 
 
 def check_two_groups(groups: NDArray[Any], instead: str) -> None:
-    """Raise a ValueError if the distinct groups are fewer than two.
-
-    `instead` says what to use for one group.
-    """
+    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
     if len(groups) < 2:
         raise ValueError(
             f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
@@ -157,10 +151,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def check_interval(interval: Any) -> tuple[float, float]:
-    """Return the ends of an interval of ranks, or say what is wrong with it.
-
-    Ranks are shares of a group, counted from the highest score: 0 is the top.
-    """
+    """Return the ends of an interval of ranks (0 is the top), or say what is wrong."""
     if isinstance(interval, str):
         interval = (interval,)
     try:

@@ -1,7 +1,4 @@
-"""How much memory there is and was used, what does not fit, and what values take.
-
-Every floor above uses this module; it imports nothing of the package.
-"""
+"""How much memory there is and was used, what does not fit, and what values take."""
 
 from __future__ import annotations
 
@@ -75,10 +72,7 @@ def peak_memory() -> int | None:
 
 
 def require_memory(n_bytes: int, what: str, remedy: str) -> None:
-    """Raise a MemoryError before more is allocated than there is, where that is known.
-
-    The message says what needs the memory, and the remedy.
-    """
+    """Raise a MemoryError, with `remedy`, for more than there is, if that is known."""
     free = available_memory()
     if free is not None and n_bytes > free:
         raise MemoryError(

@@ -9,11 +9,7 @@ from sklearn.utils import check_random_state as _check_random_state
 
 
 def check_random_state(random_state: Any) -> np.random.RandomState:
-    """Return a RandomState as scikit-learn does, but a fresh one for None.
-
-    scikit-learn takes None for the global state of ``numpy.random``; here a fit
-    neither reads nor advances that.
-    """
+    """Return a RandomState as scikit-learn does, but a fresh one for None."""
     if random_state is None:
         return np.random.RandomState(np.random.MT19937(np.random.SeedSequence()))
     state: np.random.RandomState = _check_random_state(random_state)
@@ -21,10 +17,6 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def random_generator(random_state: Any) -> np.random.Generator:
-    """Return a Generator seeded from `random_state` (int, RandomState or None).
-
-    A Generator draws faster than a RandomState and draws 64-bit integers on every
-    platform; a passed RandomState advances, as scikit-learn's users expect.
-    """
+    """Return a Generator, which is faster, seeded from int, RandomState or None."""
     state = check_random_state(random_state)
     return np.random.default_rng(state.randint(0, 2**32, size=4, dtype=np.uint32))

@@ -95,8 +95,7 @@ def single_blas_thread() -> _SingleBlasThread:
     """Context, or decorator, in which BLAS runs on one thread (enters in microseconds).
 
     For short products, and where kernels follow: threads of BLAS spin for milliseconds
-    when they have done. The number is one of the whole process: whoever leaves last
-    sets it back.
+    when done. The number is the process's: whoever leaves last sets it back.
     """
     return _SINGLE
 

@@ -183,24 +183,6 @@ def test_measures(modules):
     assert part.distance_by_chance() == pytest.approx(expected)
 
 
-def test_adam(modules, monkeypatch):
-    """One step is as long as the rate; many reach least squares."""
-    rng = np.random.default_rng(0)
-    rows, weight = rng.standard_normal((60, 3)), np.zeros(3)
-    y = rows @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(60)
-    tuning = modules.methods
-    monkeypatch.setattr(tuning, "_EPOCHS", 1)
-    step = tuning.adam(rows, y, weight, 1.0, np.random.default_rng(0))
-    np.testing.assert_allclose(step, [1e-3, -1e-3, 1e-3], rtol=1e-6)
-    monkeypatch.setattr(tuning, "_EPOCHS", 2)
-    both = tuning.adam(rows, y, weight, 0.5, np.random.default_rng(0))
-    np.testing.assert_allclose(both, 1.5 * step, rtol=1e-2)
-    monkeypatch.setattr(tuning, "_EPOCHS", 2000)
-    monkeypatch.setattr(tuning, "_RATE", 0.05)
-    found = tuning.adam(rows, y, weight, 0.998, np.random.default_rng(0))
-    np.testing.assert_allclose(found, np.linalg.lstsq(rows, y)[0], atol=1e-4)
-
-
 def test_fine_tuning_trains_the_last_layer_only(modules):
     split = modules.methods.load("law", 0, modules.methods.QUICK, quick=True)
     network, part = split.network, split.train

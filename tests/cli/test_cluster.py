@@ -269,23 +269,11 @@ def test_infeasible_tolerance_names_one_that_is_met(workspace):
     ran(workspace.cluster_rows(workspace.npy, "rbf", *options, nearest))
 
 
-OTHERS, ENTRY = np.arange(90) != 5, np.zeros((90, 90))
-ENTRY[2, 3] = 3.0
-BROKEN = {
-    "a row short": (lambda W: W[:, :-1], ("square", "(90, 89)")),
-    "no edges": (lambda W: 0 * W, ("no edges",)),
-    "isolated node": (lambda W: W * OTHERS * OTHERS[:, None], ("isolated", "--conn")),
-    "one direction": (lambda W: W + ENTRY, ("symmetric", "(2, 3)")),
-    "negative": (lambda W: W - ENTRY - ENTRY.T, ("Negative", "row 2, column 3")),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_matrices_that_are_no_graphs(workspace, planted, name):
-    change, words = BROKEN[name]
-    W = change(planted.graph.toarray())
+def test_a_node_without_neighbours(workspace, planted):
+    W = planted.graph.toarray()
+    W[5] = W[:, 5] = 0
     sparse.save_npz(workspace.npz, sparse.csr_array(W))
-    line = workspace.fails(workspace.run(workspace.npz), *words)
+    line = workspace.fails(workspace.run(workspace.npz), "isolated", "--conn")
     assert "connected_components" not in line
 
 
@@ -331,22 +319,3 @@ def test_rows_that_cannot_be_clustered(workspace):
     workspace.X[7, 1] = np.nan
     np.save(workspace.npy, workspace.X)
     workspace.fails(workspace.cluster_rows(workspace.npy, "rbf"), "row 7, column 1")
-
-
-@pytest.mark.realdata
-def test_deezer_europe(workspace, data_folder):
-    deezer = data_folder / "deezer-europe"
-    result = workspace.run(
-        deezer / "deezer_gendered_edges.csv.gz",
-        *("--tol", "1e-3", "--report", workspace.report),
-        groups=deezer / "deezer_gendered_target.csv.gz",
-        k=25,
-    )
-    ran(result)
-    report = workspace.read_report()
-    assert report["input"]["n_nodes"] == 28281
-    assert report["input"]["n_edges"] == 92752
-    assert sum(report["eigenvalues"]) == pytest.approx(24.79242, rel=1e-4)
-    # Constraints can only lower the sum of the eigenvalues, and so raise the cut.
-    assert report["baseline"]["normalized_cut"] < report["normalized_cut"]
-    assert report["baseline"]["balance_mean"] < report["balance_mean"]

@@ -270,18 +270,6 @@ def test_bank_additional(load):
     np.testing.assert_array_equal(data[:, 10:], raw.data[:, 10:])
 
 
-@pytest.mark.realdata
-def test_real_calls_are_those_of_pandas(real_data):
-    path = real_data / f"{CALLS}.gz"
-    if not path.is_file():
-        pytest.skip("SCALEFAIR_DATA has no compressed bank-additional-full.csv")
-    frame = pd.read_csv(path, sep=";", keep_default_na=False).drop(columns="y")
-    expected = pd.get_dummies(frame, drop_first=True, prefix_sep="=")
-    data = fetch_bank_additional(preprocess=False, download_if_missing=False)
-    assert data.feature_names == list(expected.columns)
-    np.testing.assert_array_equal(data.data, expected.to_numpy(np.float64))
-
-
 # -- Law students, and defendants ----------------------------------------------------
 
 

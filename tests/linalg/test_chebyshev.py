@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair.linalg import SpectralBounds, chebyshev, spectral_bounds
-from scalefair.operators import NormalizedAffinity, Projected
+from scalefair.operators import NormalizedAffinity
 
 
 @pytest.fixture(scope="module")
@@ -55,29 +55,6 @@ class TestBounds:
         result = chebyshev(A, 3, tol=1e-8, bounds=bounds, max_iter=20, random_state=0)
         assert result.converged
         np.testing.assert_allclose(result.values, [1.5, 1.4, 1.3], atol=1e-7)
-
-
-@pytest.mark.parametrize(("n_cliques", "size"), [(60, 5), (200, 4)])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_multiplicity_beyond_the_block(graphs, check_pairs, n_cliques, size, dtype):
-    W = graphs.many_cliques(n_cliques, size)
-    for k in (1, 5, 12):
-        M = NormalizedAffinity(W, dtype=dtype)
-        tol, epsilon = (1e-10, 1e-12) if dtype == np.float64 else (1e-5, 1e-5)
-        result = chebyshev(M, k, tol=tol, random_state=0)
-        check_pairs(result, graphs.normalized(W), k, tol, epsilon=epsilon)
-        np.testing.assert_allclose(result.values, 1, atol=1e-5)
-
-
-@pytest.mark.parametrize("h", [2, 5])
-def test_multiplicity_beyond_the_block_under_constraints(graphs, h):
-    M = NormalizedAffinity(graphs.many_cliques(60, 5))
-    Q = graphs.fairness_basis(M.degrees, graphs.random_groups(300, h))
-    operator = Projected(M, Q, constrained_value=-1.0)
-    result = chebyshev(operator, 6, tol=1e-10, orthogonal_to=Q, random_state=0)
-    assert result.converged
-    np.testing.assert_allclose(result.values, 1, atol=1e-9)  # 60 - (h - 1) of them
-    np.testing.assert_allclose(Q.T @ result.vectors, 0, atol=1e-14)
 
 
 def test_not_finite_beyond_the_bounds(problem):

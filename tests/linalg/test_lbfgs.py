@@ -1,4 +1,4 @@
-"""L-BFGS on blocks, against functions with known minima and against SciPy."""
+"""L-BFGS on blocks, on functions with known minima."""
 
 import numpy as np
 import pytest
@@ -46,19 +46,6 @@ def quadratic(scales):
     )
 
 
-def rosenbrock():
-    def value(V):
-        x, y = V[:, 0], V[:, 1]
-        return float((100 * (y - x**2) ** 2 + (1 - x) ** 2).sum())
-
-    def gradient(V):
-        x, y = V[:, 0], V[:, 1]
-        gx = -400 * x * (y - x**2) - 2 * (1 - x)
-        return np.stack([gx, 200 * (y - x**2)], axis=1)
-
-    return Smooth(value, gradient)
-
-
 def test_quadratic():
     objective, center = quadratic(np.geomspace(1e-2, 1e2, 12))
     V = np.zeros((12, 3))
@@ -66,13 +53,6 @@ def test_quadratic():
     assert found.converged
     np.testing.assert_allclose(V, center, atol=1e-6)
     assert found.value == pytest.approx(0, abs=1e-12)
-
-
-def test_rosenbrock():
-    V = np.tile([-1.2, 1.0], (4, 1))
-    found = lbfgs(rosenbrock(), V, ftol=-np.inf, gtol=1e-8)
-    assert found.converged
-    np.testing.assert_allclose(V, 1, atol=1e-7)
 
 
 def test_stops_at_ftol_and_at_max_iter():

@@ -38,18 +38,6 @@ def test_equals_the_normalised_affinity_of_a_graph(graph, wrap):
     assert M.shift == stored.shift
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_of_a_kernel(dtype):
-    X = features()
-    M = NormalizedOperator(RBFKernel(X), dtype=dtype)
-    dense = normalized(kernel(X))
-    assert M.dtype == M.W.dtype == dtype
-    assert M.degrees.dtype == M.inv_sqrt_degrees.dtype == np.float64
-    np.testing.assert_allclose(M.degrees, kernel(X).sum(axis=1), rtol=1e-12)
-    tolerance = 10 * np.finfo(dtype).eps
-    np.testing.assert_allclose(matrix(M), dense, rtol=1e-5, atol=tolerance)
-
-
 def test_takes_the_type_of_the_affinity():
     X = features()
     assert NormalizedOperator(RBFKernel(X, dtype=np.float32)).dtype == np.float32

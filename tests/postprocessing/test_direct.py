@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._direct import (
-    _Bounds,
-    _Problem,
-    _within_bounds,
-    direct_weights,
-    smallest_change,
-)
+from scalefair.postprocessing._direct import direct_weights, smallest_change
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
@@ -161,18 +155,3 @@ def test_equal_means_beside_a_strict_bound_do_not_empty_the_layer(seed):
     assert moments.gaps(found.weight)[0] < 1e-9
     change = moments.output_change(weight, found.weight)
     assert change < 0.99 * moments.output_change(weight, np.zeros_like(weight))
-
-
-@pytest.mark.parametrize("excess", [1.0001, 1.01, 0.99])
-def test_last_step_stays_on_the_line(excess):
-    """From a point a little outside or inside, along the change, to the bound."""
-    moments = layer(3, n=8, n_rows=200)
-    weight = np.random.default_rng(3).normal(size=(5, 8))
-    start, root = moments.whitening(weight)
-    problem = _Problem.of(start, root, np.empty((8, 0)), moments.covariance_differences)
-    V = problem.start * np.linspace(0.2, 0.8, 8)
-    bounds = _Bounds(np.inf, problem.gap(V) / excess)
-    found = _within_bounds(problem, V, bounds)
-    step = (found - problem.start) / (V - problem.start)
-    np.testing.assert_allclose(step, step[0, 0], rtol=1e-9)
-    assert problem.gap(found) == pytest.approx(bounds.covariance, rel=1e-4)

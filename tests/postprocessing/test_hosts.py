@@ -81,13 +81,8 @@ def test_mlp_layers_are_those_of_the_definition(activation, targets):
     np.testing.assert_allclose(result.squeeze(), model.predict(X), rtol=1e-12)
 
 
-def test_mlp_in_single_precision_stays_so():
-    rows = X.astype(np.float32)
-    host = find_host(mlp(y.astype(np.float32), rows))
-    assert host.inputs(rows, 1).dtype == np.float32
-    changed = host.replaced({1: (2 * host.weight(1), host.bias(1) + 1)}).estimator
-    assert {a.dtype for a in changed.coefs_ + changed.intercepts_} == {rows.dtype}
-    assert changed.predict(rows).dtype == np.float32
+def test_a_weight_that_single_precision_cannot_hold():
+    host = find_host(mlp(y.astype(np.float32), X.astype(np.float32)))
     with pytest.raises(ValueError, match="not finite in float32"):
         host.replaced({2: (np.full((1, 4), 1e300), None)})
 
@@ -183,29 +178,6 @@ def test_a_frozen_last_step(make):
 
 
 # Changes
-
-
-@pytest.mark.parametrize(
-    "model",
-    [mlp(), mlp(Y, solver="lbfgs"), Ridge().fit(X, y), LinearSVR().fit(X, y)],
-    ids=["adam", "lbfgs", "ridge", "svr"],
-)
-def test_the_original_is_not_touched(model):
-    before = pickle.dumps(model)
-    host = find_host(model)
-    same = host.replaced({i: (host.weight(i), None) for i in range(host.n_layers)})
-    np.testing.assert_array_equal(same.outputs(X), host.outputs(X))
-    weight = host.weight(0)
-    weight[:] = 0  # a copy
-    host.bias(0)[:] = 0
-    changed = host.replaced({0: (weight, None)})
-    np.testing.assert_array_equal(changed.weight(0), weight)
-    np.testing.assert_array_equal(changed.bias(0), host.bias(0))
-    assert not np.array_equal(changed.outputs(X), host.outputs(X))
-    assert pickle.dumps(model) == before
-    # Nor are the arrays given kept.
-    weight[:] = 1
-    assert not changed.weight(0).any()
 
 
 @pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])

@@ -95,26 +95,6 @@ def test_modes_and_hooks_are_as_before():
     assert torch.is_grad_enabled()
 
 
-def test_the_original_is_not_touched():
-    module = trained(network())
-    before = pickle.dumps(module.state_dict())
-    host = find_host(module)
-    host.weight(1)[:] = 0  # a copy
-    host.bias(1)[:] = 0
-    changed = host.replaced(
-        {1: (np.ones((4, 6)), np.arange(4.0)), 2: (-np.ones((1, 4)), None)}
-    )
-    assert pickle.dumps(module.state_dict()) == before
-    assert changed.estimator is not module
-    np.testing.assert_array_equal(changed.weight(1), np.ones((4, 6)))
-    np.testing.assert_array_equal(changed.bias(1), np.arange(4.0))
-    np.testing.assert_array_equal(changed.bias(2), host.bias(2))
-    A = by_hand(module, 4)
-    expected = -np.tanh(A.sum(axis=1)[:, None] + np.arange(4)).sum(axis=1)
-    np.testing.assert_allclose(changed.outputs(X), expected + host.bias(2), rtol=1e-10)
-    assert changed.estimator[4].weight.requires_grad
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_type_of_the_module_is_kept(dtype):
     module = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1)).to(dtype)

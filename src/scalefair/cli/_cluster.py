@@ -161,10 +161,8 @@ def run_both(
 def _cluster_without_fairness(
     model: FairSpectralClustering,
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Labels of plain spectral clustering of the same nodes by the same affinity.
-
-    All eigensolvers find the same subspace: this is the one of solver="chebyshev".
-    """
+    """Labels of plain spectral clustering of the same nodes by the same affinity."""
+    # All eigensolvers find the same subspace: this is the one of solver="chebyshev".
     from scalefair.cluster._kmeans import embedding_kmeans
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator

@@ -29,10 +29,8 @@ _OF_ONE_FILE |= {"test_file", "test_target", "test_groups"}
 
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
-    """Whether progress and a summary are shown: as asked for, else on a terminal.
-
-    Nothing is shown on a stdout that takes one of the files `written`.
-    """
+    """Whether progress and a summary are shown: as asked for, else on a terminal."""
+    # Nothing is shown on a stdout that takes one of the files `written`.
     if STDOUT in written or sys.stdout is None:
         return False
     return sys.stdout.isatty() if quiet is None else not quiet
@@ -41,11 +39,8 @@ def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool
 def take_outputs(
     options: dict[str, Any], *inputs: Path | str | None, **endings: str
 ) -> tuple[dict[str, Path], bool]:
-    """Take the options about output: the files to write, and whether to show more.
-
-    `endings` has for an option how its file must end. Where --baseline is not given
-    it is set: on if anybody sees it.
-    """
+    """Take the options about output: files, with their `endings`, and what to show."""
+    # Where --baseline is not given it is set: on if anybody sees it.
     given = {
         name: (options.pop(name, None) or options.pop(f"{name}_file", None), ending)
         for name, ending in {**endings, "report": ""}.items()

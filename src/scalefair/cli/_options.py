@@ -146,11 +146,9 @@ def command(
 def estimator_options(
     estimator: type, sections: Mapping[str, str], **changed: Mapping[str, Any]
 ) -> list[Any]:
-    """Options with names, types, defaults and help of an estimator's parameters.
-
-    `sections` lists names, such as ``"tol n_clusters,-k"`` with one more spelling;
-    `changed` has attributes of an option that are not to be the estimator's.
-    """
+    """Options with names, types, defaults and help of an estimator's parameters."""
+    # `sections` lists names, such as ``"tol n_clusters,-k"`` with one more spelling;
+    # `changed` has attributes of an option that are not to be the estimator's.
     signature = inspect.signature(estimator)
     constraints = vars(estimator)["_parameter_constraints"]
     listed = [
@@ -231,10 +229,8 @@ def translate(message: str, ctx: click.Context | None) -> str:
 
 
 def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
-    """Write ``--max-iter 5`` for ``max_iter=5``, ``--max-iter`` for ``max_iter``.
-
-    Other names, such as ``solver``, are words as well; ``solver="x"`` is not.
-    """
+    """Write ``--max-iter 5`` for ``max_iter=5``, ``--max-iter`` for ``max_iter``."""
+    # Other names, such as ``solver``, are words as well; ``solver="x"`` is not.
 
     def spell(found: re.Match[str]) -> str:
         name, value = found.groups()

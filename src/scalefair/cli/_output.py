@@ -23,11 +23,9 @@ Writers = Mapping[Path, Callable[[BinaryIO], object]]
 def name_outputs(
     given: Mapping[str, tuple[Path | None, str]], inputs: Iterable[Path]
 ) -> dict[str, Path]:
-    """Return the files to be written, after a check that they can be.
-
-    `given` has for an option the file that it names (or None) and the end that the name
-    must have; `inputs` are not to be replaced.
-    """
+    """Return the files to be written, after a check that they can be."""
+    # `given` has for an option the file that it names (or None) and the end that its
+    # name must have; `inputs` are not to be replaced.
     written: dict[str, Path] = {}
     taken: dict[Path, str] = {}
     sources = tuple(inputs)

@@ -65,11 +65,7 @@ class Figure:
 
 @dataclass
 class Report:
-    """What a command found; it fills this and hands it over.
-
-    `content` is what JSON holds, and a page after `facts` and `tables`; `title` the
-    finding in words, `source` the file.
-    """
+    """What a command found: `content` for JSON, `facts` and `tables` for a page."""
 
     command: str
     content: dict[str, Any]
@@ -322,11 +318,7 @@ def part_tables(
 def choose_groups(
     groups: NDArray[Any],
 ) -> tuple[NDArray[np.bool_], NDArray[np.str_], str]:
-    """Choose the largest groups, at most `MAX_GROUPS`, for a figure.
-
-    Returns which rows are shown, short names of their groups, all different and none
-    empty, and a remark if groups are left out.
-    """
+    """Return rows of the `MAX_GROUPS` largest groups, short names, and a remark."""
     found, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     kept = np.argsort(-counts, kind="stable")[:MAX_GROUPS]
     plain = [" ".join(str(name).split()) or "(empty)" for name in found.tolist()]

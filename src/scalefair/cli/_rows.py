@@ -471,10 +471,8 @@ class _Changed(RowReader):
 def read_parts(
     path: Path, reading: Reading, read: Callable[..., Rows] = read_rows
 ) -> dict[str, Rows]:
-    """Read rows with targets for training and, if the options name any, for a test.
-
-    Roles that are not given for the test are the columns of TRAIN.
-    """
+    """Read rows with targets for training and, if the options name any, for a test."""
+    # Roles that are not given for the test are the columns of TRAIN.
     roles = {role: getattr(reading, f"test_{role}") for role in _ROLES}
     given: dict[str, Any] = {role: x for role, x in roles.items() if x is not None}
     if given and reading.test_file is None:

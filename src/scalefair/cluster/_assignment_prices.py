@@ -1,8 +1,4 @@
-"""Prices of the fair assignment, and the lower bounds on its cost that they prove.
-
-Each row takes the cluster of least cost plus price of its group there; a smoothed dual
-starts the prices, linear programs make them optimal.
-"""
+"""Prices of the fair assignment, and the lower bounds on its cost that they prove."""
 
 from __future__ import annotations
 
@@ -91,11 +87,8 @@ class AssignmentProblem:
         return total, sums * self.weights, table * self.weights[:, None]
 
     def certify(self, prices: Array, credits: Array) -> tuple[Array, float]:
-        """Prices less the dearest fair mix of rows, and the lower bound they prove.
-
-        With no positive price of a mix the least priced costs add up to a bound. The
-        credits, >= 0, are the multipliers of the smallest size of clusters.
-        """
+        """Prices less the dearest fair mix of rows, and the lower bound they prove."""
+        # The credits, >= 0, are the multipliers of the smallest size of clusters.
         prices = prices + credits
         low, high = self.bounds.lower, self.bounds.upper
         left = np.full(self.shape[1], 1.0 - low.sum())

@@ -60,8 +60,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         How the eigenvectors are computed; all but ``"admm"`` agree to `tol`.
 
         - ``"chebyshev"``: Chebyshev-filtered subspace iteration in blocks.
-        - ``"lanczos"``: ARPACK on the projected operator, one vector at a time
-          (s-FSC of [2]_).
+        - ``"lanczos"``: ARPACK on the projected operator (s-FSC of [2]_).
         - ``"lobpcg"``: LOBPCG, preconditioned by multigrid; needs a stored graph.
         - ``"dual"``: L-BFGS on the dual of [3]_ for the projected operator.
         - ``"admm"``: algorithm 1 of [3]_, which solves another problem: it enforces
@@ -79,13 +78,11 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         - ``"nearest_neighbors"``: their symmetric k-NN graph.
         - ``"rbf"``: Gaussian kernel ``exp(-gamma |x - y|^2)``, exact and never
           stored: every product computes it anew.
-        - ``"rbf_nystroem"``: low-rank approximation of that kernel, for 10^5 rows
-          and more.
+        - ``"rbf_nystroem"``: low-rank approximation of that, for 10^5 rows and more.
     n_neighbors : int, default=10
         Neighbours of each row, itself not counted (``"nearest_neighbors"``).
     gamma : float or None, default=None
-        Factor of the squared distances in the Gaussian kernel; None takes 1 over
-        the number of features.
+        Factor in the Gaussian kernel; None takes 1 over the number of features.
     n_landmarks : int, default=500
         Rank of ``"rbf_nystroem"``.
     tol : float, default=1e-4

@@ -147,10 +147,8 @@ def _cross(X: Array, a: _Run, b: _Run) -> _Run:
 
 
 def _mend(X: Array, best: _Run, centres: Array) -> _Run:
-    """Best of a run and of one from the centres that are needed of many.
-
-    Half of those to go are taken away at a time, but none with its nearest centre.
-    """
+    """Best of a run and of one from the centres that are needed of many."""
+    # Half of those to go are taken at a time, but none with its nearest centre.
     n_clusters = len(best.centres)
     run = _iterate(X, centres, max_iter=2)
     while len(run.centres) > n_clusters:

@@ -1,7 +1,4 @@
-"""Bounds on the shares of groups in clusters, and whole counts that meet them.
-
-A table holds the counts of each group (row) in each cluster (column).
-"""
+"""Bounds on shares, and tables (groups x clusters) of whole counts that meet them."""
 
 from __future__ import annotations
 
@@ -89,10 +86,8 @@ class ShareBounds:
     def constraints(
         self, n_more: int = 0, margin: float = 0.0
     ) -> tuple[LinearConstraint, LinearConstraint]:
-        """Of a table, row by row, and `n_more` other variables, in a program.
-
-        First ``A N <= b`` of shares (upper, lower) and sizes, then sums of the groups.
-        """
+        """Return ``A N <= b`` of shares and sizes, then sums of groups, N by rows."""
+        # `n_more` variables follow the table in the program.
         h, k = self.sizes.size, self.k
         columns = sparse.hstack([sparse.eye_array(k)] * h)
         sums = sparse.vstack([columns] * h)

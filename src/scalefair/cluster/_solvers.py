@@ -211,10 +211,8 @@ def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
 def _chebyshev(
     problem: FairProblem, options: SolverOptions, X0: Array | None = None
 ) -> EigenResult:
-    """Chebyshev-filtered iteration on the projected operator.
-
-    With float32 the result is the start of one in float64, which has to confirm it.
-    """
+    """Chebyshev-filtered iteration on the projected operator."""
+    # With float32 the result starts one in float64, which has to confirm it.
     bounds = _bounds(problem, options)
     common: dict[str, Any] = {
         **options.keywords(),

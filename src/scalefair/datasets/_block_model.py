@@ -69,9 +69,8 @@ def make_fair_sbm(
     probabilities : sequence of 4 floats, default=None
         The probabilities (a, b, c, d), nonnegative, a the largest and d the smallest;
         with `average_degree` weights, scaled to reach it. By default, the dense model
-        uses
-        :math:`(1, 0.7, 0.4, 0.1)\,(\log n / n)^{1/10}`: the ratios 10 : 7 : 4 : 1 of
-        [2]_ with the exponent of [3]_. The sparse model fixes the shares of a node's
+        uses :math:`(1, 0.7, 0.4, 0.1)\,(\log n / n)^{1/10}`: the ratios 10 : 7 : 4 : 1
+        of [2]_ with the exponent of [3]_. The sparse model fixes the shares of a node's
         expected degree instead, lest many clusters drown: b gets 0.40, d 0.03, c
         :math:`\min(0.15,\ 0.97 \cdot 0.40\,(h - 1) / (k - 1))` for k clusters and h
         groups, a the rest.
@@ -170,10 +169,7 @@ def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
 
 
 class _PairKind:
-    """Pairs of nodes of the same class that differ in all of the other labels.
-
-    Numbers of ordered pairs inside a class are drawn, or listed in chunks.
-    """
+    """Ordered pairs of nodes of one class that differ in all of the other labels."""
 
     def __init__(self, class_of: Ints, *apart: Ints) -> None:
         self.n_nodes = class_of.size

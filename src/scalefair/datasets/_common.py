@@ -64,10 +64,7 @@ def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Int
 def symmetric_graph(
     source: NDArray[np.integer], target: NDArray[np.integer], n_nodes: int
 ) -> sparse.csr_array:
-    """Symmetric 0/1 adjacency of edges listed in any direction, once or more often.
-
-    In canonical form, without self-loops.
-    """
+    """Symmetric canonical 0/1 adjacency, without loops, of edges in any direction."""
     for nodes in (source, target):
         unknown = (nodes < 0) | (nodes >= n_nodes)
         if unknown.any():

@@ -31,10 +31,7 @@ class Files:
         self._download = download
 
     def path(self, name: str) -> Path:
-        """Return where a file is, downloading it first if allowed and needed.
-
-        One in the folder is used as it is, if text also with ``.gz`` added.
-        """
+        """Return where a file is (text also as ``.gz``), downloading it if allowed."""
         key, url = f"{self._source.folder}/{name}", self._source.url(name)
         plain = self._folder / key
         if plain.is_file():
@@ -78,11 +75,9 @@ class Files:
 
 
 class Table:
-    """The columns of a text file by name, checked when they are taken.
+    """The columns of a text file by name, checked when they are taken."""
 
-    `content` is read, `path` named in messages; `names` are those of a file without
-    header, else the last `header` line before the first row holds them.
-    """
+    # `names` are those of a file without header, else line `header` holds them.
 
     def __init__(
         self,

@@ -222,8 +222,7 @@ def fetch_law_school(
     Parameters
     ----------
     preprocess : bool, default=True
-        Standardise the features over all rows. Use False to standardise by the
-        training rows only.
+        Standardise the features over all rows, not the training rows only.
 
     Returns
     -------

@@ -265,8 +265,7 @@ def make_random_affinity(
     n_groups : int, default=2
         Number of groups, at least 1.
     group_probabilities : sequence of float, shape (n_groups,), default=None
-        Positive, with sum one. By default (0.7, 0.3) for two groups, as in [1]_, and
-        equal otherwise.
+        Positive, of sum one. By default (0.7, 0.3) for two, as in [1]_, else equal.
 
     Returns
     -------

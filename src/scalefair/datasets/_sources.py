@@ -5,11 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: its folder, its place on GitHub, and what is said of it.
+    """A data set: its folder, its place on GitHub, and what is said of it."""
 
-    `place` is owner/name/commit, and a folder in it; `description` becomes `DESCR` and
-    the notes of the docstring.
-    """
+    # `place` is owner/name/commit and a folder; `description` is `DESCR` and the Notes.
 
     folder: str
     place: str

@@ -43,10 +43,9 @@ def make_topic_documents(
 
     Each document has a main topic and a second one, drawn with the frequencies of
     its group. Half of its words come from a common Zipf-Mandelbrot distribution,
-    :math:`p_j \propto 1 / (j + 10)`, the others from the two topics, each of which
-    multiplies the common probabilities by independent log-normal factors. Counts are
-    weighted as in text retrieval: :math:`(1 + \log c)` times the inverse document
-    frequency, rows scaled to norm 1.
+    :math:`p_j \propto 1 / (j + 10)`, the others from the topics, which multiply the
+    common probabilities by independent log-normal factors. Counts are weighted by
+    :math:`(1 + \log c)` times the inverse document frequency, rows scaled to norm 1.
 
     Parameters
     ----------
@@ -66,8 +65,7 @@ def make_topic_documents(
     Returns
     -------
     data : Bunch
-        - data : csr_array of shape (n_samples, n_features), sorted int32 indices,
-          no explicit zeros
+        - data : canonical csr_array of shape (n_samples, n_features), int32 indices
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
 

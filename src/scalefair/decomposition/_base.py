@@ -77,11 +77,7 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
 
 @documented(**TEXTS)
 class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Linear transformer fitted to rows that belong to groups.
-
-    A subclass has the parameters `n_components` and `centering`; its `_find_basis`
-    computes an orthonormal basis and hands it to `_store_basis`.
-    """
+    """Linear transformer of rows in groups; a subclass finds and stores a basis."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -108,8 +104,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         %(rows)s
         %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,)
-            Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones.
+            Group of each row, two or more: numbers, strings or booleans, none missing.
 
         Returns
         -------
@@ -159,8 +154,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         ValueError
-            If there are fewer than two groups or `n_components` exceeds the number
-            of features.
+            If groups are fewer than two, or features fewer than `n_components`.
         """
         estimator = cls(**parameters)
         estimator._validate_params()

@@ -108,8 +108,7 @@ class FairPCA(BaseGroupPCA):
     n_iter_ : int
         Evaluations of the dual.
     n_products_ : int
-        Products of a covariance matrix or operator with a block of vectors
-        (decompositions count as one).
+        Products of a covariance with a block of vectors; a decomposition counts one.
     converged_ : bool
         Whether the dual was maximised to `tol`.
     moments_ : GroupMoments

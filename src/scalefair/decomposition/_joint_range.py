@@ -79,8 +79,7 @@ def joint_numerical_range(
     Returns
     -------
     JointNumericalRange
-        With one row for each direction, or two if the boundary is flat there: where
-        the r-th and the next eigenvalue are equal.
+        A row for each direction, two if the boundary is flat there (eigenvalues tie).
 
     Raises
     ------
@@ -90,11 +89,10 @@ def joint_numerical_range(
 
     Notes
     -----
-    The set is convex if n >= 3, so that the polygon of the points lies within it,
-    and the intersection of the half-planes of `support` contains it. For n = 2 and
-    r = 1 it is an ellipse without its interior (or a segment), for r = n a point.
-    Each direction takes a full eigendecomposition (or half of one), and all of them
-    about ``50 n**2`` bytes of memory.
+    The set is convex if n >= 3, so that the polygon of the points lies within it, and
+    the intersection of the half-planes of `support` contains it. For n = 2 and r = 1 it
+    is an ellipse without its interior (or a segment), for r = n a point. A direction
+    takes an eigendecomposition, or half of one; all about ``50 n**2`` bytes.
 
     References
     ----------

@@ -254,10 +254,8 @@ def _reach_inside(w: Array, direction: Array) -> float:
 def local_minimax(
     A: Array, b: Array, U: Array, weights: Array, *, atol: float, max_iter: int
 ) -> Array:
-    """Decrease ``max_g b_g - Tr(U^T A_g U)`` over subspaces by damped Newton steps.
-
-    `weights` are the first multipliers; the search ends at a likely gain of `atol`.
-    """
+    """Decrease ``max_g b_g - Tr(U^T A_g U)`` over subspaces by damped Newton steps."""
+    # `weights` are the first multipliers; the search ends at a likely gain of `atol`.
     size = float(np.abs(A).max())
     if U.shape[0] == U.shape[1] or size == 0.0:
         return U

@@ -1,8 +1,4 @@
-"""Weighted sums of the groups' covariances, formed or multiplied by.
-
-The solvers ask a `CovariancePencil` for leading eigenvectors of such sums and for
-small matrices ``V.T @ C_g @ V``, and do not know whether the C_g are formed.
-"""
+"""Weighted sums of the groups' covariances, formed or multiplied by."""
 
 from __future__ import annotations
 
@@ -95,10 +91,7 @@ class CovariancePencil(ABC):
         *,
         near: bool,
     ) -> Leading:
-        """Return the `r` leading eigenvectors of the sum of ``weights[g] * C_g``.
-
-        `start` approximates them; `near` says that it does so well.
-        """
+        """Return the `r` leading eigenvectors of a weighted sum, `start` maybe near."""
 
 
 class FormedPencil(CovariancePencil):
@@ -232,10 +225,8 @@ def orthonormal_span(blocks: list[Array]) -> Array:
 def arpack_leading(
     H: LinearOperator, k: int, tol: float, rng: np.random.RandomState
 ) -> tuple[Array, Array, int] | None:
-    """Leading eigenpairs by ARPACK, and the number of products; None if it failed.
-
-    It may miss one of several equal eigenvalues: more Lanczos steps look for it.
-    """
+    """Leading eigenpairs by ARPACK, and the number of products; None if it failed."""
+    # It may miss one of several equal eigenvalues: more Lanczos steps look for it.
     n = H.shape[0]
     n_products = 0
 

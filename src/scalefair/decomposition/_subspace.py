@@ -1,8 +1,5 @@
-"""Fair PCA of any size: small problems directly, large ones by subspaces.
-
-Subspace acceleration: few large eigenproblems, many small ones. The user guide has
-the mathematics ("Fair principal component analysis", "How it is solved").
-"""
+"""Fair PCA of any size: small problems directly, large ones by subspaces."""
+# See the user guide, "Fair principal component analysis", "How it is solved".
 
 from __future__ import annotations
 
@@ -108,10 +105,8 @@ def solve_small(C: Array, r: int, **options: Any) -> GroupsSolution:
 def solve_by_subspaces(
     pencil: CovariancePencil, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis:
-    """Maximise the dual with the large problem evaluated at a few weights only.
-
-    The dual of the problem reduced to the eigenvectors found so far is its upper bound.
-    """
+    """Maximise the dual with the large problem evaluated at a few weights only."""
+    # The dual reduced to the eigenvectors found so far is its upper bound.
     search = _Search(pencil, r, tol, check_random_state(random_state))
     while len(search.visited) < max_iter:
         vectors = search.evaluate()
@@ -196,10 +191,8 @@ class _Search:
         return self.secant()[1] <= _SLOPE_TOL * self.tol
 
     def secant(self) -> tuple[Array, float]:
-        """Root of the line through the last two derivatives, and its likely error.
-
-        As far as its slope and the reduced dual's curvature agree it can be trusted.
-        """
+        """Root of the line through the last two derivatives, and its likely error."""
+        # Trusted as far as its slope and the reduced dual's curvature agree.
         weights = self.visited[-1]
         if weights.size != 2 or len(self.visited) < 2:
             return weights, math.inf

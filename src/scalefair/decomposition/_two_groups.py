@@ -186,10 +186,8 @@ def subspace_of_trace(C: Array, k: int, trace: float) -> Array | None:
 
 
 def smallest_rotation(C: Array, trace: float) -> tuple[float, float] | None:
-    """Cosine and sine of the least angle a with ``v @ C @ v = trace``, if there is one.
-
-    Of ``v = (cos a, sin a)``; of a pair of nearly tied eigenvectors it loses least.
-    """
+    """Cosine and sine v of the least angle with ``v @ C @ v = trace``, or None."""
+    # Of a pair of nearly tied eigenvectors it loses least.
     mean, half = (C[0, 0] + C[1, 1]) / 2, (C[0, 0] - C[1, 1]) / 2
     radius = math.hypot(half, C[0, 1])
     # v @ C @ v = mean + radius cos(2 a - phase), phase the direction of (half, C_01).

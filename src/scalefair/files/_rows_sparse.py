@@ -55,8 +55,7 @@ class NpzReader(RowReader):
     path : str, path-like or sequence of them
         Of ``scipy.sparse.save_npz``, from a CSR matrix; several have consecutive rows.
     max_bytes : int, default=2**26
-        See `open_rows`; a row counts as 512 bytes at least. No block has rows of two
-        files.
+        See `open_rows`; rows count 512 bytes or more; no block spans two files.
 
     Examples
     --------

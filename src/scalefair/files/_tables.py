@@ -34,10 +34,7 @@ _SAMPLE, _PIECE = 20_000, 2**21
 
 
 class TableFile:
-    """A table in a file, as `read_table` takes it; rows are read when asked for.
-
-    `names` are the columns', or numbers from 1; `notes` say what was assumed.
-    """
+    """A table in a file: names or numbers of columns, notes, rows when asked for."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path

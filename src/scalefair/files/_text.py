@@ -104,11 +104,9 @@ def find_layout(
     known_headers: Sequence[tuple[str, ...]] = (),
     words_are_rows: bool = False,
 ) -> Layout:
-    """Look at the first records of a text; what is None is found out.
-
-    `known_headers` are first names, in lower case, of lines that are headers whatever
-    follows; with `words_are_rows` words above words are none.
-    """
+    """Look at the first records of a text; what is None is found out."""
+    # `known_headers` are first names, in lower case, of sure headers; with
+    # `words_are_rows` words above words are none.
     skipped = skip_lines
     for line in islice(_lines(path), skip_lines, None):
         if line.strip() and not line.startswith(_COMMENT):

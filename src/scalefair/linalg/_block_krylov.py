@@ -124,10 +124,7 @@ def block_krylov(
 
 
 class _Basis(Iteration):
-    """Orthonormal V and T = V^T A V with ``A V = V T + F E^T``.
-
-    What leaves the span of V is F, of the image of the newest block, that E^T picks.
-    """
+    """Orthonormal V, T = V^T A V: ``A V = V T + F E^T``, E of the last block."""
 
     def __init__(
         self, operator: LinearOperator, start: Array, rng: np.random.RandomState

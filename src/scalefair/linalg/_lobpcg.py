@@ -45,9 +45,8 @@ def lobpcg(
 
     Each iteration finds the best vectors in the span of the iterates, their
     preconditioned residuals and the directions of the last step: ten to twenty with a
-    multigrid preconditioner where eigenvalues lie close together, as on meshes. In
-    float64, whatever the types of operator and preconditioner; about
-    ``72 n (k + n_buffer)`` bytes.
+    multigrid preconditioner where eigenvalues lie close together, as on meshes. Always
+    in float64; about ``72 n (k + n_buffer)`` bytes.
 
     Parameters
     ----------

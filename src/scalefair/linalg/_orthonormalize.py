@@ -15,8 +15,7 @@ def orthonormalize(
     """Overwrite `X` with an orthonormal basis that contains its span.
 
     Two or three passes divide by the square root of the Gram matrix, its eigenvalues
-    raised to rounding level. Directions that vanish or are rounding errors of the rest
-    become random ones.
+    raised to rounding level. Directions lost to rounding become random ones.
 
     Parameters
     ----------

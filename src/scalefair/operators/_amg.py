@@ -296,10 +296,8 @@ def _two_grid(
 def _invert(
     A: sparse.csr_array, b: Array, unit: float, dtype: np.dtype
 ) -> tuple[Matrix, int]:
-    """Positive definite inverse of the coarsest matrix, and its number of entries.
-
-    Null vectors get the eigenvalue of the unit, too large a matrix the smoother alone.
-    """
+    """Positive definite inverse of the coarsest matrix, and its number of entries."""
+    # Null vectors get the unit's eigenvalue, too large a matrix the smoother alone.
     inverse_diagonal, omega = _jacobi(A, b, unit)
     if A.shape[0] > 2 * _COARSEST:
         D = sparse.diags_array(omega * inverse_diagonal)

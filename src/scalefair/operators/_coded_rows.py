@@ -1,16 +1,14 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
 `GroupCovariance` works on each class through four methods; what differs is how the rows
-are read. With Z_g the rows of code g less ``centres[g]`` (of `centres` of shape (1, n)
-the one row), they are
+are read. With Z_g the rows of code g less ``centres[g]`` (or the only centre), they are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
 - `moments`: means (G, n) and sums of squared distances to them (G,);
 - `astype`: the rows with stored entries no wider than a type; products convert them.
 
-Rows in parts stay where they are: a product sends its n x k block to the parts and adds
-up what they return.
+Rows in parts stay where they are: a product sends its block and adds up what returns.
 """
 
 from __future__ import annotations

@@ -121,9 +121,8 @@ class NystroemKernel(TypedOperator):
     D^{-1/2}`, whose leading eigenvectors points far from the others rule.
 
     :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for ``r``
-    landmarks, time to build it grows with :math:`n r^2`. A point far from all landmarks
-    may have a row sum that is not positive, which `NormalizedOperator` refuses: more
-    landmarks or a smaller `gamma` help.
+    landmarks and time that grows with :math:`n r^2`. `NormalizedOperator` refuses a row
+    sum that is not positive: more landmarks or a smaller `gamma` help.
 
     Parameters
     ----------
@@ -266,10 +265,8 @@ def _estimated_degrees(
 
 
 def _whiten(points: Array, known: Array) -> Array:
-    """Square T with ``T^T A T = I``, A what is left of the kernel of some points.
-
-    Columns of pivots that are rounding errors are zero, and last.
-    """
+    """Square T with ``T^T A T = I``, A what is left of the kernel of some points."""
+    # Columns of pivots that are rounding errors are zero, and last.
     tiles = rbf_tiles(points)
     left = np.empty((len(points), len(points)))
     rbf_columns(tiles, tiles, left)

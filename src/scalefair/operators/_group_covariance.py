@@ -26,8 +26,7 @@ class GroupCovariance(TypedOperator):
 
         C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T
 
-    over the :math:`m_g` rows of group `g`, where `c` is the mean of all rows or of
-    those of the group.
+    over the :math:`m_g` rows of group `g`, `c` the mean of all rows or of the group.
 
     A sparse `X` is never densified: `c` enters as a correction of rank one, and the
     transpose is stored beside it. A dense `X` is read once in each product, in blocks

@@ -47,8 +47,7 @@ class PartitionedMatrix(SymmetricBlockOperator):
     Raises
     ------
     ValueError
-        If `W` is not square or not sparse, or, as late as the first product, if an
-        entry is not finite.
+        If `W` is not square, not sparse or, in the first product, not finite.
 
     Examples
     --------

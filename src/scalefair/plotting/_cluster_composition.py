@@ -14,8 +14,7 @@ from scalefair.metrics import balance_score, group_proportions
 from scalefair.plotting import _draw
 
 _HATCHES = ("", "///", "...", "xxx")
-# With more clusters than this their names would overlap, with more letters in a row,
-# too, if they were not slanted.
+# With more clusters their names would overlap; with more letters they are slanted.
 _MOST_NAMES, _MOST_LETTERS = 16, 36
 _SLANTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
 # With more than this the gaps between the bars would be as thin as a pixel.
@@ -67,10 +66,9 @@ class ClusterCompositionDisplay:
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import ClusterCompositionDisplay
+    >>> groups, ax = ["f", "m", "m", "m", "f", "m"], Figure().subplots()
     >>> display = ClusterCompositionDisplay.from_predictions(
-    ...     [0, 0, 1, 1, 1, 1],
-    ...     sensitive_features=["f", "m", "m", "m", "f", "m"],
-    ...     ax=Figure().subplots(),
+    ...     [0, 0, 1, 1, 1, 1], sensitive_features=groups, ax=ax
     ... )
     >>> display.ax_.get_title()
     'average balance 0.67'
@@ -217,10 +215,8 @@ class ClusterCompositionDisplay:
         ax.set(xlim=(-0.5, len(order) - 0.5), ylim=(0, 1), xticks=[])
         of_clusters = f"{len(order)} clusters"
         if len(order) <= _MOST_NAMES:
-            names, of_clusters = (
-                list(map(_draw.literal, self.clusters[order])),
-                "cluster",
-            )
+            of_clusters = "cluster"
+            names = list(map(_draw.literal, self.clusters[order]))
             crowded = len(names) * (1 + max(map(len, names))) > _MOST_LETTERS
             ax.set_xticks(range(len(order)), names, **(_SLANTED if crowded else {}))
         _draw.labels(ax, of_clusters, "share of each group")

@@ -13,8 +13,7 @@ from scalefair._groups import check_interval
 from scalefair.metrics import partial_demographic_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _models
 
-# Points at which a kernel density is drawn, and how far beyond the values, in
-# standard deviations of the kernel.
+# Points of a kernel density, and its reach beyond the values, in kernel deviations.
 _GRID, _BEYOND = 400, 3.0
 _HATCHES = ("///", "\\\\\\", "...", "xxx", "ooo")
 # Ranks are products of floats: this much of a row is rounding.
@@ -35,16 +34,14 @@ threshold : float or None, default=None
     Score above which rows are selected, drawn as a vertical line.""",
     "axes": f"""\
 ax : matplotlib Axes, sequence of them or None, default=None
-    Where to draw: one axes for each regressor, or a single one for all; None makes
-    a figure with one for each, side by side.
+    One axes for each regressor, or one for all; None makes a figure with one for each.
 legend : bool, default=True
     Whether to show a legend, to the right of the last axes.
 {_draw.TEXTS["line_options"]}""",
 }
 _KIND = """\
 kind : {{"histogram", "kde"}}, default="{}"
-    A histogram, or a Gaussian kernel density with Scott's bandwidth, whose time grows
-    with 400 points times the number of rows.
+    A histogram, or a Gaussian kernel density at 400 points, Scott's bandwidth.
 bins : int or array-like of edges, default=50
     Bins of the histogram, the same for all."""
 _OF_SCORES = f"""\
@@ -54,8 +51,7 @@ _OF_SCORES = f"""\
 _OF_OUTPUTS = f"""\
 {_KIND.format("kde")}
 output_name : str or None, default=None
-    What is predicted, with its unit, for the horizontal axis; None takes the name of
-    the outputs that are a Series, or "output".
+    What is predicted, with its unit; None takes the name of a Series, or "output".
 {_TEXTS["axes"]}"""
 
 
@@ -95,17 +91,15 @@ class _DensityDisplay:
     options=_OF_SCORES,
     options_of_models=f"""\
 interval : tuple of float or None, default=None
-    Ranks, from the top of each group, that are marked; None takes those of the model,
-    or all.
+    Ranks, from the top, that are marked; None takes those of the model, or all.
 {_OF_SCORES}""",
 )
 class ScoreDensityDisplay(_DensityDisplay):
     r"""Density of the scores of each group, with the interval of ranks marked.
 
-    The hatched part of a density, and the bar below it, is the range of the scores
-    of the rows that are ranked in the interval within their own group. Where the
-    densities agree there, groups are treated alike; the title has the largest gap. Use
-    `from_predictions` or `from_estimator`.
+    The hatched part of a density, and the bar below it, is the range of the scores of
+    the rows ranked in the interval within their group. Where densities agree there,
+    groups are treated alike. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -116,8 +110,7 @@ class ScoreDensityDisplay(_DensityDisplay):
     score_ranges : array-like of shape (n_groups, 2)
         Lowest and highest score of each group's rows that are ranked in the interval.
     interval : tuple of float, default=(0.0, 1.0)
-        Ranks that are marked, from the top of each group: of n rows, those ranked in
-        :math:`[\alpha n, \beta n)`, rounded to whole rows.
+        Ranks that are marked, from the top of each group, rounded to whole rows.
     %(threshold)s
     %(name)s
     gap : float or None, default=None
@@ -301,9 +294,8 @@ class OutputDensityDisplay(_DensityDisplay):
     """Density of the outputs for each group, of one regressor or of several.
 
     Where the densities agree the groups are treated alike; titles have KS, the largest
-    distance between two (`metrics.statistical_parity_ks`). Regressors are drawn side by
-    side or, on a single axes, overlaid: then groups differ in colour and marker,
-    regressors in line. Use `from_predictions` or `from_estimator`.
+    distance between two (`metrics.statistical_parity_ks`). Regressors are side by side
+    or, on a single axes, overlaid. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -340,10 +332,9 @@ class OutputDensityDisplay(_DensityDisplay):
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import OutputDensityDisplay
+    >>> outputs = {"before": [1.0, 2, 3, 4], "after": [2.0, 3, 2, 3]}
     >>> display = OutputDensityDisplay.from_predictions(
-    ...     {"before": [1.0, 2.0, 3.0, 4.0], "after": [2.0, 3.0, 2.0, 3.0]},
-    ...     sensitive_features=["f", "f", "m", "m"],
-    ...     ax=Figure().subplots(1, 2),
+    ...     outputs, sensitive_features=["f", "f", "m", "m"], ax=Figure().subplots(1, 2)
     ... )
     >>> [ax.get_title() for ax in display.axes_]
     ['before, KS = 1.000', 'after, KS = 0.000']
@@ -388,8 +379,7 @@ class OutputDensityDisplay(_DensityDisplay):
         Parameters
         ----------
         y_pred : array-like of shape (n_samples,), or mapping of str to such
-            Output for each row; or those of several regressors, for the same rows,
-            by their names.
+            Output for each row; or those of several regressors, by name.
         %(sensitive_features)s
         %(name)s
         %(options)s

@@ -67,8 +67,7 @@ figure_ : matplotlib Figure
     Their figure.""",
 }
 
-# Okabe and Ito's palette, which people with colour vision deficiencies can tell apart,
-# without its black; markers and dashes tell curves apart without colour, too.
+# Okabe and Ito's palette without black; markers and dashes tell apart without colour.
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
 MARKERS = "os^Dv<>p"
 LINES = ("-", (0, (5, 2)), ":", "-.", (0, (3, 1, 1, 1, 1, 1)))
@@ -108,11 +107,8 @@ def curve(i: int, label: object) -> dict[str, Any]:
 
 
 def literal(name: object) -> str:
-    """Return a name as text that matplotlib shows as it is, in legends too.
-
-    Pairs of dollars would enclose a formula, and artists whose label starts with an
-    underscore are left out of legends.
-    """
+    """Return a name as text that matplotlib shows as it is, in legends too."""
+    # Dollars would enclose a formula, a label with an underscore in front is left out.
     text = re.sub(r"(?<!\\)\$", r"\\$", " ".join(str(name).split()))
     return f" {text}" if text.startswith("_") else text
 
@@ -152,18 +148,14 @@ def label(axis: Any, ax: Any, text: str) -> None:
 def _wrap(text: Any, ax: Any, side: str) -> None:
     """Have matplotlib break a text to fit the axes, when a layout has placed them."""
     text.set_wrap(True)
-    # matplotlib measures to the edge of the figure, across other axes (and no public
-    # way changes that). Without this hook long titles of axes in a row would meet.
+    # No public way measures to the edge of the axes: titles in a row would meet.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 
 def legend(
     ax: Any, heading: str = "", handles: Sequence[Any] | None = None, **options: Any
 ) -> None:
-    """Add a legend to the right of the axes, of all artists if no handles are given.
-
-    A handle may be a text: a heading above those that follow.
-    """
+    """Add a legend to the right, of all artists if no handles; a text is a heading."""
     from matplotlib.lines import Line2D
 
     artists = [
@@ -185,10 +177,7 @@ def legend(
 def point_labels(
     ax: Any, names: Sequence[Any], points: NDArray[Any], others: NDArray[Any]
 ) -> None:
-    """Write names beside points; those that would lie on others are hidden.
-
-    Points are in data coordinates; no name hides one of `others`, all points.
-    """
+    """Write names beside points; those that would lie on one of `others` are hidden."""
     from matplotlib.artist import Artist
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox

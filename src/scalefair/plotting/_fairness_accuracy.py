@@ -25,8 +25,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
 
     A point is a setting of a method, such as one `mean_reduction`, averaged over
     repeated splits; bars in both directions are standard deviations over the splits.
-    A line joins the points in the order of the settings. Low and to the left is
-    good; the title names the fairest and the most accurate point.
+    Low and to the left is good; the title names the fairest and most accurate point.
 
     Parameters
     ----------
@@ -109,8 +108,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(results)s
         setting : str or None, default="setting"
             Column that tells the points of a method apart, joined in the order of their
-            numbers or, if one is not a number, of the table. Rows without setting (NaN;
-            all for None) are repeats of one point.
+            numbers, else of the table; rows without (all for None) repeat one point.
         error, unfairness : str, default="mse", "ks"
             Columns with the error and the distance between the groups.
         label_points : bool, default=True

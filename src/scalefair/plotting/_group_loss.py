@@ -38,11 +38,10 @@ _ROUNDING = 1e-12
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
-    Two panels: to the left, what each group loses, per sample, against its own best
-    basis, with the largest loss of each method in the title; to the right, the mean
-    reconstruction error of all rows, the price of equal losses. Colours and markers
-    tell groups, lines methods; of equal losses the wider lines show behind the others.
-    Use `from_data` to compare plain with fair PCA.
+    To the left what each group loses, per sample, against its own best basis; to the
+    right the mean reconstruction error of all rows, the price of equal losses. Colours
+    and markers tell groups, lines methods; of equal losses the wider lines show behind
+    the others. Use `from_data` to compare plain with fair PCA.
 
     Parameters
     ----------
@@ -78,11 +77,9 @@ class GroupLossDisplay:
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import GroupLossDisplay
     >>> X = np.array([[4.0, 0], [-4, 0], [3, 0], [-3, 0], [0, 1], [0, -1]])
+    >>> groups, axes = ["a", "a", "a", "a", "b", "b"], Figure().subplots(1, 2)
     >>> display = GroupLossDisplay.from_data(
-    ...     X,
-    ...     sensitive_features=["a", "a", "a", "a", "b", "b"],
-    ...     n_components=[1, 2],
-    ...     axes=Figure().subplots(1, 2),
+    ...     X, sensitive_features=groups, n_components=[1, 2], axes=axes
     ... )
     >>> display.losses["PCA"]
     array([[0., 1.],

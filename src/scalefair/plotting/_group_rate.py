@@ -44,9 +44,8 @@ class GroupRateDisplay:
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
     the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
     and a green region the rates whose gap within it is at most `kappa`. The title has
-    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within a
-    horizontal or vertical piece are left out: a picture of a million rows stays small.
-    Use `from_predictions` or `from_estimator`.
+    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within straight
+    pieces are left out. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -79,10 +78,9 @@ class GroupRateDisplay:
     --------
     >>> from matplotlib.figure import Figure
     >>> from scalefair.plotting import GroupRateDisplay
+    >>> scores, groups, ax = [4.0, 3, 2, 1], ["f", "m", "m", "f"], Figure().subplots()
     >>> display = GroupRateDisplay.from_predictions(
-    ...     [4.0, 3.0, 2.0, 1.0],
-    ...     sensitive_features=["f", "m", "m", "f"],
-    ...     ax=Figure().subplots(),
+    ...     scores, sensitive_features=groups, ax=ax
     ... )
     >>> display.gaps
     {'scores': 0.5}
@@ -228,11 +226,8 @@ def _check_rates(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.float64]:
-    """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa.
-
-    Below the interval a rate counts as its lower end, above it as its upper end:
-    the strip around the diagonal widens to a square at either side.
-    """
+    """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa."""
+    # The strip around the diagonal widens to a square at either side of the interval.
     low, high = interval
     d = kappa * (high - low)
     if kappa == 1:
@@ -243,11 +238,8 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
 
 
 def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    """Rates of scores `a` and `b` above all thresholds, from the highest down.
-
-    Those in the middle of a horizontal or vertical piece are left out. On a sloping
-    one, which ties make, the gap within an interval may be largest in the middle.
-    """
+    """Rates of scores `a` and `b` above all thresholds, from the highest down."""
+    # On a sloping piece, which ties make, the gap may be largest in the middle.
     scores = np.concatenate([a, b])
     order = np.argsort(-scores, kind="stable")
     is_last = np.append(np.diff(scores[order]) != 0, True)  # of a run of ties

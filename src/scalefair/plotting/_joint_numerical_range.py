@@ -36,8 +36,7 @@ view : {{"all", "optimum"}}, default="all"
 {_draw.TEXTS["fill_options"]}""",
     "n_angles": """\
 n_angles : int, default=180
-    Directions in which the boundary is computed, twice as many where both groups' best
-    lie: about so many eigendecompositions of order n.""",
+    Directions of the boundary: about so many eigendecompositions of order n.""",
 }
 
 
@@ -45,12 +44,11 @@ n_angles : int, default=180
 class JointNumericalRangeDisplay:
     """Region of the variances that one basis can capture from two groups.
 
-    Every orthonormal basis of r components is a point: the variance it captures
-    from the first group to the right, from the second upwards. The axes above and
-    to the right measure losses, what is missing to the group's own best basis.
-    Along a dotted corner the larger of the two losses is the same; the solid corner
-    touches the region in one point only, fair PCA, where it meets the line of equal
-    losses. Use `from_covariances` or `from_estimator`.
+    Every orthonormal basis of r components is a point: the variance it captures from
+    the first group to the right, from the second upwards. The axes above and to the
+    right measure losses, what is missing to the group's own best basis. Along a dotted
+    corner the larger loss is the same; the solid one touches the region in fair PCA
+    only, on the line of equal losses. Use `from_covariances` or `from_estimator`.
 
     Parameters
     ----------
@@ -165,8 +163,7 @@ class JointNumericalRangeDisplay:
         %(n_angles)s
         %(drawing)s
         ValueError
-            If the matrices are not symmetric, finite and of one shape, or a parameter
-            is not as described.
+            If matrices are not symmetric, finite and alike, or another value is wrong.
         """
         joint_numerical_range(C_A, C_B, n_components, angles=[0.0])  # checks them
         C = np.array([C_A, C_B], dtype=np.float64)

@@ -16,11 +16,8 @@ from scalefair._groups import encode_groups
 def estimator_method(
     from_predictions: Any, method: str, settings: tuple[str, ...] = ()
 ) -> Any:
-    """Return a class method that draws what a method of fitted models gives to rows.
-
-    It has the parameters of `from_predictions`, which the class's texts describe as
-    ``options_of_models``; of `settings`, None takes what the models have.
-    """
+    """Class method with the parameters of `from_predictions`, for fitted models."""
+    # The class's texts have ``options_of_models``; `settings` may be the models'.
 
     def from_estimator(
         cls: Any,
@@ -36,9 +33,8 @@ def estimator_method(
         Parameters
         ----------
         estimator : estimator, or mapping of str to estimators
-            Fitted classifier with `decision_function`, or regressor; or several, by
-            their names, if the display is of several. Each is given the groups if it
-            takes them.
+            Fitted classifier with `decision_function`, or regressor; or, for displays
+            of several, those by name. Each is given the groups if it takes them.
         %(X)s
         %(sensitive_features)s
         name : str or None, default=None

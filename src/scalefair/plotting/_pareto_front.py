@@ -30,11 +30,10 @@ _DOMINATED = 0.35
 class ParetoFrontDisplay(TradeOffDisplay):
     """Accuracy against fairness, a front for each method.
 
-    A point is a setting of a method, such as one kappa, averaged over repeated
-    splits; bars in both directions are confidence intervals of the two means. A
-    line joins the points of a method that none of its other points beats in both
-    accuracy and fairness; the others are drawn lighter and without line. The title
-    names the fairest and the most accurate point.
+    A point is a setting of a method, such as one kappa, averaged over repeated splits;
+    bars in both directions are confidence intervals of the two means. A line joins the
+    points of a method that none of its others beats in both; the others are drawn
+    lighter. The title names the fairest and the most accurate point.
 
     Parameters
     ----------
@@ -51,8 +50,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
     %(means)s
     half_widths : dict of str to ndarray of shape (n_points, 2)
         Half widths of their confidence intervals, by Student's distribution; zero
-        without repeats. Splits of the same rows depend on each other, so the intervals
-        are an indication.
+        without repeats. An indication: splits of the same rows are not independent.
     dominated : dict of str to ndarray of bool of shape (n_points,)
         Which points are beaten by another one of the same method.
     %(artists)s

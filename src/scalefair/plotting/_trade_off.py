@@ -16,8 +16,7 @@ TEXTS = {
     **_draw.TEXTS,
     "point_labels": """\
 point_labels : mapping of str to sequence, or None, default=None
-    For methods that it names, what to write beside each point, such as the value of
-    the parameter. Labels for which there is no room are left out.""",
+    What to write beside each point of the methods it names, where there is room.""",
     "measure": """\
 By name of the method; without repeats an array of shape (n_points,). Methods may
 have different numbers of settings and splits.""",
@@ -199,12 +198,9 @@ def _as_table(values: ArrayLike, name: str, what: str) -> NDArray[np.float64]:
 def read_runs(
     results: Any, columns: Mapping[str, str], *, join: bool
 ) -> tuple[list[dict[str, NDArray[np.float64]]], dict[str, list[Any]]]:
-    """Return both measures of each method, and the settings of those with several.
-
-    `columns` are those of the method, of the two measures and of the setting, if any,
-    by the parameters that tell them. To be joined, settings are put in the order of
-    their numbers; rows without a setting are repeats of one point, else points.
-    """
+    """Return both measures of each method, and the settings of those with several."""
+    # `columns` are method, both measures and setting, by the parameters for them. To be
+    # joined, settings are sorted; rows without one are repeats of a point, else points.
     if not (hasattr(results, "columns") or isinstance(results, Mapping)):
         results = list(results)
         if not results:

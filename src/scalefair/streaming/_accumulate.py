@@ -1,7 +1,4 @@
-"""One pass over rows: counts, means and scatter matrices of each label.
-
-Rows are shifted by a rough mean of their label, lest a mean far from zero cancels.
-"""
+"""Counts, means and scatter matrices by label, of rows shifted by a rough mean."""
 
 from __future__ import annotations
 

@@ -35,10 +35,9 @@ def require_dask() -> Any:
 
 
 class DaskParts(Parts):
-    """Parts as a Dask collection, computed by whatever scheduler is current.
+    """Parts as a Dask collection, computed by whatever scheduler is current."""
 
-    The graph is written down here: delayed objects would double the cost of a product.
-    """
+    # The graph is written down here: delayed objects would double a product's cost.
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
         self._graph, self._keys = dict(graph), list(keys)

@@ -165,8 +165,7 @@ def is_partitioned(X: Any) -> bool:
 class PartitionedRows:
     """Rows in parts, each of which fits in memory.
 
-    Made by `of`. Dask keeps the parts of its collections; those of a reader are read
-    anew in each pass.
+    Made by `of`. Dask keeps its parts; those of a reader are read anew in each pass.
 
     Attributes
     ----------

@@ -43,8 +43,7 @@ class CoordinateDescentFairClustering(GraphComparator):
     n_clusters : int, default=8
         Number of clusters. None of them is ever empty.
     fairness_weight : float, default=1.0
-        :math:`\lambda`. With 1 cut and fairness are of the same importance; 0
-        minimises the normalised cut alone.
+        :math:`\lambda`; 1 weighs cut and fairness alike, 0 takes the cut alone.
     %(affinity)s
     n_neighbors : int, default=10
         Neighbours of each row, itself not counted.
@@ -84,10 +83,9 @@ class CoordinateDescentFairClustering(GraphComparator):
 
     Notes
     -----
-    Written from the published description of FFSC [1]_, without its formulas or code.
-    Chosen here: the two terms of J, random starts and orders, no empty clusters, and
-    an `embedding_` of unit columns (that of FFSC is not orthonormal [2]_). A sweep
-    takes O(m + n k) operations for m stored entries.
+    From the description of FFSC [1]_, without its formulas or code. Chosen here: J,
+    random starts and orders, no empty clusters, an `embedding_` of unit columns (that
+    of FFSC is not orthonormal [2]_). A sweep takes O(m + n k) for m stored entries.
 
     References
     ----------
@@ -209,10 +207,8 @@ class _Descent:
     def run(
         self, start: Labels, max_iter: int, least_gain: float, rng: RandomState
     ) -> tuple[Labels, list[float], bool]:
-        """Sweep until no node moves, or a sweep gains less than `least_gain`.
-
-        Returns labels, objective before and after each sweep, whether no node moved.
-        """
+        """Sweep until no node moves, or a sweep gains less than `least_gain`."""
+        # Returns labels, objective before and after each sweep, whether no node moved.
         W, labels = self.W, start.copy()
         totals = self.totals(labels)
         history = [self.objective(*totals)]

@@ -28,11 +28,10 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
 
     With B the group that plain PCA reconstructs worse and A the other one, the basis
     :math:`U_\alpha` minimises :math:`\alpha\, e(U) + (1-\alpha)(e_B(U) - e_A(U))`,
-    where e is the mean squared reconstruction error of all rows and
-    :math:`e_A, e_B` are those of the groups; :math:`\alpha` in [0, 1] is the one
-    that makes :math:`(e_B - e_A)^2` smallest. Both methods of [1]_ are there:
-    u-FPCA and, with ``constraint="error"``, c-FPCA. `fit` raises ValueError unless
-    there are exactly two groups.
+    where e is the mean squared reconstruction error of all rows and :math:`e_A, e_B`
+    are those of the groups; the :math:`\alpha` in [0, 1] is taken that makes
+    :math:`(e_B - e_A)^2` smallest. Both methods of [1]_ are there: u-FPCA and, with
+    ``constraint="error"``, c-FPCA. `fit` takes exactly two groups, else ValueError.
 
     Errors, not losses, are made equal: a group that is harder to reconstruct even
     with a basis of its own is favoured at the cost of the other.
@@ -192,10 +191,8 @@ class _WeightedErrors:
 def golden_section(
     errors: _WeightedErrors, limit: float, tol: float, max_iter: int
 ) -> tuple[_Point, float, int]:
-    """Minimise the squared difference over [0, 1]; the best point, width and steps.
-
-    Points whose larger error exceeds `limit` are not admitted, nor any to their left.
-    """
+    """Minimise the squared difference over [0, 1]; the best point, width and steps."""
+    # Points whose larger error exceeds `limit` are out, and all to their left.
     best, n_iter = errors.at(1.0), 1
     low, high = 0.0, 1.0
     left: _Point | None = None

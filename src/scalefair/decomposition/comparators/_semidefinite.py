@@ -180,10 +180,8 @@ class Relaxed(NamedTuple):
 def multiplicative_weights(
     C: Array, r: int, best: Array, n_iter: int, step: float
 ) -> Relaxed:
-    """Make the largest loss under a P of trace `r` small in `n_iter` PCAs.
-
-    `best` are the sums of the `r` largest eigenvalues of each C.
-    """
+    """Make the largest loss under a P of trace `r` small in `n_iter` PCAs."""
+    # `best` are the sums of the `r` largest eigenvalues of each C.
     n_groups, n, _ = C.shape
     average = np.zeros((n, n))
     total = np.zeros(n_groups)
