@@ -423,4 +423,4 @@ def _sums(
 
 
 def _added(a: _Sums, b: _Sums) -> _Sums:
-    return tuple(x + y for x, y in zip(a, b, strict=True))  # type: ignore
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
