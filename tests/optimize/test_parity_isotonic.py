@@ -108,6 +108,20 @@ def test_gap_is_at_most_kappa(interval, kappa, n_chains):
     assert np.all(np.diff(found.values) <= 0)
 
 
+def test_ties_are_broken_by_position_in_the_block():
+    # At equal ranks the second chain would be 50 samples ahead.
+    chains, ranks = np.repeat([0, 1], 1000), np.tile(np.arange(1000), 2)
+    y = (ranks < np.where(chains == 0, 400, 200)).astype(float)
+    found = parity_isotonic_regression(y, -ranks, chains, kappa=0.2)
+    np.testing.assert_allclose(found.fitted, y, atol=1e-12)
+    above = -ranks > found.fine_thresholds[:, chains]
+    counts = [[row[chains == k].sum() for k in (0, 1)] for row in above]
+    # Four steps in the block of ones, four in that of zeros.
+    steps = [[100 * i, 50 * i] for i in range(5)]
+    steps += [[400 + 150 * i, 200 + 200 * i] for i in range(1, 5)]
+    np.testing.assert_allclose(counts, steps, atol=6)  # of 1 % of a block
+
+
 def test_without_a_bound_each_chain_is_fitted_for_itself():
     rng = np.random.default_rng(1)
     chains, scores = rng.integers(0, 3, 500), rng.integers(0, 60, 500)
