@@ -4,11 +4,20 @@ from functools import partial
 
 import numpy as np
 from _clustering_problems import census, four_area, thyroid
+from _timing import timed
 from benchmarks.block_lbfgs import DualProblem
 from benchmarks.clustering import Fit
 from benchmarks.kernels import stored_kernel
-from benchmarks.problems import FairProblem, block_model, grid, largest_component
+from benchmarks.problems import (
+    FairProblem,
+    assert_agree,
+    block_model,
+    grid,
+    largest_component,
+)
 from benchmarks.rounding import Rounding
+from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair import datasets
@@ -38,6 +47,61 @@ def spmm(sizes=(5_000, 20_000, 100_000), repeats=9):
                 row[f"{dtype}, k = {k}"] = f"{ratio:.2f}"
         rows.append(row)
     show("Time of our kernel divided by scipy's", *rows)
+
+
+GRAPHS = ("lastfm_asia", "deezer_europe", "pokec")
+
+
+def numbering(sizes=((100_000, 50), (1_000_000, 20)), graphs=GRAPHS, repeats=5):
+    """A product by the numbering of the nodes, and what to renumber them costs."""
+    rows = [
+        _numberings(name, W, groups, np.zeros_like(groups), 50, repeats)
+        for name, W, groups in _real_graphs(graphs)
+    ]
+    for n, k in sizes:
+        data = block_model(n, k)
+        groups = data.sensitive_features
+        rows.append(
+            _numberings(f"{n:,} nodes", data.graph, groups, data.target, k, repeats)
+        )
+        block_model.cache_clear()
+    show("Product by the numbering; in brackets what it costs, in products", *rows)
+
+
+def _numberings(name, W, groups, target, k, repeats):
+    M = NormalizedAffinity(W)
+    orders = {
+        "random": lambda: np.random.default_rng(0).permutation(M.shape[0]),
+        "groups": lambda: np.argsort(groups, kind="stable"),
+        "RCM": lambda: reverse_cuthill_mckee(sparse.csr_matrix(W), symmetric_mode=True),
+        "planted": lambda: np.lexsort((groups, target)),
+    }
+    if not target.any():
+        del orders["planted"]
+    X = np.random.default_rng(0).standard_normal((M.shape[0], k + 5))
+    expected = M @ X
+    operators, cost = {"given": M}, {}
+    for order in orders:
+        cost[order], (nodes, operators[order]) = timed(
+            partial(_renumbered, W, orders[order])
+        )
+        assert_agree(operators[order] @ X[nodes], expected[nodes])
+    out = np.empty_like(X)
+    runs = {order: partial(A.apply, X, out) for order, A in operators.items()}
+    seconds, _ = alternate(repeats, runs)
+    given = seconds["given"]
+    cells = {
+        order: f"{seconds[order] / given:.2f} ({cost[order] / given:.0f})"
+        for order in cost
+    }
+    block = f"{X.nbytes / 1e6:.0f} MB"
+    return {"graph": name, "block": block, "given, ms": f"{1e3 * given:.2f}"} | cells
+
+
+def _renumbered(W, order):
+    """Nodes in an order, and the operator of their graph."""
+    nodes = order()
+    return nodes, NormalizedAffinity(sparse.csr_array(W[nodes][:, nodes]))
 
 
 def _embed(W, groups, k, solver, tol, dtype=np.float64):
@@ -94,9 +158,6 @@ def _real_graphs(names):
     for name in names:
         data = getattr(datasets, f"fetch_{name}")()
         yield name, *largest_component(data.graph, data.sensitive_features)
-
-
-GRAPHS = ("lastfm_asia", "deezer_europe", "pokec")
 
 
 def real(graphs=GRAPHS, repeats=5):

@@ -93,6 +93,39 @@ def test_same_bits_for_any_number_of_threads(dtype, index_dtype, same_bits):
     np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
 
 
+# Blocks beyond the cache, whose rows are asked for ahead: rows without entries, a hub
+# that is one part of the work by itself, columns in any order. Each row's sum is the
+# same wherever it is stored, so that renumbered nodes change no bit.
+@pytest.mark.parametrize(
+    ("dtype", "index_dtype"), [(np.float64, np.int32), (np.float32, np.int64)]
+)
+def test_large_blocks(dtype, index_dtype):
+    rng = np.random.default_rng(0)
+    n, k = 70_000, 31 if dtype == np.float64 else 62
+    lengths = rng.integers(0, 4, n)
+    lengths[[0, n // 2]] = 5000
+    lengths[-300:] = 0
+    indptr = np.concatenate([[0], lengths.cumsum()]).astype(index_dtype)
+    indices = rng.integers(n, size=indptr[-1]).astype(index_dtype)
+    data = rng.standard_normal(indices.size).astype(dtype)
+    X = rng.standard_normal((n, k)).astype(dtype)
+    assert X.nbytes > 2**24
+
+    def call(X, indices):
+        out = np.full_like(X, np.nan)
+        csr_matmat(indptr, indices, data, X, out, dtype(1), dtype(0), dtype(0))
+        return out
+
+    out = call(X, indices)
+    A = sparse.csr_array((data, indices, indptr), shape=(n, n))
+    # Sums of up to 5000 terms of size one, in another order.
+    np.testing.assert_allclose(out, A @ X, atol=5000 * np.finfo(dtype).eps)
+    renumbered = rng.permutation(n)
+    Y = np.empty_like(X)
+    Y[renumbered] = X
+    assert np.array_equal(call(Y, renumbered[indices].astype(index_dtype)), out)
+
+
 PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
 
 

@@ -12,7 +12,7 @@ from scipy.linalg import qr
 from scipy.spatial.distance import cdist
 
 from scalefair._random import check_random_state
-from scalefair.kernels import nearest_centres, single_blas_thread
+from scalefair.kernels import capped_distances, nearest_centres, single_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,8 @@ def _more_centres(
     X: Array, low: Array, n_more: int, rng: np.random.RandomState
 ) -> Array:
     """Rows by greedy k-means++; `low`: squared distances to the centres, or inf."""
-    squares = np.einsum("ij,ij->i", X, X)
+    n_tried = 2 + int(math.log(max(n_more, 1)))
+    distances = np.empty((n_tried, len(X)))
     chosen: list[int] = []
     while len(chosen) < n_more:
         ends = np.cumsum(low)
@@ -125,15 +126,11 @@ def _more_centres(
         if np.isinf(ends[-1]):
             rows = rng.randint(len(X), size=1)
         else:
-            picks = rng.random_sample(2 + int(math.log(n_more))) * ends[-1]
+            picks = rng.random_sample(n_tried) * ends[-1]
             rows = np.minimum(np.searchsorted(ends, picks, "right"), len(X) - 1)
-        distances = X[rows] @ X.T
-        distances *= -2
-        distances += squares
-        distances += squares[rows, None]
-        np.clip(distances, 0, low, out=distances)
-        best = int(distances.sum(axis=1).argmin())
-        low = distances[best]
+        sums = capped_distances(X, X[rows], low, distances[: len(rows)])
+        best = int(sums.argmin())
+        low = distances[best].copy()
         chosen.append(int(rows[best]))
     return X[chosen]
 

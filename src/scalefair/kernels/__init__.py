@@ -5,6 +5,7 @@ from scalefair.kernels._arrays import row_table
 from scalefair.kernels._assignment import (
     best_columns,
     box_widths,
+    capped_distances,
     count_open,
     list_open,
     move_along_paths,
@@ -73,6 +74,7 @@ __all__ = [
     "block_rotate",
     "block_subtract",
     "box_widths",
+    "capped_distances",
     "combine",
     "count_open",
     "csr_add_matmat",

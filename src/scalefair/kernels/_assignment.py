@@ -412,7 +412,7 @@ def _nearest(
             )
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _nearest_chunk(
     X: Float64Array,
     centres: Float64Array,
@@ -445,3 +445,50 @@ def _nearest_chunk(
         low[i] = max(least[i] + square, 0.0)
         counts[j] += 1
         losses[j] += next_least[i] - least[i]
+
+
+def capped_distances(
+    X: Float64Array, centres: Float64Array, low: Float64Array, out: Float64Array
+) -> Float64Array:
+    """Overwrite `out` with squared distances of centres to rows, at most `low`.
+
+    `X` is (n, d), `centres` (k, d), `low` (n,) and `out` (k, n). Returns the sums of
+    the rows of `out`.
+    """
+    sums = np.zeros((min(_PARTS, -(-len(X) // _ROWS)), len(centres)))
+    _capped(read_only(X), centres, read_only(low), out, sums)
+    total: Float64Array = sums.sum(axis=0)
+    return total
+
+
+@parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.2)
+def _capped(
+    X: Float64Array,
+    centres: Float64Array,
+    low: Float64Array,
+    out: Float64Array,
+    sums: Float64Array,
+) -> None:
+    n, n_parts = X.shape[0], sums.shape[0]
+    for part in numba.prange(n_parts):
+        first, end = n * part // n_parts, n * (part + 1) // n_parts
+        _capped_part(X, centres, low, out, sums[part], first, end)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _capped_part(
+    X: Float64Array,
+    centres: Float64Array,
+    low: Float64Array,
+    out: Float64Array,
+    sums: Float64Array,
+    first: int,
+    end: int,
+) -> None:
+    for i in range(first, end):
+        for j in range(centres.shape[0]):
+            square = 0.0
+            for c in range(X.shape[1]):
+                square += (X[i, c] - centres[j, c]) ** 2
+            out[j, i] = min(square, low[i])
+            sums[j] += out[j, i]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from scalefair._threads import parallel
@@ -19,6 +24,10 @@ from scalefair.kernels._arrays import (
 # Entries up to which 64-bit indices are converted: in microseconds, where a kernel for
 # them takes seconds to compile.
 _FEW = 2**14
+# Blocks of more bytes than a core's cache holds are read this many rows ahead.
+_LARGE, _AHEAD = 16 * 2**20, 32
+# Parts that the rows are cut into, for threads to share evenly.
+_PARTS = 64
 
 
 def csr_matmat(
@@ -58,19 +67,34 @@ def _matmat(
     beta: Scalar,
 ) -> None:
     k = X.shape[1]
-    for i in numba.prange(indptr.shape[0] - 1):
-        if beta == 0:
-            for c in range(k):
-                out[i, c] = 0
+    for part in numba.prange(_PARTS):
+        for i in range(_cut(indptr, part), _cut(indptr, part + 1)):
+            if beta == 0:
+                for c in range(k):
+                    out[i, c] = 0
+            else:
+                for c in range(k):
+                    out[i, c] *= beta
+            if shift != 0:
+                factor = alpha * shift
+                for c in range(k):
+                    out[i, c] -= factor * X[i, c]
+            p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
+            _add_combination(indices, data, p, end, alpha, X, out, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut(indptr: IntArray, part: int) -> int:
+    """First row of a part; in all parts rows and entries add up to about the same."""
+    low, high = 0, indptr.shape[0] - 1
+    target = (np.int64(indptr[high]) + high) * part // _PARTS
+    while low < high:
+        middle = (low + high) // 2
+        if indptr[middle] + middle < target:
+            low = middle + 1
         else:
-            for c in range(k):
-                out[i, c] *= beta
-        if shift != 0:
-            factor = alpha * shift
-            for c in range(k):
-                out[i, c] -= factor * X[i, c]
-        p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
-        _add_combination(indices, data, p, end, alpha, X, out, i)
+            high = middle
+    return low
 
 
 def csr_rows_matmat(
@@ -161,6 +185,33 @@ def _add_matmat(
             _add_combination(indices, data, p, end, alpha, Y, out, i)
 
 
+@intrinsic
+def _prefetch(context: Any, address: Any) -> Any:
+    """Have the processor fetch what lies there, and go on meanwhile."""
+
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        prefetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [pointer.type], kind
+        )
+        to_read, into_all_caches, data = word(0), word(3), word(1)
+        builder.call(prefetch, [pointer, to_read, into_all_caches, data])
+
+    return types.void(types.intp), generate
+
+
+@numba.njit(cache=True, nogil=True)
+def _prefetch_rows(indices: IntArray, p: Index, end: Index, V: FloatArray) -> None:
+    """Prefetch ``V[indices[p:end]]``, all lines of 64 bytes."""
+    length = V.shape[1] * V.itemsize
+    for q in range(p, min(end, indices.shape[0])):
+        row = np.intp(V.ctypes.data) + np.intp(indices[q]) * length
+        for line in range(row - row % 64, row + length, 64):
+            _prefetch(line)  # type: ignore[call-arg]
+
+
 @numba.njit(cache=True, nogil=True, inline="always")
 def _add_combination(
     indices: IntArray,
@@ -178,7 +229,10 @@ def _add_combination(
     which is what limits the plain loop.
     """
     k = V.shape[1]
+    large = V.size * V.itemsize > _LARGE
     while p + 3 < end:
+        if large:
+            _prefetch_rows(indices, p + _AHEAD, p + _AHEAD + 4, V)
         a0 = alpha * data[p]
         a1 = alpha * data[p + 1]
         a2 = alpha * data[p + 2]
@@ -191,6 +245,8 @@ def _add_combination(
             out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
         p += 4
     while p < end:
+        if large:
+            _prefetch_rows(indices, p + _AHEAD, p + _AHEAD + 1, V)
         a0 = alpha * data[p]
         j0 = indices[p]
         for c in range(k):

@@ -25,9 +25,6 @@ _FIRST_DEGREE = 8  # of the filter of random vectors: enough to see the spectrum
 # misses it costs another Rayleigh-Ritz step, worth three products.
 _AIM = 0.3
 _ROUNDING = 1e-4  # errors that a filter may leave, relative to a wanted vector
-# Part of a last-level cache that a block should fit into, and the fewest columns
-# for which splitting a block to that end pays (docs/performance.md).
-_CACHE_BYTES, _NARROWEST = 16 * 2**20, 16
 _PATIENCE = 8  # sweeps without progress (1 %) after which the iteration gives up
 
 
@@ -254,37 +251,20 @@ class _Iteration(Iteration):
 
     def filter(self, degree: int) -> None:
         """Multiply the active block by the scaled Chebyshev polynomial."""
-        for columns in self._panels():
-            X = np.ascontiguousarray(self.X[:, columns])
-            self.Y[:, columns] = self._filter_panel(X, np.empty_like(X), degree)
-        self.n_products += degree
-        self.n_columns += degree * self.X.shape[1]
-        self.X, self.Y = self.Y, self.X
-
-    def _panels(self) -> list[slice]:
-        """Columns filtered together: if A gathers rows, so many as fit the cache."""
-        m = self.X.shape[1]
-        if not getattr(self.operator, "gathers_rows", False):
-            return [slice(0, m)]
-        fits = _CACHE_BYTES // (self.n * self.dtype.itemsize)
-        if not _NARROWEST <= fits < m:
-            return [slice(0, m)]
-        width = math.ceil(m / math.ceil(m / fits))
-        return [slice(j, min(j + width, m)) for j in range(0, m, width)]
-
-    def _filter_panel(self, X: np.ndarray, Y: np.ndarray, degree: int) -> np.ndarray:
-        """Three-term recurrence from X; overwrites X and Y, returns one of them."""
         half_width = (self.cut - self.lower) / 2
         center = (self.cut + self.lower) / 2
         top = max(self.upper, self.cut + 1e-3 * half_width)
         sigma_1 = sigma = half_width / (top - center)  # scaled to 1 at the top
+        X, Y = self.X, self.Y
         apply_block(self.operator, X, Y, alpha=sigma_1 / half_width, shift=center)
-        for _ in range(1, degree):
+        for _ in range(1, degree):  # three-term recurrence
             sigma_new = 1 / (2 / sigma_1 - sigma)
             alpha, beta = 2 * sigma_new / half_width, -sigma * sigma_new
             apply_block(self.operator, Y, X, alpha=alpha, shift=center, beta=beta)
             X, Y, sigma = Y, X, sigma_new
-        return Y
+        self.X, self.Y = Y, X
+        self.n_products += degree
+        self.n_columns += degree * X.shape[1]
 
     def rayleigh_ritz(self) -> None:
         """Turn the active block into Ritz vectors; measure their residuals."""

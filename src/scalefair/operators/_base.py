@@ -44,15 +44,7 @@ class SymmetricBlockOperator(LinearOperator):
         float32 or float64; blocks are converted to it.
     n : int
         Order of the operator.
-
-    Attributes
-    ----------
-    gathers_rows : bool
-        Whether a product gathers rows of its block at random, as that with a sparse
-        matrix does: blocks too large for the cache are then multiplied in parts.
     """
-
-    gathers_rows: bool = False
 
     def __init__(self, dtype: Any, n: int) -> None:
         super().__init__(np.dtype(dtype), (n, n))

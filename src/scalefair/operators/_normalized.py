@@ -72,8 +72,6 @@ class NormalizedAffinity(TypedOperator):
     array([1., 1., 1.])
     """
 
-    gathers_rows = True
-
     def __init__(self, W: Any, *, shift: float = 0.0, dtype: Any = np.float64) -> None:
         W = sparse.csr_array(W)
         _check_square_and_real(W)

@@ -127,7 +127,6 @@ class Projected(SymmetricBlockOperator):
             raise ValueError(
                 f"A has shape {self.A.shape}, Q has {basis.shape[0]} rows."
             )
-        self.gathers_rows = getattr(self.A, "gathers_rows", False)
         self.constrained_value = float(constrained_value)
         if not np.isfinite(self.constrained_value):
             raise ValueError(
