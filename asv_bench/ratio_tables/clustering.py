@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from scalefair import datasets
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._base import nearest_neighbors_affinity
+from scalefair.cluster._neighbors import neighbors_graph
 from scalefair.cluster._solvers import FairProblem as Problem
 from scalefair.cluster._solvers import SolverOptions, solve
 from scalefair.metrics import balance_score
@@ -126,7 +126,7 @@ def meshes(side=300, data=True, repeats=3):
     if not data:
         return
     patients = datasets.fetch_diabetes()
-    W = nearest_neighbors_affinity(patients.data, 10)
+    W = neighbors_graph(patients.data, 10).affinity
     W, groups = largest_component(W, patients.sensitive_features)
     for tol in (1e-3, 1e-4):
         title = f"patients, tolerance {tol:g}"
