@@ -163,7 +163,7 @@ def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph |
         # The lower end of what the recall of all rows can be.
         if hits.mean() - hits.std() / np.sqrt(rows.size) >= RECALL:
             break
-        n_probes = int(_MORE_PROBES * n_probes)
+        n_probes = int(_MORE_PROBES * n_probes) + 1
         if n_probes > lists.index.nlist / 2:
             return None
     neighbors = np.empty((n, n_neighbors), dtype=np.int64)
