@@ -231,7 +231,7 @@ def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
         show(f"Ten fair clusters, {table}", *rows)
 
 
-def million_rows(n=1_000_000, seeds=(0,)):
+def million_neighbors(n=1_000_000, seeds=(0,)):
     """Approximate neighbours of a million rows of 50 features, once each."""
     rows = []
     for seed in seeds:
