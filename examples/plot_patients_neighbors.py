@@ -119,5 +119,6 @@ figure.colorbar(
 plt.show()
 
 # %%
-# To try: all 101,766 stays (most of the time is then the graph's), or
+# To try: all 101,766 stays (most of the time is then the graph's, unless
+# ``pip install "scalefair[neighbors]"`` finds neighbours approximately), or
 # ``sensitive="race"``.

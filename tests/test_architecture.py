@@ -265,7 +265,7 @@ MODULES = [
     "scalefair.datasets",
     "scalefair.plotting",
 ]
-EXTRAS = {"matplotlib", "pooch", "pyarrow", "dask", "torch"}
+EXTRAS = {"matplotlib", "pooch", "pyarrow", "dask", "torch", "faiss"}
 
 
 def test_imports_are_light():

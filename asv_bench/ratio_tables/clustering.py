@@ -8,6 +8,7 @@ from _timing import timed
 from benchmarks.block_lbfgs import DualProblem
 from benchmarks.clustering import Fit
 from benchmarks.kernels import stored_kernel
+from benchmarks.neighbors import clustered_rows, recall
 from benchmarks.problems import (
     FairProblem,
     assert_agree,
@@ -19,13 +20,14 @@ from benchmarks.rounding import Rounding
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import StandardScaler
 
 from scalefair import datasets
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._base import nearest_neighbors_affinity
+from scalefair.cluster._neighbors import neighbors_graph
 from scalefair.cluster._solvers import FairProblem as Problem
 from scalefair.cluster._solvers import SolverOptions, solve
-from scalefair.metrics import balance_score
+from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
 
 from .runner import alternate, benchmark, compare, once, show
@@ -187,7 +189,7 @@ def meshes(side=300, data=True, repeats=3):
     if not data:
         return
     patients = datasets.fetch_diabetes()
-    W = nearest_neighbors_affinity(patients.data, 10)
+    W = neighbors_graph(patients.data, 10).affinity
     W, groups = largest_component(W, patients.sensitive_features)
     for tol in (1e-3, 1e-4):
         title = f"patients, tolerance {tol:g}"
@@ -252,6 +254,59 @@ def million_nodes(sizes=((100_000, 50), (100_000, 20), (1_000_000, 20))):
             )
         block_model.cache_clear()
     show("Up to a million nodes", *rows)
+
+
+def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
+    """Approximate neighbours of real rows beside exact ones, and the clusters."""
+    for table in tables:
+        data = getattr(datasets, f"fetch_{table}")()
+        X = StandardScaler().fit_transform(data.data)
+        runs = {
+            name: partial(neighbors_graph, X, 10, name, 0)
+            for name in ("exact", "approximate")
+        }
+        graphs = {}
+
+        def facts(name, found, X=X, graphs=graphs):
+            graphs[name] = found.affinity
+            if not (measured := recall(X, found.affinity)) >= 0.98:
+                raise AssertionError(f"recall {measured}")
+            return {"recall": f"{found.recall:.4f}", "measured": f"{measured:.4f}"}
+
+        title = f"Ten neighbours of {X.shape[0]:,} x {X.shape[1]}, {table}"
+        compare(title, runs, "exact", repeats, facts)
+        groups = np.asarray(data.sensitive_features)
+        options = {"tol": 1e-3, "connected_components": "largest"}
+        labels, rows = {}, []
+        for name, seed in (("exact", 0), ("exact", 1), ("approximate", 0)):
+            model = FairSpectralClustering(10, random_state=seed, **options)
+            found = model.fit_predict(graphs[name], sensitive_features=groups)
+            labels[name, seed] = found
+            balance = balance_score(found, sensitive_features=groups)
+            cut = normalized_cut_score(graphs["exact"], found)
+            agreement = adjusted_rand_score(labels["exact", 0], found)
+            rows.append(
+                {"graph": name, "random_state": seed, "ARI": f"{agreement:.3f}"}
+                | {"balance": f"{balance:.4f}", "cut": f"{cut:.4f}"}
+            )
+        show(f"Ten fair clusters, {table}", *rows)
+
+
+def million_neighbors(n=1_000_000, seeds=(0,)):
+    """Approximate neighbours of a million rows of 50 features, once each."""
+    rows = []
+    for seed in seeds:
+        X = clustered_rows(n, seed=seed)
+        keep = {}
+        run = lambda X=X, keep=keep: keep.update(  # noqa: E731
+            found=neighbors_graph(X, 10, "approximate", 0)
+        )
+        cells = once(run)
+        found = keep["found"]
+        cells |= {"recall": f"{found.recall:.4f}", "found": found.neighbors}
+        cells["measured"] = f"{recall(X, found.affinity, 100):.4f}"
+        rows.append({"rows": f"{n:,}", "seed": seed} | cells)
+    show("Ten approximate neighbours of rows x 50", *rows)
 
 
 def lbfgs(n=100_000, repeats=5):

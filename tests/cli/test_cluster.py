@@ -163,6 +163,9 @@ def test_report_of_rows(workspace, affinity):
     assert report["input"] == {**files, **size, "groups": {"f": 30, "m": 30}}
     own = {option[2:].replace("-", "_") for option in OPTIONS[affinity][::2]}
     others = {"n_neighbors", "gamma", "n_landmarks"} - own
+    found = {name: report.get(name) for name in ("neighbors", "neighbors_recall")}
+    exact = {"neighbors": "exact", "neighbors_recall": 1}
+    assert found == (exact if affinity == "nearest_neighbors" else dict.fromkeys(exact))
     assert own <= set(report["parameters"])
     assert not others & set(report["parameters"])
     assert ("affinity_error" in report) == (affinity == "rbf_nystroem")

@@ -63,8 +63,8 @@ def test_every_parameter_is_an_option(command):
         ),
         (
             "cluster",
-            "--affinity nearest_neighbors --n-neighbors 33 --connected-components all "
-            "--max-iter 500 --dtype float32",
+            "--affinity nearest_neighbors --n-neighbors 33 --neighbors exact "
+            "--connected-components all --max-iter 500 --dtype float32",
         ),
         ("pca", "--solver gram --centering group --tol 1e-06 --max-iter 50"),
         (
@@ -111,6 +111,7 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
         ("cluster", "-k 0", "-k"),
         ("cluster", "--gamma 1", "--affinity rbf or rbf_nystroem only"),
         ("cluster", "--affinity rbf --n-neighbors 5", "nearest_neighbors only"),
+        ("cluster", "--affinity rbf --neighbors exact", "nearest_neighbors only"),
         ("cluster", "--affinity rbf --components all", "precomputed or nearest"),
         ("cluster", "--id-column a", "not to --affinity precomputed"),
         ("cluster", "--standardize", "not to --affinity precomputed"),

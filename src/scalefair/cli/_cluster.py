@@ -40,7 +40,7 @@ _OF_ROWS = ("id_column", "drop", "missing", "standardize", "keep_groups")
 # Options that mean something only with some values of another one.
 _CONDITIONS = {
     **dict.fromkeys(_OF_ROWS, ("affinity", _ROWS)),
-    "n_neighbors": ("affinity", ("nearest_neighbors",)),
+    **dict.fromkeys(("n_neighbors", "neighbors"), ("affinity", ("nearest_neighbors",))),
     "gamma": ("affinity", _KERNELS),
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
@@ -48,7 +48,8 @@ _CONDITIONS = {
 }
 _PARAMETERS = {
     "Required": "n_clusters,-k",
-    "Affinity": "affinity n_neighbors gamma connected_components,--components",
+    "Affinity": "affinity n_neighbors neighbors gamma "
+    "connected_components,--components",
     "Eigenvectors": "solver tol",
     "Clusters": "assign_labels balance_tolerance random_state",
     "Advanced": "n_landmarks max_iter n_init dtype",
@@ -56,6 +57,7 @@ _PARAMETERS = {
 _CHANGED: dict[str, dict[str, Any]] = {
     "n_clusters": {"required": True},
     "solver": {"metavar": "[auto|chebyshev|lobpcg|lanczos|nullspace|...]"},
+    "affinity": {"type": click.Choice(["precomputed", *_ROWS])},
     "dtype": {"type": click.Choice(["float32", "float64"])},
 }
 _OPTIONS = [
@@ -75,10 +77,11 @@ _FACTS = {
     "nodes": "{n_nodes:,}, {n_edges:,} edges",
     "rows": "{n_rows:,}, {n_features:,} features",
     "left out": "{n_nodes_left_out:,}",
+    "neighbours": "{neighbors}, recall {neighbors_recall:.4f}",
     "solver": "{solver}, {fit:.1f} s",
 }
-_FITTED = ["affinity_error", "solver", "converged", "n_iter", "n_products"]
-_FITTED += ["fairness_violation", "history", "eigenvalues"]
+_FITTED = ["affinity_error", "neighbors", "neighbors_recall", "solver", "converged"]
+_FITTED += ["n_iter", "n_products", "fairness_violation", "history", "eigenvalues"]
 
 
 @opt.command(_OPTIONS, _EPILOG, data="DATA")

@@ -89,7 +89,7 @@ def fit(
         except FloatingPointError as error:
             told = "the numbers are too large to compute with: divide columns."
             raise Failure(f"{path}: {told}") from error
-        except (ValueError, TypeError) as error:
+        except (ImportError, ValueError, TypeError) as error:
             raise Failure(f"{path}: {translate(str(error), context)}") from error
     return time.perf_counter() - start
 

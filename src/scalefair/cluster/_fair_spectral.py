@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 
 from scalefair._decorators import fit_context, with_callbacks
 from scalefair._docs import documented
@@ -28,6 +28,7 @@ from scalefair.cluster._base import (
 )
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
+from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.operators import (
     NormalizedAffinity,
@@ -76,11 +77,26 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         - ``"precomputed"``: `fit` takes the affinity matrix itself, or a
           LinearOperator that multiplies by it; otherwise rows of features.
         - ``"nearest_neighbors"``: their symmetric k-NN graph.
+        - ``"precomputed_nearest_neighbors"``: `fit` takes a sparse graph of distances,
+          as `sklearn.neighbors.KNeighborsTransformer` makes it, of which the
+          `n_neighbors` nearest of each row count.
         - ``"rbf"``: Gaussian kernel ``exp(-gamma |x - y|^2)``, exact and never
           stored: every product computes it anew.
         - ``"rbf_nystroem"``: low-rank approximation of that, for 10^5 rows and more.
     n_neighbors : int, default=10
-        Neighbours of each row, itself not counted (``"nearest_neighbors"``).
+        Neighbours of each row, itself not counted.
+    neighbors : {"auto", "exact", "approximate"} or transformer, default="auto"
+        How neighbours are found (``"nearest_neighbors"``).
+
+        - ``"exact"``: by scikit-learn; the time grows with the square of the rows.
+        - ``"approximate"``: of dense rows by faiss (extra "neighbors"), as many of
+          whose lists are searched as a recall of 0.99 needs; exact if that is half
+          of all. Memory: 8 bytes per value of the rows and 12 per neighbour.
+        - ``"auto"``: approximate for 20,000 dense rows or more, where faiss is
+          installed and the system is not macOS.
+        - a transformer whose `fit_transform` makes a sparse graph, such as
+          `sklearn.neighbors.RadiusNeighborsTransformer`: all neighbours that it
+          stores, whatever `n_neighbors` is.
     gamma : float or None, default=None
         Factor in the Gaussian kernel; None takes 1 over the number of features.
     n_landmarks : int, default=500
@@ -135,6 +151,12 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Cost, lower bound and moved nodes of ``assign_labels="fair"``.
     affinity_matrix_ : csr_array or LinearOperator of shape (n, n)
         The affinity used: the one given, the graph built, or the kernel.
+    neighbors_ : {"exact", "approximate", "transformer"} or None
+        How neighbours were found; None for other affinities.
+    neighbors_recall_ : float or None
+        Share of the neighbours that are no farther than the exact ones, 1 for
+        ``"exact"``; else estimated from 1,000 rows. None for transformers by other
+        than Euclidean distances.
     affinity_error_ : float or None
         Estimated relative error of ``"rbf_nystroem"`` in the Frobenius norm.
     %(n_features_in_)s
@@ -171,7 +193,19 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         **GraphClustering._parameter_constraints,
         "solver": [StrOptions({"auto", *SOLVERS})],
         "affinity": [
-            StrOptions({"precomputed", "nearest_neighbors", "rbf", "rbf_nystroem"})
+            StrOptions(
+                {
+                    "precomputed",
+                    "nearest_neighbors",
+                    "precomputed_nearest_neighbors",
+                    "rbf",
+                    "rbf_nystroem",
+                }
+            )
+        ],
+        "neighbors": [
+            StrOptions({"auto", "exact", "approximate"}),
+            HasMethods("fit_transform"),
         ],
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
@@ -192,6 +226,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         solver: str = "auto",
         affinity: str = "precomputed",
         n_neighbors: int = 10,
+        neighbors: Any = "auto",
         gamma: float | None = None,
         n_landmarks: int = 500,
         tol: float = 1e-4,
@@ -207,6 +242,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.solver = solver
         self.affinity = affinity
         self.n_neighbors = n_neighbors
+        self.neighbors = neighbors
         self.gamma = gamma
         self.n_landmarks = n_landmarks
         self.tol = tol
@@ -245,6 +281,10 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         ------
         %(bad_graph)s
             If no assignment meets `balance_tolerance`; the message names one to meet.
+            If `neighbors` is given with an affinity that has no use for it, or a
+            graph of distances has fewer neighbours than `n_neighbors`.
+        ImportError
+            If ``neighbors="approximate"`` and faiss is not installed.
 
         Warns
         -----
@@ -286,14 +326,21 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
 
     def _check_input(self, W: Any) -> Any:
         """Check a matrix, or take a graph in parts, as an operator."""
+        if self.neighbors != "auto" and self.affinity != "nearest_neighbors":
+            raise ValueError(
+                f"neighbors={self.neighbors!r} is for "
+                f'affinity="nearest_neighbors", not for "{self.affinity}".'
+            )
         in_parts = not isinstance(W, LinearOperator) and is_partitioned(W)
         if not (in_parts or isinstance(W, LinearOperator)):
             return self._validate(W)
         if self.affinity != "precomputed":
             given = "graph in parts" if in_parts else "LinearOperator"
+            stored = self.affinity == "precomputed_nearest_neighbors"
+            taken = "a graph of distances" if stored else "rows of features"
             raise ValueError(
-                f'affinity="{self.affinity}" takes rows of features in memory, got a '
-                f'{given}: use affinity="precomputed".'
+                f'affinity="{self.affinity}" takes {taken} in memory, got a {given}: '
+                'use affinity="precomputed".'
             )
         if in_parts:
             W = partitioned_affinity(W)
@@ -307,8 +354,16 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     ) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
         """Set the affinity of all nodes; return that of the kept ones, normalised."""
         self.affinity_error_: float | None = None
+        self.neighbors_: str | None = None
+        self.neighbors_recall_: float | None = None
         if not (isinstance(W, LinearOperator) or self.affinity.startswith("rbf")):
-            self.affinity_matrix_ = self._graph(W)
+            if self.affinity == "nearest_neighbors":
+                found = neighbors_graph(W, self.n_neighbors, self.neighbors, rng)
+                self.affinity_matrix_, self.neighbors_, self.neighbors_recall_ = found
+            elif self.affinity == "precomputed_nearest_neighbors":
+                self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
+            else:
+                self.affinity_matrix_ = self._graph(W)
             part, kept = self._kept_part(self.affinity_matrix_)
             return NormalizedAffinity(part), kept
         if self.affinity == "rbf":

@@ -1,0 +1,312 @@
+"""Neighbours of rows of features: exact, approximate, of a transformer, or stored."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator
+from sklearn.cluster import SpectralClustering
+from sklearn.datasets import make_blobs
+from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
+
+from scalefair.cluster import FairSpectralClustering, _neighbors
+from scalefair.cluster._neighbors import neighbors_graph
+
+
+@pytest.fixture
+def faiss():
+    return pytest.importorskip("faiss", reason="needs the extra neighbors")
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs(300, n_features=4, centers=3, cluster_std=3.0, random_state=0)[0]
+
+
+def fit(X, k=2, **options):
+    options = {"affinity": "nearest_neighbors", "random_state": 0, **options}
+    model = FairSpectralClustering(k, connected_components="all", **options)
+    return model.fit(X, sensitive_features=np.arange(X.shape[0]) % 2)
+
+
+def assert_same(A, B):
+    assert A.shape == B.shape
+    assert abs(A - B).max() == 0
+
+
+def reached(X, W, n_neighbors=10):
+    """Share of the exact neighbours in a graph, by a dense matrix of distances."""
+    distances = cdist(X, X)
+    np.fill_diagonal(distances, np.inf)
+    reach = np.sort(distances, axis=1)[:, [n_neighbors - 1]]
+    W = W.toarray()
+    return ((W > 0) & (distances <= reach * (1 + 1e-6))).sum(axis=1).clip(
+        max=n_neighbors
+    ).mean() / n_neighbors
+
+
+class Ranks(BaseEstimator):
+    """Transformer that stores others than the nearest neighbours, and no diagonal."""
+
+    def __init__(self, first=0, last=10, metric="euclidean"):
+        self.first, self.last, self.metric = first, last, metric
+
+    def fit_transform(self, X):
+        distances = cdist(X, X)
+        np.fill_diagonal(distances, np.inf)
+        chosen = np.argsort(distances, axis=1)[:, self.first : self.last]
+        rows = np.repeat(np.arange(len(X)), self.last - self.first)
+        found = distances[rows, chosen.ravel()]
+        return sparse.csr_array((found, (rows, chosen.ravel())), shape=distances.shape)
+
+
+class Bad(BaseEstimator):
+    def __init__(self, change=None):
+        self.change = change
+
+    def fit_transform(self, X):
+        return self.change(sparse.csr_array((len(X), len(X))))
+
+
+# --- What is found -----------------------------------------------------------------
+
+
+def test_exact_is_the_default_for_few_rows(blobs):
+    model = fit(blobs)
+    assert (model.neighbors_, model.neighbors_recall_) == ("exact", 1)
+    assert_same(model.affinity_matrix_, fit(blobs, neighbors="exact").affinity_matrix_)
+    other = fit(blobs, affinity="rbf")
+    assert other.neighbors_ is None
+    assert other.neighbors_recall_ is None
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        KNeighborsTransformer(n_neighbors=10),
+        KNeighborsTransformer(mode="connectivity", n_neighbors=11),  # and the row
+        KNeighborsTransformer(n_neighbors=10, metric="euclidean", algorithm="brute"),
+        Ranks(),
+    ],
+)
+def test_transformers_find_the_exact_graph(blobs, transformer):
+    model = fit(blobs, neighbors=transformer, n_neighbors=3)
+    assert_same(model.affinity_matrix_, fit(blobs).affinity_matrix_)
+    assert (model.neighbors_, model.neighbors_recall_) == ("transformer", 1)
+
+
+def test_all_neighbours_within_a_radius(blobs):
+    model = fit(blobs, neighbors=RadiusNeighborsTransformer(radius=2.0))
+    near = (cdist(blobs, blobs) <= 2) & ~np.eye(300, dtype=bool)
+    np.testing.assert_array_equal(model.affinity_matrix_.toarray(), near)
+    assert model.neighbors_recall_ == 1
+
+
+def test_recall_of_a_transformer(blobs):
+    # Of the ten nearest it stores those from the fifth on.
+    assert fit(blobs, neighbors=Ranks(4, 14)).neighbors_recall_ == pytest.approx(0.6)
+    assert fit(blobs, neighbors=Ranks(metric="cosine")).neighbors_recall_ is None
+    sparse_rows = sparse.csr_array(np.round(blobs))
+    found = fit(sparse_rows, neighbors=KNeighborsTransformer(n_neighbors=5))
+    assert found.neighbors_recall_ == 1
+    other = KNeighborsTransformer(n_neighbors=5, p=1)
+    assert fit(blobs, neighbors=other).neighbors_recall_ is None
+
+
+def test_ties_are_hits():
+    X = np.repeat(np.arange(20.0)[:, None], 30, axis=0)  # thirty rows in each place
+    # The first ten and the last ten of the equal rows are equally near.
+    for found in (Ranks(0, 10), Ranks(19, 29)):
+        assert fit(X, neighbors=found).neighbors_recall_ == 1
+    assert fit(X, neighbors=Ranks(20, 30)).neighbors_recall_ == pytest.approx(0.9)
+
+
+# --- A graph of distances ----------------------------------------------------------
+
+
+def stored(X, n_neighbors=14):
+    return KNeighborsTransformer(n_neighbors=n_neighbors).fit_transform(X)
+
+
+def shuffled(graph):
+    rows, columns = graph.nonzero()
+    order = np.random.default_rng(0).permutation(rows.size)
+    values = np.asarray(graph[rows, columns]).ravel()[order]
+    # Straight from pieces: a conversion would sort it.
+    order = order[np.argsort(rows[order], kind="stable")]
+    values = np.asarray(graph[rows[order], columns[order]]).ravel()
+    bounds = np.append(0, np.cumsum(np.bincount(rows, minlength=graph.shape[0])))
+    return sparse.csr_array((values, columns[order], bounds), shape=graph.shape)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        stored,
+        lambda X: stored(X, 10),
+        lambda X: stored(X).tocoo(),
+        lambda X: shuffled(stored(X)),
+        lambda X: Ranks(0, 12).fit_transform(X),
+        lambda X: cdist(X, X),
+    ],
+)
+def test_stored_neighbours_give_the_same_graph(blobs, make):
+    graph = make(blobs)
+    model = fit(graph, affinity="precomputed_nearest_neighbors")
+    assert_same(model.affinity_matrix_, fit(blobs).affinity_matrix_)
+    assert model.neighbors_recall_ is None
+
+
+def test_same_graph_as_scikit_learn(blobs):
+    options = {"affinity": "precomputed_nearest_neighbors"}
+    model = fit(stored(blobs), n_neighbors=6, **options)
+    peer = SpectralClustering(2, n_neighbors=7, **options).fit(stored(blobs))
+    W = peer.affinity_matrix_.toarray()  # the row itself is one of its seven
+    np.fill_diagonal(W, 0)
+    np.testing.assert_array_equal(model.affinity_matrix_.toarray(), W)
+
+
+def test_equal_rows_are_neighbours_at_distance_zero():
+    X = np.repeat(np.arange(6.0)[:, None], 30, axis=0)
+    for graph in (stored(X), cdist(X, X)):
+        W = fit(graph, affinity="precomputed_nearest_neighbors").affinity_matrix_
+        rows, columns = W.nonzero()
+        assert (X[rows] == X[columns]).all()
+        assert W.sum() == 10 * 180
+
+
+# --- Approximate neighbours --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many():
+    X = make_blobs(3000, n_features=6, centers=30, random_state=0)[0]
+    return X + 1000
+
+
+def test_approximate_reaches_its_recall(faiss, many):
+    model = fit(many, neighbors="approximate", k=5)
+    assert model.neighbors_ == "approximate"
+    assert 0.99 <= model.neighbors_recall_ <= 1
+    # 3,000 rows of which 1,000 were the sample: three standard errors are 0.005.
+    found = reached(many, model.affinity_matrix_)
+    assert found == pytest.approx(model.neighbors_recall_, abs=0.005)
+    W = model.affinity_matrix_
+    assert abs(W - W.T).max() == 0
+    assert W.diagonal().sum() == 0
+    assert W.sum() == 10 * 3000
+
+
+def test_more_lists_are_searched_for_recall(faiss, many, monkeypatch):
+    monkeypatch.setattr(_neighbors, "_FIRST_PROBES", 1)
+    rough = _neighbors._Lists(many, 0)
+    few = rough.search(np.arange(3000), 10, 1)
+    graph = neighbors_graph(many, 10, "approximate", 0)
+    assert reached(many, _neighbors._graph_of(few.clip(0), 3000)) < 0.98
+    assert graph.recall >= 0.99
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 8])
+def test_any_number_of_threads_finds_the_same(faiss, many, n_threads):
+    before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
+    expected = neighbors_graph(many, 10, "approximate", 3)
+    try:
+        faiss.omp_set_num_threads(n_threads)
+        found = neighbors_graph(many, 10, "approximate", 3)
+        assert faiss.omp_get_max_threads() == n_threads
+    finally:
+        faiss.omp_set_num_threads(before[0])
+    assert faiss.cvar.distance_compute_blas_threshold == before[1]
+    assert_same(found.affinity, expected.affinity)
+    assert found.recall == expected.recall
+
+
+def test_exact_where_half_of_the_lists_are_not_enough(faiss):
+    X = np.random.default_rng(0).standard_normal((2000, 40))
+    found = neighbors_graph(X, 10, "approximate", 0)
+    assert found.neighbors == "exact"
+    assert_same(found.affinity, neighbors_graph(X, 10).affinity)
+
+
+def islands():
+    """Forty places of fifty equal rows, and some rows far from all others."""
+    rng = np.random.default_rng(0)
+    places = np.repeat(rng.standard_normal((40, 3)), 50, axis=0)
+    return np.vstack([places, 100 * rng.standard_normal((7, 3))])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        islands(),
+        np.ones((500, 2)),
+        np.arange(12.0)[:, None],
+        1e-200 * islands(),
+        1e200 * islands(),
+        islands().astype(np.float32),
+        np.random.default_rng(0).integers(3, size=(1500, 4)).astype(float),
+    ],
+    ids=["islands", "equal", "few", "tiny", "huge", "float32", "lattice"],
+)
+def test_approximate_neighbours_are_as_near_as_exact_ones(faiss, X):
+    found = neighbors_graph(X, 10, "approximate", 0)
+    unit = max(np.abs(X).max(), 1e-300)
+    assert reached(X / unit, found.affinity) >= 0.99
+    assert found.affinity.sum() == pytest.approx(10 * len(X))
+
+
+def test_auto(faiss, many, monkeypatch):
+    monkeypatch.setattr(_neighbors, "_MANY", 3000)
+    for system, found in (("linux", "approximate"), ("darwin", "exact")):
+        monkeypatch.setattr(sys, "platform", system)
+        assert neighbors_graph(many, 10, "auto").neighbors == found
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert neighbors_graph(many[:-1], 10, "auto").neighbors == "exact"
+    rows = sparse.csr_array(many)
+    assert neighbors_graph(rows, 10, "auto").neighbors == "exact"
+
+
+def test_without_faiss(blobs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr(_neighbors, "_MANY", 100)
+    assert fit(blobs).neighbors_ == "exact"
+    with pytest.raises(ImportError, match=r'pip install "scalefair\[neighbors\]"'):
+        fit(blobs, neighbors="approximate")
+
+
+# --- Bad input ---------------------------------------------------------------------
+
+PRECOMPUTED = {"affinity": "precomputed_nearest_neighbors"}
+
+
+def with_negative(X):
+    graph = stored(X)
+    graph.data[5] = -2
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (sparse.csr_array, {"neighbors": "approximate"}, "dense rows.*PyNNDescent"),
+        (cdist, {"affinity": "precomputed", "neighbors": "exact"}, 'not for "precomp'),
+        (
+            np.array,
+            {"affinity": "rbf", "neighbors": Ranks()},
+            "neighbors=Ranks.*is for",
+        ),
+        (np.array, {"neighbors": 5}, "'neighbors' parameter.*must"),
+        (np.array, {"neighbors": Bad(lambda W: W.toarray())}, "sparse.*ndarray of sh"),
+        (np.array, {"neighbors": Bad(lambda W: W[:, 1:])}, r"shape \(300, 299\)"),
+        (np.array, {"neighbors": Bad(lambda W: W)}, "no edges"),
+        (lambda X: stored(X)[:, 1:], PRECOMPUTED, r"square matrix.*\(300, 299\)"),
+        (lambda X: stored(X, 9), PRECOMPUTED, "n_neighbors = 10.* row 0 .* has 9 "),
+        (with_negative, PRECOMPUTED, "Negative values.*smallest distance is -2"),
+    ],
+)
+def test_bad_input(blobs, make, options, message):
+    W = make(blobs, blobs) if make is cdist else make(blobs)
+    with pytest.raises(ValueError, match=message):
+        fit(W, **options)
