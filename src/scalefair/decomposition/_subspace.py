@@ -44,8 +44,6 @@ _REDUCED_TOL = 0.1
 _BRACKET_TOL = 0.1
 # A relative fall of the largest loss: the weights are then right to the tolerance.
 _FALL = 1e-4
-# Where the curvature of the dual is nearly that at its maximiser.
-_NEAR = 1e-2
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -131,7 +129,8 @@ class _Search:
         self.lower = -math.inf
         self.visited: list[Array] = []
         self.weights = np.full(pencil.n_groups, 1 / pencil.n_groups)
-        if isinstance(pencil, FormedPencil):
+        # Of three groups or more a reduced problem takes longer than an eigenproblem.
+        if isinstance(pencil, FormedPencil) and pencil.n_groups == 2:
             self.expand(pencil.covariances, start.basis)
         else:
             self.reduce(start.basis)
@@ -177,17 +176,23 @@ class _Search:
         self.lower = max(self.lower, float(weights @ self.best) - found.total)
         self.n_products += found.n_products
         self.visited.append(weights)
-        if found.vectors.shape[1] > self.r:
-            curvature = self.small.curvature
-            self.reduce(found.vectors)
-            if len(weights) == 2:
-                kept = np.trace(
-                    self.compressed[:, : self.r, : self.r], axis1=1, axis2=2
-                )
-                slope = np.subtract(*(self.best - kept))
-                self.weights = _newton(weights, slope, curvature)
+        if len(weights) == 2 and found.vectors.shape[1] > self.r:
+            self.polish(found.vectors)
         if not self.certified():
             self.reduce(orthonormal_span([V, found.vectors]))
+
+    def polish(self, vectors: Array) -> None:
+        """Reduce to eigenvectors at two weights that are nearly the maximiser."""
+        compressed = self.pencil.compress(vectors)
+        kept = np.trace(compressed[:, : self.r, : self.r], axis1=1, axis2=2)
+        weights, slope = self.visited[-1], float(np.subtract(*(self.best - kept)))
+        curvature = min(self.small.curvature, -_TINY)
+        # What the dual rises by, at most, from here: else the reduced optimum is far.
+        if slope**2 / abs(curvature) <= self.tol * self._scale():
+            self.reduce(vectors, compressed)
+            t = float(weights[0]) - slope / curvature  # Newton's step for the dual
+            t = min(1.0, max(0.0, t))
+            self.weights = np.array([t, 1 - t])
 
     def trial(self) -> Array:
         """Ritz vectors at the reduced maximiser, some more than wanted."""
@@ -217,12 +222,3 @@ class _Search:
             converged=self.certified() and not self.message and self.small.converged,
             message=self.message,
         )
-
-
-def _newton(weights: Array, slope: float, curvature: float) -> Array:
-    """Two weights after Newton's step for the dual, unless at a kink."""
-    step = -slope / curvature if curvature < 0 else 0.0
-    if abs(step) > _NEAR:
-        return weights
-    t = min(1.0, max(0.0, float(weights[0]) + step))
-    return np.array([t, 1 - t])
