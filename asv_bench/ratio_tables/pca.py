@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from _fair_pca import load
 from benchmarks.fair_pca import Documents, check
+from sklearn.decomposition import PCA
 
 from scalefair.datasets import fetch_credit_default
 from scalefair.decomposition import FairPCA
@@ -84,6 +86,21 @@ def mapped(folder=None, m=10_000_000, n=50, r=10):
         size = {"file, GiB": f"{path.stat().st_size / 2**30:.1f}"}
         beside = {"beside the file, MiB": f"{memory.peak:.0f}"}
         show(f"{m:,} x {n}, float64, r = {r}", size | cells | beside)
+
+
+def faces(components=(50, 137, 200), repeats=5):
+    """Many components of faces, against PCA's fastest solver and its default one."""
+    data = load("lfw", False)
+    for r in components:
+        model = FairPCA(r, centering="group")
+        fit = partial(model.fit, data.X, sensitive_features=data.groups)
+        check(fit())
+        runs = {"FairPCA": fit} | {
+            name: partial(PCA(r, svd_solver=name, random_state=0).fit, data.X)
+            for name in ("covariance_eigh", "auto")
+        }
+        shape = " x ".join(f"{size:,}" for size in data.X.shape)
+        compare(f"Faces, {shape}, r = {r}", runs, "covariance_eigh", repeats)
 
 
 def six_groups():

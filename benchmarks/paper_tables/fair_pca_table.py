@@ -78,7 +78,7 @@ def check(data: Data, r: int, model: Any) -> tuple[float, float, float]:
         faults.append(f"loss {loss:.12g} but dual value {lower:.12g}")
     known = KNOWN.get((data.name, r)) if len(data.X) > 1000 else None
     if known is not None:
-        if not abs(t - known[0]) <= 1e-9:
+        if not abs(t - known[0]) <= 1e-6:  # the loss is of second order in t
             faults.append(f"t* = {t:.12f}, known {known[0]:.12f}")
         if not abs(loss - known[1]) <= 1e-9:
             faults.append(f"loss {loss:.12f}, known {known[1]:.12f}")

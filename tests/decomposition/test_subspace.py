@@ -45,7 +45,8 @@ def test_two_groups(r, decay, seed):
     assert found.converged
     assert losses.max() == pytest.approx(direct.dual_value, rel=1e-9)
     assert abs(losses[0] - losses[1]) <= 1e-9 * size + 1e-14
-    np.testing.assert_allclose(found.weights, direct.weights, atol=1e-9)
+    # Weights off by d lower the dual by some d^2, which may be 1e-9 of it.
+    np.testing.assert_allclose(found.weights, direct.weights, atol=1e-6)
     assert found.dual_value <= direct.dual_value + 1e-13
     np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(r), atol=1e-12)
     np.testing.assert_allclose(
@@ -99,7 +100,8 @@ def test_nearly_tied_values():
 
 def test_too_few_rounds_are_reported():
     C = _covariances(150, 2, 40.0, 0)
-    found, direct = _both(C, 4, max_iter=1)
+    C[1] *= 8
+    found, direct = _both(C, 40, max_iter=1)
     assert not found.converged
     assert found.dual_value < direct.dual_value * (1 - 1e-8)
     assert _losses(C, found).max() >= direct.dual_value

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from scalefair.kernels import _lapack, add_gram, leading_eigh
+from scalefair.kernels import _lapack, add_gram, eigenvalues, leading_eigh, matmul
 
 
 def symmetric(n, dtype=np.float64):
@@ -47,6 +47,29 @@ def test_entries_that_are_not_finite(value):
     A[2, 1] = A[1, 2] = value
     with pytest.raises(ValueError, match="NaN or infinite"):
         leading_eigh(A, 2)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        eigenvalues(A)
+
+
+@pytest.mark.parametrize("n", [1, 60])
+def test_eigenvalues(n, pointers):
+    A = symmetric(n)
+    before = A.copy()
+    values = eigenvalues(A)
+    assert np.array_equal(A, before)
+    tol = 100 * np.finfo(float).eps * abs(values).max()
+    assert np.allclose(values, np.linalg.eigvalsh(A), rtol=0, atol=tol)
+
+
+def test_products(pointers):
+    A, B = np.random.default_rng(0).integers(-9, 9, (2, 12, 30)).astype(float)
+    for left, right in ((A, B.T), (A.T, B), (A[:, ::2], B[:5].T[::2])):
+        wanted = left.astype(int) @ right.astype(int)
+        found = matmul(left, right)
+        assert np.array_equal(found, wanted)
+        assert found.flags.c_contiguous
+    assert matmul(A[:0], B.T).shape == (0, 12)
+    assert np.array_equal(matmul(A[:, :0], B[:, :0].T), np.zeros((12, 12)))
 
 
 def test_gram(pointers):

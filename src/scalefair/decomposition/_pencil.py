@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from scalefair.kernels import leading_eigh, long_blas_call
+from scalefair.kernels import eigenvalues, leading_eigh, matmul
 from scalefair.linalg import chebyshev, spectral_bounds
 from scalefair.operators import GroupCovariance
 
@@ -20,6 +21,8 @@ Array = NDArray[np.float64]
 # Vectors beyond the wanted ones that a filtered block carries, as a share of them:
 # the filter works on the gap behind the block.
 _BUFFER = 0.3
+# What LAPACK finds beside them, for rotations to equal losses.
+_SPARE = 10
 # Up to this many vectors a sparse operator is multiplied by one at a time.
 _NARROW = 40
 # Single precision does for a trial subspace.
@@ -85,13 +88,11 @@ class CovariancePencil(ABC):
         self,
         weights: Array,
         r: int,
-        start: Array,
+        trial: Callable[[], Array],
         tol: float,
         rng: np.random.RandomState,
-        *,
-        near: bool,
     ) -> Leading:
-        """Return the `r` leading eigenvectors of a weighted sum, `start` maybe near."""
+        """Return the `r` leading eigenvectors of a weighted sum, or some more."""
 
 
 class FormedPencil(CovariancePencil):
@@ -109,33 +110,32 @@ class FormedPencil(CovariancePencil):
             others = [_filtered(C_g, r, vectors, tol, rng) for C_g in C[1:]]
             return _joined([first, *others])
         mean = C.mean(axis=0)
-        scale = float(np.abs(mean).max()) or 1.0
-        trial = leading_eigh((mean / scale).astype(_TRIAL), size)[1]
-        return Start(top_sums(C, r), trial.astype(np.float64), self.n_groups + 1, "")
+        mean /= float(mean.diagonal().max()) or 1.0  # the largest entry
+        trial = leading_eigh(mean.astype(_TRIAL), size, overwrite=True)[1]
+        basis = orthonormal_span([trial.astype(np.float64)])
+        return Start(top_sums(C, r), basis, self.n_groups + 1, "")
 
     def compress(self, V: Array) -> Array:
-        compressed = compress(self.covariances, V)
-        return (compressed + compressed.transpose(0, 2, 1)) / 2
+        return symmetric(compress(self.covariances, V))
 
     def leading(
         self,
         weights: Array,
         r: int,
-        start: Array,
+        trial: Callable[[], Array],
         tol: float,
         rng: np.random.RandomState,
-        *,
-        near: bool,
     ) -> Leading:
         H = weighted_sum(weights, self.covariances)
-        if near or self._filters(r):
-            return _filtered(H, r, start, tol, rng)
-        values, vectors = leading_eigh(H, r, overwrite=True)
-        return Leading(vectors, float(values.sum()), 1, "")
+        if self._filters(r):
+            return _filtered(H, r, trial(), tol, rng)
+        size = min(r + _SPARE, self.n_features)
+        values, vectors = leading_eigh(H, size, overwrite=True)
+        return Leading(vectors, float(values[:r].sum()), 1, "")
 
     def _filters(self, r: int) -> bool:
         """Whether a filtered block takes less time than LAPACK: of some 30 products."""
-        return 10 * r <= self.n_features
+        return 40 * r <= self.n_features
 
 
 class OperatorPencil(CovariancePencil):
@@ -160,11 +160,10 @@ class OperatorPencil(CovariancePencil):
         self,
         weights: Array,
         r: int,
-        start: Array | None,
+        trial: Callable[[], Array] | None,
         tol: float,
         rng: np.random.RandomState,
         *,
-        near: bool = False,
         extra: int = 0,
     ) -> Leading:
         # With some more vectors where they cost little.
@@ -175,7 +174,7 @@ class OperatorPencil(CovariancePencil):
             if found is not None:
                 values, vectors, n_products = found
                 return Leading(vectors, float(values[:r].sum()), n_products, "")
-        return _filtered(H, r, start, tol, rng)
+        return _filtered(H, r, trial and trial(), tol, rng)
 
 
 def buffer_size(r: int) -> int:
@@ -185,10 +184,7 @@ def buffer_size(r: int) -> int:
 
 def top_sums(C: Array, r: int) -> Array:
     """Sum of the `r` largest eigenvalues of each symmetric matrix ``C[g]``."""
-    n = C.shape[1]
-    with long_blas_call(0.05 * n**3):
-        sums: Array = np.linalg.eigvalsh(C)[:, n - r :].sum(axis=1)
-    return sums
+    return np.array([eigenvalues(C_g)[C.shape[1] - r :].sum() for C_g in C])
 
 
 def weighted_sum(weights: Array, C: Array) -> Array:
@@ -207,8 +203,23 @@ def leading_basis(weights: Array, C: Array, r: int) -> Array:
 
 def compress(C: Array, U: Array) -> Array:
     """``U.T @ C[g] @ U`` of every group, shape (G, r, r)."""
-    compressed: Array = np.matmul(U.T, C @ U)
-    return compressed
+    return inner(U, multiply(C, U))
+
+
+def multiply(C: Array, U: Array) -> Array:
+    """``C[g] @ U`` of every group, shape (G, n, r)."""
+    n_groups, n, _ = C.shape
+    return matmul(C.reshape(-1, n), U).reshape(n_groups, n, -1)
+
+
+def inner(U: Array, CU: Array) -> Array:
+    """``U.T @ CU[g]`` of every group."""
+    return np.array([matmul(U.T, products) for products in CU])
+
+
+def symmetric(A: Array) -> Array:
+    """Symmetric part of each matrix."""
+    return (A + A.transpose(0, 2, 1)) / 2
 
 
 def captured(C: Array, U: Array) -> Array:

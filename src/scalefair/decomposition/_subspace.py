@@ -18,12 +18,16 @@ from scalefair.decomposition._pencil import (
     GroupsSolution,
     buffer_size,
     compress,
+    inner,
+    multiply,
     orthonormal_span,
+    symmetric,
     top_sums,
     weighted_sum,
 )
 from scalefair.decomposition._two_groups import solve_two_groups
-from scalefair.kernels import single_blas_thread
+from scalefair.kernels import matmul, single_blas_thread
+from scalefair.linalg import orthonormalize
 
 Array = NDArray[np.float64]
 
@@ -34,14 +38,13 @@ _SMALL = 300
 _EIGEN_TOL = 1e-3
 # The first weights are not yet the last.
 _FIRST_TOL = 1e-7
-# The derivative of the dual at the last weights, as a part of the tolerance.
-_SLOPE_TOL = 0.1
+# Problems in a subspace are solved to this part of the tolerance.
+_REDUCED_TOL = 0.1
 # Bracket of the dual's maximum, as a part of the tolerance.
 _BRACKET_TOL = 0.1
-# Error of the weights beside the square of the one before (0.4 seen), with a margin.
-_SQUARED = 10.0
-# Weights this close have nearly the same eigenvectors.
-_NEAR = 1e-2
+# A relative fall of the largest loss: the weights are then right to the tolerance.
+_FALL = 1e-4
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -106,20 +109,11 @@ def solve_by_subspaces(
     pencil: CovariancePencil, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis:
     """Maximise the dual with the large problem evaluated at a few weights only."""
-    # The dual reduced to the eigenvectors found so far is its upper bound.
+    # The dual reduced to a subspace is its upper bound.
     search = _Search(pencil, r, tol, check_random_state(random_state))
-    while len(search.visited) < max_iter:
-        vectors = search.evaluate()
-        if search.certified() and search.level():
-            return search.result(search.secant()[0], True)
-        before = search.small.weights
-        search.reduce(orthonormal_span([search.V, vectors]))
-        if search.certified():
-            if search.level():
-                return search.result(search.secant()[0], True)
-            if search.settled(before):
-                return search.result(search.small.weights, True)
-    return search.result(search.small.weights, False)
+    while not search.certified() and len(search.visited) < max_iter:
+        search.evaluate()
+    return search.result()
 
 
 class _Search:
@@ -134,101 +128,97 @@ class _Search:
         self.message = start.message
         self.lower = -math.inf
         self.visited: list[Array] = []
-        self.losses = np.empty(0)
-        self.last_slope = self.curvature = math.nan
-        self.reduce(start.basis)
+        self.weights = np.full(pencil.n_groups, 1 / pencil.n_groups)
+        # Of three groups or more a reduced problem takes longer than an eigenproblem.
+        if isinstance(pencil, FormedPencil) and pencil.n_groups == 2:
+            self.expand(pencil.covariances, start.basis)
+        else:
+            self.reduce(start.basis)
 
-    def reduce(self, V: Array) -> None:
+    def reduce(self, V: Array, compressed: Array | None = None) -> None:
         """Solve the problem restricted to the span of V."""
-        self.V, self.compressed = V, self.pencil.compress(V)
+        if compressed is None:
+            compressed = self.pencil.compress(V)
+        self.V, self.compressed = V, compressed
         self.n_products += 1
         self.small = solve_small(
-            self.compressed,
+            compressed,
             self.r,
             best=self.best,
-            tol=_SLOPE_TOL * self.tol,
-            weights0=self.visited[-1] if self.visited else None,
+            tol=_REDUCED_TOL * self.tol,
+            weights0=self.weights,
         )
+        self.weights = self.small.weights
 
-    def evaluate(self) -> Array:
-        """Evaluate the dual at the reduced maximiser, and return the eigenvectors."""
-        weights = self.small.weights
-        self.curvature = self.small.curvature
-        _, Y = np.linalg.eigh(weighted_sum(weights, self.compressed))
-        size = min(self.r + buffer_size(self.r), Y.shape[1])
-        found = self.pencil.leading(
-            weights,
-            self.r,
-            self.V @ np.ascontiguousarray(Y[:, ::-1][:, :size]),
-            max(_EIGEN_TOL * self.tol, 1e-13) if self.visited else _FIRST_TOL,
-            self.rng,
-            near=any(np.abs(weights - w).max() < _NEAR for w in self.visited),
-        )
+    def expand(self, C: Array, V: Array) -> None:
+        """Reduce to V and products with the optimum there, until it hardly changes."""
+        # The first weights were not the last: vectors turn towards their residuals.
+        CV = multiply(C, V)
+        self.reduce(V, symmetric(inner(V, CV)))
+        fall = math.inf
+        while fall > _FALL and 2 * ((p := V.shape[1]) + self.r) <= len(V):
+            before, old = self.small.dual_value, self.compressed
+            U = matmul(weighted_sum(self.small.weights, CV), self.small.basis)
+            U = orthonormalize(U, against=V, rng=self.rng)
+            CU = multiply(C, U)
+            V, CV = np.hstack([V, U]), np.concatenate([CV, CU], axis=2)
+            new = inner(V, CU)
+            old = np.concatenate([old, new[:, :p].transpose(0, 2, 1)], axis=1)
+            self.reduce(V, np.concatenate([old, new], axis=2))
+            fall = (before - self.small.dual_value) / max(self._scale(), _TINY)
+
+    def evaluate(self) -> None:
+        """Evaluate the dual at the reduced maximiser; reduce to its eigenvectors."""
+        weights, V = self.small.weights, self.V
+        tol = max(_EIGEN_TOL * self.tol, 1e-13) if self.visited else _FIRST_TOL
+        found = self.pencil.leading(weights, self.r, self.trial, tol, self.rng)
         self.message = found.message or self.message
         self.lower = max(self.lower, float(weights @ self.best) - found.total)
-        compressed = self.pencil.compress(found.vectors)
-        if self.visited:
-            self.last_slope = float(self.losses[0] - self.losses[1])
-        self.losses = self.best - np.trace(compressed, axis1=1, axis2=2)
-        self.n_products += found.n_products + 1
+        self.n_products += found.n_products
         self.visited.append(weights)
-        return found.vectors
+        if len(weights) == 2 and found.vectors.shape[1] > self.r:
+            self.polish(found.vectors)
+        if not self.certified():
+            self.reduce(orthonormal_span([V, found.vectors]))
+
+    def polish(self, vectors: Array) -> None:
+        """Reduce to eigenvectors at two weights that are nearly the maximiser."""
+        compressed = self.pencil.compress(vectors)
+        kept = np.trace(compressed[:, : self.r, : self.r], axis1=1, axis2=2)
+        weights, slope = self.visited[-1], float(np.subtract(*(self.best - kept)))
+        curvature = min(self.small.curvature, -_TINY)
+        # What the dual rises by, at most, from here: else the reduced optimum is far.
+        if slope**2 / abs(curvature) <= self.tol * self._scale():
+            self.reduce(vectors, compressed)
+            t = float(weights[0]) - slope / curvature  # Newton's step for the dual
+            t = min(1.0, max(0.0, t))
+            self.weights = np.array([t, 1 - t])
+
+    def trial(self) -> Array:
+        """Ritz vectors at the reduced maximiser, some more than wanted."""
+        _, Y = np.linalg.eigh(weighted_sum(self.small.weights, self.compressed))
+        size = self.r + buffer_size(self.r)
+        return matmul(self.V, np.ascontiguousarray(Y[:, ::-1][:, :size]))
 
     def certified(self) -> bool:
         """Whether the bracket of the dual's maximum is narrow enough."""
         width = self.small.dual_value - self.lower
         return width <= _BRACKET_TOL * self.tol * self._scale()
 
-    def level(self) -> bool:
-        """Whether the losses of two groups (if two) are equal, or will be by secant."""
-        if self.losses.size != 2:
-            return True
-        if len(self.visited) < 2:
-            return False
-        difference = abs(float(self.losses[0] - self.losses[1]))
-        if difference <= _SLOPE_TOL * self.tol * self._scale():
-            return True
-        return self.secant()[1] <= _SLOPE_TOL * self.tol
-
-    def secant(self) -> tuple[Array, float]:
-        """Root of the line through the last two derivatives, and its likely error."""
-        # Trusted as far as its slope and the reduced dual's curvature agree.
-        weights = self.visited[-1]
-        if weights.size != 2 or len(self.visited) < 2:
-            return weights, math.inf
-        change = float(weights[0] - self.visited[-2][0])
-        slope = float(self.losses[0] - self.losses[1])
-        bend = slope - self.last_slope
-        if not bend * change < 0 or abs(slope) > 0.1 * abs(bend):
-            return weights, math.inf  # rounding, or the two sides of a kink
-        step = -slope * change / bend
-        t = min(1.0, max(0.0, float(weights[0]) + step))
-        doubt = abs(1 - self.curvature * change / bend)
-        error = abs(step) * doubt if math.isfinite(doubt) else math.inf
-        return np.array([t, 1 - t]), error
-
-    def settled(self, before: Array) -> bool:
-        """Whether the last evaluation left the two weights where they were."""
-        if before.size != 2:
-            return True
-        # With the eigenvectors at the last weights in V the error is squared.
-        step = float(abs(self.small.weights[0] - before[0]))
-        return min(step, _SQUARED * step**2) <= _SLOPE_TOL * self.tol
-
     def _scale(self) -> float:
         rounding = 1e-13 * float(self.best.max(initial=0.0)) / self.tol
         return max(float(self.small.losses.max()), rounding)
 
-    def result(self, weights: Array, converged: bool) -> FairBasis:
+    def result(self) -> FairBasis:
         Y = self.small.basis
         return FairBasis(
-            weights=weights,
-            basis=self.V @ Y,
+            weights=self.weights,
+            basis=matmul(self.V, Y),
             compressed=Y.T @ self.compressed @ Y,
             best=self.best,
             dual_value=self.lower,
             n_iter=len(self.visited),
             n_products=self.n_products,
-            converged=converged and not self.message and self.small.converged,
+            converged=self.certified() and not self.message and self.small.converged,
             message=self.message,
         )

@@ -72,7 +72,7 @@ class _Point:
     t: float
     mu: Array
     U: Array
-    D: Array
+    D: Array  # U.T @ (C_A - C_B) @ its leading columns
     value: float
     slope: float
     curvature: float
@@ -94,16 +94,16 @@ class _TwoGroups:
         H = self.C[1] + t * self.difference
         with long_blas_call(0.2 * len(H) ** 3):
             mu, U = np.linalg.eigh(H)
-        D = U.T @ (self.difference @ U)
         split = mu.size - self.r
+        D = U.T @ (self.difference @ U[:, split:])
         low, high = mu[:split], mu[split:]
         value = float(self.best[1]) + t * self.best_difference - float(high.sum())
-        slope = self.best_difference - float(D.diagonal()[split:].sum())
+        slope = self.best_difference - float(D[split:].trace())
         # Floor: a tie has no second derivative, and a large one stops no search.
         floor = _EPS * max(abs(mu[0]), abs(mu[-1])) + _TINY
         distance = np.maximum(high - low[:, None], floor)
         # Divided first: squares of covariances may overflow.
-        coupling = D[:split, split:] / np.sqrt(distance)
+        coupling = D[:split] / np.sqrt(distance)
         curvature = -2.0 * float((coupling**2).sum())
         return _Point(t, mu, U, D, value, slope, curvature)
 
@@ -120,22 +120,26 @@ class _TwoGroups:
         reach; of the first pair the least rotation is taken.
         """
         mu, U, D, n, r = point.mu, point.U, point.D, point.mu.size, self.r
-        low, high = n - r - 1, n - r  # the pair at the border, ascending order
+        split = n - r
+        low, high = split - 1, split  # the pair at the border, ascending order
         while low >= 0 and high < n and mu[high] - mu[low] <= allowed:
             block = slice(low, high + 1)
             above = slice(high + 1, n)
             leading = U[:, above][:, ::-1]
-            wanted = self.best_difference - float(np.trace(D[above, above]))
+            wanted = self.best_difference - float(
+                D[above, above.start - split :].trace()
+            )
+            within = U[:, block].T @ (self.difference @ U[:, block])
             if high - low == 1:
-                rotation = smallest_rotation(D[block, block][::-1, ::-1], wanted)
+                rotation = smallest_rotation(within[::-1, ::-1], wanted)
                 if rotation is not None:
                     cosine, sine = rotation
                     vector = cosine * U[:, high] + sine * U[:, low]
                     return np.column_stack([leading, vector])
-            V = subspace_of_trace(D[block, block], r - (n - 1 - high), wanted)
+            V = subspace_of_trace(within, r - (n - 1 - high), wanted)
             if V is not None:
                 left = float(np.einsum("ij,i,ij->", V, mu[block], V))
-                cost = float(mu[n - r : high + 1].sum()) - left
+                cost = float(mu[split : high + 1].sum()) - left
                 basis = np.hstack([leading, U[:, block] @ V])
                 return basis if cost <= allowed else None
             below_gap = mu[high] - mu[low - 1] if low > 0 else np.inf

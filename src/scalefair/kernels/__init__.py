@@ -42,7 +42,7 @@ from scalefair.kernels._dense_rows import (
     label_scatter,
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
-from scalefair.kernels._lapack import add_gram, leading_eigh
+from scalefair.kernels._lapack import add_gram, eigenvalues, leading_eigh, matmul
 from scalefair.kernels._level_cuts import cuts_between, split_at_levels
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._score_bins import (
@@ -86,6 +86,7 @@ __all__ = [
     "dense_rows_gram",
     "dense_rows_matmat",
     "dense_rows_moments",
+    "eigenvalues",
     "first_means",
     "gather_shifted",
     "indicator_sweep",
@@ -94,6 +95,7 @@ __all__ = [
     "leading_eigh",
     "list_open",
     "long_blas_call",
+    "matmul",
     "mirror_lower",
     "move_along_paths",
     "nearest_centres",

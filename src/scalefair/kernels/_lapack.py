@@ -1,7 +1,9 @@
 """BLAS and LAPACK while other threads run.
 
 SciPy's functions hold the interpreter's lock: for seconds no other thread gets on, nor
-does an interrupt. NumPy's do not, but compute more than is wanted here.
+does an interrupt. NumPy's do not, but compute more than is wanted here. And NumPy has a
+BLAS of its own: for 30 ms the threads of the one wait for more work, on the processors
+that those of the other want. So long calls one after another are all to SciPy's.
 """
 
 from __future__ import annotations
@@ -31,6 +33,34 @@ def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:
         multiply(b"U", b"N", *(array.ctypes.data for array in arrays))
 
 
+def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``A @ B`` for float64 matrices, C-contiguous or transposes of such."""
+    multiply = _routine(cython_blas, "dgemm", 6)
+    (m, depth), n = A.shape, B.shape[1]
+    if multiply is None or 0 in (m, n, depth):
+        return np.asarray(A @ B)
+    out = np.empty((m, n))
+    one, zero = np.array([[1.0], [0.0]])
+    kinds: list[bytes] = []
+    arrays: list[NDArray[Any]] = []
+    for M in (B, A):  # by rows, not columns: what is computed is B.T @ A.T
+        as_it_is = M.flags.c_contiguous
+        kinds.append(b"N" if as_it_is else b"T")
+        M = np.ascontiguousarray(M if as_it_is else M.T)
+        arrays += [M, np.array([M.shape[1]], np.intc)]
+    sizes = list(np.array([[n], [m], [depth]], np.intc))
+    arrays = [*sizes, one, *arrays, zero, out, sizes[0]]
+    with long_blas_call(0.04 * m * n * depth):
+        multiply(*kinds, *(array.ctypes.data for array in arrays))
+    return out
+
+
+def eigenvalues(A: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return all eigenvalues of a symmetric matrix, rising; raises as below."""
+    values, _ = _eigh(np.array(A, np.float64, order="C"), 0)
+    return values
+
+
 def leading_eigh(
     A: NDArray[Any], k: int, *, overwrite: bool = False
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -38,25 +68,32 @@ def leading_eigh(
 
     Raises ValueError if an entry is not finite and LinAlgError if LAPACK fails.
     """
-    n, dtype = len(A), np.float32 if A.dtype == np.float32 else np.float64
+    dtype = np.float32 if A.dtype == np.float32 else np.float64
     A = np.array(A, dtype, order="C", copy=None if overwrite else True)
-    if not np.isfinite(A).all():
-        raise ValueError("the matrix has entries that are NaN or infinite")
-    name = "ssyevr" if dtype == np.float32 else "dsyevr"
-    solve = _routine(cython_lapack, name, 11)
-    with long_blas_call(0.1 * n**3):
-        if solve is None:
-            kept = (n - k, n - 1)
-            values, vectors = eigh(A, subset_by_index=kept, check_finite=False)
-        else:
-            values, vectors = _solve(solve, A, k)
+    values, vectors = _eigh(A, k)
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
+def _eigh(A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Leading pairs, rising, or all values without vectors; A is overwritten."""
+    if not np.isfinite(A).all():
+        raise ValueError("the matrix has entries that are NaN or infinite")
+    n, name = len(A), "ssyevr" if A.dtype == np.float32 else "dsyevr"
+    solve = _routine(cython_lapack, name, 11)
+    with long_blas_call(0.1 * n**3):
+        if solve is not None:
+            return _solve(solve, A, k)
+        if k == 0:
+            return np.linalg.eigvalsh(A), A[:, :0]
+        values, vectors = eigh(A, subset_by_index=(n - k, n - 1), check_finite=False)
+    return values, vectors
+
+
 def _solve(solve: Any, A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    n = len(A)
+    n, n_found = len(A), k or len(A)
+    kind = (b"V", b"I", b"L") if k else (b"N", b"A", b"L")
     values, columns = np.empty(n, A.dtype), np.empty((k, n), A.dtype)
-    support = np.empty(2 * k, np.intc)
+    support = np.empty(2 * n_found, np.intc)
     size, first, found, info = np.array([[n], [n - k + 1], [0], [0]], np.intc)
     zero = np.zeros(1, A.dtype)  # for bounds that are not used, and the tolerance
     work, n_work = np.empty(1, A.dtype), np.array([-1], np.intc)
@@ -64,12 +101,12 @@ def _solve(solve: Any, A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[A
     arrays = [size, A, size, zero, zero, first, size, zero, found, values, columns]
     for _ in range(2):  # how much room is wanted, then the solution
         more = [size, support, work, n_work, iwork, n_iwork, info]
-        solve(b"V", b"I", b"L", *(array.ctypes.data for array in arrays + more))
+        solve(*kind, *(array.ctypes.data for array in arrays + more))
         n_work[0], n_iwork[0] = int(work[0]), iwork[0]
         work, iwork = np.empty(n_work[0], A.dtype), np.empty(n_iwork[0], np.intc)
-    if info[0] or found[0] != k:
+    if info[0] or found[0] != n_found:
         raise LinAlgError(f"LAPACK's eigensolver failed with code {info[0]}")
-    return values[:k], columns.T
+    return values[:n_found], columns.T
 
 
 @cache
