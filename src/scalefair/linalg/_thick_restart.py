@@ -328,13 +328,13 @@ class ThickRestartLanczos:
         V = self._V[:size]
         self.n_orthogonalizations += 1
         coefficients = np.zeros(size)
-        norm = math.sqrt(w @ w)
-        for _ in range(3):
+        for _ in range(4):
             h = V @ w
             dgemv(-1.0, V.T, h, 1.0, w, overwrite_y=True)
             coefficients += h
-            before, norm = norm, math.sqrt(w @ w)
-            if norm > 0.7 * before:  # little was removed, and little is left of it
+            norm = math.sqrt(w @ w)
+            # Of what was removed 1e-8 may be left: the basis is semi-orthogonal.
+            if math.sqrt(h @ h) <= 1e-6 * norm:
                 break
         return coefficients, norm
 
