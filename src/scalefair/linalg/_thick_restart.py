@@ -52,6 +52,11 @@ class ThickRestartLanczos:
     kept : int or None, default=None
         Ritz vectors kept at a restart, ``k <= kept <= ncv - 2``; None takes `k` and a
         third of the others.
+    beside : array-like of shape (r, n) or None, default=None
+        Orthonormal rows of known vectors: `start` and the products are projected away
+        from them, ``r < n``.
+    epsilon : float, default=2.2e-16
+        Relative rounding errors of the products.
     random_state : int, RandomState instance or None, default=None
         For the vectors with which it goes on from an invariant subspace.
 
@@ -62,7 +67,8 @@ class ThickRestartLanczos:
     residuals : ndarray of shape (size,)
         Estimates of their residual norms.
     scale : float
-        Spectral norm of the sum, from below.
+        Spectral norm of the sum, from below: rounding errors are relative to it. To be
+        set if the known vectors have larger eigenvalues.
     n_products : int
         Vectors multiplied.
     n_orthogonalizations : int
@@ -107,23 +113,29 @@ class ThickRestartLanczos:
         *,
         ncv: int | None = None,
         kept: int | None = None,
+        beside: ArrayLike | None = None,
+        epsilon: float = _EPSILON,
         random_state: Any = None,
     ) -> None:
-        self.products, self.k = products, k
+        self.products, self.k, self.epsilon = products, k, epsilon
         self.weights = np.asarray(weights, dtype=np.float64)
         v = np.array(start, dtype=np.float64)
+        self._beside = np.empty((0, v.size)) if beside is None else np.asarray(beside)
+        for _ in range(2):  # once more against what the first pass left
+            self._project(v)
         norm = float(np.linalg.norm(v))
         if v.ndim != 1 or not 0 < norm < math.inf:
             raise ValueError("start must be a vector, finite and not zero.")
         n, p = v.size, self.weights.size
         base.check_count("k", k, 1)
-        self.ncv = min(n, max(40, 3 * k + 10) if ncv is None else ncv)
+        self._room = n - len(self._beside)
+        self.ncv = min(self._room, max(40, 3 * k + 10) if ncv is None else ncv)
         if kept is None:
             kept = min(k + max(4, (self.ncv - k) // 3), self.ncv - 2)
-        if k > n or (self.ncv < n and not k <= kept <= self.ncv - 2):
+        if k > self._room or not (self.ncv == self._room or k <= kept <= self.ncv - 2):
             raise ValueError(
-                f"k = {k} pairs of order {n} need k <= kept <= ncv - 2, or ncv = n, "
-                f"got kept = {kept} and ncv = {self.ncv}."
+                f"k = {k} pairs of order {self._room} need k <= kept <= ncv - 2, or "
+                f"all vectors in the basis, got kept = {kept} and ncv = {self.ncv}."
             )
         self.kept = kept
         self.scale = 0.0
@@ -158,13 +170,33 @@ class ThickRestartLanczos:
     def error(self) -> float:
         """Estimated error of the sum of the k largest values, once it is settled."""
         k = self.k
-        if self._size == self._V.shape[1]:
+        if self._size == self._room:
             return 0.0
         if self._size <= k:
             return math.inf
         residuals = self.residuals[:k]
         gaps = np.maximum(self.values[:k] - self.values[k], np.finfo(float).tiny)
         return float(np.minimum(residuals * (residuals / gaps), residuals).sum())
+
+    def growth(self, value: float) -> float:
+        """Part of the newest vector along an eigenvector, by that of an earlier one.
+
+        Parameters
+        ----------
+        value : float
+            Eigenvalue, above all Ritz values.
+
+        Returns
+        -------
+        float
+            How much the part has grown since the start, or since the first vector
+            after the last restart. No part exceeds 1: that of the start was at most the
+            reciprocal. For larger eigenvalues the growth is larger.
+        """
+        j = self._size
+        parts = self._S[self._n_kept] * self._S[j - 1] / (value - self.values)
+        shrunk = abs(self._T[j, j - 1] * parts.sum())
+        return 1 / shrunk if shrunk > 0 else math.inf
 
     def leading(self, k: int) -> Array:
         """Return the k largest Ritz vectors.
@@ -222,9 +254,8 @@ class ThickRestartLanczos:
             Whether the criterion is met: if not, the products are spent, or the basis
             fills the space and the pairs are exact.
         """
-        n = self._V.shape[1]
         while not (self.values.size and done(self)):
-            if self._size == n or self.n_products >= max_products:
+            if self._size == self._room or self.n_products >= max_products:
                 return False
             if self._size == self.ncv:
                 self._restart()
@@ -259,8 +290,14 @@ class ThickRestartLanczos:
             out = self._stored[:, j]
             self.products(self._V[j], out)
             w = self.weights @ out
+        self._project(w)
         self.n_products += 1
         return w
+
+    def _project(self, w: Array) -> None:
+        """Project away from the known vectors, in place."""
+        if len(self._beside):
+            w -= (self._beside @ w) @ self._beside
 
     def _step(self) -> None:
         """Multiply the last vector of the basis, and append the next."""
@@ -283,7 +320,7 @@ class ThickRestartLanczos:
         T[j, j] = alpha
         self.scale = max(self.scale, math.hypot(previous, alpha, beta))
         base.check_scale(self.scale)
-        rounding = _EPSILON * math.sqrt(n) * self.scale
+        rounding = self.epsilon * math.sqrt(n) * self.scale
         if after_restart:
             omega, self._again = np.full(j + 1, _EPSILON), True
         else:
@@ -296,8 +333,9 @@ class ThickRestartLanczos:
             self._again = lost
         if beta <= rounding:
             beta = 0.0  # an invariant subspace: on with any vector beside it
-            if j + 1 < n:
+            if j + 1 < self._room:
                 w = self._rng.standard_normal(n)
+                self._project(w)
                 _, norm = self._orthogonalize(w, j + 1)
                 V[j + 1] = w / norm
                 omega[:] = _EPSILON
@@ -318,7 +356,7 @@ class ThickRestartLanczos:
             return omega
         s = self._T[:j, : j + 1] @ self._omega[: j + 1]
         s -= alpha * self._omega[:j] + previous * self._before[:j]
-        s += np.copysign(_EPSILON * self.scale, s)
+        s += np.copysign(self.epsilon * self.scale, s)
         omega[:j] = s / beta
         omega[j] = rounding / beta
         return omega
