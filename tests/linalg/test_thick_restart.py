@@ -188,6 +188,31 @@ def test_goes_on_from_an_invariant_subspace():
     np.testing.assert_allclose(it.values[:3], [5, 5, 4])
 
 
+def test_beside_known_vectors():
+    # Close to an invariant subspace rounding errors are along the known ones.
+    d = np.r_[9.0, 8.0, 7.0, np.full(50, 1e-3), 2e-3, 3e-3]
+    it = ThickRestartLanczos(
+        diagonals(d), [1.0], 1, start(len(d)), beside=np.eye(3, len(d)), ncv=52
+    )
+    it.scale = 9.0
+    assert it.run(lambda it: len(it.values) == 52)
+    np.testing.assert_allclose(it.basis[:, :3], 0, atol=1e-14)
+    np.testing.assert_allclose(it.values[:3], [3e-3, 2e-3, 1e-3], rtol=1e-9)
+
+
+def test_growth_of_a_part_of_the_start():
+    # Exact while the part is small beside the rounding unit's root.
+    d = np.r_[1.5, np.linspace(-1, 1, 400)]
+    v = start(len(d))
+    v[0] = 1e-13 * np.linalg.norm(v)
+    it = ThickRestartLanczos(diagonals(d), [1.0], 1, v, ncv=20, random_state=0)
+    seen = []
+    it.run(lambda it: seen.append(it.growth(1.5)) or len(seen) == 17, chunk=1)
+    grown = np.abs(it.basis[3:, 0]) / 1e-13
+    np.testing.assert_allclose(seen[: len(grown)], grown, rtol=1e-3)
+    assert grown[-1] > 1e5
+
+
 def test_copies_are_found_or_missed_but_never_wrong():
     d = np.r_[np.ones(4), np.linspace(0, 0.9, 996)]
     it = lanczos(d, 5)
@@ -205,6 +230,7 @@ def test_copies_are_found_or_missed_but_never_wrong():
         ({"ncv": 4}, "ncv = 4"),
         ({"kept": 2}, "kept = 2"),
         ({"kept": 39}, "kept = 39"),
+        ({"beside": np.eye(98, 100)}, "order 2"),
         ({"start": np.zeros(100)}, "start"),
         ({"start": np.full(100, np.nan)}, "start"),
         ({"start": np.ones((10, 10))}, "start"),

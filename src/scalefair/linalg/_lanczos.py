@@ -18,9 +18,9 @@ from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs, 
 from scalefair.linalg._thick_restart import ThickRestartLanczos
 from scalefair.operators._base import apply_block
 
-# One random vector in a thousand has less than this part of its root mean square along
-# a given direction, and its reciprocal has to be ruled out.
-_SURE = 1e3
+# One random vector in a hundred has less along a given direction than its root mean
+# square divided by this.
+_SURE = 100.0
 _CHUNK = 5  # steps between two looks at the Ritz pairs
 
 
@@ -38,8 +38,8 @@ def lanczos(
     """Largest eigenpairs of a symmetric operator by thick-restart Lanczos.
 
     Multiplies one vector at a time, in float64. A last run, from a random vector beside
-    the basis, looks for copies of multiple eigenvalues that the first has missed: it
-    goes on until one in a thousand such vectors would hide one. About
+    the pairs found, looks for copies of multiple eigenvalues that the first has missed:
+    it ends when one such vector in a hundred would hide one. About
     ``8 n max(40, 3 k + 10)`` bytes.
 
     Parameters
@@ -106,37 +106,20 @@ class _Search(Iteration):
         self.n_iter = 0
 
     def largest(self, k: int) -> Pairs:
-        """Pairs from one Krylov space, and copies that it lacks."""
+        """Pairs from one Krylov space, exchanged for larger ones that it lacks."""
         run = self.run(k, self.is_accurate)
         self.n_iter = run.n_restarts + 1
         pairs = self.rayleigh_ritz(run.leading(k))
-        if not self.is_accurate(run):
-            return pairs
-        # Values within the tolerance of each other count as the same.
-        least = float(pairs[0][-1]) + self.finest * self.scale
-        lacking = self.lacks_copies(run, least)
-        while lacking:
+        while self.is_accurate(run):
+            # Values within the tolerance of each other count as the same.
+            least = float(pairs[0][-1]) + self.finest * self.scale
             self.known = np.ascontiguousarray(pairs[1].T)
             run = self.run(1, self.rules_out(least))
-            lacking = self.is_accurate(run) and run.values[0] > least
-            if lacking:
-                more = self.rayleigh_ritz(np.vstack([self.known, run.leading(1)]))
-                pairs = more[0][:k], more[1][:, :k], more[2][:k]
-                least = float(pairs[0][-1]) + self.finest * self.scale
+            if run.values[0] <= least:
+                break
+            more = self.rayleigh_ritz(np.vstack([self.known, run.leading(1)]))
+            pairs = more[0][:k], more[1][:, :k], more[2][:k]
         return pairs
-
-    def lacks_copies(self, run: ThickRestartLanczos, least: float) -> bool:
-        """Whether something larger may be left beside the basis of a run."""
-        # An eigenvector y of A y = a y has at most r / (a - value) along a Ritz vector
-        # of residual r; without those, of which it has little, a falls by `loss`.
-        k, m = run.k, min(run.kept, run.values.size)
-        gaps, r = run.values[k - 1] - run.values[k:m], run.residuals[k:m]
-        m = k + int(np.cumprod(r < gaps / 10).sum())
-        loss = float((r[: m - k] ** 2 / gaps[: m - k]).sum())
-        self.known = run.leading(m)
-        ruled_out = self.rules_out(least - loss)
-        beside = self.run(1, lambda it: it.values[0] > least or ruled_out(it))
-        return bool(beside.values[0] > least - loss)
 
     def rules_out(self, value: float) -> Callable[[ThickRestartLanczos], bool]:
         """Criterion of a run: nothing is above a value, or what is has converged."""
@@ -168,7 +151,7 @@ class _Search(Iteration):
             random_state=self.rng,
         )
         run.scale = self.scale
-        run.run(lambda it: it.n_restarts >= self.max_iter or done(it), chunk=_CHUNK)
+        run.run(lambda it: self.is_spent(it) or done(it), chunk=_CHUNK)
         self.scale = run.scale
         return run
 
@@ -176,6 +159,10 @@ class _Search(Iteration):
         """Product with one vector."""
         apply_block(self.operator, x[:, None], out.reshape(-1, 1))
         self.count(1)
+
+    def is_spent(self, run: ThickRestartLanczos) -> bool:
+        """Whether the basis has been filled as often as it may be."""
+        return run.n_restarts + (len(run.values) == run.ncv) >= self.max_iter
 
     def is_accurate(self, run: ThickRestartLanczos) -> bool:
         """Whether the pairs that a run is for have converged, as it estimates."""

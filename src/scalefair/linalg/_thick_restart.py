@@ -335,7 +335,6 @@ class ThickRestartLanczos:
             beta = 0.0  # an invariant subspace: on with any vector beside it
             if j + 1 < self._room:
                 w = self._rng.standard_normal(n)
-                self._project(w)
                 _, norm = self._orthogonalize(w, j + 1)
                 V[j + 1] = w / norm
                 omega[:] = _EPSILON
@@ -362,11 +361,12 @@ class ThickRestartLanczos:
         return omega
 
     def _orthogonalize(self, w: Array, size: int) -> tuple[Array, float]:
-        """Orthogonalise in place; coefficients removed, and the norm that is left."""
+        """Orthogonalise in place; parts removed along V, and the norm that is left."""
         V = self._V[:size]
         self.n_orthogonalizations += 1
         coefficients = np.zeros(size)
         for _ in range(4):
+            self._project(w)
             h = V @ w
             dgemv(-1.0, V.T, h, 1.0, w, overwrite_y=True)
             coefficients += h
