@@ -59,7 +59,7 @@ def _matvec(
     beta: Scalar,
 ) -> None:
     for i in numba.prange(indptr.shape[0] - 1):
-        total = 0.0
+        total: Scalar = 0.0
         if shift != 0:
             total -= shift * x[i]
         # Unsigned: no look at each for negative indices, twice as fast.
