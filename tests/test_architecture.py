@@ -30,6 +30,7 @@ ALLOWED_PRIVATE = {
     ("linalg/_chebyshev.py", "scalefair.operators._base"),
     ("linalg/_dc_admm.py", "scalefair.operators._base"),
     ("linalg/_dual.py", "scalefair.operators._base"),
+    ("linalg/_lanczos.py", "scalefair.operators._base"),
     ("linalg/_lobpcg.py", "scalefair.operators._base"),
 }
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}

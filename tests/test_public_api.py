@@ -61,6 +61,7 @@ PUBLIC = {
         "EigenResult",
         "LinearResult",
         "SpectralBounds",
+        "ThickRestartLanczos",
         "block_cg",
         "block_krylov",
         "chebyshev",

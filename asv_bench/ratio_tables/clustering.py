@@ -178,6 +178,15 @@ def solvers(graphs=GRAPHS, repeats=3):
         _embeddings(name, W, groups, 25, 1e-3, ours, "auto", repeats, ["admm"])
 
 
+def few_clusters(graphs=GRAPHS, repeats=3):
+    """Few eigenvectors of real graphs, in blocks and one at a time, beside eigsh."""
+    for name, W, groups in _real_graphs(graphs):
+        for k in (5, 10):
+            title = f"{name}, k = {k}"
+            ours = ("chebyshev", "lanczos")
+            _embeddings(title, W, groups, k, 1e-3, ours, "eigsh", repeats)
+
+
 def meshes(side=300, data=True, repeats=3):
     """Where multigrid pays: a grid, and nearest neighbours of real patients."""
     W = grid(side)

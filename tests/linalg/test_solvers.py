@@ -296,9 +296,8 @@ class TestLimits:
         result = solver(M, 5, tol=1e-12, random_state=0, **{name: limit})
         assert not result.converged
         assert f"raise {name}" in result.message
-        if solver is not lanczos:  # whose restarts are not known
-            assert f"{name} = {limit}" in result.message
-            assert limit in (result.n_iter, result.n_products)
+        assert f"{name} = {limit}" in result.message
+        assert limit in (result.n_iter, result.n_products)
         gram = result.vectors.T @ result.vectors
         np.testing.assert_allclose(gram, np.eye(5), atol=1e-12)
         residuals = M @ result.vectors - result.vectors * result.values
@@ -313,8 +312,7 @@ class TestLimits:
         result = solver(problem[0], 4, tol=1e-20, random_state=0)
         assert not result.converged
         assert "raise" in result.message
-        # Gives up, does not grind on; where none converges ARPACK's restarts vary.
-        assert result.n_iter < (10_000 if solver is lanczos else 1000)
+        assert result.n_iter < 1000  # gives up, does not grind on
         assert result.residual_norms.max() < 1e-7
 
     @pytest.mark.parametrize("solver", [chebyshev, lanczos])
@@ -325,7 +323,7 @@ class TestLimits:
             assert not result.converged
             assert "raise tol" in result.message
             assert result.residual_norms.max() < 1e-5
-            assert result.n_products < 20_000  # ARPACK draws vectors of its own
+            assert result.n_products < 2000
         assert ("float64" in result.message) == (solver is chebyshev)
 
     @pytest.mark.parametrize("solver", [chebyshev, lobpcg])

@@ -61,7 +61,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         How the eigenvectors are computed; all but ``"admm"`` agree to `tol`.
 
         - ``"chebyshev"``: Chebyshev-filtered subspace iteration in blocks.
-        - ``"lanczos"``: ARPACK on the projected operator (s-FSC of [2]_).
+        - ``"lanczos"``: thick-restart Lanczos, one vector at a time (s-FSC of [2]_).
         - ``"lobpcg"``: LOBPCG, preconditioned by multigrid; needs a stored graph.
         - ``"dual"``: L-BFGS on the dual of [3]_ for the projected operator.
         - ``"admm"``: algorithm 1 of [3]_, which solves another problem: it enforces
@@ -109,8 +109,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         10 n restarts of ``"lanczos"``, 500 steps of ``"lobpcg"``, 1000 of ``"dual"``
         and 10 of ``"admm"``, as in [3]_, which is seldom enough for `tol`.
     dtype : {np.float64, np.float32}, default=np.float64
-        Type in which ``"chebyshev"`` and ``"lanczos"`` iterate. float32 takes about
-        half the memory and time; ``"chebyshev"`` still finishes in float64.
+        Type in which ``"chebyshev"`` iterates and ``"lanczos"`` multiplies. float32
+        takes about half the memory and time; ``"chebyshev"`` still finishes in float64.
     n_init : int, default=10
         Attempts of k-means on all rows: starts, and attempts to mend the best.
     assign_labels : {"kmeans", "fair"}, default="kmeans"

@@ -50,7 +50,34 @@ def csr_matmat(
     if indices.dtype != np.int32 and indices.size <= _FEW and X.shape[0] <= _FEW:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
     csr = read_only(indptr), read_only(indices), read_only(data)
-    _matmat(*csr, read_only(X), out, alpha, shift, beta)
+    if X.shape[1] == 1:
+        _matvec(*csr, read_only(X).reshape(-1), out.reshape(-1), alpha, shift, beta)
+    else:
+        _matmat(*csr, read_only(X), out, alpha, shift, beta)
+
+
+@parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
+def _matvec(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    x: FloatArray,
+    out: FloatArray,
+    alpha: Scalar,
+    shift: Scalar,
+    beta: Scalar,
+) -> None:
+    for i in numba.prange(indptr.shape[0] - 1):
+        total: Scalar = 0.0
+        if shift != 0:
+            total -= shift * x[i]
+        # Unsigned: no look at each for negative indices, twice as fast.
+        for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            total += data[p] * x[np.uintp(indices[p])]
+        total *= alpha
+        if beta != 0:
+            total += beta * out[i]
+        out[i] = total
 
 
 @parallel(

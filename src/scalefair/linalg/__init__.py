@@ -9,12 +9,14 @@ from scalefair.linalg._dual import dual
 from scalefair.linalg._lanczos import lanczos
 from scalefair.linalg._lobpcg import lobpcg
 from scalefair.linalg._orthonormalize import orthonormalize
+from scalefair.linalg._thick_restart import ThickRestartLanczos
 
 __all__ = [
     "AdmmResult",
     "EigenResult",
     "LinearResult",
     "SpectralBounds",
+    "ThickRestartLanczos",
     "block_cg",
     "block_krylov",
     "chebyshev",

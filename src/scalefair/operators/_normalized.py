@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from scalefair._docs import documented
 from scalefair._entries import all_finite, judged_later
 from scalefair.kernels import csr_matmat
-from scalefair.operators._base import Array, TypedOperator, apply_block, put_product
+from scalefair.operators._base import Array, TypedOperator, apply_block
 
 _SYMMETRY_UNITS = 100  # last places; rounding errors of x^T W y are far below
 
@@ -102,9 +102,6 @@ class NormalizedAffinity(TypedOperator):
     ) -> None:
         A, real = self.matrix, self.dtype.type
         shift = shift - self.shift
-        if X.shape[1] == 1:  # SciPy's serial loop is faster (docs/performance.md)
-            put_product(A @ X, X, out, alpha, shift, beta)
-            return
         csr_matmat(
             A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
         )
