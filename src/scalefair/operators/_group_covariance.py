@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -181,6 +182,39 @@ class GroupCovariance(TypedOperator):
         other = copy(self)
         other._set_weights(weights, self.counts.size)
         return other
+
+    def products(
+        self, x: Array, out: Array, groups: Sequence[int] | None = None
+    ) -> Array:
+        """Overwrite the rows of `out` with the products of groups with a vector.
+
+        The weights play no part. Sparse rows are read once, from a copy of those of the
+        group, sorted by length, that is made when it is first asked for.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n,), float64
+            Vector.
+        out : ndarray of shape (len(groups), n), float64
+            For ``C_g @ x``.
+        groups : sequence of int or None, default=None
+            The groups, None for all.
+
+        Returns
+        -------
+        ndarray
+            `out`.
+        """
+        groups = range(self.counts.size) if groups is None else groups
+        if isinstance(self._rows, SparseRows):
+            for g, product in zip(groups, out, strict=True):
+                self._rows.product(x, self._exact_centres, g, product)
+                product /= self.counts[g]
+        else:
+            units = np.eye(self.counts.size)
+            for g, product in zip(groups, out, strict=True):
+                product[:] = self.with_weights(units[g]) @ x
+        return out
 
     def compress(self, V: ArrayLike) -> Array:
         """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
