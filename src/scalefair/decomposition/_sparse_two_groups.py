@@ -1,0 +1,290 @@
+"""Fair PCA of two groups of sparse rows, by Lanczos runs that share their products."""
+# See the user guide, "Fair principal component analysis", "How it is solved".
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from scalefair._random import check_random_state
+from scalefair.decomposition._pencil import weighted_sum
+from scalefair.decomposition._subspace import FairBasis
+from scalefair.decomposition._two_groups import solve_two_groups
+from scalefair.kernels import single_blas_thread
+from scalefair.linalg import ThickRestartLanczos, spectral_bounds
+from scalefair.operators import GroupCovariance
+
+Array = NDArray[np.float64]
+
+# Most components: bases for Lanczos are larger than blocks.
+_MOST = 100
+# Lanczos runs at weights, and vectors multiplied in each, before another way is taken.
+_RUNS, _PRODUCTS = 6, 5000
+# Error of the groups' sums with which the search begins, as a part of them.
+_FIRST = 1e-6
+# Parts of the tolerance: the error of the groups' sums, and of the dual in the span.
+_SUMS, _DUAL = 0.05, 0.2
+# What a run is to make of the error before it, and of that which it cannot change.
+_RUN, _BEYOND = 1e-2, 0.1
+# Blocks of residuals that are added, while each divides the error by this.
+_BLOCKS, _FALL = 6, 2.0
+# Directions of squared length below this are in the span already.
+_DEPENDENT = 1e-14
+# Noise in a first vector, lest it be orthogonal to an eigenvector.
+_NOISE = 1e-3
+# Lanczos steps that look for eigenvectors which were missed.
+_CHECK_STEPS = 8
+# Columns of the basis that are turned at once: they stay in the cache.
+_COLUMNS = 4096
+
+
+@single_blas_thread()
+def solve_by_lanczos(
+    C: GroupCovariance, r: int, *, tol: float, max_iter: int, random_state: Any
+) -> FairBasis | None:
+    """Minimise the larger loss of two groups; None where other ways are better."""
+    if C.counts.size != 2 or r > _MOST or C.shape[0] < _capacity(r):
+        return None
+    search = _Search(C, r, tol, check_random_state(random_state))
+    if search.begin() and any(search.run() for _ in range(min(max_iter, _RUNS))):
+        return search.result()
+    return None
+
+
+def _shown(r: int) -> int:
+    """Ritz vectors that a run adds to the basis."""
+    return r + max(10, r // 4)
+
+
+def _capacity(r: int) -> int:
+    """Most vectors in the basis: those that are kept when it is full, and two runs'."""
+    return 2 * r + 20 + 2 * _shown(r) + r
+
+
+class _Search:
+    """Orthonormal rows, their products with both covariances, and the weights.
+
+    In the span the dual is known for all t. Eigenvectors of H(t) = t C_A + (1-t) C_B at
+    a t nearby, and residuals, are what it has to contain: both were multiplied by both.
+    """
+
+    def __init__(
+        self, C: GroupCovariance, r: int, tol: float, rng: np.random.RandomState
+    ) -> None:
+        self.C, self.r, self.tol, self.rng = C, r, tol, rng
+        # The basis, and its products with the first and the second covariance.
+        self.rows = np.empty((3, _capacity(r), C.shape[0]))
+        self.size = 0
+        self.projected = np.empty((2, 0, 0))
+        self.weights: Array | None = None
+        self.n_products = self.n_runs = 0
+
+    def begin(self) -> bool:
+        """Solve the groups' own problems, and that in the span of the solutions."""
+        r, near = self.r, None
+        runs: list[ThickRestartLanczos] = []
+        for g in (0, 1):
+            run = self.lanczos((g,), np.ones(1), near)
+            run.run(
+                lambda it: it.error <= _FIRST * it.values[:r].sum(),
+                chunk=_chunk(run),
+                max_products=_PRODUCTS,
+            )
+            near = run.leading(r + 2)
+            self.append(near)
+            runs.append(run)
+        self.best = np.array([run.values[:r].sum() for run in runs])
+        self.reduce()
+        self.polish()
+        exact = all(self.finish(run) for run in runs)
+        self.best = np.array([run.values[:r].sum() for run in runs])
+        self.reduce()
+        return exact
+
+    def finish(self, run: ThickRestartLanczos) -> bool:
+        """Go on until the sum is accurate; return whether none of it was missed."""
+        run.run(
+            lambda it: it.error <= _SUMS * self.tol * self.scale,
+            chunk=_chunk(run),
+            max_products=_PRODUCTS,
+        )
+        self.n_products += run.n_products
+        return not self.missed(run)
+
+    def lanczos(
+        self, groups: tuple[int, ...], weights: Array, near: Array | None
+    ) -> ThickRestartLanczos:
+        """Run that begins at a random sum of vectors near the eigenvectors."""
+        start = self.rng.standard_normal(self.C.shape[0])
+        if near is not None:
+            start *= _NOISE / np.linalg.norm(start)
+            signs = self.rng.choice([-1.0, 1.0], len(near))
+            start += signs / math.sqrt(len(near)) @ near
+        products = partial(self.C.products, groups=groups)
+        return ThickRestartLanczos(
+            products, weights, self.r, start, random_state=self.rng
+        )
+
+    def missed(self, run: ThickRestartLanczos) -> bool:
+        """Whether Lanczos beside the vectors found finds a larger eigenvalue."""
+        n, r = self.C.shape[0], self.r
+        found = run.leading(min(_shown(r), len(run.values)))
+        products = np.empty((run.weights.size, n))
+
+        def without_found(x: Array) -> Array:
+            run.products(x - (found @ x) @ found, products)
+            y = run.weights @ products
+            y -= (found @ y) @ found
+            return y
+
+        self.n_products += _CHECK_STEPS
+        rest = LinearOperator((n, n), matvec=without_found, dtype=np.float64)
+        bounds = spectral_bounds(rest, n_steps=_CHECK_STEPS, random_state=self.rng)
+        slack = max(_SUMS * self.tol * self.scale, 1e-13 * run.values[0])
+        return bool(bounds.nodes[-1] > run.values[r - 1] + slack)
+
+    def append(self, V: Array, products: Array | None = None) -> None:
+        """Add what is new in rows V to the basis, and its products."""
+        if self.size + len(V) > self.rows.shape[1]:
+            self.shrink()
+        k = self.size
+        B, *rest = self.rows[:, :k]
+        M = V @ B.T
+        new = V - M @ B
+        again = new @ B.T
+        new -= again @ B
+        M += again
+        lengths, Z = np.linalg.eigh(new @ new.T)
+        wanted = lengths > _DEPENDENT
+        Z = (Z[:, wanted] / np.sqrt(lengths[wanted])).T
+        self.size = size = k + len(Z)
+        np.matmul(Z, new, out=self.rows[0, k:size])
+        if products is None:
+            block = np.ascontiguousarray(self.rows[0, k:size].T)
+            for target, unit in zip(self.rows[1:], np.eye(2), strict=True):
+                target[k:size] = (self.C.with_weights(unit) @ block).T
+            self.n_products += 2
+        else:
+            for target, P, known in zip(self.rows[1:], products, rest, strict=True):
+                np.matmul(Z, P - M @ known, out=target[k:size])
+        projected = np.empty((2, size, size))
+        projected[:, :k, :k] = self.projected
+        for target, P in zip(projected, self.rows[1:], strict=True):
+            target[:, k:] = self.rows[0, :size] @ P[k:size].T
+            target[k:, :k] = target[:k, k:].T
+        self.projected = (projected + projected.transpose(0, 2, 1)) / 2
+
+    def shrink(self) -> None:
+        """Keep the leading Ritz vectors of H(t) only."""
+        Y = np.ascontiguousarray(self.Y[: 2 * self.r + 20])
+        for rows in self.rows:
+            for start in range(0, rows.shape[1], _COLUMNS):
+                some = slice(start, start + _COLUMNS)
+                rows[: len(Y), some] = Y @ rows[: self.size, some]
+        self.size = len(Y)
+        self.projected = Y @ self.projected @ Y.T
+        self.Y = np.eye(len(Y))
+
+    def reduce(self) -> None:
+        """Solve the problem in the span, and estimate how far H(t) is from it."""
+        r = self.r
+        self.small = solve_two_groups(
+            self.projected,
+            r,
+            best=self.best,
+            tol=_SUMS * self.tol,
+            weights0=self.weights,
+        )
+        self.weights = w = self.small.weights
+        # As for `FairBasis`: losses of zero are known to rounding.
+        rounding = 1e-13 * float(self.best.max()) / self.tol
+        self.scale = max(float(self.small.losses.max()), rounding)
+        values, Y = np.linalg.eigh(weighted_sum(w, self.projected))
+        self.values, self.Y = values[::-1], np.ascontiguousarray(Y.T[::-1])
+        X, A, B = (self.Y[:r] @ rows[: self.size] for rows in self.rows)
+        self.leading = X
+        self.residuals = w[0] * A + w[1] * B - self.values[:r, None] * X
+        self.error = self.beyond(np.linalg.norm(self.residuals, axis=1))
+        # What C_A - C_B takes the eigenvectors to, outside the span.
+        inside = self.Y[:r] @ (self.projected[0] - self.projected[1])
+        self.turn = np.sqrt(
+            np.maximum(((A - B) ** 2).sum(axis=1) - (inside**2).sum(axis=1), 0)
+        )
+
+    def beyond(self, norms: Array) -> float:
+        """Estimate the error of the r largest values' sum from their residuals."""
+        values, r = self.values, self.r
+        gaps = np.maximum(values[:r] - values[r], np.finfo(float).tiny)
+        return float(np.minimum(norms * (norms / gaps), norms).sum())
+
+    @property
+    def certified(self) -> bool:
+        return self.error <= _DUAL * self.tol * self.scale
+
+    def polish(self) -> bool:
+        """Add blocks of residuals; return whether the dual is accurate in the span."""
+        for _ in range(_BLOCKS):
+            norms, before = np.linalg.norm(self.residuals, axis=1), self.error
+            if self.certified or not norms.all():
+                break
+            self.append(self.residuals / norms[:, None])
+            self.reduce()
+            if self.error > before / _FALL:
+                break
+        return self.certified
+
+    def run(self) -> bool:
+        """Add the eigenvectors at the weights; return whether these need no others."""
+        weights, r = self.weights, self.r
+        run = self.lanczos((0, 1), weights, self.leading)
+        self.n_runs += 1
+        allowed = _RUN * self.error
+        while True:
+            enough = max(allowed, _SUMS * self.tol * self.scale)
+            converged = run.run(
+                lambda it, enough=enough: it.error <= enough,
+                chunk=_chunk(run),
+                max_products=_PRODUCTS,
+            )
+            n = min(_shown(r), len(run.values))
+            self.append(run.leading(n), run.leading_products(n))
+            self.reduce()
+            # The part of the residuals that this run does not change.
+            change = abs(float(self.weights[0] - weights[0]))
+            allowed = _BEYOND * self.beyond(change * self.turn)
+            least = _SUMS * self.tol * self.scale
+            if self.certified or not converged or run.error <= max(allowed, least):
+                break
+        self.n_products += run.n_products
+        return self.polish() and not self.missed(run)
+
+    def result(self) -> FairBasis:
+        """Compress exactly onto the leading vectors, and solve there."""
+        V = np.linalg.qr((self.Y[: _shown(self.r)] @ self.rows[0, : self.size]).T)[0]
+        C = self.C.compress(np.ascontiguousarray(V))
+        self.n_products += 1
+        small = solve_two_groups(
+            C, self.r, best=self.best, tol=_SUMS * self.tol, weights0=self.weights
+        )
+        Y = small.basis
+        return FairBasis(
+            weights=small.weights,
+            basis=V @ Y,
+            compressed=Y.T @ C @ Y,
+            best=self.best,
+            dual_value=small.dual_value - self.error,
+            n_iter=self.n_runs,
+            n_products=self.n_products,
+            converged=small.converged,
+            message="",
+        )
+
+
+def _chunk(run: ThickRestartLanczos) -> int:
+    """Steps between questions, each of which takes an eigendecomposition."""
+    return max(8, run.ncv // 8)
