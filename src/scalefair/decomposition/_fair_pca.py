@@ -23,6 +23,7 @@ from scalefair.decomposition._pencil import (
     OperatorPencil,
     buffer_size,
 )
+from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import FairBasis, solve
 from scalefair.operators import GroupCovariance
 from scalefair.streaming import GroupMoments
@@ -240,25 +241,37 @@ class FairPCA(BaseGroupPCA):
         weights = np.full(len(groups), 1 / len(groups))
         operator = GroupCovariance(X, codes, weights, centering=self.centering)
         self.groups_, self.mean_ = groups, operator.mean
-        pencil = OperatorPencil(operator)
-        return self._solve(pencil, operator.counts, operator.group_traces)
+        found = None
+        if operator.gathers_rows and isinstance(X, sparse.sparray | sparse.spmatrix):
+            found = solve_by_lanczos(
+                operator,
+                self.n_components,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                random_state=self.random_state,
+            )
+        if found is None:
+            found = self._search(OperatorPencil(operator))
+        return self._store(found, operator.counts, operator.group_traces)
 
     def _find_basis(self, moments: GroupMoments) -> str | None:
         self.solver_, self.moments_ = "gram", moments
         C = moments.covariances(self.centering)
         traces = np.trace(C, axis1=1, axis2=2)
-        return self._solve(FormedPencil(C), moments.counts, traces)
+        return self._store(self._search(FormedPencil(C)), moments.counts, traces)
 
-    def _solve(
-        self, pencil: CovariancePencil, counts: NDArray[np.int64], traces: Array
-    ) -> str | None:
-        found = solve(
+    def _search(self, pencil: CovariancePencil) -> FairBasis:
+        return solve(
             pencil,
             self.n_components,
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=self.random_state,
         )
+
+    def _store(
+        self, found: FairBasis, counts: NDArray[np.int64], traces: Array
+    ) -> str | None:
         self._store_basis(found.basis, found.compressed, counts, traces, found.best)
         self.dual_weights_ = found.weights
         largest = float(self.group_losses_.max())

@@ -234,8 +234,9 @@ def _normal_product(
     sums: Float64Array,
 ) -> None:
     for c in numba.prange(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[c, j] = 0
+        product = out[c]
+        for j in range(product.shape[0]):
+            product[j] = 0
         total = 0.0
         for i in range(bounds[c], bounds[c + 1]):
             p, end = indptr[i], indptr[i + 1]
@@ -254,11 +255,11 @@ def _normal_product(
             p = indptr[i]
             while p + 1 < end:
                 a0, a1 = y * data[p], y * data[p + 1]
-                out[c, indices[p]] += a0
-                out[c, indices[p + 1]] += a1
+                product[indices[p]] += a0
+                product[indices[p + 1]] += a1
                 p += 2
             if p < end:
-                out[c, indices[p]] += y * data[p]
+                product[indices[p]] += y * data[p]
         sums[c] = total
 
 

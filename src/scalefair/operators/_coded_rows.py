@@ -170,7 +170,7 @@ class SparseRows:
     ) -> None:
         if V.shape[1] == 1:
             v, product = V[:, 0].astype(np.float64), np.empty(len(V))
-            for g in np.flatnonzero(coefficients):
+            for g in np.flatnonzero(coefficients).tolist():
                 self.product(v, centres.astype(np.float64, copy=False), g, product)
                 out[:, 0] += (coefficients[g] * product).astype(out.dtype)
             return
@@ -197,7 +197,8 @@ class SparseRows:
             rows, lengths = np.flatnonzero(self._codes == code), np.diff(self._X.indptr)
             rows = rows[np.argsort(lengths[rows], kind="stable")]
             X = self._X[rows]
-            n_chunks = min(_PARTIAL_SUMS, max(1, X.nnz // (4 * X.shape[1])))
+            n_chunks = min(_PARTIAL_SUMS, max(1, X.nnz // (2 * X.shape[1])))
+            n_chunks = 2 ** (n_chunks.bit_length() - 1)
             self._by_length[code] = _SortedRows(
                 X.indptr.astype(np.int64, copy=False),
                 X.indices.astype(np.uint32, copy=False),
