@@ -164,10 +164,6 @@ class _Search:
         B, *rest = self.rows[:, :k]
         M = V @ B.T
         new = V - M @ B
-        if products is not None:  # residuals are orthogonal to the span already
-            again = new @ B.T
-            new -= again @ B
-            M += again
         lengths, Z = np.linalg.eigh(new @ new.T)
         wanted = lengths > _DEPENDENT
         Z = (Z[:, wanted] / np.sqrt(lengths[wanted])).T
