@@ -5,7 +5,10 @@ import pytest
 from scipy import sparse
 
 from scalefair.decomposition import FairPCA
+from scalefair.decomposition._pencil import top_sums
+from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import solve_formed
+from scalefair.operators import GroupCovariance
 
 M, N = 600, 160
 
@@ -120,3 +123,72 @@ def test_losses_are_those_of_formed_covariances(case, r, centering):
     assert pca.converged_
     assert pca.duality_gap_ <= slack
     assert abs(X - before).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "r", "taken"),
+    [
+        ("random", 12, True),
+        ("three in a hundred", 5, True),
+        ("five copies", 12, False),  # Lanczos finds one copy, and sees that it does
+        ("random", 40, False),  # the bases would be a large part of the space
+    ],
+)
+def test_where_another_way_is_taken(case, r, taken):
+    X, codes = CASES[case]()
+    C = GroupCovariance(X, codes, [0.5, 0.5])
+    found = solve_by_lanczos(C, r, tol=1e-8, max_iter=100, random_state=0)
+    assert (found is not None) == taken
+    if found is not None:
+        formed = covariances(X, codes, "global")
+        H = np.tensordot(found.weights, formed, axes=1)
+        best = top_sums(formed, r)
+        dual = found.weights @ best - top_sums(H[None], r)[0]
+        loss = (best - np.trace(found.compressed, axis1=1, axis2=2)).max()
+        # The value that is reported does not exceed the dual at the weights by more
+        # than the error that the groups' own sums may have.
+        assert found.dual_value <= dual + 1e-9 * loss
+        assert loss - found.dual_value <= 2e-9 * loss
+
+
+def test_each_tolerance_is_kept():
+    X, codes = random_rows(m=2000)
+    C = covariances(X, codes, "global")
+    best = solve_formed(C, 5, 1e-12, 100)
+    largest = (best.best - np.trace(best.compressed, axis1=1, axis2=2)).max()
+    products = []
+    for tol in (1e-4, 1e-8, 1e-11):
+        pca = FairPCA(5, solver="matrix_free", tol=tol, random_state=0)
+        pca.fit(X, sensitive_features=codes)
+        assert pca.group_losses_.max() == pytest.approx(largest, rel=tol)
+        assert pca.fairness_ratio_gap_ <= tol
+        products.append(pca.n_products_)
+    assert products == sorted(products)
+    assert products[0] < products[2]
+
+
+@pytest.mark.parametrize("form", ["csc", "int64", "float32", "explicit zeros"])
+def test_forms_of_the_rows(form):
+    X, codes = random_rows()
+    X.data[::3] = np.round(X.data[::3] * 8) / 8
+    X.data = X.data.astype(np.float32).astype(float)
+    made = X.copy()
+    if form == "csc":
+        made = X.tocsc()
+    elif form == "float32":
+        made = X.astype(np.float32)
+    elif form == "int64":
+        made.indices = made.indices.astype(np.int64)
+        made.indptr = made.indptr.astype(np.int64)
+    else:
+        X.data[::7] = 0
+        made = X.copy()
+        X.eliminate_zeros()
+    fits = [
+        FairPCA(5, solver="matrix_free", random_state=0).fit(
+            rows, sensitive_features=codes
+        )
+        for rows in (X, made)
+    ]
+    losses = [pca.group_losses_ for pca in fits]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-8)

@@ -28,13 +28,15 @@ _RUNS, _PRODUCTS = 6, 5000
 # Error of the groups' sums with which the search begins, as a part of them.
 _FIRST = 1e-6
 # Parts of the tolerance: the error of the groups' sums, and of the dual in the span.
-_SUMS, _DUAL = 0.05, 0.2
+_SUMS, _DUAL = 0.05, 0.1
 # What a run is to make of the error before it, and of that which it cannot change.
 _RUN, _BEYOND = 1e-2, 1.0
 # Blocks of residuals that are added, while each divides the error by this.
 _BLOCKS, _FALL = 6, 2.0
 # As many before the first run, to this part of the loss.
 _FIRST_BLOCKS, _FIRST_ERROR = 3, 1e-2
+# Eigenvectors behind the wanted ones that are in the span but for little.
+_BEHIND = 5
 # Directions of squared length below this are in the span already.
 _DEPENDENT = 1e-14
 # Noise in a first vector, lest it be orthogonal to an eigenvector.
@@ -225,8 +227,11 @@ class _Search:
 
     def beyond(self, norms: Array) -> float:
         """Estimate the error of the r largest values' sum from their residuals."""
+        # Residuals are orthogonal to the next few eigenvectors, too: these are nearly
+        # in the span, and the gap that counts is the one behind them.
         values, r = self.values, self.r
-        gaps = np.maximum(values[:r] - values[r], np.finfo(float).tiny)
+        behind = values[min(r + _BEHIND, len(values) - 1)]
+        gaps = np.maximum(values[:r] - behind, np.finfo(float).tiny)
         return float(np.minimum(norms * (norms / gaps), norms).sum())
 
     @property
