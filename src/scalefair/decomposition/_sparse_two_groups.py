@@ -29,8 +29,10 @@ _RUNS, _PRODUCTS = 6, 5000
 _FIRST = 1e-6
 # Parts of the tolerance: the error of the groups' sums, and of the dual in the span.
 _SUMS, _DUAL = 0.05, 0.1
-# What a run is to make of the error before it, and of that which it cannot change.
-_RUN, _BEYOND = 1e-2, 1.0
+# The derivative of the dual at the end, as a part of the tolerance.
+_LAST = 1e-2
+# What a first look at a run waits for: this part of the square of the error before.
+_RUN = 1e-2
 # Blocks of residuals that are added, while each divides the error by this.
 _BLOCKS, _FALL = 6, 2.0
 # As many before the first run, to this part of the loss.
@@ -68,9 +70,14 @@ def _shown(r: int) -> int:
     return r + max(10, r // 4)
 
 
+def _kept(r: int) -> int:
+    """Ritz vectors that are kept when the basis is full."""
+    return 2 * r + 20
+
+
 def _capacity(r: int) -> int:
-    """Most vectors in the basis: those that are kept when it is full, and two runs'."""
-    return 2 * r + 20 + 2 * _shown(r) + r
+    """Most vectors in the basis: those that are kept, those of two runs, a block."""
+    return _kept(r) + 2 * _shown(r) + r
 
 
 class _Search:
@@ -187,7 +194,7 @@ class _Search:
 
     def shrink(self) -> None:
         """Keep the leading Ritz vectors of H(t) only."""
-        Y = np.ascontiguousarray(self.Y[: 2 * self.r + 20])
+        Y = np.ascontiguousarray(self.Y[: _kept(self.r)])
         for rows in self.rows:
             for start in range(0, rows.shape[1], _COLUMNS):
                 some = slice(start, start + _COLUMNS)
@@ -207,7 +214,7 @@ class _Search:
             weights0=self.weights,
         )
         self.weights = w = self.small.weights
-        # As for `FairBasis`: losses of zero are known to rounding.
+        # Losses near zero are known to rounding only.
         rounding = 1e-13 * float(self.best.max()) / self.tol
         self.scale = max(float(self.small.losses.max()), rounding)
         values, Y = np.linalg.eigh(weighted_sum(w, self.projected))
@@ -269,7 +276,7 @@ class _Search:
             self.reduce()
             # The part of the residuals that this run does not change.
             change = abs(float(self.weights[0] - weights[0]))
-            allowed = _BEYOND * self.beyond(change * self.turn)
+            allowed = self.beyond(change * self.turn)
             if self.certified or not converged:
                 break
             if run.error <= max(allowed, self.least):
@@ -283,7 +290,7 @@ class _Search:
         C = self.C.compress(np.ascontiguousarray(V))
         self.n_products += 1
         small = solve_two_groups(
-            C, self.r, best=self.best, tol=_SUMS * self.tol, weights0=self.weights
+            C, self.r, best=self.best, tol=_LAST * self.tol, weights0=self.weights
         )
         Y = small.basis
         return FairBasis(
