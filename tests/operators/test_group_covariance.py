@@ -322,7 +322,7 @@ def test_products_of_each_group_with_a_vector(form, centering):
     expected = definition(X, codes, centering) @ x
     found = C.products(x, np.full((3, N), np.nan))
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    one = C.products(x, np.full((1, N), np.nan), groups=[2])
+    one = C.products(x, np.full((1, N), np.nan), codes=[2])
     np.testing.assert_array_equal(one, found[2:])
 
 

@@ -136,7 +136,7 @@ class _Search:
             start *= _NOISE / np.linalg.norm(start)
             signs = self.rng.choice([-1.0, 1.0], len(near))
             start += signs / math.sqrt(len(near)) @ near
-        products = partial(self.C.products, groups=groups)
+        products = partial(self.C.products, codes=groups)
         return ThickRestartLanczos(
             products, weights, self.r, start, random_state=self.rng
         )

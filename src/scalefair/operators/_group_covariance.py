@@ -184,7 +184,7 @@ class GroupCovariance(TypedOperator):
         return other
 
     def products(
-        self, x: Array, out: Array, groups: Sequence[int] | None = None
+        self, x: Array, out: Array, codes: Sequence[int] | None = None
     ) -> Array:
         """Overwrite the rows of `out` with the products of groups with a vector.
 
@@ -195,24 +195,24 @@ class GroupCovariance(TypedOperator):
         ----------
         x : ndarray of shape (n,), float64
             Vector.
-        out : ndarray of shape (len(groups), n), float64
+        out : ndarray of shape (len(codes), n), float64
             For ``C_g @ x``.
-        groups : sequence of int or None, default=None
-            The groups, None for all.
+        codes : sequence of int or None, default=None
+            Of the groups, None for all.
 
         Returns
         -------
         ndarray
             `out`.
         """
-        groups = range(self.counts.size) if groups is None else groups
+        codes = range(self.counts.size) if codes is None else codes
         if isinstance(self._rows, SparseRows):
-            for g, product in zip(groups, out, strict=True):
+            for g, product in zip(codes, out, strict=True):
                 self._rows.product(x, self._exact_centres, g, product)
                 product /= self.counts[g]
         else:
             units = np.eye(self.counts.size)
-            for g, product in zip(groups, out, strict=True):
+            for g, product in zip(codes, out, strict=True):
                 product[:] = self.with_weights(units[g]) @ x
         return out
 
