@@ -11,33 +11,110 @@ from pathlib import Path
 
 import numpy as np
 from _fair_pca import load
-from benchmarks.fair_pca import Documents, check
+from benchmarks.fair_pca import check
+from scipy import sparse
 from sklearn.decomposition import PCA
 
-from scalefair.datasets import fetch_credit_default
+from scalefair.datasets import fetch_credit_default, make_topic_documents
 from scalefair.decomposition import FairPCA
 
 from .runner import compare, once, show
 
 
-def documents(n_rows=100_000, n_words=50_000, r=20, repeats=3):
-    """Sparse rows of words, against scikit-learn's PCA (arpack)."""
+def sparse_rows(size=1.0, repeats=5, kinds=None):
+    """Two groups of sparse rows of several kinds, against scikit-learn's PCA (arpack).
 
-    class Large(Documents):
-        shape, n_components = (n_rows, n_words), r
+    Ratios of `size` to the numbers of rows and columns; `kinds` picks some by name.
+    """
+    for kind, (make, ranks) in _kinds(size).items():
+        if kinds is not None and kind not in kinds:
+            continue
+        X, groups = make()
+        for r in ranks:
+            ours = FairPCA(r, solver="matrix_free", random_state=0)
+            runs = {
+                "FairPCA": partial(ours.fit, X, sensitive_features=groups),
+                "PCA": partial(PCA(r, svd_solver="arpack", random_state=0).fit, X),
+            }
+            check(runs["FairPCA"]())
+            compare(
+                f"{kind}, {X.shape[0]:,} x {X.shape[1]:,}, r = {r}",
+                runs,
+                "PCA",
+                repeats,
+                lambda name, model: {"products": getattr(model, "n_products_", "")},
+            )
 
-    runs = {}
-    for method in ("FairPCA", "PCA"):
-        bench = Large()
-        bench.setup(method)
-        runs[method] = bench.run
-    compare(
-        f"{n_rows:,} x {n_words:,}, density 1e-3, r = {r}",
-        runs,
-        "PCA",
-        repeats,
-        lambda name, model: {"products": getattr(model, "n_products_", "")},
-    )
+
+def _kinds(size):
+    """Rows and their groups, and the numbers of components, by name."""
+    rng = np.random.default_rng(0)
+
+    def scaled(number):
+        return int(number * size)
+
+    def random():
+        m, n = scaled(50_000), scaled(10_000)
+        X = sparse.random_array((m, n), density=5e-4 / size, format="csr", rng=rng)
+        return X, rng.integers(0, 2, m)
+
+    def documents(m, n, density=1e-3, share=0.3, seed=0):
+        data = make_topic_documents(
+            scaled(m),
+            scaled(n),
+            density=density / size,
+            group_probabilities=(1 - share, share),
+            random_state=seed,
+        )
+        return data.data, data.sensitive_features
+
+    def correlated():
+        X, _ = documents(40_000, 10_000, seed=1)
+        return X, rng.integers(0, 5, X.shape[0]) < 2
+
+    def low_rank():
+        # Twelve entries of one of 40 sparse factors, and noise.
+        m, n, k = scaled(40_000), scaled(20_000), 40
+        groups, ranks = rng.integers(0, 2, m), np.arange(k)
+        shares = np.array([(1.0 + ranks) ** -0.5, 1.0 + rng.permutation(k)])
+        shares[1] **= -0.5
+        shares /= shares.sum(axis=1, keepdims=True)
+        factors = (np.cumsum(shares, axis=1)[groups] < rng.random((m, 1))).sum(axis=1)
+        factors = np.minimum(factors, k - 1)
+        support = rng.integers(0, n, (k, scaled(300)))
+        columns = support[factors[:, None], rng.integers(0, scaled(300), (m, 12))]
+        values = 1 + 0.3 * rng.standard_normal(columns.size)
+        indptr = np.arange(0, columns.size + 1, 12)
+        X = sparse.csr_array((values, columns.ravel(), indptr), shape=(m, n))
+        noise = sparse.random_array((m, n), density=4e-4 / size, rng=rng)
+        return (X + 0.7 * noise).tocsr(), groups
+
+    def one_hot():
+        # The categories of the Adult data's columns, drawn by a hidden class.
+        m, sizes = scaled(32_561), (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)
+        hidden, groups = rng.integers(0, 6, m), rng.integers(0, 3, m) == 0
+        columns, first = [], 0
+        for n in sizes:
+            shares = rng.gamma(0.6, size=(6, 2, n))
+            ends = np.cumsum(shares / shares.sum(axis=2, keepdims=True), axis=2)
+            drawn = (rng.random((m, 1)) > ends[hidden, groups.astype(int)]).sum(axis=1)
+            columns.append(first + np.minimum(drawn, n - 1))
+            first += n
+        indices = np.column_stack(columns).ravel()
+        indptr = np.arange(0, indices.size + 1, len(sizes))
+        return sparse.csr_array((np.ones(indices.size), indices, indptr)), groups
+
+    words = partial(documents, 20_000, 10_000)
+    return {
+        "random": (random, (10, 50)),
+        "documents": (words, (5, 10, 50)),
+        "correlated groups": (correlated, (10,)),
+        "97:3": (partial(documents, 40_000, 10_000, 2e-3, 0.03, 2), (10,)),
+        "low rank": (low_rank, (10,)),
+        "one-hot": (one_hot, (10,)),
+        "text": (partial(documents, 100_000, 50_000), (20,)),
+        "wide": (partial(documents, 5_000, 40_000, seed=3), (10,)),
+    }
 
 
 class _Memory:

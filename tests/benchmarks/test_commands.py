@@ -91,7 +91,7 @@ def test_documented_ratios_exist_and_run(load, capsys):
     assert documented == set(ratios.TABLES)
     ratios.main(["spmm", "sizes=[4500]", "repeats=1"])
     assert "| 4,500 | " in capsys.readouterr().out
-    ratios.main(["documents", "n_rows=300", "n_words=1500", "r=2", "repeats=1"])
+    ratios.main(["sparse_rows", "size=0.1", "repeats=1", "kinds=['correlated groups']"])
     rows = re.findall(r"\| (\w+) \| \S+ \| \S+ \| (\d*) \|", capsys.readouterr().out)
     assert [row[0] for row in rows] == ["FairPCA", "PCA"]
     assert int(rows[0][1]) > 0

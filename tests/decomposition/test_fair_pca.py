@@ -119,9 +119,9 @@ def test_partial_fit_solves_when_an_attribute_is_read(monkeypatch):
     X, codes = rows()
     whole = FairPCA(2).fit(X, sensitive_features=codes)
     calls = []
-    solve = FairPCA._solve
+    search = FairPCA._search
     monkeypatch.setattr(
-        FairPCA, "_solve", lambda self, *a: (calls.append(1), solve(self, *a))[1]
+        FairPCA, "_search", lambda self, p: (calls.append(1), search(self, p))[1]
     )
     pca = FairPCA(2)
     assert not hasattr(pca, "components_")

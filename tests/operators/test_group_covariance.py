@@ -1,5 +1,6 @@
 """GroupCovariance against the covariances formed from their definition."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -309,3 +310,30 @@ def test_bad_blocks_and_weights():
         operator.with_weights([1.0, 1.0, 1.0])
     with pytest.raises(TypeError, match="real"):
         GroupCovariance(1j * np.eye(3), [0, 1, 1], [1.0, 1.0])
+
+
+@pytest.mark.parametrize("centering", CENTERINGS)
+@pytest.mark.parametrize("form", ["csr", "csc", "int64 indices", "duplicates", "C"])
+def test_products_of_each_group_with_a_vector(form, centering):
+    X, codes = rows(), random_codes()
+    X[::5] = 0  # rows of no entries, and of all lengths
+    C = GroupCovariance(FORMS[form](X), codes, WEIGHTS, centering=centering)
+    x = np.random.default_rng(4).standard_normal(N)
+    expected = definition(X, codes, centering) @ x
+    found = C.products(x, np.full((3, N), np.nan))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    one = C.products(x, np.full((1, N), np.nan), codes=[2])
+    np.testing.assert_array_equal(one, found[2:])
+
+
+def test_products_do_not_depend_on_threads():
+    # Chunks of a group depend on its entries alone, and are added in their order.
+    X = sparse.random_array((4000, 50), density=0.3, rng=np.random.default_rng(0))
+    C = GroupCovariance(X, np.arange(4000) % 2, [1.0, 1.0])
+    x, found = np.random.default_rng(1).standard_normal(50), []
+    before = numba.get_num_threads()
+    for n_threads in {1, before}:
+        numba.set_num_threads(n_threads)
+        found.append(C.products(x, np.empty((2, 50))))
+    numba.set_num_threads(before)
+    np.testing.assert_array_equal(found[0], found[-1])

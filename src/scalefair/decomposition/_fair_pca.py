@@ -23,6 +23,7 @@ from scalefair.decomposition._pencil import (
     OperatorPencil,
     buffer_size,
 )
+from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import FairBasis, solve
 from scalefair.operators import GroupCovariance
 from scalefair.streaming import GroupMoments
@@ -75,8 +76,9 @@ class FairPCA(BaseGroupPCA):
     solver : {"auto", "gram", "matrix_free"}, default="auto"
         - ``"gram"``: one pass over the rows accumulates the second moments of each
           group (``8 n_features**2`` bytes a group).
-        - ``"matrix_free"``: covariances are multiplied by, in block products with
-          the rows, and never formed: for many features.
+        - ``"matrix_free"``: covariances are multiplied by, in products with the
+          rows, and never formed, unless they take less memory than sparse rows and
+          less time: for many features.
         - ``"auto"``: the one that needs fewer operations, by an estimate; never
           ``"gram"`` when the moments would take more than 2 GiB.
     %(centering)s
@@ -106,9 +108,10 @@ class FairPCA(BaseGroupPCA):
     solver_ : str
         The solver that was used.
     n_iter_ : int
-        Evaluations of the dual.
+        Evaluations of the dual; with two groups of sparse rows, eigenproblems.
     n_products_ : int
-        Products of a covariance with a block of vectors; a decomposition counts one.
+        Products of a covariance, or of a weighted sum of them, with a block of
+        vectors, or with one for sparse rows; a decomposition counts one.
     converged_ : bool
         Whether the dual was maximised to `tol`.
     moments_ : GroupMoments
@@ -237,28 +240,50 @@ class FairPCA(BaseGroupPCA):
             return super()._fit_rows(X, groups, codes)
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
-        weights = np.full(len(groups), 1 / len(groups))
+        n_groups = len(groups)
+        if _fit_beside(X, n_groups) and (
+            choose_solver(X, self.n_components, n_groups) == "gram"
+        ):
+            moments = GroupMoments._from_codes(X, groups, codes)
+            self.groups_, self.mean_ = groups, moments.mean
+            return self._solve_formed(moments)
+        weights = np.full(n_groups, 1 / n_groups)
         operator = GroupCovariance(X, codes, weights, centering=self.centering)
         self.groups_, self.mean_ = groups, operator.mean
-        pencil = OperatorPencil(operator)
-        return self._solve(pencil, operator.counts, operator.group_traces)
+        found = None
+        if sparse.issparse(X):
+            found = solve_by_lanczos(
+                operator,
+                self.n_components,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                random_state=self.random_state,
+            )
+        if found is None:
+            found = self._search(OperatorPencil(operator))
+        return self._store(found, operator.counts, operator.group_traces)
 
     def _find_basis(self, moments: GroupMoments) -> str | None:
         self.solver_, self.moments_ = "gram", moments
+        return self._solve_formed(moments)
+
+    def _solve_formed(self, moments: GroupMoments) -> str | None:
         C = moments.covariances(self.centering)
         traces = np.trace(C, axis1=1, axis2=2)
-        return self._solve(FormedPencil(C), moments.counts, traces)
+        return self._store(self._search(FormedPencil(C)), moments.counts, traces)
 
-    def _solve(
-        self, pencil: CovariancePencil, counts: NDArray[np.int64], traces: Array
-    ) -> str | None:
-        found = solve(
+    def _search(self, pencil: CovariancePencil) -> FairBasis:
+        return solve(
             pencil,
             self.n_components,
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=self.random_state,
         )
+
+    def _store(
+        self, found: FairBasis, counts: NDArray[np.int64], traces: Array
+    ) -> str | None:
         self._store_basis(found.basis, found.compressed, counts, traces, found.best)
         self.dual_weights_ = found.weights
         largest = float(self.group_losses_.max())
@@ -295,6 +320,14 @@ def choose_solver(X: Any, r: int, n_groups: int) -> str:
     # Second moments of sparse rows cost the square of their entries each.
     formed = stored**2 / m * unit if is_sparse else stored * n
     return "gram" if formed + _DECOMPOSITION * n**3 <= free else "matrix_free"
+
+
+def _fit_beside(X: Any, n_groups: int) -> bool:
+    """Whether covariances take less memory than the sparse rows they are of."""
+    if not sparse.issparse(X):
+        return False
+    covariances = 8 * n_groups * X.shape[1] ** 2
+    return bool(covariances <= X.data.nbytes + X.indices.nbytes)
 
 
 def _ratio_gap(losses: Array, found: FairBasis) -> float:

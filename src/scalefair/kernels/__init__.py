@@ -28,6 +28,7 @@ from scalefair.kernels._block import (
 from scalefair.kernels._csr import (
     csr_add_matmat,
     csr_matmat,
+    csr_normal_product,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
@@ -79,6 +80,7 @@ __all__ = [
     "count_open",
     "csr_add_matmat",
     "csr_matmat",
+    "csr_normal_product",
     "csr_rows_matmat",
     "csr_rows_scatter",
     "csr_rows_transpose",

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg.blas import daxpy
 
 from scalefair._entries import judged_later, refuse_entries
 from scalefair._memory import array_bytes
@@ -29,13 +30,13 @@ from scalefair.kernels import (
     block_gram,
     block_subtract,
     csr_add_matmat,
+    csr_normal_product,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,
-    single_blas_thread,
 )
 from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
@@ -44,6 +45,7 @@ from scalefair.streaming import PartitionedRows, Parts
 # while the transpose gathers them at random.
 _TILE_ROWS = 16384
 _CHUNKS = 64  # parts of a tile that are shared among threads
+_PARTIAL_SUMS = 8  # vectors that a product with one vector is collected in, at most
 
 Moments = tuple[Array, Array]
 
@@ -95,6 +97,15 @@ class _Tile(NamedTuple):
         csr_add_matmat(self.indptr, self.indices, self.data, self.bounds, a, Y, out)
 
 
+class _SortedRows(NamedTuple):
+    """CSR arrays of the rows of one code, by length, and chunks of them."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.uint32]
+    data: np.ndarray
+    bounds: NDArray[np.int64]
+
+
 class SparseRows:
     """CSR rows, and their transpose stored in tiles of rows of one code."""
 
@@ -102,7 +113,7 @@ class SparseRows:
         self, X: sparse.csr_array, codes: NDArray[np.int64], n_codes: int
     ) -> None:
         self._X, self._codes = X, codes
-        self._parts: dict[bytes, tuple[sparse.csr_array, NDArray[np.int64]]] = {}
+        self._by_length: dict[int, _SortedRows] = {}
         self._counts = np.bincount(codes, minlength=n_codes)
 
     def __sizeof__(self) -> int:
@@ -136,7 +147,8 @@ class SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
             return self
         other = copy(self)
-        other._X, other._parts = self._X.astype(dtype), {}
+        other._X = self._X.astype(dtype)
+        other._by_length = {}
         other._tiles = [t._replace(data=t.data.astype(dtype)) for t in self._tiles]
         return other
 
@@ -156,8 +168,11 @@ class SparseRows:
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
-        if V.shape[1] == 1:  # SciPy's serial loop is faster for one vector
-            self._add_product(V[:, 0], centres, coefficients, out[:, 0])
+        if V.shape[1] == 1:
+            v, product = V[:, 0].astype(np.float64), np.empty(len(V))
+            for g in np.flatnonzero(coefficients).tolist():
+                self.product(v, centres.astype(np.float64, copy=False), g, product)
+                out[:, 0] += (coefficients[g] * product).astype(out.dtype)
             return
         sums = np.zeros((centres.shape[0], V.shape[1]))
         for tile, Y, column_sums in self._products(V, centres, coefficients != 0):
@@ -168,30 +183,29 @@ class SparseRows:
         # above hold these errors times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
-    def _add_product(
-        self, v: Block, centres: Block, coefficients: Block, out: Block
-    ) -> None:
-        X, code = self._part(coefficients != 0)
-        centre = code % len(centres)
-        y = X @ v
-        with single_blas_thread():
-            y -= (centres @ v)[centre]
-            y *= coefficients[code]
-            out += X.T @ y
-            sums = np.bincount(centre, weights=y, minlength=len(centres))
-            out -= (sums @ centres).astype(out.dtype)
+    def product(self, v: Array, centres: Array, code: int, out: Array) -> None:
+        """Overwrite `out` with ``Z_g.T @ Z_g @ v``, reading each row once."""
+        rows, centre = self._sorted(code), centres[code % len(centres)]
+        partial = np.empty((rows.bounds.size - 1, v.size))
+        sums = csr_normal_product(*rows, float(centre @ v), v, partial)
+        partial.sum(axis=0, out=out)
+        daxpy(centre, out, a=-sums.sum())
 
-    def _part(
-        self, wanted: NDArray[np.bool_]
-    ) -> tuple[sparse.csr_array, NDArray[np.int64]]:
-        """Rows of the wanted codes, copied once, and their codes."""
-        if wanted.all():
-            return self._X, self._codes
-        key = wanted.tobytes()
-        if key not in self._parts:
-            rows = np.flatnonzero(wanted[self._codes])
-            self._parts[key] = self._X[rows], self._codes[rows]
-        return self._parts[key]
+    def _sorted(self, code: int) -> _SortedRows:
+        """Copy of the rows of a code, by length: their loops are then predictable."""
+        if code not in self._by_length:
+            rows, lengths = np.flatnonzero(self._codes == code), np.diff(self._X.indptr)
+            rows = rows[np.argsort(lengths[rows], kind="stable")]
+            X = self._X[rows]
+            n_chunks = min(_PARTIAL_SUMS, max(1, X.nnz // (2 * X.shape[1])))
+            n_chunks = 2 ** (n_chunks.bit_length() - 1)
+            self._by_length[code] = _SortedRows(
+                X.indptr.astype(np.int64, copy=False),
+                X.indices.astype(np.uint32, copy=False),
+                X.data,
+                _equal_work(X.indptr[1:], n_chunks),
+            )
+        return self._by_length[code]
 
     def gram(self, V: Block, centres: Block) -> Array:
         grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
@@ -229,11 +243,11 @@ def _checked(moments: Moments, X: Any) -> Moments:
     refuse_entries(X[:0], 0)  # every entry is finite: their squares are not
 
 
-def _equal_work(ends: np.ndarray) -> NDArray[np.int64]:
+def _equal_work(ends: np.ndarray, n_chunks: int = _CHUNKS) -> NDArray[np.int64]:
     """Cuts of rows, given by where their entries end, into chunks of equal work."""
     # A row counts as one entry more than it has: empty ones are shared too.
     work = ends + np.arange(1, ends.size + 1)
-    inner = np.searchsorted(work, np.linspace(0, work[-1], _CHUNKS + 1)[1:-1])
+    inner = np.searchsorted(work, np.linspace(0, work[-1], n_chunks + 1)[1:-1])
     return np.concatenate([[0], inner, [ends.size]]).astype(np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -181,6 +182,39 @@ class GroupCovariance(TypedOperator):
         other = copy(self)
         other._set_weights(weights, self.counts.size)
         return other
+
+    def products(
+        self, x: Array, out: Array, codes: Sequence[int] | None = None
+    ) -> Array:
+        """Overwrite the rows of `out` with the products of groups with a vector.
+
+        The weights play no part. Sparse rows are read once, from a copy of those of the
+        group, sorted by length, that is made when it is first asked for.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n,), float64
+            Vector.
+        out : ndarray of shape (len(codes), n), float64
+            For ``C_g @ x``.
+        codes : sequence of int or None, default=None
+            Of the groups, None for all.
+
+        Returns
+        -------
+        ndarray
+            `out`.
+        """
+        codes = range(self.counts.size) if codes is None else codes
+        if isinstance(self._rows, SparseRows):
+            for g, product in zip(codes, out, strict=True):
+                self._rows.product(x, self._exact_centres, g, product)
+                product /= self.counts[g]
+        else:
+            units = np.eye(self.counts.size)
+            for g, product in zip(codes, out, strict=True):
+                product[:] = self.with_weights(units[g]) @ x
+        return out
 
     def compress(self, V: ArrayLike) -> Array:
         """Return the small matrices ``V.T @ C_g @ V`` of every group, in one pass.
