@@ -340,6 +340,8 @@ def test_digits_that_float32_lacks(faiss, many, monkeypatch):
         assert found.neighbors == "approximate"
         assert reached(X, found.affinity) >= 0.985
         assert faiss.cvar.distance_compute_blas_threshold == 20
+    with _neighbors._Lists(many, 0)._repeatable():
+        assert faiss.cvar.distance_compute_blas_threshold > 1e9
 
 
 def test_other_random_states_make_other_lists(faiss, many):
