@@ -1,6 +1,7 @@
 """Neighbours of rows of features: exact, approximate, of a transformer, or stored."""
 
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -62,9 +63,11 @@ class Ranks(BaseEstimator):
         return sparse.csr_array((found, (rows, chosen.ravel())), shape=distances.shape)
 
 
-class Bad(BaseEstimator):
-    def __init__(self, change=None):
-        self.change = change
+class Made(BaseEstimator):
+    """Transformer that makes any graph of an empty one."""
+
+    def __init__(self, change=None, metric=None):
+        self.change, self.metric = change, metric
 
     def fit_transform(self, X):
         return self.change(sparse.csr_array((len(X), len(X))))
@@ -95,6 +98,8 @@ def test_transformers_find_the_exact_graph(blobs, transformer):
     model = fit(blobs, neighbors=transformer, n_neighbors=3)
     assert_same(model.affinity_matrix_, fit(blobs).affinity_matrix_)
     assert (model.neighbors_, model.neighbors_recall_) == ("transformer", 1)
+    assert not hasattr(transformer, "n_features_in_")  # a clone is fitted
+    assert model.affinity_matrix_.indices.dtype == np.int32
 
 
 def test_all_neighbours_within_a_radius(blobs):
@@ -113,6 +118,60 @@ def test_recall_of_a_transformer(blobs):
     assert found.neighbors_recall_ == 1
     other = KNeighborsTransformer(n_neighbors=5, p=1)
     assert fit(blobs, neighbors=other).neighbors_recall_ is None
+
+
+def test_recall_is_that_of_rows_drawn_at_random(monkeypatch):
+    monkeypatch.setattr(_neighbors, "_SAMPLE", 100)
+    X = np.arange(600.0)[:, None]
+    found = Ranks(0, 2).fit_transform(X).tolil()
+    found[:300] = 0
+    found[np.arange(300), np.arange(300) + 30] = 1  # far ones, in half of the rows
+    half = Made(lambda _: sparse.csr_array(found), "euclidean")
+    recalls = [neighbors_graph(X, 2, half, seed).recall for seed in (0, 0, 1, 2, 3)]
+    assert recalls[0] == recalls[1]
+    assert len(set(recalls)) > 2
+    # Five standard errors of a share of one half among a hundred rows.
+    np.testing.assert_allclose(recalls, 0.5, atol=0.25)
+
+
+def test_rounding_leaves_ties_hits():
+    X = 0.1 * np.arange(300.0)[:, None]  # two neighbours each, equally near
+    recall = neighbors_graph(X, 10, Ranks(1, 2)).recall
+    assert recall == pytest.approx(298 / 300)  # one neighbour only at the ends
+    tie = [np.array([0]), np.array([2])], [0.01, 0.01]
+    assert _neighbors._hits(X, [1, 1], *tie).tolist() == [1, 1]
+    far = 0.1 * np.array([[0.0], [1.0], [2.00001]])
+    assert _neighbors._hits(far, [1, 1], *tie).tolist() == [1, 0]
+
+
+def test_missing_neighbours_are_no_hits():
+    X = np.array([[0.0], [1.0], [0.5]])  # -1 is not the last row
+    found = [np.array([2, 1]), np.array([2, -1]), np.array([-1, -1]), np.array([])]
+    hits = _neighbors._hits(X, np.zeros(4, dtype=int), found, [1.0] * 4)
+    assert hits.tolist() == [1, 0.5, 0, 1]
+
+
+def test_a_row_is_not_its_own_neighbour():
+    found = np.array([[0, 5, 6], [5, 1, 6], [5, 6, 2], [7, 8, 9]])
+    others = _neighbors._without_self(found, np.arange(4))
+    assert others.tolist() == [[5, 6], [5, 6], [5, 6], [7, 8]]
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200, -1e200])
+def test_the_unit_does_not_matter(blobs, unit):
+    X = blobs - blobs.min() + 1
+    assert_same(neighbors_graph(X * unit, 10)[0], neighbors_graph(X, 10)[0])
+
+
+def test_rows_of_zeros():
+    assert neighbors_graph(np.zeros((30, 2)), 10).affinity.sum() == 300
+
+
+def test_rows_without_neighbours():
+    X = np.repeat([0.0, 50.0, 100.0], [20, 1, 20])[:, None]
+    found = neighbors_graph(X, 10, RadiusNeighborsTransformer(radius=1.0))
+    assert found.recall == 1
+    assert found.affinity[[20]].nnz == 0
 
 
 def test_ties_are_hits():
@@ -180,6 +239,69 @@ def test_equal_rows_are_neighbours_at_distance_zero():
 # --- Approximate neighbours --------------------------------------------------------
 
 
+class FakeLists:
+    """Exact neighbours, but none at all of a few rows."""
+
+    n_lists = 50
+    n_missed = staticmethod(lambda n_probes: 0)
+    searched: ClassVar[list[int]] = []
+
+    def __init__(self, X, seed):
+        self.exact = _neighbors._exact(X, np.arange(len(X)), 10)
+
+    def search(self, rows, n_neighbors, n_probes):
+        self.searched.append(n_probes)
+        found = self.exact[rows]
+        found[rows < self.n_missed(n_probes)] = -1
+        return found
+
+    def order(self):
+        return np.random.default_rng(0).permutation(len(self.exact))
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(_neighbors, "_faiss", lambda: sys)
+    monkeypatch.setattr(_neighbors, "_Lists", FakeLists)
+    monkeypatch.setattr(FakeLists, "searched", [])
+    return lambda missed: monkeypatch.setattr(
+        FakeLists, "n_missed", staticmethod(missed)
+    )
+
+
+def test_recall_less_its_standard_error_decides(fake, blobs):
+    X = np.vstack([blobs, blobs + 50, blobs + 100])[:800]
+    # All rows are sampled. Of 800, seven without neighbours have a recall of 0.991,
+    # less than 0.99 at one standard error, 0.003; three have one of 0.996 and 0.994.
+    fake(lambda n_probes: 7 if n_probes < 12 else 3)
+    found = neighbors_graph(X, 10, "approximate", 0)
+    assert found.neighbors == "approximate"
+    assert found.recall == pytest.approx(797 / 800)
+    assert FakeLists.searched == [8, 12, 12]
+
+
+def test_rows_with_too_few_neighbours_are_searched_in_all_rows(fake, blobs):
+    fake(lambda n_probes: 1)
+    found = neighbors_graph(blobs, 10, "approximate", 0)
+    assert found.neighbors == "approximate"
+    assert_same(found.affinity, neighbors_graph(blobs, 10).affinity)
+
+
+def test_exact_where_half_of_the_lists_miss_too_many(fake, blobs):
+    fake(lambda n_probes: 20)
+    found = neighbors_graph(blobs, 10, "approximate", 0)
+    assert (found.neighbors, found.recall) == ("exact", 1)
+    assert_same(found.affinity, neighbors_graph(blobs, 10).affinity)
+    assert FakeLists.searched == [8, 12, 17, 24]  # of 50
+
+
+def test_how_neighbours_are_found_leaves_the_labels(fake, blobs):
+    approximate = fit(blobs, k=5, neighbors="approximate")
+    exact = fit(blobs, k=5, neighbors="exact")
+    np.testing.assert_array_equal(approximate.labels_, exact.labels_)
+    np.testing.assert_array_equal(approximate.embedding_, exact.embedding_)
+
+
 @pytest.fixture(scope="module")
 def many():
     X = make_blobs(3000, n_features=6, centers=30, random_state=0)[0]
@@ -208,17 +330,54 @@ def test_more_lists_are_searched_for_recall(faiss, many, monkeypatch):
     assert graph.recall >= 0.99
 
 
+def test_digits_that_float32_lacks(faiss, many, monkeypatch):
+    """Lists far from each other, which BLAS would mix up, and rows far from zero."""
+    # BLAS from so many rows on, as some versions of faiss have it.
+    monkeypatch.setattr(faiss.cvar, "distance_compute_blas_threshold", 20)
+    wide = many + 1e5 * (np.arange(3000) % 2)[:, None]
+    for X in (many + 1e6, wide):
+        found = neighbors_graph(X, 10, "approximate", 0)
+        assert found.neighbors == "approximate"
+        assert reached(X, found.affinity) >= 0.985
+        assert faiss.cvar.distance_compute_blas_threshold == 20
+    with _neighbors._Lists(many, 0)._repeatable():
+        assert faiss.cvar.distance_compute_blas_threshold > 1e9
+
+
+def test_other_random_states_make_other_lists(faiss, many):
+    found = [_neighbors._Lists(many, seed).order() for seed in (0, 0, 1)]
+    assert (np.sort(found[0]) == np.arange(3000)).all()
+    assert (found[0] == found[1]).all()
+    assert (found[0] != found[2]).any()
+
+
+def test_one_thread_on_macos(faiss, many, monkeypatch):
+    n_threads, calls = faiss.omp_get_max_threads(), []
+    monkeypatch.setattr(faiss, "omp_set_num_threads", calls.append)
+    lists = _neighbors._Lists(many, 0)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    lists.search(np.arange(5), 10, 8)
+    assert calls == [n_threads, 1, n_threads]
+
+
+@pytest.mark.parametrize("n", [2, 3, 12])
+def test_few_rows_without_a_word(faiss, n, capfd):
+    X = np.arange(float(n))[:, None]
+    found = neighbors_graph(X, 1, "approximate", 0)
+    assert found.affinity.sum() == n
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("n_threads", [1, 2, 8])
 def test_any_number_of_threads_finds_the_same(faiss, many, n_threads):
-    before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
+    before = faiss.omp_get_max_threads()
     expected = neighbors_graph(many, 10, "approximate", 3)
     try:
         faiss.omp_set_num_threads(n_threads)
         found = neighbors_graph(many, 10, "approximate", 3)
         assert faiss.omp_get_max_threads() == n_threads
     finally:
-        faiss.omp_set_num_threads(before[0])
-    assert faiss.cvar.distance_compute_blas_threshold == before[1]
+        faiss.omp_set_num_threads(before)
     assert_same(found.affinity, expected.affinity)
     assert found.recall == expected.recall
 
@@ -298,9 +457,11 @@ def with_negative(X):
             "neighbors=Ranks.*is for",
         ),
         (np.array, {"neighbors": 5}, "'neighbors' parameter.*must"),
-        (np.array, {"neighbors": Bad(lambda W: W.toarray())}, "sparse.*ndarray of sh"),
-        (np.array, {"neighbors": Bad(lambda W: W[:, 1:])}, r"shape \(300, 299\)"),
-        (np.array, {"neighbors": Bad(lambda W: W)}, "no edges"),
+        (np.array, {"neighbors": Made(lambda W: W.toarray())}, "sparse.*ndarray of sh"),
+        (np.array, {"neighbors": Made(lambda W: W[:, 1:])}, r"shape \(300, 299\)"),
+        (np.array, {"neighbors": Made(lambda W: W)}, "no edges"),
+        (np.array, {"neighbors": RadiusNeighborsTransformer(radius=0.0)}, "no edges"),
+        (lambda X: sparse.csr_array((300, 300)), PRECOMPUTED, "row 0 .* has 0 "),
         (lambda X: stored(X)[:, 1:], PRECOMPUTED, r"square matrix.*\(300, 299\)"),
         (lambda X: stored(X, 9), PRECOMPUTED, "n_neighbors = 10.* row 0 .* has 9 "),
         (with_negative, PRECOMPUTED, "Negative values.*smallest distance is -2"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -358,7 +359,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.neighbors_recall_: float | None = None
         if not (isinstance(W, LinearOperator) or self.affinity.startswith("rbf")):
             if self.affinity == "nearest_neighbors":
-                found = neighbors_graph(W, self.n_neighbors, self.neighbors, rng)
+                # Of a copy: the solver starts alike, whoever found the neighbours.
+                own = deepcopy(rng)
+                found = neighbors_graph(W, self.n_neighbors, self.neighbors, own)
                 self.affinity_matrix_, self.neighbors_, self.neighbors_recall_ = found
             elif self.affinity == "precomputed_nearest_neighbors":
                 self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)

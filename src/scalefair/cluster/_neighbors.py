@@ -84,9 +84,9 @@ def stored_neighbors(distances: Any, n_neighbors: int) -> sparse.csr_array:
         entries = np.tile(np.arange(n), n), np.arange(0, n * n + 1, n)
         distances = sparse.csr_array((distances.ravel(), *entries), shape=(n, n))
     graph = _without_loops(distances)
-    if graph.nnz and graph.data.min() < 0:
+    if (smallest := graph.data.min(initial=0)) < 0:
         raise ValueError(
-            f"Negative values in data: the smallest distance is {graph.data.min():g}."
+            f"Negative values in data: the smallest distance is {smallest:g}."
         )
     counts = np.diff(graph.indptr)
     if counts.min() < n_neighbors:
@@ -164,7 +164,7 @@ def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph |
         if hits.mean() - hits.std() / np.sqrt(rows.size) >= RECALL:
             break
         n_probes = int(_MORE_PROBES * n_probes) + 1
-        if n_probes > lists.index.nlist / 2:
+        if n_probes > lists.n_lists / 2:
             return None
     neighbors = np.empty((n, n_neighbors), dtype=np.int64)
     order = lists.order()  # rows that search the same lists, one after the other
@@ -185,12 +185,12 @@ class _Lists:
     def __init__(self, X: NDArray[np.floating], seed: int) -> None:
         self.faiss = _faiss()
         n, d = X.shape
-        # Centred in float64: float32 keeps its digits for the differences.
+        # Centred before they are rounded: float32 keeps its digits for differences.
         self.rows = np.empty((n, d), dtype=np.float32)
-        mean = X.mean(axis=0, dtype=np.float64)
-        np.subtract(X, mean, out=self.rows, casting="same_kind")
-        n_lists = max(1, int(min(_LISTS * np.sqrt(n), n / 2)))
-        self.index = self.faiss.IndexIVFFlat(self.faiss.IndexFlatL2(d), d, n_lists)
+        np.subtract(X, X.mean(axis=0), out=self.rows, casting="same_kind")
+        self.n_lists = int(min(_LISTS * np.sqrt(n), n / 2))
+        quantizer = self.faiss.IndexFlatL2(d)
+        self.index = self.faiss.IndexIVFFlat(quantizer, d, self.n_lists)
         parameters = self.index.cp
         parameters.seed, parameters.niter = seed, _ITERATIONS
         parameters.min_points_per_centroid = 1
@@ -209,14 +209,17 @@ class _Lists:
     def order(self) -> Indices:
         """Rows, list by list."""
         lists, array = self.index.invlists, self.faiss.rev_swig_ptr
-        sizes = [lists.list_size(i) for i in range(lists.nlist)]
         return np.concatenate(
-            [array(lists.get_ids(i), s).copy() for i, s in enumerate(sizes) if s]
+            [
+                array(lists.get_ids(i), lists.list_size(i))
+                for i in range(self.n_lists)
+                if lists.list_size(i)
+            ]
         )
 
     @contextmanager
     def _repeatable(self) -> Iterator[None]:
-        """Without BLAS, which rounds as its number of threads makes it."""
+        """Without BLAS, which rounds as its threads make it, and cancels digits."""
         options, n_threads = self.faiss.cvar, self.faiss.omp_get_max_threads()
         threshold = options.distance_compute_blas_threshold
         options.distance_compute_blas_threshold = np.iinfo(np.int32).max
@@ -241,7 +244,7 @@ def _faiss() -> Any:
 
 
 def _sample(n: int, rng: RandomState) -> Indices:
-    return np.sort(rng.choice(n, min(n, _SAMPLE), replace=False))
+    return rng.choice(n, min(n, _SAMPLE), replace=False)
 
 
 def _exact(X: Any, rows: Indices, n_neighbors: int) -> Indices:
@@ -311,4 +314,4 @@ def _graph_of(neighbors: Indices, n: int) -> sparse.csr_array:
 
 def _symmetric(graph: sparse.csr_array) -> sparse.csr_array:
     graph = with_small_indices(graph)
-    return with_small_indices(sparse.csr_array((graph + graph.T) / 2))
+    return sparse.csr_array((graph + graph.T) / 2)
