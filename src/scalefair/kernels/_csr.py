@@ -286,8 +286,8 @@ def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> b
     return _is_symmetric(read_only(indptr), read_only(indices), read_only(data))
 
 
-# Rows in order: the mirror of an entry on or right of the diagonal is the first entry of
-# its row that is none yet, and when a row's turn comes none left of the diagonal is over.
+# Rows in order: an entry on or right of the diagonal is mirrored by the first entry of
+# its mirror's row that mirrors none yet; at a row's turn all left of its diagonal do.
 @numba.njit(cache=True, nogil=True)
 def _is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> bool:
     # Unsigned: no look at each for negative indices, a third of the time.
