@@ -4,11 +4,12 @@ import os
 
 import numpy as np
 import pytest
+from scipy.linalg import qr
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._kmeans import _iterate, embedding_kmeans
+from scalefair.cluster._kmeans import _iterate, _pivots, embedding_kmeans
 from scalefair.datasets import fetch_deezer_europe, fetch_lastfm_asia
 
 
@@ -80,6 +81,15 @@ def test_attempts_do_not_cost_more(n_init):
     attempted = _cost(U, embedding_kmeans(U, 12, n_init=n_init, random_state=0))
     # Attempts are iterated a little, only the best of them to the end.
     assert attempted <= 1.01 * alone
+
+
+@pytest.mark.parametrize("offset", [0, 1e8])
+@pytest.mark.parametrize("d", [1, 7, 40])
+def test_pivots_are_those_of_lapack(offset, d):
+    # Rows far from the origin: most of their lengths goes with the first pivot.
+    U = offset + np.random.RandomState(d).standard_normal((3000, d))
+    _, expected = qr(U.T, mode="r", pivoting=True)
+    assert _pivots(U.copy(), d) == expected[:d].tolist()
 
 
 def test_hopeless_attempts_end_after_two_iterations():

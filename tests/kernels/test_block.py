@@ -13,6 +13,7 @@ from scalefair.kernels import (
     block_rotate,
     block_subtract,
     combine,
+    deflate_rows,
     inner,
     rotate_ritz,
     rows_combine,
@@ -32,6 +33,15 @@ def close(actual, expected, dtype, scale):
     np.testing.assert_allclose(
         actual, expected, rtol=0, atol=50 * np.finfo(dtype).eps * max(scale, 1)
     )
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_deflate_rows(n):
+    X, q, squares = block(n, 5, float, 0), block(1, 5, float, 1)[0], np.empty(n)
+    expected = X - np.outer(X @ q, q)
+    deflate_rows(X, q, squares)
+    close(X, expected, float, 10)
+    close(squares, (expected**2).sum(axis=1), float, 1000)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -8,10 +8,12 @@ from scipy import sparse
 
 from scalefair.kernels import (
     csr_add_matmat,
+    csr_is_symmetric,
     csr_matmat,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
+    csr_scale,
     sparse_gram,
 )
 
@@ -222,3 +224,53 @@ def test_sparse_gram(index, same_bits):
     (out,) = same_bits(gram)
     np.testing.assert_allclose(out, 1 + (X.T @ X).toarray(), atol=1e-13)
     assert np.array_equal(out, out.T)
+
+
+def arrays(dense, index_dtype=np.int32):
+    A = sparse.csr_array(dense)
+    return A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("index_dtype", INDICES)
+@pytest.mark.parametrize("density", [0.02, 0.2, 1])
+def test_symmetry(dtype, index_dtype, density):
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 12):
+        dense = rng.random((n, n)).astype(dtype) * (rng.random((n, n)) < density)
+        dense = np.maximum(dense, dense.T)
+        assert csr_is_symmetric(*arrays(dense, index_dtype))
+        for i, j in product(range(n), repeat=2):
+            changed = dense.copy()
+            # One unit in the last place, or one entry more.
+            changed[i, j] = np.nextafter(dense[i, j], dtype(2)) if dense[i, j] else 1
+            symmetric = csr_is_symmetric(*arrays(changed, index_dtype))
+            assert symmetric == (i == j)
+            changed[i, j] = 0
+            symmetric = csr_is_symmetric(*arrays(changed, index_dtype))
+            assert symmetric == (i == j or dense[i, j] == 0)
+
+
+def test_symmetry_of_all_small_patterns():
+    # Among them rows whose entries all lie left, or all right, of the diagonal.
+    for bits in range(2**9):
+        dense = np.array([float(bits >> b & 1) for b in range(9)]).reshape(3, 3)
+        assert csr_is_symmetric(*arrays(dense)) == np.array_equal(dense, dense.T)
+
+
+def test_a_stored_zero_mirrors_nothing_but_a_stored_zero():
+    indptr, indices = np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32)
+    assert csr_is_symmetric(indptr, indices, np.zeros(2))
+    assert not csr_is_symmetric(indptr, indices, np.array([0.0, 1.0]))
+    assert not csr_is_symmetric(np.array([0, 1, 1], np.int32), indices[:1], np.zeros(1))
+
+
+@pytest.mark.parametrize("index_dtype", INDICES)
+def test_scales_rows_and_columns(index_dtype):
+    dense, (indptr, indices, data) = matrix(index_dtype=index_dtype, n=M)
+    scale = np.random.default_rng(1).random(M)
+    csr_scale(indptr, indices, data, scale)
+    # The same two products in the same order: not even rounding differs.
+    expected = scale[:, None] * dense * scale
+    scaled = sparse.csr_array((data, indices, indptr), shape=(M, M)).toarray()
+    assert np.array_equal(scaled, expected)

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from scalefair._entries import canonical, validate_data
 from scalefair._groups import encode_values
 from scalefair.cluster._neighbors import neighbors_graph, with_small_indices
+from scalefair.kernels import csr_is_symmetric
 from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows
 
@@ -206,10 +207,9 @@ def _refuse_negative(A: sparse.csr_array) -> None:
 
 
 def _symmetric(A: sparse.csr_array) -> sparse.csr_array:
-    B = sparse.csr_array(A.T)
-    pairs = ((A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data))
-    if all(np.array_equal(a, b) for a, b in pairs):
+    if csr_is_symmetric(A.indptr, A.indices, A.data):
         return A
+    B = sparse.csr_array(A.T)
     difference = abs(A - B)
     largest = float(difference.max()) if difference.nnz else 0.0
     rounding = max(_ASYMMETRY, 100 * float(np.finfo(A.dtype).eps))

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr
 from scipy.spatial.distance import cdist
 
 from scalefair._random import check_random_state
-from scalefair.kernels import capped_distances, nearest_centres, single_blas_thread
+from scalefair.kernels import (
+    capped_distances,
+    deflate_rows,
+    nearest_centres,
+    single_blas_thread,
+)
 
 Array = NDArray[np.float64]
 
@@ -48,9 +52,10 @@ def embedding_kmeans(
     X = np.ascontiguousarray(U, dtype=np.float64)
     n_starts = (n_init + 2) // 2
     with single_blas_thread():
-        _, pivots = qr(X.T, mode="r", pivoting=True, check_finite=False)
-        X = X - X.mean(axis=0)
-        runs = [_iterate(X, X[pivots[:n_clusters]])]
+        residual = X.copy()
+        pivots = _pivots(residual, n_clusters)
+        X = np.subtract(X, X.mean(axis=0), out=residual)
+        runs = [_iterate(X, X[pivots])]
         for _ in range(n_starts - 1):
             nowhere = np.full(len(X), np.inf)
             runs.append(_iterate(X, _more_centres(X, nowhere, n_clusters, rng)))
@@ -82,6 +87,17 @@ class _Run(NamedTuple):
     cost: float
     losses: Array  # (k,): rise of the cost without the centre, at most
     centres: Array  # (k, d): means of the rows, or where they were
+
+
+def _pivots(X: Array, n_pivots: int) -> list[int]:
+    """First pivots of QR of ``X.T`` with column pivoting; what it leaves is in `X`."""
+    squares = np.einsum("ij,ij->i", X, X)
+    pivots: list[int] = []
+    for _ in range(n_pivots):
+        pivots.append(int(squares.argmax()))
+        length = math.sqrt(squares[pivots[-1]])
+        deflate_rows(X, X[pivots[-1]] / (length or 1.0), squares)
+    return pivots
 
 
 def _assign(X: Array, centres: Array) -> _Run:

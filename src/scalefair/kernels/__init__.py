@@ -19,6 +19,7 @@ from scalefair.kernels._block import (
     block_rotate,
     block_subtract,
     combine,
+    deflate_rows,
     inner,
     mirror_lower,
     rotate_ritz,
@@ -27,11 +28,13 @@ from scalefair.kernels._block import (
 )
 from scalefair.kernels._csr import (
     csr_add_matmat,
+    csr_is_symmetric,
     csr_matmat,
     csr_normal_product,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
+    csr_scale,
     sparse_gram,
 )
 from scalefair.kernels._dense_rows import (
@@ -79,12 +82,15 @@ __all__ = [
     "combine",
     "count_open",
     "csr_add_matmat",
+    "csr_is_symmetric",
     "csr_matmat",
     "csr_normal_product",
     "csr_rows_matmat",
     "csr_rows_scatter",
     "csr_rows_transpose",
+    "csr_scale",
     "cuts_between",
+    "deflate_rows",
     "dense_rows_gram",
     "dense_rows_matmat",
     "dense_rows_moments",

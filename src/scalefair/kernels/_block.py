@@ -112,6 +112,11 @@ def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     _add_scaled(out.reshape(-1), out.dtype.type(a), _flat(X))
 
 
+def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
+    """Overwrite `X` with ``X - X @ q q.T``, `squares` with its rows' squared norms."""
+    _deflate(X, q.copy(), squares)
+
+
 @numba.njit(cache=True, nogil=True)
 def mirror_lower(A: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to the upper one."""
@@ -177,6 +182,27 @@ def _update_chunk(
         else:
             for c in range(out.shape[1]):
                 out[i, c] = product[i, c]
+
+
+@parallel(lambda X, *_: X.size)
+def _deflate(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
+    n = X.shape[0]
+    for chunk in numba.prange((n + _ROWS - 1) // _ROWS):
+        start = chunk * _ROWS
+        stop = min(n, start + _ROWS)
+        _deflate_chunk(X[start:stop], q, squares[start:stop])
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _deflate_chunk(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
+    for i in range(X.shape[0]):
+        along = square = 0.0
+        for c in range(X.shape[1]):
+            along += X[i, c] * q[c]
+        for c in range(X.shape[1]):
+            X[i, c] -= along * q[c]
+            square += X[i, c] * X[i, c]
+        squares[i] = square
 
 
 @parallel(lambda X, AX, S, *_: X.size * (3 + 0.08 * S.shape[1]), blas=True)

@@ -296,7 +296,13 @@ class _Iteration(Iteration):
             np.append(self.locked_values, self.values[:count]),
             np.append(self.locked_residuals, self.residuals[:count]),
         )
-        self._set_active(self.X[:, count:])
+        # In the memory of the blocks there are: fresh pages cost as much as a product.
+        rest = self.X[:, count:]
+        X, Y = (
+            Z.reshape(-1)[: rest.size].reshape(rest.shape) for Z in (self.Y, self.X)
+        )
+        X[:] = rest
+        self.X, self.Y = X, Y
         self.values, self.residuals = self.values[count:], self.residuals[count:]
 
     def unlock(self) -> None:

@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
 from scalefair._entries import all_finite, judged_later
-from scalefair.kernels import csr_matmat
+from scalefair.kernels import csr_matmat, csr_scale
 from scalefair.operators._base import Array, TypedOperator, apply_block
 
 _SYMMETRY_UNITS = 100  # last places; rounding errors of x^T W y are far below
@@ -82,10 +82,9 @@ class NormalizedAffinity(TypedOperator):
         _check_degrees(self.degrees)
         self.inv_sqrt_degrees = 1.0 / np.sqrt(self.degrees)
         # In float64: weights and degrees may be out of the range of float32.
-        data = np.repeat(self.inv_sqrt_degrees, np.diff(W.indptr))
+        data = W.data.astype(np.float64)
+        csr_scale(W.indptr, W.indices, data, self.inv_sqrt_degrees)
         with judged_later():  # negative weights: the degrees may be much smaller
-            data *= W.data
-            data *= self.inv_sqrt_degrees[W.indices]
             data = data.astype(self.dtype, copy=False)
         if not all_finite(data):
             raise ValueError(
