@@ -201,6 +201,7 @@ def _gather(
     table: StridedTable, rows: IntArray, shift: FloatArray, Z: FloatArray
 ) -> None:
     """Shifted rows; both loops in the order of the memory of X."""
+    # Unsigned places: of others it would be asked whether they are negative.
     memory, first, row_step, column_step = table
     n = shift.shape[0]
     if column_step == 1:
@@ -213,7 +214,7 @@ def _gather(
             start = first + j * column_step
             s = shift[j]
             for k in range(rows.shape[0]):
-                Z[k, j] = memory[start + rows[k] * row_step] - s
+                Z[k, j] = memory[np.uint64(start + rows[k] * row_step)] - s
 
 
 @numba.njit(cache=True, nogil=True)
@@ -439,7 +440,7 @@ def _scatter_chunk(
 def _gather_columns(
     table: StridedTable, rows: IntArray, shift: Float64Array, columns: Float64Array
 ) -> None:
-    """Shifted rows as columns; both loops in the order of the memory of X."""
+    """Shifted rows as columns; otherwise as `_gather`."""
     memory, first, row_step, column_step = table
     n = shift.shape[0]
     if column_step == 1:
@@ -452,7 +453,7 @@ def _gather_columns(
             column, s = columns[j], shift[j]
             start = first + j * column_step
             for k in range(rows.shape[0]):
-                column[k] = memory[start + rows[k] * row_step] - s
+                column[k] = memory[np.uint64(start + rows[k] * row_step)] - s
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)

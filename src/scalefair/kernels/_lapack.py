@@ -18,6 +18,9 @@ from scipy.linalg import LinAlgError, blas, cython_blas, cython_lapack, eigh
 
 from scalefair._threads import long_blas_call
 
+# Nanoseconds of work below which a call through pointers takes longer than NumPy's.
+_SHORT = 2e5
+
 
 def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:
     """Add ``X.T @ X`` to the lower triangle of `C`; both are C-contiguous float64."""
@@ -37,7 +40,8 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
     """Return ``A @ B`` for float64 matrices, C-contiguous or transposes of such."""
     multiply = _routine(cython_blas, "dgemm", 6)
     (m, depth), n = A.shape, B.shape[1]
-    if multiply is None or 0 in (m, n, depth):
+    work = 0.04 * m * n * depth
+    if multiply is None or work <= _SHORT:
         return np.asarray(A @ B)
     out = np.empty((m, n))
     one, zero = np.array([[1.0], [0.0]])
@@ -50,7 +54,7 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
         arrays += [M, np.array([M.shape[1]], np.intc)]
     sizes = list(np.array([[n], [m], [depth]], np.intc))
     arrays = [*sizes, one, *arrays, zero, out, sizes[0]]
-    with long_blas_call(0.04 * m * n * depth):
+    with long_blas_call(work):
         multiply(*kinds, *(array.ctypes.data for array in arrays))
     return out
 
@@ -79,9 +83,9 @@ def _eigh(A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
     if not np.isfinite(A).all():
         raise ValueError("the matrix has entries that are NaN or infinite")
     n, name = len(A), "ssyevr" if A.dtype == np.float32 else "dsyevr"
-    solve = _routine(cython_lapack, name, 11)
-    with long_blas_call(0.1 * n**3):
-        if solve is not None:
+    solve, work = _routine(cython_lapack, name, 11), 0.1 * n**3
+    with long_blas_call(work):
+        if solve is not None and work > _SHORT:
             return _solve(solve, A, k)
         if k == 0:
             return np.linalg.eigvalsh(A), A[:, :0]

@@ -25,9 +25,10 @@ class ConcaveSearch:
     The caller evaluates the function at `x` and reports what it found by `update`,
     until its own test is met. Within a bracket of the maximiser the next point is
 
-    1. the Newton step on the derivative, if the last step at least halved that;
+    1. where the inverse of the derivative, a cubic through the last two points, or else
+       the Newton step, has its zero, if the last step at least halved the derivative;
     2. else the crossing of the quadratic models at the two ends, which converges
-       to a kink quadratically;
+       to a kink quadratically, or that cubic through the ends;
     3. else the middle, also whenever three steps have not halved the bracket.
 
     Parameters
@@ -73,7 +74,7 @@ class ConcaveSearch:
         self._interval = self.upper - self.lower
         self._left: _Sample | None = None
         self._right: _Sample | None = None
-        self._last_slope = math.inf
+        self._last: _Sample | None = None
         self._widths: list[float] = []
 
     @property
@@ -110,27 +111,36 @@ class ConcaveSearch:
             self.upper, self._right = self.x, sample
         self._widths.append(self.upper - self.lower)
         self.x = self._next(sample)
-        self._last_slope = abs(slope)
+        self._last = sample
 
     def _next(self, sample: _Sample) -> float:
-        middle = (self.lower + self.upper) / 2
+        points, last = [], self._last
         stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
-        newton = _newton_step(sample)
-        if self.lower < newton < self.upper and (
-            abs(sample.slope) <= self._last_slope / 2
-        ):
-            return newton
+        if last is None:
+            points = [_newton_step(sample)]
+        elif abs(sample.slope) <= abs(last.slope) / 2:
+            points = [_interpolated(last, sample), _newton_step(sample)]
         if not stalled and self._left is not None and self._right is not None:
-            crossing = _crossing(self._left, self._right)
-            if self.lower < crossing < self.upper:
-                return crossing
-        return middle
+            ends = self._left, self._right
+            points += [_crossing(*ends), _interpolated(*ends)]
+        middle = (self.lower + self.upper) / 2
+        return next((x for x in points if self.lower < x < self.upper), middle)
 
 
 def _newton_step(sample: _Sample) -> float:
     if sample.curvature < 0:
         return sample.x - sample.slope / sample.curvature
     return math.nan
+
+
+def _interpolated(a: _Sample, b: _Sample) -> float:
+    """Zero of the slope: x as the cubic in it that both samples determine, or NaN."""
+    rise = b.slope - a.slope
+    if rise == 0 or not (a.curvature < 0 and b.curvature < 0):
+        return math.nan
+    u = -a.slope / rise
+    bend = (1 - u) / a.curvature - u / b.curvature
+    return a.x + (b.x - a.x) * u * u * (3 - 2 * u) + rise * u * (1 - u) * bend
 
 
 def _crossing(left: _Sample, right: _Sample) -> float:
