@@ -77,6 +77,7 @@ SUITES = {
     "group_covariance": "Products with groups' covariances",
     "kernels": "Gaussian kernels",
     "moments": "Moments of groups",
+    "neighbors": "Nearest neighbours",
     "partial_parity": "Measures of fairness",
     "parts": "Rows and graphs in parts",
     "score_oracle": "Oracle of loss and shares",

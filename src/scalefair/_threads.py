@@ -117,6 +117,7 @@ class _SingleBlasThread:
         self._n_inside = 0
         self._own = threading.local()
         self._limit: Any = None
+        self._is_lifted = False
 
     def __call__(self, function: _Function) -> _Function:
         @functools.wraps(function)
@@ -144,15 +145,18 @@ class _SingleBlasThread:
     @contextmanager
     def lifted(self) -> Iterator[None]:
         with self._lock:
-            lifted = 0 < self._n_inside == getattr(self._own, "depth", 0)
+            alone = 0 < self._n_inside == getattr(self._own, "depth", 0)
+            lifted = alone and not self._is_lifted
             if lifted:
                 self._limit.restore_original_limits()
+                self._is_lifted = True
         try:
             yield
         finally:
             if lifted:
                 with self._lock:
                     self._limit = _blas_controller().limit(limits=1)
+                    self._is_lifted = False
 
     def reset(self) -> None:
         """Forget the threads of the process that this one is a fork of."""

@@ -77,7 +77,7 @@ def test_wrong_answers_are_refused(script, data, monkeypatch):
     monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss))
     script.check(many, 3, model)
     for known, message in (
-        ((t + 2e-9, loss), r"t\* = "),
+        ((t + 2e-6, loss), r"t\* = "),
         ((t, loss + 2e-9), "known"),
     ):
         monkeypatch.setitem(script.KNOWN, ("crop", 3), known)
