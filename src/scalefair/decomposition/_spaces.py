@@ -12,13 +12,14 @@ another product. With Z the centred rows, sorted by group, the stack is
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.kernels import csr_normal_product, csr_rows_transpose
+from scalefair.kernels import csr_add_matmat, csr_normal_product, csr_rows_transpose
 from scalefair.linalg import ThickRestartLanczos
 from scalefair.operators import GroupCovariance
 
@@ -28,6 +29,7 @@ Groups = tuple[int, ...]
 # Eigenvalues that are a smaller part of the largest are rounding errors.
 _NEGLIGIBLE = 1e-14
 _PARTIAL_SUMS = 8  # vectors that a product is collected in, at most
+_CHUNKS = 64  # parts of a product with a block that are shared among threads
 _MOST_ENTRIES = 2**31 - 1  # of a transpose: its indices are int32
 
 
@@ -123,7 +125,7 @@ class Samples:
         # What is subtracted from each row: the same centre, or its group's.
         self.centre = np.repeat(np.arange(2) % len(C.centres), C.counts)
         self.rows = sparse.vstack([X, -sparse.csr_array(C.centres)], format="csr")
-        self._transposes: dict[Groups, _Transpose] = {}
+        self._transposes: dict[Groups, tuple[_CSR, NDArray[np.int64]]] = {}
 
     def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
         """Write the product for Lanczos first, and last that with the rows."""
@@ -158,8 +160,13 @@ class Samples:
             return stack
         whole = np.empty((self.depth, *stack.shape[1:]))
         whole[0] = stack[0]
-        for y, product in zip(*whole, strict=True):
-            self._gram(y, (0, 1), product)
+        # Several vectors at once: each entry is read once for all of them.
+        block = np.ascontiguousarray(self._with_sums(stack[0]).T)
+        for Z in (self._transpose((0, 1))[0], self._sorted_rows):
+            product = np.zeros((Z.indptr.size - 1, block.shape[1]))
+            csr_add_matmat(*Z, Z.cuts(_CHUNKS), 1.0, block, product)
+            block = product
+        whole[1] = (block[len(self.C.centres) :] + block[self.centre]).T
         return whole
 
     def inner(self, stack: Array, other: Array) -> Array:
@@ -188,10 +195,10 @@ class Samples:
 
     def expand(self, stack: Array) -> Array:
         """Vectors of features, as columns."""
-        y, turned = self._with_sums(stack[0]), self._transpose((0, 1))
-        shape = self.C.shape[0], y.shape[1]
-        Z = sparse.csr_array((turned.data, turned.indices, turned.indptr), shape=shape)
-        return np.asarray(Z @ np.ascontiguousarray(y.T))
+        z, n_centres = self._with_sums(stack[0]), len(self.C.centres)
+        y = np.empty_like(z)
+        y[:, self.order], y[:, self.size :] = z[:, n_centres:], z[:, :n_centres]
+        return np.asarray(self.rows.T @ np.ascontiguousarray(y.T))
 
     def _scale(self, groups: Groups, weights: Array) -> Array:
         """Roots of D, for the groups; zero for other rows."""
@@ -202,9 +209,9 @@ class Samples:
 
     def _gram(self, y: Array, groups: Groups, out: Array) -> None:
         """Overwrite `out` with Z Z^T y; of rows of other groups nothing is meant."""
-        turned, z = self._transpose(groups), self._with_sums(y)
-        partial = np.empty((turned.bounds.size - 1, z.size))
-        csr_normal_product(*turned, 0.0, z, partial)
+        (Z, bounds), z = self._transpose(groups), self._with_sums(y)
+        partial = np.empty((len(bounds) - 1, z.size))
+        csr_normal_product(*Z, bounds, 0.0, z, partial)
         total = partial.sum(axis=0)
         np.take(total, self.centre, out=out)
         out += total[len(self.C.centres) :]
@@ -214,8 +221,8 @@ class Samples:
         ends = [0] if len(self.C.centres) == 1 else [0, self.members[1].start]
         return np.concatenate([np.add.reduceat(y, ends, axis=-1), y], axis=-1)
 
-    def _transpose(self, groups: Groups) -> _Transpose:
-        """CSR arrays of Z^T, of rows of the groups; its first columns are centres."""
+    def _transpose(self, groups: Groups) -> tuple[_CSR, NDArray[np.int64]]:
+        """Z^T, of rows of the groups, and its chunks; its first columns are centres."""
         if groups not in self._transposes:
             X, n_centres = self.rows, len(self.C.centres)
             chosen = [self.size + np.arange(n_centres)]
@@ -224,23 +231,36 @@ class Samples:
                 X.indptr, X.indices, X.data, np.concatenate(chosen), X.shape[1]
             )
             indices[indices >= n_centres] += self.members[groups[0]].start
-            # A column of Z counts as one entry more than it has: empty ones are shared.
-            work = indptr + np.arange(indptr.size)
-            n_chunks = min(_PARTIAL_SUMS, max(1, data.size // (2 * self.size)))
+            # Features by length, of which a product with the rows knows no order: loops
+            # are then predictable.
+            lengths = np.diff(indptr)
+            features = np.argsort(lengths, kind="stable")[np.sum(lengths == 0) :]
+            shape = X.shape[1], n_centres + self.size
+            Z = sparse.csr_array((data, indices, indptr), shape=shape)[features]
+            indices = Z.indices.astype(np.uint32, copy=False)
+            turned = _CSR(Z.indptr.astype(np.int64), indices, Z.data)
+            n_chunks = min(_PARTIAL_SUMS, max(1, Z.nnz // (2 * self.size)))
             n_chunks = 2 ** (n_chunks.bit_length() - 1)
-            self._transposes[groups] = _Transpose(
-                indptr.astype(np.int64),
-                indices.view(np.uint32),
-                data,
-                np.searchsorted(work, np.linspace(0, work[-1], n_chunks + 1)),
-            )
+            self._transposes[groups] = turned, turned.cuts(n_chunks)
         return self._transposes[groups]
 
+    @cached_property
+    def _sorted_rows(self) -> _CSR:
+        """Centres and rows, with features sorted as in their transpose."""
+        Z, n_centres = self._transpose((0, 1))[0], len(self.C.centres)
+        features = np.arange(Z.indptr.size - 1)
+        return _CSR(*csr_rows_transpose(*Z, features, n_centres + self.size))
 
-class _Transpose(NamedTuple):
-    """CSR arrays of a transpose, and cuts into chunks of about equal work."""
+
+class _CSR(NamedTuple):
+    """CSR arrays for products with one vector, or with several."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.uint32]
     data: Array
-    bounds: NDArray[np.int64]
+
+    def cuts(self, n_chunks: int) -> NDArray[np.int64]:
+        """Cut the rows into chunks of about equal work."""
+        # A row counts as one entry more than it has.
+        work = self.indptr + np.arange(self.indptr.size)
+        return np.searchsorted(work, np.linspace(0, work[-1], n_chunks + 1))

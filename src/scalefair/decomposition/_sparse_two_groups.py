@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state
@@ -287,7 +288,9 @@ class _Search:
     def result(self) -> FairBasis:
         """Compress exactly onto the leading vectors, and solve there."""
         V = self.space.expand(self.Y[: _shown(self.r)] @ self.basis)
-        V = np.linalg.qr(V)[0]
+        # Orthonormal up to the products' errors: Cholesky's factor takes them away.
+        L = np.linalg.cholesky(V.T @ V)
+        V = np.ascontiguousarray(solve_triangular(L, V.T, lower=True).T)
         C = self.space.C.compress(V)
         self.n_products += 1
         small = solve_two_groups(
