@@ -12,14 +12,12 @@ another product. With Z the centred rows, sorted by group, the stack is
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair.kernels import csr_add_matmat, csr_normal_product, csr_rows_transpose
 from scalefair.linalg import ThickRestartLanczos
 from scalefair.operators import GroupCovariance
 
@@ -120,17 +118,31 @@ class Samples:
 
     def __init__(self, C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> None:
         self.C, self.size = C, X.shape[0]
-        self.order, first = np.argsort(codes, kind="stable"), int(C.counts[0])
+        order, first = np.argsort(codes, kind="stable"), int(C.counts[0])
         self.members = slice(0, first), slice(first, self.size)
         # What is subtracted from each row: the same centre, or its group's.
         self.centre = np.repeat(np.arange(2) % len(C.centres), C.counts)
-        self.rows = sparse.vstack([X, -sparse.csr_array(C.centres)], format="csr")
-        self._transposes: dict[Groups, tuple[_CSR, NDArray[np.int64]]] = {}
+        rows, centres = sparse.csr_array(X), -sparse.csr_array(C.centres)
+        self.rows = {
+            groups: sparse.vstack([rows[order[own]], centres], format="csr")
+            for groups, own in self._own.items()
+        }
+        self.columns = {groups: rows.T for groups, rows in self.rows.items()}
+
+    @property
+    def _own(self) -> dict[Groups, slice]:
+        """Places of the rows of groups."""
+        return {
+            (0, 1): slice(0, self.size),
+            (0,): self.members[0],
+            (1,): self.members[1],
+        }
 
     def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
         """Write the product for Lanczos first, and last that with the rows."""
-        scale = self._scale(groups, weights)
-        self._gram(scale * z, groups, out[-1])
+        scale, own = self._scale(groups, weights), self._own[groups]
+        out[-1] = 0.0
+        out[-1, own] = self._gram(scale[own] * z[own], groups)
         np.multiply(scale, out[-1], out=out[0])
 
     def lanczos_weights(self, weights: Array) -> Array:
@@ -160,13 +172,7 @@ class Samples:
             return stack
         whole = np.empty((self.depth, *stack.shape[1:]))
         whole[0] = stack[0]
-        # Several vectors at once: each entry is read once for all of them.
-        block = np.ascontiguousarray(self._with_sums(stack[0]).T)
-        for Z in (self._transpose((0, 1))[0], self._sorted_rows):
-            product = np.zeros((Z.indptr.size - 1, block.shape[1]))
-            csr_add_matmat(*Z, Z.cuts(_CHUNKS), 1.0, block, product)
-            block = product
-        whole[1] = (block[len(self.C.centres) :] + block[self.centre]).T
+        whole[1] = self._gram(stack[0].T, (0, 1)).T
         return whole
 
     def inner(self, stack: Array, other: Array) -> Array:
@@ -195,10 +201,7 @@ class Samples:
 
     def expand(self, stack: Array) -> Array:
         """Vectors of features, as columns."""
-        z, n_centres = self._with_sums(stack[0]), len(self.C.centres)
-        y = np.empty_like(z)
-        y[:, self.order], y[:, self.size :] = z[:, n_centres:], z[:, :n_centres]
-        return np.asarray(self.rows.T @ np.ascontiguousarray(y.T))
+        return np.asarray(self._features(stack[0].T, (0, 1)))
 
     def _scale(self, groups: Groups, weights: Array) -> Array:
         """Roots of D, for the groups; zero for other rows."""
@@ -207,60 +210,18 @@ class Samples:
             scale[self.members[g]] = np.sqrt(w / self.C.counts[g])
         return scale
 
-    def _gram(self, y: Array, groups: Groups, out: Array) -> None:
-        """Overwrite `out` with Z Z^T y; of rows of other groups nothing is meant."""
-        (Z, bounds), z = self._transpose(groups), self._with_sums(y)
-        partial = np.empty((len(bounds) - 1, z.size))
-        csr_normal_product(*Z, bounds, 0.0, z, partial)
-        total = partial.sum(axis=0)
-        np.take(total, self.centre, out=out)
-        out += total[len(self.C.centres) :]
+    def _features(self, y: Array, groups: Groups) -> Array:
+        """Z^T y, of rows of the groups; of one vector, or of several as columns."""
+        own = self.centre[self._own[groups]]
+        sums = [
+            y[own == c].sum(axis=0, keepdims=True) for c in range(len(self.C.centres))
+        ]
+        x: Array = self.columns[groups] @ np.concatenate([y, *sums])
+        return x
 
-    def _with_sums(self, y: Array) -> Array:
-        """Weights of the centres, then of the rows; of one vector y, or of several."""
-        ends = [0] if len(self.C.centres) == 1 else [0, self.members[1].start]
-        return np.concatenate([np.add.reduceat(y, ends, axis=-1), y], axis=-1)
-
-    def _transpose(self, groups: Groups) -> tuple[_CSR, NDArray[np.int64]]:
-        """Z^T, of rows of the groups, and its chunks; its first columns are centres."""
-        if groups not in self._transposes:
-            X, n_centres = self.rows, len(self.C.centres)
-            chosen = [self.size + np.arange(n_centres)]
-            chosen += [self.order[self.members[g]] for g in groups]
-            indptr, indices, data = csr_rows_transpose(
-                X.indptr, X.indices, X.data, np.concatenate(chosen), X.shape[1]
-            )
-            indices[indices >= n_centres] += self.members[groups[0]].start
-            # Features by length, of which a product with the rows knows no order: loops
-            # are then predictable.
-            lengths = np.diff(indptr)
-            features = np.argsort(lengths, kind="stable")[np.sum(lengths == 0) :]
-            shape = X.shape[1], n_centres + self.size
-            Z = sparse.csr_array((data, indices, indptr), shape=shape)[features]
-            indices = Z.indices.astype(np.uint32, copy=False)
-            turned = _CSR(Z.indptr.astype(np.int64), indices, Z.data)
-            n_chunks = min(_PARTIAL_SUMS, max(1, Z.nnz // (2 * self.size)))
-            n_chunks = 2 ** (n_chunks.bit_length() - 1)
-            self._transposes[groups] = turned, turned.cuts(n_chunks)
-        return self._transposes[groups]
-
-    @cached_property
-    def _sorted_rows(self) -> _CSR:
-        """Centres and rows, with features sorted as in their transpose."""
-        Z, n_centres = self._transpose((0, 1))[0], len(self.C.centres)
-        features = np.arange(Z.indptr.size - 1)
-        return _CSR(*csr_rows_transpose(*Z, features, n_centres + self.size))
-
-
-class _CSR(NamedTuple):
-    """CSR arrays for products with one vector, or with several."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.uint32]
-    data: Array
-
-    def cuts(self, n_chunks: int) -> NDArray[np.int64]:
-        """Cut the rows into chunks of about equal work."""
-        # A row counts as one entry more than it has.
-        work = self.indptr + np.arange(self.indptr.size)
-        return np.searchsorted(work, np.linspace(0, work[-1], n_chunks + 1))
+    def _gram(self, y: Array, groups: Groups) -> Array:
+        """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
+        q = self.rows[groups] @ self._features(y, groups)
+        m = len(y)
+        product: Array = q[:m] + q[m:][self.centre[self._own[groups]]]
+        return product

@@ -115,12 +115,13 @@ class _Search:
             self.advance(run, part=_FIRST)
             self.append(self.space.found(run, self.r + 2, (g,), np.ones(1)))
             runs.append(run)
+        if self.size <= self.r:
+            return False  # the rows have no more directions
         self.best = np.array([run.values[: self.r].sum() for run in runs])
         self.reduce()
         self.polish(_FIRST_BLOCKS, _FIRST_ERROR)
         exact = all(self.finish(run) for run in runs)
         self.best = np.array([run.values[: self.r].sum() for run in runs])
-        self.reduce()
         return exact
 
     def finish(self, run: ThickRestartLanczos) -> bool:
