@@ -219,8 +219,11 @@ WIDE = {
     "random": fewer_rows,
     "copies and zeros": with_copies_and_zeros,
     "one row in a group": one_row_of_few,
-    "far from zero": lambda: (fewer_rows()[0] + sparse.csr_array(np.ones((150, 1))) @
-                              sparse.csr_array(np.eye(1, 400) * 30), fewer_rows()[1]),
+    "far from zero": lambda: (
+        fewer_rows()[0]
+        + sparse.csr_array(np.ones((150, 1))) @ sparse.csr_array(np.eye(1, 400) * 30),
+        fewer_rows()[1],
+    ),
 }
 
 
@@ -236,7 +239,11 @@ def test_samples_give_what_features_give(case, centering):
     formed = covariances(X, codes, centering)
     expected = solve_formed(formed, r, 1e-11, 100)
     losses = expected.best - np.trace(expected.compressed, axis1=1, axis2=2)
-    assert found is not None and other is not None
+    if case == "one row in a group" and centering == "group":
+        assert found is None  # a covariance of zero: another way is taken
+        return
+    assert found is not None
+    assert other is not None
     for basis in (found, other):
         U = basis.basis
         np.testing.assert_allclose(U.T @ U, np.eye(r), atol=1e-12)
