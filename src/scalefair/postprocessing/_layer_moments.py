@@ -110,13 +110,18 @@ class LayerMoments:
         """Gaps d_e and d_v of the outputs, in mean and in covariance."""
         W = _fewer_rows(weight)
         with judged_later():
-            covariances = W @ self.moments.scatters @ W.T
-            covariances /= self._divisors[:, None, None]
+            one = len(self.pairs) == 1  # the difference first: half the products
+            forms = self.covariance_differences if one else self.moments.scatters
+            covariances = W @ forms @ W.T
+            if not one:
+                covariances /= self._divisors[:, None, None]
             largest = np.abs(covariances).max() or 1.0  # its square may be too large
             covariances /= largest
+            pairs = [] if one else self.pairs
+            differences = (covariances[b] - covariances[a] for a, b in pairs)
             squares = [
-                float(((covariances[b] - covariances[a]) ** 2).sum())
-                for a, b in self.pairs
+                float((difference**2).sum())
+                for difference in (covariances if one else differences)
             ]
             mean_gap = float(np.linalg.norm(W @ self.differences))
             covariance_gap = float(largest * np.sqrt(sum(squares)))
