@@ -164,13 +164,19 @@ class _Level:
             self._begin()
             return
         self.V, self.a, self.clip = before.extended(V0), before.a, before.clip
-        self._turn(before.multiplier(self.V))
+        B = before.multiplier(self.V)
+        if B.any():
+            self._turn(B)
+        else:
+            self._begin()
 
     def _begin(self) -> None:
         """Start from the multiple of ``V_0 D V_0^T`` with the best dual."""
         R, d, u = self.R, self.d, self.u
         g, self.U = np.linalg.eigh((R * d) @ R.T)
         self.R = R = self.U.T @ R
+        if not g.any():  # any multiplier will do
+            g = np.ones(len(g))
         edge = min(float(g.min() * d.max()), float(g.max() * d.min()))
         edge = min(edge, -1e-3 * float(np.abs(g).max() * np.abs(d).max()))
         low, high = np.log(-_RANGE / edge), np.log(-1 / edge)

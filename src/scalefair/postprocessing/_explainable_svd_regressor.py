@@ -345,7 +345,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
     def _chosen_layer(self, rows: ModelRows) -> int:
         """Return the layer to change."""
-        self._unfairness = None
+        self._unfairness: list[LayerUnfairness | None] | None = None
         if self.layer == -2 and rows.host.n_layers == 1:
             return 0
         if self.layer != "auto":
