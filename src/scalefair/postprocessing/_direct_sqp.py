@@ -38,10 +38,10 @@ _LEVELS, _MOST_ROWS = (1e-2, 1e-3, 1e-4), 0.75
 _NEAREST = 1e-3
 _CLIP, _LEAST_CLIP, _MOST_CLIP = 0.2, 0.1, 10.0
 # Steps of a level, their lengths, and what a step must bring of the best length's gain
-# to be taken whole.
+# to be taken whole; a gain below this share of the merit is none.
 _STEPS = 40
 _LENGTHS = np.array([1, 0.85, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02, 0.01, 0.001])
-_ENOUGH = 0.7
+_ENOUGH, _NOTHING = 0.7, 1e-9
 # Multipliers move at least so far, as they may be what is wrong.
 _SHORTEST = 0.1
 # Of the tolerance, what is proved of a level, and what three steps must bring.
@@ -291,8 +291,13 @@ class _Level:
             gap = np.sqrt(np.maximum(np.polyval(square, t), 0.0))
             merit += cost * np.maximum(gap - 1, 0)
         gains = merit[-1] - merit
-        best = 0 if gains[0] >= _ENOUGH * gains.max() else int(np.argmax(gains))
-        if gains[best] <= 0:
+        # Near the end gains are rounding: the step is taken as it is, or not at all.
+        nothing = _NOTHING * merit[-1]
+        if gains[0] >= _ENOUGH * gains.max() - nothing:
+            best = 0
+        elif gains.max() > nothing:
+            best = int(np.argmax(gains))
+        else:
             self.clip = min(3 * self.clip, _MOST_CLIP)
             return 0.0
         whole = t[best] >= 0.6
