@@ -44,7 +44,7 @@ _LENGTHS = np.array([1, 0.85, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02, 0.01,
 _ENOUGH, _NOTHING = 0.7, 1e-9
 # Multipliers move at least so far, as they may be what is wrong.
 _SHORTEST = 0.1
-# Of the tolerance, what is proved of a level, and what three steps must bring.
+# Of the tolerance, what is proved of a level, and what four steps must bring.
 _SHARP, _SLOW = 0.5, 0.05
 _CG_STEPS, _CG_TOL = 30, 0.1
 _HALVINGS, _RANGE = 5, 1e-2
