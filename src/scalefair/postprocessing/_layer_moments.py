@@ -110,18 +110,17 @@ class LayerMoments:
         """Gaps d_e and d_v of the outputs, in mean and in covariance."""
         W = _fewer_rows(weight)
         with judged_later():
-            one = len(self.pairs) == 1  # the difference first: half the products
-            forms = self.covariance_differences if one else self.moments.scatters
-            covariances = W @ forms @ W.T
-            if not one:
+            if len(self.pairs) == 1:  # the difference first: half the products
+                difference = W @ self.covariance_differences[0] @ W.T
+                covariances = np.stack([np.zeros_like(difference), difference])
+            else:
+                covariances = W @ self.moments.scatters @ W.T
                 covariances /= self._divisors[:, None, None]
             largest = np.abs(covariances).max() or 1.0  # its square may be too large
             covariances /= largest
-            pairs = [] if one else self.pairs
-            differences = (covariances[b] - covariances[a] for a, b in pairs)
             squares = [
-                float((difference**2).sum())
-                for difference in (covariances if one else differences)
+                float(((covariances[b] - covariances[a]) ** 2).sum())
+                for a, b in self.pairs
             ]
             mean_gap = float(np.linalg.norm(W @ self.differences))
             covariance_gap = float(largest * np.sqrt(sum(squares)))
