@@ -158,6 +158,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    _unfairness: list[LayerUnfairness | None] | None
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": "no_validation",
         "method": [StrOptions({"direct", "explainable_svd"})],
@@ -345,7 +346,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
     def _chosen_layer(self, rows: ModelRows) -> int:
         """Return the layer to change."""
-        self._unfairness: list[LayerUnfairness | None] | None = None
+        self._unfairness = None
         if self.layer == -2 and rows.host.n_layers == 1:
             return 0
         if self.layer != "auto":
