@@ -159,6 +159,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     """
 
     _unfairness: list[LayerUnfairness | None] | None
+    _old_layers: dict[int, tuple[ArrayLike, ArrayLike | None]]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": "no_validation",
         "method": [StrOptions({"direct", "explainable_svd"})],
@@ -271,9 +272,9 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.groups_ = rows.groups
         self.layer_ = self._chosen_layer(model_rows)
         last = host.n_layers - 1
-        self._old_layers = {
-            i: (host.weight(i), host.bias(i)) for i in (self.layer_, last)
-        }
+        self._old_layers = {self.layer_: (host.weight(self.layer_), None)}
+        if self.refit_last is not None:
+            self._old_layers[last] = (host.weight(last), host.bias(last))
         refits = self.refit_last is not None and self.layer_ != last
         remedy = "choose a layer of fewer inputs."
         check_room(host, self.layer_, len(rows.groups), remedy)
