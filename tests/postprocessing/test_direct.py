@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._direct import direct_weights, smallest_change
+from scalefair.postprocessing._direct import direct_weights
+from scalefair.postprocessing._direct_sqp import smallest_change
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments

@@ -98,16 +98,21 @@ def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
     assert 0 < found.change_bound <= found.change
 
 
+def asked_for(weight, layer):
+    """What is left of both reductions."""
+    square = layer.output_change(weight, np.zeros_like(weight))
+    return worthwhile(weight, layer, layer.gaps(weight), square, (15.0, 150.0))
+
+
 def test_gaps_that_are_rounding_are_left():
     X, _, moments, W = layer()
     reductions = 15.0, 150.0
-    assert worthwhile(W, LayerMoments(moments), reductions) == reductions
+    assert asked_for(W, LayerMoments(moments)) == reductions
     twice = np.vstack([X, X[np.random.default_rng(0).permutation(len(X))]])
     halves = np.repeat([0, 1], len(X))
 
     def kept(rows):
-        layer = LayerMoments(GroupMoments.from_data(rows, halves))
-        return worthwhile(W, layer, reductions)
+        return asked_for(W, LayerMoments(GroupMoments.from_data(rows, halves)))
 
     for offset in (0.0, 1e5):
         assert kept(twice + offset) == (1.0, 1.0)
@@ -124,13 +129,13 @@ def test_gaps_that_are_rounding_are_left():
     turned[200:, 0] *= 2
     assert kept(turned) == (1.0, 150.0)
     # A weight of zeros has no gap to reduce.
-    assert worthwhile(0 * W, LayerMoments(moments), reductions) == (1.0, 1.0)
+    assert asked_for(0 * W, LayerMoments(moments)) == (1.0, 1.0)
     # Equal rows have covariances of rounding.
     rows = np.tile([0.1, 0.2, 0.3], (30, 1))
     alike = GroupMoments.from_data(rows, np.arange(30) % 2)
     alike.scatters[:] = 1e-45 * np.eye(3)
     alike.scatters[1] *= -1
-    assert worthwhile(np.ones((1, 3)), LayerMoments(alike), reductions)[1] == 1.0
+    assert asked_for(np.ones((1, 3)), LayerMoments(alike))[1] == 1.0
 
 
 @both_methods

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from scalefair.postprocessing._direct_sqp import nearest
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 
 Array = NDArray[np.float64]
@@ -30,9 +31,8 @@ _TINY = 1e-300
 _ROUNDING = 1e-12
 _INSIDE = 1e-9
 _MEMORY = 12
-# How near to -1 the products of the multiplier's and the form's values may come.
-_NEAREST = 0.999
-_STEPS = 200
+# Relative accuracy of the square that belongs to that of the covariance gap.
+_OF_SQUARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,10 @@ def direct_weights(
     inf is no bound. `tol` is the relative accuracy of the covariance gap.
     """
     # In coordinates V = W' S T the change is |V - V_0|^2 and the forms are T^T M_p T.
-    # Both bounds are met by penalties whose weights are found by secant steps, each
-    # problem solved by L-BFGS from the last one's solution. Means that must be equal
-    # are left out of the coordinates instead.
+    # For more groups than two, and where nothing is proved of two, both bounds are met
+    # by penalties whose weights are found by secant steps, each problem solved by
+    # L-BFGS from the last one's solution. Means that must be equal are left out of the
+    # coordinates instead.
     means, full_root, start, kept = root.T @ differences, root, whitened, None
     if mean_bound == 0:
         kept = _complement(means)
@@ -75,19 +76,44 @@ def direct_weights(
     smallest = _SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
     covariance_bound = max(covariance_bound, smallest**2)
     bounds = _Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
-    V, penalties = _nearest_means(problem, bounds), _Penalties(0.0, 0.0)
+    V, multiplier = _nearest_means(problem, bounds), np.zeros((len(start),) * 2)
     if not bounds.hold(problem, V):
-        V, penalties = _descend(problem, V, bounds, tol)
-        V = _within_bounds(problem, V, bounds)
+        V, multiplier = _solve(problem, V, bounds, tol)
     step = (V - problem.start) @ problem.root.T
     if kept is not None:
         step -= (whitened - start @ kept.T) @ full_root.T
     return DirectResult(
         weight=weight + step,
-        multiplier=penalties.covariance * problem.products(V)[1][-1],
+        multiplier=multiplier,
         covariance_bound=covariance_bound,
         converged=bounds.hold(problem, V),
     )
+
+
+def _solve(
+    problem: _Problem, start: Array, bounds: _Bounds, tol: float
+) -> tuple[Array, Array]:
+    """Change and multiplier, for two groups with a proof if there is one."""
+    choices: list[tuple[Array, Array]] = []
+    proved = False
+    if problem.forms.ndim == 2:
+        u = problem.means.sum(axis=1) / (bounds.mean or 1.0)  # of one pair, or none
+        d = problem.forms[0] / bounds.covariance
+        found = nearest(problem.start, d, u, _OF_SQUARE * tol)
+        if found.V is not None and found.multiplier is not None:
+            V = _within_bounds(problem, found.V, bounds)
+            choices = [(V, found.multiplier / bounds.covariance)]
+        proved = found.proved(_OF_SQUARE * tol)
+    if not proved:
+        V, penalties = _descend(problem, start, bounds, tol)
+        V = _within_bounds(problem, V, bounds)
+        choices.append((V, penalties.covariance * problem.products(V)[1][-1]))
+
+    def change(choice: tuple[Array, Array]) -> float:
+        within = bounds.hold(problem, choice[0])
+        return float(np.sum((choice[0] - problem.start) ** 2)) if within else np.inf
+
+    return min(choices, key=change)
 
 
 @dataclass(frozen=True)
@@ -333,63 +359,3 @@ def _within_bounds(problem: _Problem, V: Array, bounds: _Bounds) -> Array:
         inside = bounds.hold(problem, start + middle * step)
         low, high = (low, middle) if inside else (middle, high)
     return start + high * step
-
-
-def smallest_change(
-    whitened: Array,
-    root: Array,
-    difference: Array,
-    form: Array,
-    multiplier: Array,
-    *,
-    mean_bound: float,
-    covariance_bound: float,
-) -> float:
-    """Lower bound of the change by Lagrangian duality, for two groups.
-
-    Given W S T (m, r), T (n, r), d (n,), M (n, n) and a symmetric Y (m, m), the
-    multiplier of ``V F V^T``, F = T^T M T.
-    """
-    # With a number a >= 0 for the means, u = T^T d, every V that meets the bounds has
-    #   |V - V_0|^2 >= min_V |V - V_0|^2 + <Y, V F V^T>
-    #                  + a (|V u|^2 - c_e) - c_v^(1/2) |Y|.
-    # In the eigenbases of Y and F the rows of the minimiser are solutions with diagonal
-    # plus rank one matrices. It exists if 1 + y_i f_j > 0 for all i and j: then the
-    # bound holds although the constraint is not convex. For each Y the best a is found.
-    values, vectors = np.linalg.eigh(root.T @ form @ root)
-    y, basis = np.linalg.eigh(multiplier)
-    products = np.outer(y, values)
-    least = float(products.min(initial=0.0))  # inputs may all be zero
-    if least < -_NEAREST:  # a smaller multiplier proves less, but does
-        shrink = -_NEAREST / least
-        y, products = shrink * y, shrink * products
-    weights = 1 + products
-    rows = basis.T @ whitened @ vectors
-    bound = np.sum(rows * rows * (1 - 1 / weights))  # min over V, without means
-    if np.isfinite(covariance_bound):
-        bound -= np.sqrt(covariance_bound) * np.linalg.norm(y)
-    if np.isfinite(mean_bound):
-        mean = vectors.T @ (root.T @ difference)
-        gaps, gram = (rows / weights) @ mean, (1 / weights) @ (mean * mean)
-        bound += _mean_term(gaps, gram, mean_bound)
-    return max(float(bound), 0.0)
-
-
-def _mean_term(gaps: Array, gram: Array, bound: float) -> float:
-    """Largest of ``sum_i a g_i^2 / (1 + a k_i) - a c`` over a >= 0."""
-    positive = gram > 0
-    gaps, gram = gaps[positive], gram[positive]
-    if not gaps.size or np.sum(gaps * gaps) <= bound:
-        return 0.0
-    if bound == 0:
-        return float(np.sum(gaps * gaps / gram))
-    low, high = 0.0, float(np.linalg.norm(gaps) / np.sqrt(bound) / gram.min())
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if np.sum((gaps / (1 + middle * gram)) ** 2) > bound:
-            low = middle
-        else:
-            high = middle
-    return float(np.sum(low * gaps * gaps / (1 + low * gram)) - low * bound)

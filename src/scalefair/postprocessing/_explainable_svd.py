@@ -117,7 +117,7 @@ def exact_first_moment(
     vectors, Y = vectors[:, movable], Y @ vectors[:, movable]
     gaps = gaps @ vectors
     rest = max(c_e - _outside(W, basis, lengths, vectors), 0.0)
-    factors = _shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], rest)
+    factors = shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], rest)
     wanted = gaps * factors
     # The second pass takes away the rounding of the first: K may be ill-conditioned.
     changed = W
@@ -151,7 +151,7 @@ def svd_first_moment(
     rows = Vt / base + ((Vt @ basis) * (1.0 / roots - 1.0 / base)) @ basis.T
     k = np.maximum(np.einsum("ij,ji->i", rows, S @ rows.T), 0.0)
     squares = sigma**2
-    factors = _shrinkage(squares, k, float(squares.sum()) / mean_reduction)
+    factors = shrinkage(squares, k, float(squares.sum()) / mean_reduction)
     changed: Array = W - (U * (sigma * (1.0 - factors))) @ rows
     return changed
 
@@ -169,7 +169,7 @@ def _outside(W: Array, basis: Array, lengths: Array, vectors: Array) -> float:
     return float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
 
 
-def _shrinkage(squares: Array, k: Array, target: float) -> Array:
+def shrinkage(squares: Array, k: Array, target: float) -> Array:
     """Factors ``k / (k + gamma)`` with ``sum squares factor^2 = target``."""
     total = float(squares.sum())
     if total <= target:

@@ -22,6 +22,7 @@ from scalefair._random import check_random_state
 from scalefair.postprocessing._fair_layer import check_room, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._layer_moments import LayerUnfairness
 from scalefair.postprocessing._passes import ModelRows, batches, predictions
 from scalefair.postprocessing._refit_last_layer import (
     LastLayer,
@@ -126,6 +127,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     unfairness_by_layer_ : list
         For each layer its name, `mean_gap`, `covariance_gap`, and both relative to
         the spread within groups; None for layers that cannot be post-processed.
+        Computed when it is first asked for.
         From all rows with ``layer="auto"``, otherwise from about 1000.
     converged_ : bool
         Whether the bounds on the gaps hold, those of the refit included.
@@ -156,6 +158,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    _unfairness: list[LayerUnfairness | None] | None
+    _old_layers: dict[int, tuple[ArrayLike, ArrayLike | None]]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": "no_validation",
         "method": [StrOptions({"direct", "explainable_svd"})],
@@ -266,8 +270,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             host.check_linear_output(trial)
             targets = checked_targets(y, rows.n_rows, host)
         self.groups_ = rows.groups
-        self.layer_ = self._chosen_layer(model_rows, sample)
+        self.layer_ = self._chosen_layer(model_rows)
         last = host.n_layers - 1
+        self._old_layers = {self.layer_: (host.weight(self.layer_), None)}
+        if self.refit_last is not None:
+            self._old_layers[last] = (host.weight(last), host.bias(last))
         refits = self.refit_last is not None and self.layer_ != last
         remedy = "choose a layer of fewer inputs."
         check_room(host, self.layer_, len(rows.groups), remedy)
@@ -287,6 +294,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
         self.estimator_ = host.estimator
         self._one_prediction = _one_prediction(host, trial)
+        self._sample = replace(sample, host=host)
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -329,18 +337,23 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         )
         return predicted
 
-    def _chosen_layer(self, rows: ModelRows, sample: ModelRows) -> int:
-        """Return the layer to change; fill in `unfairness_by_layer_`."""
-        chosen = None
+    @property
+    def unfairness_by_layer_(self) -> list[LayerUnfairness | None]:
+        """Gaps of the outputs of each layer before the change."""
+        if self._unfairness is None:  # few want it: not before it is asked for
+            host = self._sample.host.replaced(self._old_layers)
+            self._unfairness = replace(self._sample, host=host).unfairness_by_layer()
+        return self._unfairness
+
+    def _chosen_layer(self, rows: ModelRows) -> int:
+        """Return the layer to change."""
+        self._unfairness = None
         if self.layer == -2 and rows.host.n_layers == 1:
-            chosen = 0
-        elif self.layer != "auto":
-            chosen = rows.host.resolve(self.layer)
-        some = rows if chosen is None else sample
-        self.unfairness_by_layer_ = some.unfairness_by_layer()
-        if chosen is not None:
-            return chosen
-        scores = [-1.0 if u is None else u.score for u in self.unfairness_by_layer_]
+            return 0
+        if self.layer != "auto":
+            return rows.host.resolve(self.layer)
+        self._unfairness = rows.unfairness_by_layer()
+        scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
     def _change_layer(self, rows: ModelRows) -> NDArray[Any] | None:

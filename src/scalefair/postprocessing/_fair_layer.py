@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
-from scalefair.postprocessing._direct import direct_weights, smallest_change
+from scalefair.postprocessing._direct import direct_weights
+from scalefair.postprocessing._direct_sqp import smallest_change
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
     explainable_svd,
@@ -69,16 +70,18 @@ def fair_layer(
 ) -> FairLayer:
     """Change a layer, given its weight (m, n) and the moments of its inputs."""
     inputs = LayerMoments(moments)
-    reductions = worthwhile(weight, inputs, reductions)
+    square = inputs.output_change(weight, np.zeros_like(weight))
+    gaps = inputs.gaps(weight)
+    reductions = worthwhile(weight, inputs, gaps, square, reductions)
     if method == "direct":
-        changed, least, converged = _direct(weight, inputs, reductions)
+        changed, least, converged = _direct(weight, inputs, gaps, reductions)
     else:
-        changed = _published(weight, inputs, reductions, epsilon, first_moment)
+        changed = _published(weight, inputs, gaps, reductions, epsilon, first_moment)
         least, converged = float("nan"), True
-    square = inputs.output_change(weight, np.zeros_like(weight)) or 1.0
+    square = square or 1.0
     return FairLayer(
         weight=changed,
-        gaps_before=inputs.gaps(weight),
+        gaps_before=gaps,
         gaps_after=inputs.gaps(changed),
         change=inputs.output_change(weight, changed) / square,
         change_bound=least / square,
@@ -87,7 +90,10 @@ def fair_layer(
 
 
 def _direct(
-    weight: Array, layer: LayerMoments, reductions: tuple[float, float]
+    weight: Array,
+    layer: LayerMoments,
+    gaps: tuple[float, float],
+    reductions: tuple[float, float],
 ) -> tuple[Array, float, bool]:
     """Meet both bounds at the smallest change of the outputs.
 
@@ -96,10 +102,9 @@ def _direct(
     """
     if len(weight) > weight.shape[1]:  # outputs that follow from fewer
         basis, triangle = np.linalg.qr(weight)
-        fewer, least, converged = _direct(triangle, layer, reductions)
+        fewer, least, converged = _direct(triangle, layer, gaps, reductions)
         return basis @ fewer, least, converged
-    mean_gap, covariance_gap = layer.gaps(weight)
-    mean_bound = reduced(mean_gap, reductions[0])
+    mean_bound = reduced(gaps[0], reductions[0])
     M = layer.covariance_differences
     found = direct_weights(
         weight,
@@ -107,7 +112,7 @@ def _direct(
         layer.differences,
         M,
         mean_bound=mean_bound,
-        covariance_bound=reduced(covariance_gap, reductions[1]),
+        covariance_bound=reduced(gaps[1], reductions[1]),
     )
     if len(M) > 1:
         return found.weight, float("nan"), found.converged
@@ -127,6 +132,7 @@ def _direct(
 def _published(
     weight: Array,
     layer: LayerMoments,
+    gaps: tuple[float, float],
     reductions: tuple[float, float],
     epsilon: float,
     first_moment: str,
@@ -140,24 +146,29 @@ def _published(
         S = layer.second_moment
         return svd_first_moment(changed, D, S, epsilon, reductions[0])
     if reductions[0] > 1:
-        bound = reduced(layer.gaps(weight)[0], reductions[0])
+        bound = reduced(gaps[0], reductions[0])
         return exact_first_moment(changed, D, layer.solve, bound)
     return changed
 
 
 def worthwhile(
-    weight: Array, layer: LayerMoments, reductions: tuple[float, float]
+    weight: Array,
+    layer: LayerMoments,
+    gaps: tuple[float, float],
+    square: float,
+    reductions: tuple[float, float],
 ) -> tuple[float, float]:
     """Reductions in mean and covariance, 1 for a gap that is rounding.
 
-    To take away what is not there may cost a large part of the outputs.
+    Given both gaps of the outputs and the sum of their squares. To take
+    away what is not there may cost a large part of the outputs.
     """
     n_rows = int(layer.moments.counts.sum())
     within = layer.moments.scatters.sum(axis=0) / n_rows
-    square = layer.output_change(weight, np.zeros_like(weight)) / n_rows
+    square /= n_rows
     spread = float(((weight @ within) * weight).sum())
     spread = max(spread, _EPS**2 * square)  # that of equal outputs, by their rounding
-    mean_gap, covariance_gap = layer.gaps(weight)
+    mean_gap, covariance_gap = gaps
     no_means = mean_gap <= _ROUNDING * np.sqrt(square)
     no_covariances = covariance_gap <= _ROUNDING * np.sqrt(square * spread)
     return (

@@ -110,8 +110,12 @@ class LayerMoments:
         """Gaps d_e and d_v of the outputs, in mean and in covariance."""
         W = _fewer_rows(weight)
         with judged_later():
-            covariances = W @ self.moments.scatters @ W.T
-            covariances /= self._divisors[:, None, None]
+            if len(self.pairs) == 1:  # the difference first: half the products
+                difference = W @ self.covariance_differences[0] @ W.T
+                covariances = np.stack([np.zeros_like(difference), difference])
+            else:
+                covariances = W @ self.moments.scatters @ W.T
+                covariances /= self._divisors[:, None, None]
             largest = np.abs(covariances).max() or 1.0  # its square may be too large
             covariances /= largest
             squares = [

@@ -111,7 +111,8 @@ def refit_last_layer(
         shares = _walked(values, max(float(values.max()), least) or 1.0, steps)
     fitted = weight + (rest * shares) @ vectors.T
     before = inputs.gaps(fitted)
-    reductions = worthwhile(fitted, inputs, reductions)
+    square = inputs.output_change(fitted, np.zeros_like(fitted))
+    reductions = worthwhile(fitted, inputs, before, square, reductions)
     converged = True
     if max(reductions) > 1:
         sizes = np.sqrt(values + ridge)
