@@ -92,11 +92,12 @@ class Features:
 
     def norms(self, stack: Array) -> Array:
         """Lengths of the vectors."""
-        return np.sqrt(np.einsum("ij,ij->i", stack[0], stack[0]))
+        lengths: Array = np.sqrt(np.einsum("ij,ij->i", stack[0], stack[0]))
+        return lengths
 
     def combined(self, stack: Array, weights: Array, values: Any = 0.0) -> Array:
         """Stack, or its first part, of ``(w_A C_A + w_B C_B) x - value x``."""
-        R = stack[0] * -np.reshape(values, (-1, 1))
+        R: Array = stack[0] * -np.reshape(values, (-1, 1))
         for w, products in zip(weights, stack[1:], strict=True):
             R += w * products
         return R[None]
@@ -147,7 +148,8 @@ class Samples:
 
     def lanczos_weights(self, weights: Array) -> Array:
         """Weights of what `multiply` writes."""
-        return np.eye(len(weights))[0]
+        first: Array = np.eye(len(weights))[0]
+        return first
 
     def image(self, stack: Array, groups: Groups, weights: Array) -> Array:
         """Return what Lanczos has for the vectors of a stack, but for lengths."""
@@ -191,7 +193,8 @@ class Samples:
 
     def norms(self, stack: Array) -> Array:
         """Lengths of the vectors."""
-        return np.sqrt(np.maximum(np.einsum("ij,ij->i", *stack), 0.0))
+        lengths: Array = np.sqrt(np.maximum(np.einsum("ij,ij->i", *stack), 0.0))
+        return lengths
 
     def combined(self, stack: Array, weights: Array, values: Any = 0.0) -> Array:
         """Stack of ``(w_A C_A + w_B C_B) x - value x``."""

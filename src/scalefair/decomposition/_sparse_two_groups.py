@@ -232,7 +232,8 @@ class _Search:
         signs = np.array([1.0, -1.0])
         inside = self.Y[: self.r] @ weighted_sum(signs, self.projected)
         whole = self.space.norms(self.space.combined(self.leading, signs))
-        return np.sqrt(np.maximum(whole**2 - (inside**2).sum(axis=1), 0))
+        outside: Array = np.sqrt(np.maximum(whole**2 - (inside**2).sum(axis=1), 0))
+        return outside
 
     def beyond(self, norms: Array) -> float:
         """Estimate the error of the r largest values' sum from their residuals."""
