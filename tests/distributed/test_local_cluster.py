@@ -156,6 +156,7 @@ def test_a_lost_worker_between_products(client, tmp_path):
     before = C @ V
     kill_one(client)
     assert np.array_equal(C @ V, before)
+    codes = (groups == "b").astype(int)
     expected = GroupCovariance(X, codes, [0.5, 0.5]) @ V
     np.testing.assert_allclose(before, expected, rtol=1e-10)
 

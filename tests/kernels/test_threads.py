@@ -153,7 +153,7 @@ THREADS = """
 threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-print(numba.threading_layer(), flush=True)
+print(numba.threading_layer())
 """
 FORK = """
 child = os.fork()
@@ -164,7 +164,7 @@ if child == 0:
     except RuntimeError as error:
         print(error, flush=True)
     os._exit(7)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 work()
 """
 
@@ -174,9 +174,9 @@ def test_threads_call_kernels_at_once_and_forked_processes_too(layer):
     # "workqueue" aborts the process if threads do: there they take turns. GNU OpenMP
     # ends a forked process without a word that Python hears.
     forks = hasattr(os, "fork")
-    done = run_under(layer, WORK + THREADS + FORK * forks)
+    done = run_under(layer, WORK + FORK * forks + THREADS)
     assert done.returncode == 0, done.stderr
-    loaded, *of_the_child = done.stdout.splitlines()
+    *of_the_child, loaded = done.stdout.splitlines()
     assert loaded == layer
     if forks:
         said, status = of_the_child
