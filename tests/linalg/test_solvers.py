@@ -434,7 +434,9 @@ def test_blas_is_held_to_one_thread(graphs, solver):
 
     def multiply(X):
         # Another test may have loaded faiss, which brings a BLAS for itself.
-        ours = [library for library in blas.info() if "faiss" not in library["filepath"]]
+        ours = [
+            library for library in blas.info() if "faiss" not in library["filepath"]
+        ]
         seen.update(library["num_threads"] for library in ours)
         return M @ X
 
