@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def parse(path):
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
@@ -61,8 +63,13 @@ def package_of(path):
     return parts[0] if len(parts) > 1 else None
 
 
+@cache
 def imported_modules(path):
     """Full names of all that a file imports, in functions too."""
+    return list(_imported_modules(path))
+
+
+def _imported_modules(path):
     inside = ["scalefair", *path.relative_to(ROOT).parts[:-1]]
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):

@@ -53,14 +53,13 @@ class DualProblem:
         )
         return found.fun, found.nfev
 
-    def ours(self, value=-np.inf, n_pairs=5):
+    def ours(self, value=-np.inf):
         """Value that ours reaches, and its number of steps."""
         V = self.start.copy()
         objective = EnergyDual(self.operator, self.shift, V.shape[1])
         found = lbfgs(
             objective,
             V,
-            n_pairs=n_pairs,
             ftol=1e-4 if value == -np.inf else -np.inf,
             gtol=1e-3 if value == -np.inf else 0,
             callback=lambda _, reached: reached <= value,

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from _fair_pca import load
 from benchmarks.fair_pca import check
+from fair_pca_table import COMPONENTS
 from scipy import sparse
 from sklearn.decomposition import PCA
 
@@ -167,17 +168,26 @@ def mapped(folder=None, m=10_000_000, n=50, r=10):
 
 def faces(components=(50, 137, 200), repeats=5):
     """Many components of faces, against PCA's fastest solver and its default one."""
-    data = load("lfw", False)
+    _dense(load("lfw", False), components, ("covariance_eigh", "auto"), repeats)
+
+
+def few_features(names=("bank", "credit", "crop"), repeats=15):
+    """Many rows of few features, the papers', against PCA with its default solver."""
+    for name in names:
+        _dense(load(name, False), COMPONENTS[name], ("auto",), repeats)
+
+
+def _dense(data, components, solvers, repeats):
     for r in components:
         model = FairPCA(r, centering="group")
         fit = partial(model.fit, data.X, sensitive_features=data.groups)
         check(fit())
         runs = {"FairPCA": fit} | {
-            name: partial(PCA(r, svd_solver=name, random_state=0).fit, data.X)
-            for name in ("covariance_eigh", "auto")
+            f"PCA {name}": partial(PCA(r, svd_solver=name, random_state=0).fit, data.X)
+            for name in solvers
         }
         shape = " x ".join(f"{size:,}" for size in data.X.shape)
-        compare(f"Faces, {shape}, r = {r}", runs, "covariance_eigh", repeats)
+        compare(f"{data.name}, {shape}, r = {r}", runs, f"PCA {solvers[0]}", repeats)
 
 
 def six_groups():

@@ -110,7 +110,7 @@ def encode_values(
     if values.dtype.kind in "biu" and values.size:
         low, high = int(values.min()), int(values.max())  # of any size, exact
         if high - low <= max(_COUNTED_RANGE, 4 * values.size):
-            return _encode_counted(values, low)
+            return _encode_counted(values, low, high)
     try:
         distinct, codes = np.unique(values, return_inverse=True)
     except TypeError as error:
@@ -122,15 +122,19 @@ def encode_values(
 
 
 def _encode_counted(
-    values: NDArray[Any], low: int
+    values: NDArray[Any], low: int, high: int
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Values of a small range: counted instead of sorted."""
     if values.dtype == np.uint64:  # may be too large for int64: subtract before
         codes = (values - np.uint64(low)).astype(np.int64)
     else:  # may be too small a type for the range: subtract after
         codes = values.astype(np.int64)
-        codes -= low
-    present = np.bincount(codes) > 0
+        if low != 0:
+            codes -= low
+    # Two neighbours are both there: they are the ends of the range.
+    present = np.ones(high - low + 1, bool)
+    if present.size > 2:
+        present = np.bincount(codes) > 0
     offsets = np.flatnonzero(present)
     if len(offsets) < len(present):
         position = np.zeros(len(present), np.int64)

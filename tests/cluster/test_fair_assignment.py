@@ -308,8 +308,10 @@ def _relaxation(seed, n, k, h, tolerance):
     return whole_problem(X, centers, groups, tolerance)
 
 
-@pytest.mark.parametrize("n", [900, 5000])  # one linear program, and several
-def test_relaxation_against_the_whole_linear_program(n):
+@pytest.mark.parametrize("pairs", [20_000, 500])  # at once, and open pairs alone
+def test_relaxation_against_the_whole_linear_program(pairs, monkeypatch):
+    monkeypatch.setattr(_assignment_prices, "_WHOLE", pairs)
+    n = 900
     relaxation = _relaxation(0, n, 6, 3, 0.1)
     result = optimal_prices(relaxation)
     assert result.optimal

@@ -344,6 +344,29 @@ def test_digits_that_float32_lacks(faiss, many, monkeypatch):
         assert faiss.cvar.distance_compute_blas_threshold > 1e9
 
 
+def test_no_call_of_faiss_uses_blas(faiss, many, monkeypatch):
+    """Its sums would depend on the number of its threads."""
+    seen = {}
+
+    class Watched(faiss.IndexIVFFlat):
+        def train(self, *arguments):
+            seen["train"] = faiss.cvar.distance_compute_blas_threshold
+            return super().train(*arguments)
+
+        def add(self, *arguments):
+            seen["add"] = faiss.cvar.distance_compute_blas_threshold
+            return super().add(*arguments)
+
+        def search(self, *arguments):
+            seen["search"] = faiss.cvar.distance_compute_blas_threshold
+            return super().search(*arguments)
+
+    monkeypatch.setattr(faiss, "IndexIVFFlat", Watched)
+    _neighbors._Lists(many, 0).search(np.arange(5), 10, 8)
+    assert seen.keys() == {"train", "add", "search"}
+    assert min(seen.values()) > 1e9
+
+
 def test_other_random_states_make_other_lists(faiss, many):
     found = [_neighbors._Lists(many, seed).order() for seed in (0, 0, 1)]
     assert (np.sort(found[0]) == np.arange(3000)).all()

@@ -44,6 +44,12 @@ def test_deflate_rows(n):
     close(squares, (expected**2).sum(axis=1), float, 1000)
 
 
+def test_deflate_by_a_row_of_the_block():
+    X, squares = np.ones((3, 4)) / 2, np.empty(3)
+    deflate_rows(X, X[0], squares)
+    assert np.array_equal(X, np.zeros((3, 4)))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", SIZES)
 class TestAgainstNumPy:

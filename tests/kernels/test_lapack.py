@@ -2,6 +2,7 @@
 
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -42,6 +43,20 @@ def test_leading_eigenpairs(n, k, dtype, pointers):
     assert np.allclose(vectors * signs, their_vectors[:, ::-1], rtol=0, atol=1e3 * tol)
 
 
+def test_equal_eigenvalues_but_for_rounding(pointers):
+    """LAPACK finds none of the pairs of some of these, and says nothing."""
+    n, k, n_short = 60, 7, 0
+    for seed in range(60):
+        noise = 1e-16 * np.random.default_rng(seed).standard_normal((n, n))
+        A = np.diag(np.tile([0.5, 1.0, 1.0], n // 3)) + noise + noise.T
+        values, vectors = leading_eigh(A, k)
+        assert np.allclose(values, np.ones(k), rtol=0, atol=1e-14)
+        assert np.allclose(A @ vectors, vectors, rtol=0, atol=1e-14)
+        assert np.allclose(vectors.T @ vectors, np.eye(k), rtol=0, atol=1e-13)
+        n_short += linalg.eigh(A, subset_by_index=(n - k, n - 1))[0].size < k
+    assert n_short > 0  # or LAPACK has been mended
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_entries_that_are_not_finite(value):
     A = symmetric(4)
@@ -71,6 +86,16 @@ def test_products(pointers):
         assert found.flags.c_contiguous
     assert matmul(A[:0], B.T).shape == (0, 12)
     assert np.array_equal(matmul(A[:, :0], B[:, :0].T), np.zeros((12, 12)))
+
+
+def test_products_copy_no_transpose(pointers):
+    A = np.ones((200, 200))
+    matmul(A.T, A)
+    tracemalloc.start()
+    matmul(A.T, A)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.5 * A.nbytes  # the product, and no matrix beside it
 
 
 def test_gram(pointers):

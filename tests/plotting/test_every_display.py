@@ -171,12 +171,24 @@ def written(figure):
                 yield text.get_text(), text.get_window_extent()
 
 
+CASES = {
+    "short": (["f", "m"], 1.0),
+    "long": (LONG, 1.0),
+    "tiny": (LONG, 1e-9),
+    "large": (["f", "m"], 1e7),
+}
+SHARES = {cluster, clusters, rates}  # which have no scale
+
+
 @pytest.mark.parametrize(
-    ("names", "scale"),
-    [(["f", "m"], 1.0), (LONG, 1.0), (LONG, 1e-9), (["f", "m"], 1e7)],
-    ids=["short", "long", "tiny", "large"],
+    ("make", "names", "scale"),
+    [
+        pytest.param(make, *case, id=f"{make.__name__}-{name}")
+        for make in EVERY
+        for name, case in CASES.items()
+        if make not in SHARES or case[1] == 1.0
+    ],
 )
-@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
 def test_nothing_overlaps_and_nothing_is_clipped(make, scale, names):
     display = make(names, scale)
     figure = display.figure_

@@ -113,7 +113,10 @@ def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
 
 
 def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
-    """Overwrite `X` with ``X - X @ q q.T``, `squares` with its rows' squared norms."""
+    """Overwrite `X` with ``X - X @ q q.T`` and `squares` with its rows' squared norms.
+
+    `q` may be a row of `X`.
+    """
     _deflate(X, q.copy(), squares)
 
 

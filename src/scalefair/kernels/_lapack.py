@@ -84,13 +84,20 @@ def _eigh(A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         raise ValueError("the matrix has entries that are NaN or infinite")
     n, name = len(A), "ssyevr" if A.dtype == np.float32 else "dsyevr"
     solve, work = _routine(cython_lapack, name, 11), 0.1 * n**3
+    diagonal = A.diagonal().copy()
     with long_blas_call(work):
         if solve is not None and work > _SHORT:
-            return _solve(solve, A, k)
-        if k == 0:
+            values, vectors = _solve(solve, A, k)
+        elif k == 0:
             return np.linalg.eigvalsh(A), A[:, :0]
-        values, vectors = eigh(A, subset_by_index=(n - k, n - 1), check_finite=False)
-    return values, vectors
+        else:
+            bounds = n - k, n - 1
+            values, vectors = eigh(A, subset_by_index=bounds, check_finite=False)
+        if values.size < k:
+            # Of equal eigenvalues, but for rounding, LAPACK's bisection may find none.
+            np.fill_diagonal(A, diagonal)  # below it A is as it was
+            values, vectors = np.linalg.eigh(A)
+    return values[-k:], vectors[:, -k:]
 
 
 def _solve(solve: Any, A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -108,9 +115,9 @@ def _solve(solve: Any, A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[A
         solve(*kind, *(array.ctypes.data for array in arrays + more))
         n_work[0], n_iwork[0] = int(work[0]), iwork[0]
         work, iwork = np.empty(n_work[0], A.dtype), np.empty(n_iwork[0], np.intc)
-    if info[0] or found[0] != n_found:
+    if info[0]:
         raise LinAlgError(f"LAPACK's eigensolver failed with code {info[0]}")
-    return values[:n_found], columns.T
+    return values[: found[0]], columns[: found[0]].T
 
 
 @cache

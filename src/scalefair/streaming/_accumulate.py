@@ -26,7 +26,7 @@ _THIN = 192
 _THIN_BYTES = 2**23
 _BLOCK_BYTES, _SPARSE_BYTES = 2**26, 2**25
 _VIEW_BLOCKS = 4  # a dense block that is not converted takes no memory
-_SHIFT_ROWS = 128  # behind the shift of a label; any typical value would do
+_SHIFT_ROWS = 16  # behind the shift of a label; any typical value would do
 # In products of a dense block: two stored entries, a stored one, one made dense.
 _SCATTERED_COST, _STORED_ENTRY_COST, _DENSE_ENTRY_COST = 25, 600, 40
 # Columns with this share of entries are shifted: they may have a large mean.
