@@ -6,6 +6,7 @@ from scipy import sparse
 
 from scalefair.decomposition import FairPCA
 from scalefair.decomposition._pencil import top_sums
+from scalefair.decomposition._spaces import Features, Samples
 from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import solve_formed
 from scalefair.operators import GroupCovariance
@@ -137,7 +138,7 @@ def test_losses_are_those_of_formed_covariances(case, r, centering):
 def test_where_another_way_is_taken(case, r, taken):
     X, codes = CASES[case]()
     C = GroupCovariance(X, codes, [0.5, 0.5])
-    found = solve_by_lanczos(C, r, tol=1e-8, max_iter=100, random_state=0)
+    found = solve_by_lanczos(Features(C), r, tol=1e-8, max_iter=100, random_state=0)
     assert (found is not None) == taken
     if found is not None:
         formed = covariances(X, codes, "global")
@@ -192,3 +193,61 @@ def test_forms_of_the_rows(form):
     ]
     losses = [pca.group_losses_ for pca in fits]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-8)
+
+
+def fewer_rows(m=150, n=400):
+    return random_rows(m, n, density=0.05, seed=5)
+
+
+def with_copies_and_zeros():
+    # Copies and empty rows: y is not determined by x, the Gram matrix is singular.
+    X, codes = fewer_rows()
+    X = X.tolil()
+    X[20:40] = X[0]
+    X[60:70] = 0
+    return X.tocsr(), codes
+
+
+def one_row_of_few():
+    X, codes = fewer_rows()
+    codes[:] = 0
+    codes[17] = 1
+    return X, codes
+
+
+WIDE = {
+    "random": fewer_rows,
+    "copies and zeros": with_copies_and_zeros,
+    "one row in a group": one_row_of_few,
+    "far from zero": lambda: (
+        fewer_rows()[0]
+        + sparse.csr_array(np.ones((150, 1))) @ sparse.csr_array(np.eye(1, 400) * 30),
+        fewer_rows()[1],
+    ),
+}
+
+
+@pytest.mark.parametrize("centering", ["global", "group"])
+@pytest.mark.parametrize("case", WIDE)
+def test_samples_give_what_features_give(case, centering):
+    X, codes = WIDE[case]()
+    X, r = sparse.csr_array(X), 6
+    C = GroupCovariance(X, codes, [0.5, 0.5], centering=centering)
+    options = {"tol": 1e-8, "max_iter": 100, "random_state": 0}
+    found = solve_by_lanczos(Samples(C, X, codes), r, **options)
+    other = solve_by_lanczos(Features(C), r, **options)
+    formed = covariances(X, codes, centering)
+    expected = solve_formed(formed, r, 1e-11, 100)
+    losses = expected.best - np.trace(expected.compressed, axis1=1, axis2=2)
+    if case == "one row in a group" and centering == "group":
+        assert found is None  # a covariance of zero: another way is taken
+        return
+    assert found is not None
+    assert other is not None
+    for basis in (found, other):
+        U = basis.basis
+        np.testing.assert_allclose(U.T @ U, np.eye(r), atol=1e-12)
+        own = expected.best - np.trace(U.T @ formed @ U, axis1=1, axis2=2)
+        slack = 1e-8 * losses.max() + 1e-12 * expected.best.max()
+        assert own.max() == pytest.approx(losses.max(), abs=slack)
+    np.testing.assert_allclose(found.best, expected.best, rtol=1e-9)

@@ -23,6 +23,7 @@ from scalefair.decomposition._pencil import (
     OperatorPencil,
     buffer_size,
 )
+from scalefair.decomposition._spaces import space_of
 from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import FairBasis, solve
 from scalefair.operators import GroupCovariance
@@ -251,9 +252,9 @@ class FairPCA(BaseGroupPCA):
         operator = GroupCovariance(X, codes, weights, centering=self.centering)
         self.groups_, self.mean_ = groups, operator.mean
         found = None
-        if sparse.issparse(X):
+        if sparse.issparse(X) and n_groups == 2:
             found = solve_by_lanczos(
-                operator,
+                space_of(operator, X, codes),
                 self.n_components,
                 tol=self.tol,
                 max_iter=self.max_iter,

@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator
 
 from scalefair._random import check_random_state
 from scalefair.decomposition._pencil import weighted_sum
+from scalefair.decomposition._spaces import Features, Groups, Samples
 from scalefair.decomposition._subspace import FairBasis
 from scalefair.decomposition._two_groups import solve_two_groups
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg import ThickRestartLanczos, spectral_bounds
-from scalefair.operators import GroupCovariance
 
 Array = NDArray[np.float64]
 
@@ -51,12 +51,12 @@ _COLUMNS = 4096
 
 @single_blas_thread()
 def solve_by_lanczos(
-    C: GroupCovariance, r: int, *, tol: float, max_iter: int, random_state: Any
+    space: Features | Samples, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis | None:
     """Minimise the larger loss of two groups; None where other ways are better."""
-    if C.counts.size != 2 or r > _MOST or C.shape[0] < _capacity(r):
+    if r > _MOST or space.size < _capacity(r):
         return None
-    search = _Search(C, r, tol, check_random_state(random_state))
+    search = _Search(space, r, tol, check_random_state(random_state))
     try:
         if search.begin() and any(search.run() for _ in range(min(max_iter, _RUNS))):
             return search.result()
@@ -81,44 +81,47 @@ def _capacity(r: int) -> int:
 
 
 class _Search:
-    """Orthonormal rows, their products with both covariances, and the weights.
+    """Orthonormal vectors, their products with both covariances, and the weights.
 
     In the span the dual is known for all t. Eigenvectors of H(t) = t C_A + (1-t) C_B at
     a t nearby, and residuals, are what it has to contain: both were multiplied by both.
     """
 
     def __init__(
-        self, C: GroupCovariance, r: int, tol: float, rng: np.random.RandomState
+        self,
+        space: Features | Samples,
+        r: int,
+        tol: float,
+        rng: np.random.RandomState,
     ) -> None:
-        self.C, self.r, self.tol, self.rng = C, r, tol, rng
-        # The basis, and its products with the first and the second covariance.
-        self.rows = np.empty((3, _capacity(r), C.shape[0]))
+        self.space, self.r, self.tol, self.rng = space, r, tol, rng
+        self.stack = np.empty((space.depth, _capacity(r), space.size))
         self.size = 0
         self.projected = np.empty((2, 0, 0))
         self.Y = np.empty((0, 0))  # Ritz vectors of H(t), rows in the basis
         self.weights = np.full(2, 0.5)
         self.n_products = self.n_runs = 0
 
+    @property
+    def basis(self) -> Array:
+        """The stack of the basis; a view."""
+        return self.stack[:, : self.size]
+
     def begin(self) -> bool:
         """Solve the groups' own problems, and that in the span of the solutions."""
-        r, near = self.r, None
-        runs: list[ThickRestartLanczos] = []
+        runs = []
         for g in (0, 1):
-            run = self.lanczos((g,), np.ones(1), near)
-            run.run(
-                lambda it: it.error <= _FIRST * it.values[:r].sum(),
-                chunk=_chunk(run),
-                max_products=_PRODUCTS,
-            )
-            near = run.leading(r + 2)
-            self.append(near)
+            run = self.lanczos((g,), np.ones(1), self.basis)
+            self.advance(run, part=_FIRST)
+            self.append(self.space.found(run, self.r + 2, (g,), np.ones(1)))
             runs.append(run)
-        self.best = np.array([run.values[:r].sum() for run in runs])
+        if self.size <= self.r:
+            return False  # the rows have no more directions
+        self.best = np.array([run.values[: self.r].sum() for run in runs])
         self.reduce()
         self.polish(_FIRST_BLOCKS, _FIRST_ERROR)
         exact = all(self.finish(run) for run in runs)
-        self.best = np.array([run.values[:r].sum() for run in runs])
-        self.reduce()
+        self.best = np.array([run.values[: self.r].sum() for run in runs])
         return exact
 
     def finish(self, run: ThickRestartLanczos) -> bool:
@@ -128,28 +131,37 @@ class _Search:
         return accurate and not self.missed(run)
 
     def lanczos(
-        self, groups: tuple[int, ...], weights: Array, near: Array | None
+        self, groups: Groups, weights: Array, near: Array
     ) -> ThickRestartLanczos:
         """Run that begins at a random sum of vectors near the eigenvectors."""
-        start = self.rng.standard_normal(self.C.shape[0])
-        if near is not None:
+        space = self.space
+        start = self.rng.standard_normal(space.size)
+        if near.shape[1]:
             start *= _NOISE / np.linalg.norm(start)
-            signs = self.rng.choice([-1.0, 1.0], len(near))
-            start += signs / math.sqrt(len(near)) @ near
-        products = partial(self.C.products, codes=groups)
+            image = space.image(near, groups, weights)
+            total = self.rng.choice([-1.0, 1.0], len(image)) @ image
+            start += total / (np.linalg.norm(total) or 1.0)
         return ThickRestartLanczos(
-            products, weights, self.r, start, random_state=self.rng
+            partial(space.multiply, groups=groups, weights=weights),
+            space.lanczos_weights(weights),
+            self.r,
+            start,
+            random_state=self.rng,
         )
 
-    def advance(self, run: ThickRestartLanczos, error: float) -> bool:
-        """Go on until the sum is accurate; return whether it is."""
+    def advance(
+        self, run: ThickRestartLanczos, error: float = 0.0, part: float = 0.0
+    ) -> bool:
+        """Go on until the sum is accurate, or to a part of it; whether it is."""
         return run.run(
-            lambda it: it.error <= error, chunk=_chunk(run), max_products=_PRODUCTS
+            lambda it: it.error <= max(error, part * it.values[: self.r].sum()),
+            chunk=max(4, run.ncv // 12),  # an eigendecomposition each
+            max_products=_PRODUCTS,
         )
 
     def missed(self, run: ThickRestartLanczos) -> bool:
         """Whether Lanczos beside the vectors found finds a larger eigenvalue."""
-        n, r = self.C.shape[0], self.r
+        n, r = self.space.size, self.r
         found = run.leading(min(_shown(r), len(run.values)))
         products = np.empty((run.weights.size, n))
 
@@ -165,37 +177,28 @@ class _Search:
         slack = max(self.least, 1e-13 * run.values[0])
         return bool(bounds.nodes[-1] > run.values[r - 1] + slack)
 
-    def append(self, V: Array, products: Array | None = None) -> None:
-        """Add what is new in rows V to the basis, and its products."""
-        if self.size + len(V) > self.rows.shape[1]:
+    def append(self, new: Array) -> None:
+        """Add what is new in a stack, or in its first part, to the basis."""
+        if self.size + new.shape[1] > self.stack.shape[1]:
             self.shrink()
-        k = self.size
-        B, *rest = self.rows[:, :k]
-        M = V @ B.T
-        new = V - M @ B
-        lengths, Z = np.linalg.eigh(new @ new.T)
+        space, basis, k = self.space, self.basis, self.size
+        new = new - space.inner(new, basis) @ basis[: len(new)]
+        lengths, Z = np.linalg.eigh(space.inner(new, new))
         wanted = lengths > _DEPENDENT
-        Z = (Z[:, wanted] / np.sqrt(lengths[wanted])).T
-        self.size = size = k + len(Z)
-        np.matmul(Z, new, out=self.rows[0, k:size])
-        if products is None:
-            for j in range(k, size):
-                self.C.products(self.rows[0, j], self.rows[1:, j])
-            self.n_products += len(Z)
-        else:
-            for target, P, known in zip(self.rows[1:], products, rest, strict=True):
-                np.matmul(Z, P - M @ known, out=target[k:size])
+        new = space.complete((Z[:, wanted] / np.sqrt(lengths[wanted])).T @ new)
+        self.n_products += new.shape[1]
+        self.size = size = k + new.shape[1]
+        self.stack[:, k:size] = new
         projected = np.empty((2, size, size))
         projected[:, :k, :k] = self.projected
-        for target, P in zip(projected, self.rows[1:], strict=True):
-            target[:, k:] = self.rows[0, :size] @ P[k:size].T
-            target[k:, :k] = target[:k, k:].T
+        projected[:, :, k:] = space.projected(self.basis, new)
+        projected[:, k:, :k] = projected[:, :k, k:].transpose(0, 2, 1)
         self.projected = (projected + projected.transpose(0, 2, 1)) / 2
 
     def shrink(self) -> None:
         """Keep the leading Ritz vectors of H(t) only."""
         Y = np.ascontiguousarray(self.Y[: _kept(self.r)])
-        for rows in self.rows:
+        for rows in self.stack:
             for start in range(0, rows.shape[1], _COLUMNS):
                 some = slice(start, start + _COLUMNS)
                 rows[: len(Y), some] = Y @ rows[: self.size, some]
@@ -219,18 +222,18 @@ class _Search:
         self.scale = max(float(self.small.losses.max()), rounding)
         values, Y = np.linalg.eigh(weighted_sum(w, self.projected))
         self.values, self.Y = values[::-1], np.ascontiguousarray(Y.T[::-1])
-        X, A, B = (self.Y[:r] @ rows[: self.size] for rows in self.rows)
-        self.leading, A_less_B = X, A - B
-        X = X * -self.values[:r, None]
-        X += B
-        X += w[0] * A_less_B
-        self.residuals = X
-        self.error = self.beyond(_norms(X))
-        # What C_A - C_B takes the eigenvectors to, outside the span.
-        inside = self.Y[:r] @ (self.projected[0] - self.projected[1])
-        self.turn = np.sqrt(
-            np.maximum(_norms(A_less_B) ** 2 - (inside**2).sum(axis=1), 0)
-        )
+        self.leading = self.Y[:r] @ self.basis
+        self.residuals = self.space.combined(self.leading, w, self.values[:r])
+        self.norms = self.space.norms(self.residuals)
+        self.error = self.beyond(self.norms)
+
+    def turn(self) -> Array:
+        """Lengths of what C_A - C_B makes of the eigenvectors, outside the span."""
+        signs = np.array([1.0, -1.0])
+        inside = self.Y[: self.r] @ weighted_sum(signs, self.projected)
+        whole = self.space.norms(self.space.combined(self.leading, signs))
+        outside: Array = np.sqrt(np.maximum(whole**2 - (inside**2).sum(axis=1), 0))
+        return outside
 
     def beyond(self, norms: Array) -> float:
         """Estimate the error of the r largest values' sum from their residuals."""
@@ -254,10 +257,10 @@ class _Search:
     def polish(self, most: int = _BLOCKS, aim: float = 0.0) -> bool:
         """Add blocks of residuals; return whether the dual is accurate in the span."""
         for _ in range(most):
-            norms, before = _norms(self.residuals), self.error
-            if self.certified or self.error <= aim * self.scale or not norms.all():
+            before = self.error
+            if self.certified or before <= aim * self.scale or not self.norms.all():
                 break
-            self.append(self.residuals / norms[:, None])
+            self.append(self.residuals / self.norms[:, None])
             self.reduce()
             if self.error > before / _FALL:
                 break
@@ -272,13 +275,13 @@ class _Search:
         while True:
             converged = self.advance(run, max(allowed, self.least))
             n = min(_shown(r), len(run.values))
-            self.append(run.leading(n), run.leading_products(n))
+            self.append(self.space.found(run, n, (0, 1), weights))
             self.reduce()
-            # The part of the residuals that this run does not change.
-            change = abs(float(self.weights[0] - weights[0]))
-            allowed = self.beyond(change * self.turn)
             if self.certified or not converged:
                 break
+            # The part of the residuals that this run does not change.
+            change = abs(float(self.weights[0] - weights[0]))
+            allowed = self.beyond(change * self.turn())
             if run.error <= max(allowed, self.least):
                 break
         self.n_products += run.n_products
@@ -286,8 +289,11 @@ class _Search:
 
     def result(self) -> FairBasis:
         """Compress exactly onto the leading vectors, and solve there."""
-        V = np.linalg.qr((self.Y[: _shown(self.r)] @ self.rows[0, : self.size]).T)[0]
-        C = self.C.compress(np.ascontiguousarray(V))
+        V = self.space.expand(self.Y[: _shown(self.r)] @ self.basis)
+        # Orthonormal up to the products' errors: Cholesky's factor takes them away.
+        L = np.linalg.cholesky(V.T @ V)
+        V = np.ascontiguousarray(solve_triangular(L, V.T, lower=True).T)
+        C = self.space.C.compress(V)
         self.n_products += 1
         small = solve_two_groups(
             C, self.r, best=self.best, tol=_LAST * self.tol, weights0=self.weights
@@ -304,13 +310,3 @@ class _Search:
             converged=small.converged,
             message="",
         )
-
-
-def _norms(rows: Array) -> Array:
-    norms: Array = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return norms
-
-
-def _chunk(run: ThickRestartLanczos) -> int:
-    """Return the steps between questions, an eigendecomposition each."""
-    return max(4, run.ncv // 12)

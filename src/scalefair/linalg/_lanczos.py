@@ -85,7 +85,7 @@ def lanczos(
     worst = float(pairs[2].max())
     converged = worst <= tol * search.scale
     message = base.ending(
-        search.n_iter, max_iter, worst, converged, steps="fillings of the basis"
+        search.n_iter, max_iter, worst, converged, steps="filling(s) of the basis"
     )
     return search.result_of(pairs, search.n_iter, converged, message)
 

@@ -60,6 +60,8 @@ class GroupCovariance(TypedOperator):
         Mean of each group.
     mean : ndarray of shape (n,), float64
         Mean of all rows.
+    centres : ndarray of shape (1, n) or (G, n), float64
+        What is subtracted: the mean of all rows, or of each group.
     group_traces : ndarray of shape (G,), float64
         Traces of the :math:`C_g`: the total variance of each group about `c`.
 
@@ -123,15 +125,15 @@ class GroupCovariance(TypedOperator):
         self.mean = (self.counts / self.counts.sum()) @ self.means
         self.group_traces = scatter / self.counts
         if centering == "global":
-            self._exact_centres = self.mean[None, :]
+            self.centres = self.mean[None, :]
             self.group_traces += ((self.means - self.mean) ** 2).sum(axis=1)
         else:
-            self._exact_centres = self.means
+            self.centres = self.means
         self._set_type()
 
     def _set_type(self) -> None:
         with judged_later():
-            self._centres = self._exact_centres.astype(self.dtype)
+            self._centres = self.centres.astype(self.dtype)
             self._typed_rows = self._rows.astype(self.dtype)
         if not all_finite(self._centres):
             raise ValueError(
@@ -208,7 +210,7 @@ class GroupCovariance(TypedOperator):
         codes = range(self.counts.size) if codes is None else codes
         if isinstance(self._rows, SparseRows):
             for g, product in zip(codes, out, strict=True):
-                self._rows.product(x, self._exact_centres, g, product)
+                self._rows.product(x, self.centres, g, product)
                 product /= self.counts[g]
         else:
             units = np.eye(self.counts.size)
