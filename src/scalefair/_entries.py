@@ -62,12 +62,12 @@ def refuse_entries(block: Any, first: int) -> NoReturn:
 
 
 def checked_product(
-    A: LinearOperator, X: np.ndarray, what: str = "operator", dtype: Any = np.float64
-) -> NDArray[Any]:
+    A: LinearOperator, X: np.ndarray, what: str = "operator"
+) -> NDArray[np.float64]:
     """Return ``A @ X``, finite, as a C-contiguous array of its own."""
     with judged_later():
         # A copy: what a product returns may be its argument, or not to be written.
-        Y: NDArray[Any] = np.array(A @ X, dtype, order="C")
+        Y: NDArray[np.float64] = np.array(A @ X, np.float64, order="C")
     check_product(Y, what)
     return Y
 
