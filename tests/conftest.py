@@ -5,6 +5,7 @@ this comes as fixtures. Graphs of known spectrum say so in their docstring.
 """
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import numba
@@ -153,6 +154,18 @@ class CountingOperator(LinearOperator):
 
     def _adjoint(self):
         return self
+
+
+def pytest_runtest_setup(item):
+    """Skip what needs the real data sets where no folder of them is named."""
+    if item.get_closest_marker("realdata") and not os.environ.get("SCALEFAIR_DATA"):
+        pytest.skip("SCALEFAIR_DATA does not name the data folder")
+
+
+@pytest.fixture
+def data_folder():
+    """Folder of the real data sets, for tests that are marked so."""
+    return Path(os.environ["SCALEFAIR_DATA"])
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import scalefair
 
 ROOT = Path(scalefair.__file__).parent
@@ -101,9 +99,6 @@ def dotted(node):
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-every_file = pytest.mark.parametrize("path", FILES, ids=name_of)
-
-
 def test_the_source_is_found():
     assert {"kernels", "operators", "linalg", "cluster"} <= {
         package_of(path) for path in FILES
@@ -115,29 +110,28 @@ def test_every_package_has_a_floor():
     assert packages <= set(LEVEL), "give the new package a floor in FLOORS"
 
 
-@every_file
-def test_imports_go_down(path):
-    package = package_of(path)
-    for imported in imported_packages(path):
-        if package is None:
-            # Modules of the root may be imported by all floors and import none.
-            assert imported.startswith("_"), f"{name_of(path)} imports {imported}"
-        elif imported in LEVEL and imported != package:
-            down = LEVEL[imported] < LEVEL[package]
-            assert down or (package, imported) in ALLOWED_SIDEWAYS, (
-                f"{name_of(path)}: {package} may not import {imported}"
-            )
+def test_imports_go_down():
+    for path in FILES:
+        package = package_of(path)
+        for imported in imported_packages(path):
+            if package is None:
+                # Modules of the root may be imported by all floors and import none.
+                assert imported.startswith("_"), f"{name_of(path)} imports {imported}"
+            elif imported in LEVEL and imported != package:
+                down = LEVEL[imported] < LEVEL[package]
+                assert down or (package, imported) in ALLOWED_SIDEWAYS, (
+                    f"{name_of(path)}: {package} may not import {imported}"
+                )
 
 
 def test_groups_import_nothing_of_the_package():
     assert not list(imported_packages(ROOT / "_groups.py"))
 
 
-@every_file
-def test_private_modules_of_other_packages_stay_private(path):
-    package = package_of(path)
-    for module in imported_modules(path):
-        parts = module.split(".")
+def test_private_modules_of_other_packages_stay_private():
+    found = ((path, module) for path in FILES for module in imported_modules(path))
+    for path, module in found:
+        package, parts = package_of(path), module.split(".")
         if (name_of(path), module) in ALLOWED_PRIVATE:
             continue
         if package == "cli" and parts[:2] == ["scalefair", "files"]:
@@ -148,22 +142,16 @@ def test_private_modules_of_other_packages_stay_private(path):
             )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        p
-        for p in FILES
-        if package_of(p) in {"kernels", "operators", "linalg", "optimize"}
-    ],
-    ids=name_of,
-)
-def test_solvers_know_nothing_of_fairness(path):
-    assert "_groups" not in set(imported_packages(path))
-    names = {n.id for n in ast.walk(parse(path)) if isinstance(n, ast.Name)}
-    names |= {n.arg for n in ast.walk(parse(path)) if isinstance(n, ast.arg)}
-    telling = {n for n in names if "group" in n.lower() or "sensitive" in n.lower()}
-    telling |= {n for n in names if "fair" in n.lower()}
-    assert not telling
+def test_solvers_know_nothing_of_fairness():
+    for path in FILES:
+        if package_of(path) in {"kernels", "operators", "linalg", "optimize"}:
+            assert "_groups" not in set(imported_packages(path))
+            nodes = list(ast.walk(parse(path)))
+            names = {n.id.lower() for n in nodes if isinstance(n, ast.Name)}
+            names |= {n.arg.lower() for n in nodes if isinstance(n, ast.arg)}
+            for word in ("group", "sensitive", "fair"):
+                telling = {name for name in names if word in name}
+                assert not telling, name_of(path)
 
 
 def imported_files(path):
@@ -202,23 +190,24 @@ def test_no_import_circle():
     assert circle_of({1: {2}, 2: {3}, 3: {1}, 4: set()}) == {1, 2, 3}
 
 
-@every_file
-def test_files_are_short(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+def test_files_are_short():
+    for path in FILES:
+        n_lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert n_lines <= MAX_LINES, name_of(path)
 
 
-@every_file
-def test_global_random_state_is_not_used(path):
-    for node in ast.walk(parse(path)):
+def test_global_random_state_is_not_used():
+    nodes = ((path, node) for path in FILES for node in ast.walk(parse(path)))
+    for path, node in nodes:
+        place = f"{name_of(path)}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Attribute):
             name = dotted(node)
             if name.startswith(("np.random.", "numpy.random.")):
-                member = name.split(".")[2]
-                assert member in LOCAL_RANDOM, f"{name_of(path)}:{node.lineno}: {name}"
+                assert name.split(".")[2] in LOCAL_RANDOM, f"{place}: {name}"
         if isinstance(node, ast.ImportFrom) and node.module == "numpy.random":
-            assert {alias.name for alias in node.names} <= LOCAL_RANDOM
+            assert {alias.name for alias in node.names} <= LOCAL_RANDOM, place
         if isinstance(node, ast.Import):
-            assert "random" not in {alias.name for alias in node.names}
+            assert "random" not in {alias.name for alias in node.names}, place
 
 
 def is_catch_warnings(node):
@@ -240,9 +229,9 @@ def filters_outside_catch(node, protected=False):
         yield from filters_outside_catch(child, protected)
 
 
-@every_file
-def test_warning_filters_are_restored(path):
-    assert not list(filters_outside_catch(parse(path)))
+def test_warning_filters_are_restored():
+    for path in FILES:
+        assert not list(filters_outside_catch(parse(path))), name_of(path)
 
 
 def test_the_rules_can_fail(tmp_path):

@@ -41,33 +41,38 @@ def canonical(X: Any) -> Any:
     return X
 
 
-def refuse_entries(block: Any, first: int) -> NoReturn:
-    """Raise for a block of rows, numbered from `first`, whose sums are not finite."""
+def not_finite(block: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Rows, columns and values of what is not finite in an array or a CSR matrix."""
     if sparse.issparse(block):
         entries = np.flatnonzero(~np.isfinite(block.data))
         rows = np.searchsorted(block.indptr, entries, side="right") - 1
-        columns = block.indices[entries]
-        values = block.data[entries]
+        columns, values = block.indices[entries], block.data[entries]
     else:
         rows, columns = np.nonzero(~np.isfinite(block))
         values = block[rows, columns]
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order], values[order]
+
+
+def refuse_entries(block: Any, first: int) -> NoReturn:
+    """Raise for a block of rows, numbered from `first`, whose sums are not finite."""
+    rows, columns, values = not_finite(block)
     if rows.size == 0:
         raise ValueError(SQUARES_OVERFLOW)
-    at = np.lexsort((columns, rows))[0]
     raise ValueError(
         f"X has {rows.size} value(s) that are NaN or infinite in rows {first} to "
-        f"{first + block.shape[0] - 1}, the first at row {first + rows[at]}, column "
-        f"{columns[at]} ({values[at]}). Replace them or drop the rows."
+        f"{first + block.shape[0] - 1}, the first at row {first + rows[0]}, column "
+        f"{columns[0]} ({values[0]}). Replace them or drop the rows."
     )
 
 
 def checked_product(
-    A: LinearOperator, X: np.ndarray, what: str = "operator", dtype: Any = np.float64
-) -> NDArray[Any]:
+    A: LinearOperator, X: np.ndarray, what: str = "operator"
+) -> NDArray[np.float64]:
     """Return ``A @ X``, finite, as a C-contiguous array of its own."""
     with judged_later():
         # A copy: what a product returns may be its argument, or not to be written.
-        Y: NDArray[Any] = np.array(A @ X, dtype, order="C")
+        Y: NDArray[np.float64] = np.array(A @ X, np.float64, order="C")
     check_product(Y, what)
     return Y
 

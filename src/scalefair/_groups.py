@@ -14,14 +14,7 @@ _COUNTED_RANGE = 4096
 def encode_groups(
     sensitive_features: ArrayLike, n_samples: int
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted groups and the index of each sample's group among them.
-
-    Raises
-    ------
-    ValueError
-        If there is not one group per sample, a value is missing, or the values
-        cannot be ordered.
-    """
+    """Return the sorted groups and the index of each sample's group among them."""
     values = check_values(sensitive_features, name="sensitive_features", what="group")
     if values.shape[0] != n_samples:
         raise ValueError(
@@ -46,13 +39,7 @@ def known_codes(
     *,
     given: str = "sensitive_features has",
 ) -> NDArray[np.int64]:
-    """Return distinct groups as indices into those that `fit` saw.
-
-    Raises
-    ------
-    ValueError
-        If one is not among them; the message begins with `given`.
-    """
+    """Return distinct groups as indices into those that `fit` saw; refuse others."""
     codes = {group: code for code, group in enumerate(known.tolist())}
     unseen = [group for group in groups.tolist() if group not in codes]
     if unseen:

@@ -40,13 +40,8 @@ def parallel(
 ) -> Callable[[_Function], _Function]:
     """Compile a function with a parallel loop, and run it on as many threads as pay.
 
-    Parameters
-    ----------
-    work : callable
-        Takes what the function takes; returns about how many nanoseconds one thread
-        needs. Little work stays on the calling thread.
-    blas : bool, default=False
-        Whether the loop calls BLAS, which is then held to one thread.
+    `work` takes what the function takes, and returns about how many nanoseconds one
+    thread needs; with `blas` the loop calls BLAS, which is then held to one thread.
     """
 
     def decorate(function: _Function) -> _Function:

@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["PLACING", "abandon", "write_files", "write_folder"]
-
 # Held while files get their names: who ends the process holds it, too.
 PLACING = threading.RLock()
 # Temporary files, and folders made for files that are not in place yet.
@@ -22,19 +20,10 @@ def write_files(
     writers: Mapping[Path, Callable[[BinaryIO], object]],
     placed: Callable[[], object] = lambda: None,
 ) -> None:
-    """Write several files, then put all of them in place.
+    """Write several files, then put all of them in place; then call `placed`.
 
-    Each file is written under a temporary name in its own folder and renamed when
-    all are complete. Whatever happens before, older files stay as they were and
-    no temporary file is left. A file that takes the place of an older one has its
-    owner and its rights; of a symbolic link the target is replaced.
-
-    Parameters
-    ----------
-    writers : mapping of Path to callable
-        For each file a function that writes its content to an open binary file.
-    placed : callable, optional
-        Called when all files are in place.
+    Each has another name until all are complete: before, older files stay as they were.
+    What takes their place has their owner and rights; of a link the target is replaced.
     """
     pending: list[tuple[Path, Path]] = []
     try:

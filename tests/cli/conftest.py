@@ -351,13 +351,6 @@ def command(request):
     return request.getfixturevalue({**names, "regress": "wages"}[request.param])
 
 
-@pytest.fixture
-def data_folder():
-    if not (folder := os.environ.get("SCALEFAIR_DATA")):
-        pytest.skip("SCALEFAIR_DATA does not name the data folder")
-    return Path(folder)
-
-
 @pytest.fixture(scope="session")
 def train_network():
     """A function that fits a small network, quickly."""

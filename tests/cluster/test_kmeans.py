@@ -1,7 +1,5 @@
 """k-means on embeddings."""
 
-import os
-
 import numpy as np
 import pytest
 from scipy.linalg import qr
@@ -143,7 +141,6 @@ def test_fewer_distinct_rows_than_clusters(rows):
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif("SCALEFAIR_DATA" not in os.environ, reason="SCALEFAIR_DATA unset")
 @pytest.mark.parametrize("fetch", [fetch_lastfm_asia, fetch_deezer_europe])
 def test_social_networks(fetch):
     data = fetch()

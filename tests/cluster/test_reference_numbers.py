@@ -1,7 +1,5 @@
 """Published and independently computed numbers on real graphs."""
 
-import os
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -16,13 +14,7 @@ from scalefair.datasets import (
 from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import NormalizedAffinity
 
-pytestmark = [
-    pytest.mark.realdata,
-    pytest.mark.skipif(
-        not os.environ.get("SCALEFAIR_DATA"),
-        reason="SCALEFAIR_DATA names no folder with the data sets",
-    ),
-]
+pytestmark = pytest.mark.realdata
 
 
 def _fit(data, k, **options):

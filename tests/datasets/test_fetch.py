@@ -212,12 +212,12 @@ def test_damaged_compressed_file(source, home, damage):
 
 @pytest.mark.realdata
 @pytest.mark.parametrize("path", _sources.CHECKSUMS)
-def test_checksums_are_those_of_the_published_bytes(real_data, path):
-    plain = real_data / path
+def test_checksums_are_those_of_the_published_bytes(data_folder, path):
+    plain = data_folder / path
     if plain.is_file():
         content = plain.read_bytes()
     else:
-        content = gzip.decompress((real_data / f"{path}.gz").read_bytes())
+        content = gzip.decompress((data_folder / f"{path}.gz").read_bytes())
     assert hashlib.sha256(content).hexdigest() == _sources.CHECKSUMS[path]
 
 
@@ -252,7 +252,7 @@ REAL = [
 
 @pytest.mark.realdata
 @pytest.mark.parametrize(("name", "options", "sizes", "mean"), REAL)
-def test_real_sets_are_as_documented(real_data, name, options, sizes, mean):
+def test_real_sets_are_as_documented(name, options, sizes, mean):
     fetch = getattr(datasets, f"fetch_{name}")
     data = fetch(download_if_missing=False, **options)
     W = data.get("graph", data.get("data"))

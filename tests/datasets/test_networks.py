@@ -120,8 +120,8 @@ def test_damaged_graph(home, damage):
         (fetch_pokec, 1235916, 170, (67435, 1235530)),
     ],
 )
-def test_real_graphs(real_data, load, entries, components, largest):
-    W = load(data_home=real_data, download_if_missing=False).graph
+def test_real_graphs(data_folder, load, entries, components, largest):
+    W = load(data_home=data_folder, download_if_missing=False).graph
     assert W.nnz == entries
     assert abs(W - W.T).nnz == 0
     assert W.diagonal().sum() == 0

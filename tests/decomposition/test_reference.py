@@ -19,13 +19,7 @@ from scalefair.decomposition import (
 from scalefair.decomposition._many_groups import solve_groups
 from scalefair.decomposition._pencil import top_sums
 
-pytestmark = [
-    pytest.mark.realdata,
-    pytest.mark.skipif(
-        not os.environ.get("SCALEFAIR_DATA"),
-        reason="SCALEFAIR_DATA names no folder with the data sets",
-    ),
-]
+pytestmark = pytest.mark.realdata
 
 # t of group A, common loss, increase of the total error over PCA in per cent.
 BANK = {

@@ -1,6 +1,5 @@
 """The gap of the training rows is at most kappa, or a warning says how large it is."""
 
-import os
 import pickle
 import re
 import warnings
@@ -290,9 +289,6 @@ def test_same_rows_same_model():
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(
-    not os.environ.get("SCALEFAIR_DATA"), reason="SCALEFAIR_DATA is not set"
-)
 @pytest.mark.parametrize("kappa", [0.02, 0.05, 0.1, 0.2])
 @pytest.mark.parametrize("interval", [(0.05, 0.3), (0.0, 1.0)])
 @pytest.mark.parametrize("interactions", [True, False])

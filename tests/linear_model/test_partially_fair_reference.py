@@ -1,7 +1,5 @@
 """The three data sets of the paper, by its method and both starts."""
 
-import os
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -13,9 +11,6 @@ from scalefair.metrics import partial_demographic_parity_gap
 
 pytestmark = [
     pytest.mark.realdata,
-    pytest.mark.skipif(
-        not os.environ.get("SCALEFAIR_DATA"), reason="SCALEFAIR_DATA is not set"
-    ),
     pytest.mark.filterwarnings("ignore:The gap of the training rows"),
 ]
 PAPER = {"surrogate_width": 1.0, "n_thresholds": 10, "alpha": 0.0}

@@ -1,6 +1,5 @@
 """Networks trained on law students and defendants, made fair afterwards."""
 
-import os
 from functools import cache
 
 import numpy as np
@@ -14,13 +13,7 @@ from scalefair.datasets import fetch_bar_passage, fetch_compas
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
-pytestmark = [
-    pytest.mark.realdata,
-    pytest.mark.skipif(
-        not os.environ.get("SCALEFAIR_DATA"),
-        reason="SCALEFAIR_DATA does not name the data folder",
-    ),
-]
+pytestmark = pytest.mark.realdata
 
 EPOCHS = {"law": 10, "compas": 8}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import click
+import pandas
 
 from scalefair import _writing
 from scalefair.cli._errors import Failure, mark_written
@@ -89,7 +90,5 @@ def write_folder(folder: Path, writers: Writers) -> None:
 
 def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
     """Write arrays or a frame as csv below a header, in UTF-8; the file stays open."""
-    import pandas as pd
-
-    frame = pd.DataFrame(columns)
+    frame = pandas.DataFrame(columns)
     frame.to_csv(file, index=False, lineterminator="\n", encoding="utf-8")

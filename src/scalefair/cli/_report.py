@@ -14,16 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import messages, printable, warn
-
-if TYPE_CHECKING:
-    import pandas
 
 MAX_GROUPS = 7  # as many colours as the figures have
 _MAX_NAME = 24  # longer ones leave no room for the figure

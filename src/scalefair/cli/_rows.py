@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
+from scalefair._entries import not_finite
 from scalefair._memory import array_limit
 from scalefair.cli._errors import Failure, note
 from scalefair.cli._fit import watch_passes
@@ -424,11 +425,10 @@ def _check_finite(path: Path, X: Any) -> None:
     """Raise a Failure that names the first value that is NaN or infinite."""
     start = 0
     for block in _blocks(X):
-        if not np.isfinite(block.data if sparse.issparse(block) else block).all():
-            found = sparse.coo_array(block)
-            at = np.isfinite(found.data).argmin()
+        rows, columns, _ = not_finite(block)
+        if rows.size:
             raise Failure(
-                f"{path}: row {start + found.row[at]}, column {found.col[at]} (counted "
+                f"{path}: row {start + rows[0]}, column {columns[0]} (counted "
                 "from 0) is NaN or infinite. Give it a value or leave the row out."
             )
         start += block.shape[0]

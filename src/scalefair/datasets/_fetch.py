@@ -1,13 +1,12 @@
 """Find the files of a data set or download them, read and check them."""
 
-import importlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
@@ -89,7 +88,7 @@ class Table:
         names: str = "",
     ) -> None:
         self._path, self._first_line = path, header + 1
-        frame = _pandas().read_csv(
+        frame = pandas.read_csv(
             content,
             sep=sep,
             header=None,
@@ -130,7 +129,7 @@ class Table:
     def numbers(self, name: str, *, empty: float = np.nan) -> Floats:
         """Return a column of finite numbers; `empty` stands for those that lack."""
         column = self._column(name)
-        parsed = _pandas().to_numeric(column, errors="coerce").to_numpy(np.float64)
+        parsed = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64)
         values: Floats = np.where(column == "", empty, parsed)
         self.check(name, np.isfinite(values), "hold finite numbers")
         return values
@@ -151,7 +150,7 @@ class Table:
     def dates(self, name: str) -> NDArray[np.datetime64]:
         """Return a column of dates, with or without a time; NaT where missing."""
         column = self._column(name)
-        parsed = _pandas().to_datetime(column, format="ISO8601", errors="coerce")
+        parsed = pandas.to_datetime(column, format="ISO8601", errors="coerce")
         values: NDArray[np.datetime64] = parsed.to_numpy(dtype="datetime64[s]")
         right = (column == "").to_numpy() | ~np.isnat(values)
         self.check(name, right, "hold dates")
@@ -190,15 +189,12 @@ def data_folder(data_home: Home) -> Path:
     return Path(_import_pooch("choose a cache folder").os_cache("scalefair"))
 
 
-def _import_pooch(purpose: str) -> ModuleType:
+def _import_pooch(purpose: str) -> Any:
     try:
-        return importlib.import_module("pooch")
+        import pooch
     except ImportError as error:
         raise ImportError(
             f'pooch is needed to {purpose}. Run pip install "scalefair[data]", or '
             f"name a folder that has the data in {DATA_VARIABLE}."
         ) from error
-
-
-def _pandas() -> ModuleType:
-    return importlib.import_module("pandas")  # not needed for the generators
+    return pooch

@@ -16,6 +16,7 @@ import scipy.io
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import not_finite
 from scalefair._memory import require_memory
 from scalefair.files._source import FileError, reading
 from scalefair.files._text import is_number, open_bytes, quote
@@ -110,12 +111,11 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
     matrix = sparse.csr_array(loaded)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
-    invalid = np.flatnonzero(~np.isfinite(matrix.data))
-    if invalid.size:
-        row = int(np.searchsorted(matrix.indptr, invalid[0], side="right")) - 1
+    rows, columns, _ = not_finite(matrix)
+    if rows.size:
         raise FileError(
-            f"{path}: {invalid.size} {entry}(s) are NaN or infinite: remove them. The "
-            f"first: row {row}, column {matrix.indices[invalid[0]]} (counted from 0)."
+            f"{path}: {rows.size} {entry}(s) are NaN or infinite: remove them. The "
+            f"first: row {rows[0]}, column {columns[0]} (counted from 0)."
         )
     matrix.eliminate_zeros()
     return matrix

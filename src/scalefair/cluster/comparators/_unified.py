@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import polar
 from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils._param_validation import Interval
 
@@ -261,7 +262,7 @@ class _Alternation:
         V = self._scaled_embedding() * self.degrees[:, None]
         k = V.shape[1]
         by_cluster = [V[self.labels == c].sum(axis=0) for c in range(k)]
-        self.R = nearest_rotation(np.stack(by_cluster, axis=1))
+        self.R = polar(np.stack(by_cluster, axis=1))[0]  # for the largest Tr(R.T C)
 
     def _costs(self) -> Array:
         """Cost of each pair: theta times its distances in graph and embedding."""
@@ -314,13 +315,6 @@ def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Arra
         H, AH, value, gradient = trial, A_trial, trial_value, trial_gradient
         size = float(np.vdot(gradient, gradient))
     return H
-
-
-def nearest_rotation(C: Array) -> Array:
-    """Orthogonal matrix R for which ``Tr(R.T @ C)`` is largest."""
-    U, _, Vt = np.linalg.svd(C)
-    R: Array = U @ Vt
-    return R
 
 
 def _value(H: Array, AH: Array, B: Array) -> float:
