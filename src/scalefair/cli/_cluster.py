@@ -48,7 +48,7 @@ _CONDITIONS = {
 }
 _PARAMETERS = {
     "Required": "n_clusters,-k",
-    "Affinity": "affinity n_neighbors neighbors gamma "
+    "Affinity": "affinity n_neighbors neighbors gamma regularization "
     "connected_components,--components",
     "Eigenvectors": "solver tol",
     "Clusters": "assign_labels balance_tolerance random_state",
@@ -166,17 +166,17 @@ def _cluster_without_fairness(
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Labels of plain spectral clustering of the same nodes by the same affinity."""
     # All eigensolvers find the same subspace: this is the one of solver="chebyshev".
-    from scalefair.cluster._kmeans import embedding_kmeans
+    from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     W = W if kept.all() else W[kept][:, kept]
     normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
-    operator = normalized(W)
+    operator = normalized(W, regularization=model.regularization)
     k, n_init = model.n_clusters, model.n_init
     found = chebyshev(operator, k, tol=model.tol, random_state=seed)
-    rows = found.vectors * operator.inv_sqrt_degrees[:, None]
+    rows = embedding_rows(found.vectors, operator)
     labels = np.full(kept.size, -1)
     labels[kept] = embedding_kmeans(rows, k, n_init=n_init, random_state=seed)
     if not found.converged:

@@ -28,7 +28,7 @@ from scalefair.cluster._base import (
     partitioned_affinity,
 )
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
-from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
+from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.metrics import balance_score
@@ -39,6 +39,12 @@ from scalefair.operators import (
     RBFKernel,
 )
 from scalefair.streaming import is_partitioned
+
+# A cluster with less than these parts of all nodes and of an average cluster is dust.
+_DUST, _DUST_OF_AVERAGE = 1e-3, 0.1
+# A cluster that chance should give so many of each group, and with less than this part
+# of the balance of the population, is not what was promised.
+_ENOUGH, _UNLIKE = 10, 0.2
 
 
 @documented(**TEXTS)
@@ -105,11 +111,11 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Rank of ``"rbf_nystroem"``.
     regularization : float, default=0.0
         :math:`\tau` as a multiple of the mean degree: :math:`\tau / n` is added to
-        every entry of W, and so :math:`\tau` to every degree, in M and F as in the
-        rows of k-means. 0 is the method of the papers, which on sparse networks
-        cuts off handfuls of nodes on a thread; 0.1 to 1 gives clusters of some size
-        instead ([4]_, [5]_). Every node is then clustered, isolated ones, too. The
-        constant is never stored: a product takes one more pass over its block.
+        every entry of W, and so :math:`\tau` to every degree, in M and F; and k-means
+        takes the rows at unit length ([4]_, [5]_). 0 is the method of the papers, which
+        on sparse networks cuts off handfuls of nodes on a thread; 0.1 to 1 gives
+        clusters of some size instead. Every node is then clustered, isolated ones,
+        too. The constant is never stored: a product takes one more pass over its block.
     tol : float, default=1e-4
         Residual norm at which an eigenpair is accepted (:math:`|M| = 1`). The
         clusters settle well before; 1e-3 is often enough.
@@ -191,8 +197,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
        Fairness Constraints", AISTATS.
     .. [3] Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering
        under Fairness Constraints", ICML.
-    .. [4] Amini, Chen, Bickel, Levina (2013), "Pseudo-likelihood methods for
-       community detection in large sparse networks", Annals of Statistics 41.
+    .. [4] Qin, Rohe (2013), "Regularized Spectral Clustering under the Degree-Corrected
+       Stochastic Blockmodel", NeurIPS.
     .. [5] Zhang, Rohe (2018), "Understanding Regularized Spectral Clustering via Graph
        Conductance", NeurIPS.
 
@@ -419,8 +425,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     def _round(
         self, problem: FairProblem, H: NDArray[np.float64], rng: np.random.RandomState
     ) -> NDArray[np.int32]:
-        """Labels from the rows of D^{-1/2} H."""
-        rows = H * problem.affinity.inv_sqrt_degrees[:, None]
+        """Labels from the rows of the embedding."""
+        rows = embedding_rows(H, problem.affinity)
         labels = embedding_kmeans(
             rows, self.n_clusters, n_init=self.n_init, random_state=rng
         )
@@ -441,8 +447,30 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
 
     def _judge(self, labels: NDArray[np.int32], codes: NDArray[np.int64]) -> None:
         """Measure the clusters; warn of dust, and of what k-means has left unfair."""
-        self.balance_ = balance_score(labels, sensitive_features=codes, average=None)
-        self.minimum_balance_ = float(self.balance_.min())
+        balance = balance_score(labels, sensitive_features=codes, average=None)
+        self.balance_, self.minimum_balance_ = balance, float(balance.min())
+        sizes, counts = np.bincount(labels), np.bincount(codes)
+        sizes = sizes[sizes > 0]
+        n, k = labels.size, self.n_clusters
+        dust = np.sort(sizes[sizes < n * min(_DUST, _DUST_OF_AVERAGE / k)])
+        if dust.size:
+            named = ", ".join(map(str, dust[:10])) + ", ..." * (dust.size > 10)
+            more = max(0.1, 10 * self.regularization)
+            warnings.warn(
+                f"{dust.size} of {k} clusters are dust: {named} of {n} nodes. "
+                f"regularization={more:g} (now {self.regularization:g}) makes such "
+                "clusters dear.",
+                stacklevel=5,
+            )
+        judged = np.where(sizes * (counts.min() / n) >= _ENOUGH, balance, np.inf)
+        worst, population = judged.argmin(), counts.min() / counts.max()
+        if self.assign_labels == "kmeans" and judged[worst] < _UNLIKE * population:
+            warnings.warn(
+                f"A cluster of {sizes[worst]} nodes has balance {judged[worst]:.2g}, "
+                f"and the population {population:.2g}: k-means has lost what the "
+                'embedding promised. assign_labels="fair" keeps it.',
+                stacklevel=5,
+            )
 
     def _check_sizes(self, n: int) -> None:
         n_groups = self.groups_.size

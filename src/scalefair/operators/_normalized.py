@@ -299,5 +299,6 @@ def _check_degrees(degrees: Array) -> None:
     if nodes.size:
         raise ValueError(
             f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
-            "the normalised affinity is not defined there: remove them."
+            "the normalised affinity is not defined there: remove them, or use "
+            "regularization."
         )
