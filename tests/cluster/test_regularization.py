@@ -20,6 +20,7 @@ dask = pytest.importorskip("dask")
 
 SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
 TAU, K = 0.3, 4
+N = 6000
 
 
 def fit(W, groups, k=K, regularization=TAU, **options):
@@ -132,27 +133,32 @@ def test_a_mesh_is_left_to_multigrid(regularization, graphs):
 def network():
     """Four planted clusters with handfuls that hang on one edge each; their groups."""
     data = make_fair_sbm(
-        2400, n_clusters=4, n_groups=2, average_degree=20, random_state=0
+        N,
+        n_clusters=4,
+        n_groups=2,
+        average_degree=12,
+        probabilities=(0.47, 0.03, 0.43, 0.01),
+        random_state=0,
     )
-    n, n_handfuls, size = 2400, 8, 5
-    rng = np.random.default_rng(0)
-    cliques = np.kron(np.eye(n_handfuls), np.ones((size, size)) - np.eye(size))
-    W = sparse.lil_array(sparse.block_diag([data.graph, cliques]))
-    for i, j in enumerate(rng.choice(n, n_handfuls, replace=False)):
-        W[j, n + size * i] = W[n + size * i, j] = 1
-    groups = np.append(data.sensitive_features, np.arange(n_handfuls * size) % 2)
+    cliques = np.kron(np.eye(8), np.ones((5, 5)) - np.eye(5))
+    W = sparse.block_diag([data.graph, cliques], format="lil")
+    linked = np.flatnonzero(np.diff(data.graph.indptr))
+    one = np.random.default_rng(0).choice(linked, 8, replace=False)
+    other = N + 5 * np.arange(8)
+    W[one, other] = W[other, one] = 1
+    groups = np.append(data.sensitive_features, np.arange(40) % 2)
     return sparse.csr_array(W), groups, data.target
 
 
 def test_handfuls_are_not_clusters(network):
     W, groups, planted = network
-    with pytest.warns(
-        UserWarning, match=r"3 of 4 clusters are dust: 5, 5, 5 of.*regularization=0.1 "
-    ):
-        cut_off = fit(W, groups, regularization=0.0)
+    words = r"3 of 4 clusters are dust: 5, 5, 5 of 6040.*regularization=0.1 \(now 0\)"
+    with pytest.warns(UserWarning, match=words) as said:
+        cut_off = fit(W, groups, regularization=0.0, connected_components="largest")
+    assert said[0].filename == __file__
     assert cut_off.minimum_balance_ == pytest.approx(2 / 3)
     model = fit(W, groups, regularization=0.1)
-    assert adjusted_rand_score(model.labels_[:2400], planted) > 0.99
+    assert adjusted_rand_score(model.labels_[:N], planted) > 0.99
     assert model.minimum_balance_ > 0.9
     np.testing.assert_array_equal(
         model.balance_,
@@ -197,13 +203,13 @@ def test_few_nodes_and_many_clusters_are_no_dust(graphs):
         assert np.bincount(model.labels_).min() == 1
 
 
-def test_unfair_clusters_are_said(graphs):
-    # Three times as many clusters as communities: k-means parts these by their halves.
+def test_unfair_clusters_are_said():
+    # More clusters than communities: k-means parts some of these by their groups.
     data = make_fair_sbm(
-        1200, n_clusters=2, n_groups=2, average_degree=40, random_state=0
+        1200, n_clusters=4, n_groups=2, average_degree=40, random_state=0
     )
     groups = data.sensitive_features
-    with pytest.warns(UserWarning, match=r'balance of .*population.*="fair"'):
-        fit(data.graph, groups, k=5, regularization=0.0)
-    model = fit(data.graph, groups, k=5, regularization=0.0, assign_labels="fair")
+    with pytest.warns(UserWarning, match=r'balance 0.*population 1: .*="fair"'):
+        fit(data.graph, groups, k=6, regularization=0.0)
+    model = fit(data.graph, groups, k=6, regularization=0.0, assign_labels="fair")
     assert model.minimum_balance_ > 0.7

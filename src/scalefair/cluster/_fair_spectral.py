@@ -341,7 +341,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 f'solver="{self.solver_}" did not converge to tol={self.tol:g}. '
                 f"{result.message}",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         with progress.task("labels"):
             labels = self._round(problem, result.vectors, rng)
@@ -460,7 +460,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 f"{dust.size} of {k} clusters are dust: {named} of {n} nodes. "
                 f"regularization={more:g} (now {self.regularization:g}) makes such "
                 "clusters dear.",
-                stacklevel=5,
+                stacklevel=6,
             )
         judged = np.where(sizes * (counts.min() / n) >= _ENOUGH, balance, np.inf)
         worst, population = judged.argmin(), counts.min() / counts.max()
@@ -469,7 +469,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 f"A cluster of {sizes[worst]} nodes has balance {judged[worst]:.2g}, "
                 f"and the population {population:.2g}: k-means has lost what the "
                 'embedding promised. assign_labels="fair" keeps it.',
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _check_sizes(self, n: int) -> None:

@@ -113,7 +113,7 @@ def solve(
                 f'solver="lobpcg" did not converge to tol={options.tol:g} '
                 f'({result.message}) and solver="chebyshev" took over: use that.',
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         name, first = "chebyshev", result
         result = _together(_chebyshev(problem, options, X0=first.vectors), first)
