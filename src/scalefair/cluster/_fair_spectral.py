@@ -321,7 +321,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         UserWarning
             If a cluster is dust, with less than a thousandth of the nodes (and less
             than a tenth of an average cluster), or if with ``assign_labels="kmeans"``
-            a cluster is far from the population.
+            a cluster that by chance should hold ten of each group has less than a
+            fifth of the balance of the population.
         """
         progress = _FitProgress(self, W)
         W = self._check_input(W)
@@ -346,7 +347,6 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         with progress.task("labels"):
             labels = self._round(problem, result.vectors, rng)
         self._set_clusters(kept, labels, result.vectors)
-        self._judge(labels, codes)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
         self.n_products_ = result.n_products
@@ -354,6 +354,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.converged_ = result.converged
         self.fairness_violation_ = problem.violation(result.vectors)
         self.history_ = result.history
+        self._judge(labels, codes)
         progress.close()
         return self
 
@@ -464,7 +465,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             )
         judged = np.where(sizes * (counts.min() / n) >= _ENOUGH, balance, np.inf)
         worst, population = judged.argmin(), counts.min() / counts.max()
-        if self.assign_labels == "kmeans" and judged[worst] < _UNLIKE * population:
+        rounded = self.assign_labels == "kmeans" and self.converged_
+        if rounded and judged[worst] < _UNLIKE * population:
             warnings.warn(
                 f"A cluster of {sizes[worst]} nodes has balance {judged[worst]:.2g}, "
                 f"and the population {population:.2g}: k-means has lost what the "
