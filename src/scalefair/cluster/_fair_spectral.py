@@ -465,7 +465,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             )
         judged = np.where(sizes * (counts.min() / n) >= _ENOUGH, balance, np.inf)
         worst, population = judged.argmin(), counts.min() / counts.max()
-        rounded = self.assign_labels == "kmeans" and self.converged_
+        # "admm" solves another problem, and an embedding on its way promises nothing.
+        promised = self.converged_ and self.solver_ != "admm"
+        rounded = promised and self.assign_labels == "kmeans"
         if rounded and judged[worst] < _UNLIKE * population:
             warnings.warn(
                 f"A cluster of {sizes[worst]} nodes has balance {judged[worst]:.2g}, "
