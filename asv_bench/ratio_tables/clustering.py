@@ -1,9 +1,11 @@
 """Fair clustering: products, embeddings, whole fits, rounding."""
 
+import warnings
 from functools import partial
 
 import numpy as np
 from _clustering_problems import census, four_area, thyroid
+from _layout import number
 from _timing import timed
 from benchmarks.block_lbfgs import DualProblem
 from benchmarks.clustering import Fit
@@ -185,6 +187,43 @@ def few_clusters(graphs=GRAPHS, repeats=3):
             title = f"{name}, k = {k}"
             ours = ("chebyshev", "lanczos")
             _embeddings(title, W, groups, k, 1e-3, ours, "eigsh", repeats)
+
+
+def regularization(
+    graphs=("facebooknet", *GRAPHS), clusters=(5, 10, 25), amounts=(0, 0.1, 1)
+):
+    """Sizes, balance, cut and time by regularisation and labels, on real graphs."""
+    for name, W, groups in _real_graphs(graphs):
+        counts = np.unique(groups, return_counts=True)[1]
+        population = f"balance of the population {counts.min() / counts.max():.2f}"
+        for k in clusters:
+            rows = [
+                {"labels": labels, "regularization": f"{amount:g}"}
+                | _judged(W, groups, k, regularization=amount, assign_labels=labels)
+                for labels in ("kmeans", "fair")
+                for amount in amounts
+            ]
+            show(f"{name}, {W.shape[0]:,} nodes, k = {k}, {population}", *rows)
+
+
+def _judged(W, groups, k, **options):
+    """Cells on a whole fit: what its clusters are like."""
+    model = FairSpectralClustering(k, random_state=0, **options)
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            seconds, _ = timed(partial(model.fit, W, sensitive_features=groups))
+    except ValueError as error:  # no counts are so fair
+        return {"sizes": str(error).partition(":")[0]}
+    sizes = np.bincount(model.labels_)
+    low, middle, high = (round(f(sizes)) for f in (np.min, np.median, np.max))
+    return {
+        "sizes": f"{low:,} / {middle:,} / {high:,}",
+        "dust": str((sizes < len(groups) / 1000).sum()),
+        "balance, mean": f"{model.balance_.mean():.2f}",
+        "least": f"{model.minimum_balance_:.2f}",
+        "cut": f"{normalized_cut_score(W, model.labels_):.2f}",
+        "seconds": number(seconds, 2),
+    }
 
 
 def meshes(side=300, data=True, repeats=3):

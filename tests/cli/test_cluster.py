@@ -280,6 +280,25 @@ def test_a_node_without_neighbours(workspace, planted):
     assert "connected_components" not in line
 
 
+def test_regularization(workspace):
+    """Isolated nodes are clustered; by themselves they have no normalised cut."""
+    W = sparse.block_diag([np.ones((40, 40))] * 2 + [np.zeros((10, 10))], "csr")
+    sparse.save_npz(workspace.npz, W)
+    how = ("--regularization", 0.1, "--report", workspace.report)
+    for k, alone in ((2, False), (3, True)):
+        ran(workspace.run(workspace.npz, *how, k=k))
+        report = workspace.read_report()
+        assert report["input"]["n_nodes_left_out"] == 0
+        assert (10 in [entry["size"] for entry in report["clusters"]]) == alone
+        assert ("normalized_cut" in report) != alone
+        model = FairSpectralClustering(k, regularization=0.1, random_state=0)
+        model.fit(W, sensitive_features=workspace.data.sensitive_features)
+        np.testing.assert_array_equal(in_row_order(workspace), model.labels_)
+        assert report["balance_min"] == model.minimum_balance_
+        sizes = [entry["size"] for entry in report["baseline"]["clusters"]]
+        assert sum(sizes) == 90
+
+
 def test_files_that_are_not_there_and_too_many_clusters(workspace):
     workspace.fails(workspace.run("nowhere.csv"), "nowhere.csv", "no such file")
     result = workspace.run(groups="nobody.csv")

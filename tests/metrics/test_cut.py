@@ -57,6 +57,23 @@ def test_unassigned_nodes_leave_the_graph(convert):
     assert normalized_cut_score(convert(W), labels) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, aslinearoperator])
+def test_regularization_adds_a_constant_to_every_entry(convert):
+    W = random_graph()
+    W[3] = W[:, 3] = 0
+    labels = np.random.default_rng(2).integers(-1, 3, size=30)
+    labels[labels == 0] = 1
+    labels[3] = 0  # alone in its cluster
+    kept = np.flatnonzero(labels >= 0)
+    part = W[np.ix_(kept, kept)]
+    expected = trace_form(part + 0.3 * part.mean(), labels[kept])
+    cut = normalized_cut_score(convert(W), labels, regularization=0.3)
+    assert cut == pytest.approx(expected)
+    for bad in (-1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="regularization must be a finite"):
+            normalized_cut_score(convert(W), labels, regularization=bad)
+
+
 def test_large_sparse_graph_is_not_made_dense():
     n = 300_000  # 720 GB if dense
     ring = sparse.diags_array(

@@ -135,6 +135,20 @@ class TestBadInput:
         with pytest.raises(ValueError, match=r"row\(s\).*not finite.*first: 2"):
             operator(W)
 
+    def test_isolated_nodes_once_regularized(self, operator):
+        W = np.ones((5, 5))
+        W[3] = W[:, 3] = 0
+        M = operator(W, regularization=0.5)
+        assert M.tau == 1.6  # half of 16 / 5
+        np.testing.assert_allclose(matrix(M), normalized(W + 0.32), rtol=1e-14)
+        with pytest.raises(ValueError, match=r"5 node.*first: 0"):
+            operator(0 * W, regularization=0.5)
+
+    @pytest.mark.parametrize("bad", [-1, np.nan, np.inf, "1"])
+    def test_regularization(self, operator, bad):
+        with pytest.raises(ValueError, match="regularization must be a finite number"):
+            operator(np.ones((3, 3)), regularization=bad)
+
     def test_complex_products(self, operator):
         if operator is NormalizedOperator:
             A = aslinearoperator(np.ones((3, 3)))
@@ -146,6 +160,9 @@ class TestBadInput:
 def test_affinities_of_any_size_are_normalised():
     W = kernel(features(40))
     for operator in (NormalizedOperator, NormalizedAffinity):
+        M = operator(1e300 * W, regularization=0.5)
+        expected = normalized(W + 0.5 * W.mean())
+        np.testing.assert_allclose(matrix(M), expected, rtol=1e-10)
         np.testing.assert_allclose(
             matrix(operator(1e300 * W)), normalized(W), rtol=1e-10
         )

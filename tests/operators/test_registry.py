@@ -73,6 +73,10 @@ def dense_normalized(W):
     return W / np.sqrt(np.outer(d, d))
 
 
+def dense_regularized(W, regularization):
+    return dense_normalized(W + regularization * W.sum() / W.size)
+
+
 def dense_projected(A, Q, value):
     P = np.eye(N) - Q @ Q.T
     return P @ A @ P + value * Q @ Q.T
@@ -155,6 +159,16 @@ REGISTRY = {
         dense_normalized,
     ),
     "NormalizedAffinity, coo": (normalized(sparse.coo_array), graph, dense_normalized),
+    "NormalizedAffinity, regularized": (
+        normalized(sparse.csr_array, regularization=0.7, shift=1.5),
+        graph,
+        lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
+    ),
+    "NormalizedOperator, regularized": (
+        any_normalized(lambda X: RBFKernel(X, gamma=0.5), regularization=2, shift=1.5),
+        features,
+        lambda X: dense_regularized(dense_kernel(X, 0.5), 2) + 1.5 * np.eye(N),
+    ),
     "NormalizedOperator": (
         any_normalized(lambda X: RBFKernel(X, gamma=0.5)),
         features,

@@ -48,7 +48,7 @@ _CONDITIONS = {
 }
 _PARAMETERS = {
     "Required": "n_clusters,-k",
-    "Affinity": "affinity n_neighbors neighbors gamma "
+    "Affinity": "affinity n_neighbors neighbors gamma regularization "
     "connected_components,--components",
     "Eigenvectors": "solver tol",
     "Clusters": "assign_labels balance_tolerance random_state",
@@ -166,17 +166,17 @@ def _cluster_without_fairness(
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Labels of plain spectral clustering of the same nodes by the same affinity."""
     # All eigensolvers find the same subspace: this is the one of solver="chebyshev".
-    from scalefair.cluster._kmeans import embedding_kmeans
+    from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     W = W if kept.all() else W[kept][:, kept]
     normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
-    operator = normalized(W)
+    operator = normalized(W, regularization=model.regularization)
     k, n_init = model.n_clusters, model.n_init
     found = chebyshev(operator, k, tol=model.tol, random_state=seed)
-    rows = found.vectors * operator.inv_sqrt_degrees[:, None]
+    rows = embedding_rows(found.vectors, operator)
     labels = np.full(kept.size, -1)
     labels[kept] = embedding_kmeans(rows, k, n_init=n_init, random_state=seed)
     if not found.converged:
@@ -201,13 +201,20 @@ def measure_clusters(
     counts = pandas.crosstab(labels[labels != -1], groups[labels != -1])
     balance = balance_score(labels, sensitive_features=groups, average=None)
     found = {"balance_mean": balance.mean(), "balance_min": balance.min()}
-    if matrix is not None:
+    if matrix is not None and _have_edges(matrix, labels):
         found["normalized_cut"] = normalized_cut_score(matrix, labels)
     found["clusters"] = [
         {"label": label, "size": row.sum(), "balance": own, "groups": dict(row)}
         for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
     ]
     return found
+
+
+def _have_edges(matrix: Any, labels: NDArray[Any]) -> bool:
+    """Whether each cluster has; isolated nodes may be one, if regularised."""
+    kept = labels != -1
+    degrees = matrix @ kept.astype(np.float64)
+    return set(labels[kept]) == set(labels[kept & (degrees > 0)])
 
 
 def add_clusters(
@@ -219,6 +226,9 @@ def add_clusters(
         if key in main:
             more = [f" ({other[key]:{spec}} {name})" for name, other in others]
             report.facts.append((title, f"{main[key]:{spec}}{''.join(more)}"))
+    sizes = np.array([entry["size"] for entry in main["clusters"]])
+    span = f"{sizes.min():,d} to {sizes.max():,d}, median {np.median(sizes):,.0f}"
+    report.facts.append(("cluster sizes", span))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
     columns = {"label": ("cluster", ""), "size": ("size", ",d")}
     columns |= {"balance": ("balance", ".3f")}

@@ -59,6 +59,7 @@ class GraphClustering(ClusterMixin, BaseEstimator):
     affinity: str
     n_neighbors: int
     connected_components: str
+    regularization: float = 0.0  # of those that have no such parameter
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "affinity": [StrOptions({"precomputed", "nearest_neighbors"})],
@@ -106,11 +107,14 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
             raise ValueError("The graph has no edges: there is nothing to cluster by.")
+        everything = np.ones(n, dtype=bool)
+        if self.regularization > 0 and self.connected_components != "largest":
+            return everything  # it links all nodes
         if self.connected_components == "all":
             return linked
         # Symmetric: no transpose is needed to walk the edges, a sixth of the time.
         if breadth_first_order(W, 0, return_predecessors=False).size == n:
-            return np.ones(n, dtype=bool)
+            return everything
         n_components, component = connected_components(W, directed=False)
         sizes = np.bincount(component)
         if self.connected_components == "raise":

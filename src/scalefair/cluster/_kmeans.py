@@ -28,8 +28,18 @@ _LONG = 300, 1e-6
 _HOPELESS = 1.1
 # Starts whose costs differ relatively by less are taken to be the same.
 _SAME = 1e-6
+_TINY = float(np.finfo(np.float64).tiny)
 # Centres added to the best ones, in turn.
 _ADDED = (5, 3, 2, 1)
+
+
+def embedding_rows(H: Array, affinity: Any) -> Array:
+    """Rows of ``D^{-1/2} H``, of unit length if the affinity is regularised."""
+    rows: Array = H * affinity.inv_sqrt_degrees[:, None]
+    if affinity.tau > 0:
+        # None is zero: D^{1/2} 1 is in the span of H, or they are nearly so.
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+    return rows
 
 
 def embedding_kmeans(

@@ -113,7 +113,7 @@ def solve(
                 f'solver="lobpcg" did not converge to tol={options.tol:g} '
                 f'({result.message}) and solver="chebyshev" took over: use that.',
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         name, first = "chebyshev", result
         result = _together(_chebyshev(problem, options, X0=first.vectors), first)
@@ -245,6 +245,7 @@ def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:
             'affinity only multiplies: use solver="chebyshev".'
         )
     known = _known_vector(problem)
+    # The constant of a regularised graph adds one direction, near that of `known`.
     laplacian = sparse.csr_array(sparse.eye_array(problem.n) - affinity.matrix)
     return lobpcg(
         Projected(affinity, problem.Q, constrained_value=-1.0),

@@ -17,7 +17,9 @@ _BLOCK = 2**25
 _ASYMMETRY = 1e-8
 
 
-def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
+def normalized_cut_score(
+    W: Any, labels: ArrayLike, *, regularization: float = 0.0
+) -> float:
     r"""Normalised cut of a partition (lower is better).
 
     .. math::
@@ -39,6 +41,11 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     labels : array-like of shape (n,)
         Cluster of each node. The cut is that of the subgraph of the assigned nodes:
         edges to a node labelled -1 count neither in the cut nor in the volume.
+    regularization : float, default=0.0
+        Multiple of the mean degree that is spread over the edges of each node to all:
+        the cut that `regularization` of
+        :class:`scalefair.cluster.FairSpectralClustering` relaxes [2]_, in which a
+        cluster of a few nodes is dear. Then isolated nodes are welcome.
 
     Returns
     -------
@@ -49,13 +56,15 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     ------
     ValueError
         If `W` is not square, real, symmetric, finite and nonnegative, as far as can
-        be seen, if the lengths differ, or if the volume of a cluster is not finite
-        and positive.
+        be seen, if the lengths differ, if the volume of a cluster is not finite
+        and positive, or if `regularization` is not a finite number >= 0.
 
     References
     ----------
     .. [1] J. Shi, J. Malik, "Normalized Cuts and Image Segmentation", IEEE TPAMI
        22(8), 2000.
+    .. [2] Y. Zhang, K. Rohe, "Understanding Regularized Spectral Clustering via Graph
+       Conductance", NeurIPS 2018.
 
     Examples
     --------
@@ -80,6 +89,16 @@ def normalized_cut_score(W: Any, labels: ArrayLike) -> float:
     cluster_of[assigned] = codes
     measure = _sparse_cut if sparse.issparse(W) else _product_cut
     cut, volume = measure(W, cluster_of, clusters.shape[0])
+    if not 0 <= regularization < np.inf:
+        raise ValueError(
+            f"regularization must be a finite number >= 0, got {regularization!r}."
+        )
+    if regularization > 0:
+        sizes = np.bincount(codes)
+        with np.errstate(over="ignore"):  # judged below
+            tau = regularization * volume.sum() / sizes.sum()
+            cut += tau * sizes * (1 - sizes / sizes.sum())
+            volume += tau * sizes
     _check_volume(volume, clusters)
     return float((cut / volume).sum())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
 from scalefair._entries import all_finite, judged_later
-from scalefair.kernels import csr_matmat, csr_scale
+from scalefair.kernels import block_gram, block_subtract, csr_matmat, csr_scale
 from scalefair.operators._base import Array, TypedOperator, apply_block
 
 _SYMMETRY_UNITS = 100  # last places; rounding errors of x^T W y are far below
@@ -20,21 +22,58 @@ _TEXTS = {
 shift : float, default=0.0
     :math:`\\sigma`. The eigenvalues of :math:`D^{-1/2} W D^{-1/2}` lie in [-1, 1]; a
     shift above 1 makes the operator positive definite.""",
+    "regularization": """\
+regularization : float, default=0.0
+    :math:`\\tau` as a multiple of the mean degree: :math:`\\tau / n` is added to every
+    entry of `W`, and :math:`\\tau` to every degree; never formed.""",
     "degrees": """\
+tau : float
+    Degree that the regularisation adds to every node.
 degrees : ndarray of shape (n,), float64
-    :math:`d = W 1`.
+    :math:`d = W 1 + \\tau`.
 inv_sqrt_degrees : ndarray of shape (n,), float64
     :math:`d^{-1/2}`.""",
     "references": """\
 References
 ----------
+Amini, Chen, Bickel, Levina (2013), "Pseudo-likelihood methods for community detection
+in large sparse networks", Annals of Statistics 41, section 2.2 (the regularisation).
 Tonin, Lambert, Suykens, Cevher (2025), "Accelerating Spectral Clustering under
 Fairness Constraints", section 2.2 and remark 2.3.""",
 }
 
 
+class _Normalized(TypedOperator):
+    """Degrees, with what every node's is raised by, and the term that comes of it."""
+
+    def _set_degrees(self, degrees: Array, regularization: float) -> None:
+        real = isinstance(regularization, Real) and math.isfinite(regularization)
+        if not (real and regularization >= 0):
+            raise ValueError(
+                f"regularization must be a finite number >= 0, got {regularization!r}."
+            )
+        self.tau = 0.0
+        if regularization > 0:
+            with judged_later():
+                self.tau = float(regularization * (degrees / len(degrees)).sum())
+                degrees = degrees + self.tau
+        _check_degrees(degrees)
+        self.degrees = degrees
+        self.inv_sqrt_degrees = 1.0 / np.sqrt(degrees)
+
+    def _set_constant(self) -> None:
+        """Set c, in the type of the products: the constant adds ``c c^T``."""
+        c = np.sqrt(self.tau / self.shape[0] / self.degrees)  # at most n^{-1/2}
+        self._constant: np.ndarray = c.astype(self.dtype)[:, None]
+
+    def _add_constant(self, X: np.ndarray, out: np.ndarray, alpha: float) -> None:
+        if self.tau > 0:
+            c = self._constant
+            block_subtract(out, c, -alpha * block_gram(c, X))
+
+
 @documented(**_TEXTS)
-class NormalizedAffinity(TypedOperator):
+class NormalizedAffinity(_Normalized):
     r"""Normalised affinity :math:`D^{-1/2} W D^{-1/2} + \sigma I` of a graph.
 
     Parameters
@@ -42,6 +81,7 @@ class NormalizedAffinity(TypedOperator):
     W : sparse matrix or array of shape (n, n)
         Symmetric nonnegative affinity, any SciPy sparse format, int32 or int64
         indices. Symmetry is the caller's to check.
+    %(regularization)s
     %(shift)s
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the stored entries and of the products.
@@ -50,12 +90,14 @@ class NormalizedAffinity(TypedOperator):
     ----------
     %(degrees)s
     matrix : scipy.sparse.csr_array
-        :math:`D^{-1/2} W D^{-1/2}`; shares the index arrays of a CSR `W`.
+        :math:`D^{-1/2} W D^{-1/2}` without the constant of the regularisation; shares
+        the index arrays of a CSR `W`.
 
     Raises
     ------
     ValueError
-        If `W` is not square or not finite, or a node has no positive degree.
+        If `W` is not square or not finite, a node has no positive degree, or
+        `regularization` is not a finite number >= 0.
     TypeError
         If `W` is complex.
 
@@ -72,15 +114,21 @@ class NormalizedAffinity(TypedOperator):
     array([1., 1., 1.])
     """
 
-    def __init__(self, W: Any, *, shift: float = 0.0, dtype: Any = np.float64) -> None:
+    def __init__(
+        self,
+        W: Any,
+        *,
+        regularization: float = 0.0,
+        shift: float = 0.0,
+        dtype: Any = np.float64,
+    ) -> None:
         W = sparse.csr_array(W)
         _check_square_and_real(W)
         super().__init__(dtype, W.shape[0])
         self.shift = float(shift)
         with judged_later():
-            self.degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
-        _check_degrees(self.degrees)
-        self.inv_sqrt_degrees = 1.0 / np.sqrt(self.degrees)
+            degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
+        self._set_degrees(degrees, regularization)
         # In float64: weights and degrees may be out of the range of float32.
         data = W.data.astype(np.float64)
         csr_scale(W.indptr, W.indices, data, self.inv_sqrt_degrees)
@@ -92,9 +140,11 @@ class NormalizedAffinity(TypedOperator):
                 "the sums of rows are too small beside their entries."
             )
         self.matrix = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
+        self._set_constant()
 
     def _set_type(self) -> None:
         self.matrix = self.matrix.astype(self.dtype)
+        self._set_constant()
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
@@ -104,10 +154,11 @@ class NormalizedAffinity(TypedOperator):
         csr_matmat(
             A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
         )
+        self._add_constant(X, out, alpha)
 
 
 @documented(**_TEXTS)
-class NormalizedOperator(TypedOperator):
+class NormalizedOperator(_Normalized):
     r"""Normalised affinity :math:`D^{-1/2} W D^{-1/2} + \sigma I` of an operator.
 
     For an affinity that only multiplies: a kernel, a low-rank factor.
@@ -115,7 +166,8 @@ class NormalizedOperator(TypedOperator):
     Parameters
     ----------
     W : LinearOperator, sparse matrix or ndarray of shape (n, n)
-        Symmetric affinity with positive row sums.
+        Symmetric affinity with positive row sums, those of the regularisation added.
+    %(regularization)s
     %(shift)s
     dtype : {np.float64, np.float32} or None, default=None
         Type of the products, None that of `W`; degrees come from `W` as it is.
@@ -129,8 +181,9 @@ class NormalizedOperator(TypedOperator):
     Raises
     ------
     ValueError
-        If `W` is not square, finite and symmetric (tested by random vectors), or a node
-        has no positive degree, or one out of the range of `dtype`.
+        If `W` is not square, finite and symmetric (tested by random vectors), a node
+        has no positive degree, or one out of the range of `dtype`, or
+        `regularization` is not a finite number >= 0.
     TypeError
         If `W` is complex.
 
@@ -147,13 +200,21 @@ class NormalizedOperator(TypedOperator):
     True
     """
 
-    def __init__(self, W: Any, *, shift: float = 0.0, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        W: Any,
+        *,
+        regularization: float = 0.0,
+        shift: float = 0.0,
+        dtype: Any = None,
+    ) -> None:
         W = aslinearoperator(W)
         _check_square_and_real(W)
         super().__init__(_real_type(W) if dtype is None else dtype, W.shape[0])
         self.shift = float(shift)
-        self.degrees = _degrees_of_symmetric(W)
-        self.inv_sqrt_degrees = 1.0 / np.sqrt(self.degrees)
+        probes, products = _probe(W)
+        self._set_degrees(products[0].copy(), regularization)
+        _check_symmetry(probes, products, _real_type(W))
         self.W = W
         self._set_type()
 
@@ -169,6 +230,7 @@ class NormalizedOperator(TypedOperator):
                 f"are out of the range of {self.dtype}: scale the affinity, or use "
                 "float64."
             )
+        self._set_constant()
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
@@ -183,37 +245,39 @@ class NormalizedOperator(TypedOperator):
         if shift != self.shift:
             np.multiply(X, real(alpha * (shift - self.shift)), out=scaled)
             out -= scaled
+        self._add_constant(X, out, alpha)
 
 
 def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:
     return np.float32 if W.dtype == np.float32 else np.float64
 
 
-def _degrees_of_symmetric(W: LinearOperator) -> Array:
-    """Row sums in float64; refuse what is not symmetric with positive row sums."""
-    n = W.shape[0]
+def _probe(W: LinearOperator) -> tuple[Array, Array]:
+    """Vectors, in rows, and their products in float64; those of the first are sums."""
     real = _real_type(W)
-    probes: np.ndarray = np.random.default_rng(0).standard_normal((n, 3)).astype(real)
+    probes: np.ndarray = np.random.default_rng(0).standard_normal((W.shape[0], 3))
+    probes = probes.astype(real)
     probes /= np.abs(probes).max(axis=0)  # no product is larger than a row sum
     probes[:, 0] = 1
     with judged_later():
         products = np.asarray(W.matmat(probes))
     if np.iscomplexobj(products):
         raise TypeError("An affinity must be real, got complex numbers.")
-    products = products.T.astype(np.float64)
-    degrees: Array = products[0].copy()
-    _check_degrees(degrees)
-    _, x, y = probes.T.astype(np.float64)
+    return probes.T.astype(np.float64), products.T.astype(np.float64)
+
+
+def _check_symmetry(probes: Array, products: Array, real: type) -> None:
+    """Refuse products of an operator that is not symmetric."""
+    _, x, y = probes
     with judged_later():
-        sums, Wx, Wy = products / degrees.max()
+        sums, Wx, Wy = products / np.abs(products[0]).max()
         difference = abs(x @ Wy - y @ Wx)
-        moduli = (np.abs(x) + np.abs(y)) @ sums
+        moduli = (np.abs(x) + np.abs(y)) @ np.abs(sums)
     if not difference <= _SYMMETRY_UNITS * np.finfo(real).eps * moduli:
         raise ValueError(
             "The affinity is not symmetric: x^T W y and y^T W x differ by "
             f"{difference / moduli:.1e} of the row sums; use (W + W^T) / 2."
         )
-    return degrees
 
 
 def _check_square_and_real(W: Any) -> None:
@@ -235,5 +299,6 @@ def _check_degrees(degrees: Array) -> None:
     if nodes.size:
         raise ValueError(
             f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
-            "the normalised affinity is not defined there: remove them."
+            "the normalised affinity is not defined there: remove them, or use "
+            "regularization."
         )

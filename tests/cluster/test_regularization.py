@@ -1,0 +1,215 @@
+"""Regularised spectral clustering, and what is said of clusters nobody wants."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.linalg import null_space, subspace_angles
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics.pairwise import rbf_kernel
+
+from scalefair.cluster import FairSpectralClustering
+from scalefair.datasets import make_fair_sbm
+from scalefair.linalg import dc_admm
+from scalefair.metrics import balance_score
+
+dask = pytest.importorskip("dask")
+
+SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
+TAU, K = 0.3, 4
+N = 6000
+
+
+def fit(W, groups, k=K, regularization=TAU, **options):
+    model = FairSpectralClustering(
+        k, regularization=regularization, random_state=0, **options
+    )
+    return model.fit(W, sensitive_features=groups)
+
+
+def reference(W, groups, regularization=TAU, k=K):
+    """M and F of the dense regularised graph, eigenvalues and vectors without them."""
+    W = W + regularization * W.mean()
+    d = W.sum(axis=1)
+    M = W / np.sqrt(np.outer(d, d))
+    G = (groups[:, None] == np.unique(groups)).astype(float)
+    F = (G - G.mean(axis=0)) / np.sqrt(d)[:, None]
+    Z = null_space(F.T)
+    values, Y = np.linalg.eigh(Z.T @ M @ Z)
+    return M, F, values[::-1][:k], (Z @ Y)[:, ::-1][:, :k]
+
+
+def agrees(model, W, groups, tol):
+    _, F, values, vectors = reference(W, groups)
+    np.testing.assert_allclose(model.eigenvalues_, values, atol=2 * tol)
+    assert np.linalg.norm(F.T @ model.embedding_) < 1e-10
+    assert model.fairness_violation_ < 1e-10
+    gap = values[-1] - reference(W, groups, k=K + 1)[2][-1]
+    if gap > 1e-3:
+        assert subspace_angles(model.embedding_, vectors).max() < 10 * tol / gap
+
+
+@pytest.fixture(scope="module")
+def named(graphs):
+    lonely = graphs.block_model(240)
+    lonely = sparse.block_diag([lonely, sparse.csr_array((3, 3))], format="csr")
+    return {"isolated": lonely, "star": graphs.star(150), "path": graphs.path(150)}
+
+
+def random_groups(n, h=3):
+    return np.random.default_rng(0).permutation(np.arange(n) % h)
+
+
+@pytest.mark.parametrize("name", ["isolated", "star", "path"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_solvers_agree_with_the_dense_reference(solver, name, named):
+    W, tol = named[name], 1e-7
+    groups = random_groups(W.shape[0])
+    model = fit(W, groups, solver=solver, tol=tol)
+    agrees(model, W.toarray(), groups, tol)
+    assert model.solver_ == solver
+    assert (model.labels_ >= 0).all()
+    assert model.affinity_matrix_.nnz == W.nnz  # nothing is filled in
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_group_of_one_node(solver, named):
+    W = named["isolated"]
+    groups = np.zeros(W.shape[0], int)
+    groups[-1] = 1  # and without an edge
+    agrees(fit(W, groups, solver=solver, tol=1e-7), W.toarray(), groups, 1e-7)
+
+
+def test_admm_is_that_of_the_regularised_graph(named):
+    W = named["isolated"]
+    groups = random_groups(W.shape[0])
+    with pytest.warns(ConvergenceWarning, match="admm"):
+        model = fit(W, groups, solver="admm")
+    M, F, *_ = reference(W.toarray(), groups)
+    found = dc_admm(M, K, F, shift=-1.01, random_state=np.random.RandomState(0))
+    overlap = np.linalg.svd(found.vectors.T @ model.embedding_, compute_uv=False)
+    np.testing.assert_allclose(overlap, 1, atol=1e-8)
+
+
+def parts(W):
+    return [dask.delayed(W[:100]), dask.delayed(W[100:])]
+
+
+@pytest.mark.parametrize("keep", [aslinearoperator, parts, sparse.csr_array.toarray])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_any_storage(keep, dtype, named):
+    W = named["isolated"]
+    groups = random_groups(W.shape[0])
+    model = fit(keep(W), groups, solver="chebyshev", tol=1e-7, dtype=dtype)
+    agrees(model, W.toarray(), groups, 1e-7)
+    stored = fit(W, groups, tol=1e-7)
+    assert adjusted_rand_score(model.labels_, stored.labels_) == 1
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos"])
+def test_kernels(solver):
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    groups = random_groups(200)
+    how = {"affinity": "rbf", "gamma": 1.0, "solver": solver, "tol": 1e-7}
+    agrees(fit(X, groups, **how), rbf_kernel(X, gamma=1.0), groups, 1e-7)
+
+
+@pytest.mark.parametrize("regularization", [0.01, 1])
+def test_a_mesh_is_left_to_multigrid(regularization, graphs):
+    # Groups in patches, so that the constraint is felt.
+    W, groups = graphs.grid(40, 30), np.arange(1200) // 30 % 3
+    model, exact = (
+        fit(W, groups, regularization=regularization, solver=solver, tol=1e-6)
+        for solver in ("auto", "nullspace")
+    )
+    assert model.solver_ == "lobpcg"
+    np.testing.assert_allclose(model.eigenvalues_, exact.eigenvalues_, atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def network():
+    """Four planted clusters with handfuls that hang on one edge each; their groups."""
+    data = make_fair_sbm(
+        N,
+        n_clusters=4,
+        n_groups=2,
+        average_degree=12,
+        probabilities=(0.47, 0.03, 0.43, 0.01),
+        random_state=0,
+    )
+    cliques = np.kron(np.eye(8), np.ones((5, 5)) - np.eye(5))
+    W = sparse.block_diag([data.graph, cliques], format="lil")
+    linked = np.flatnonzero(np.diff(data.graph.indptr))
+    one = np.random.default_rng(0).choice(linked, 8, replace=False)
+    other = N + 5 * np.arange(8)
+    W[one, other] = W[other, one] = 1
+    groups = np.append(data.sensitive_features, np.arange(40) % 2)
+    return sparse.csr_array(W), groups, data.target
+
+
+def test_handfuls_are_not_clusters(network):
+    W, groups, planted = network
+    words = r"3 of 4 clusters are dust: 5, 5, 5 of 6040.*regularization=0.1 \(now 0\)"
+    with pytest.warns(UserWarning, match=words) as said:
+        cut_off = fit(W, groups, regularization=0.0, connected_components="largest")
+    assert said[0].filename == __file__
+    assert cut_off.minimum_balance_ == pytest.approx(2 / 3)
+    model = fit(W, groups, regularization=0.1)
+    assert adjusted_rand_score(model.labels_[:N], planted) > 0.99
+    assert model.minimum_balance_ > 0.9
+    np.testing.assert_array_equal(
+        model.balance_,
+        balance_score(model.labels_, sensitive_features=groups, average=None),
+    )
+    assert model.minimum_balance_ == model.balance_.min()
+    # Units, names, and the order of nodes do not matter; nor does another run.
+    order = np.random.default_rng(1).permutation(W.shape[0])
+    back = np.argsort(order)
+    for A, g, turn in (
+        (W, groups, slice(None)),
+        (1e-6 * W, groups.astype(str), slice(None)),
+        (sparse.csr_array(W[order][:, order]), groups[order], back),
+    ):
+        again = fit(A, g, regularization=0.1)
+        assert adjusted_rand_score(model.labels_, again.labels_[turn]) == 1
+
+
+def test_components(graphs):
+    W = sparse.block_diag([graphs.complete(40), graphs.complete(20), [[0.0]]], "csr")
+    groups = np.arange(61) % 2
+    for components in ("raise", "all"):
+        model = fit(W, groups, k=2, connected_components=components)
+        assert sorted(np.bincount(model.labels_))[0] >= 20
+    model = fit(W, groups, k=2, connected_components="largest")
+    assert (model.labels_ >= 0).sum() == 40
+    with pytest.raises(ValueError, match="no edges"):
+        fit(0 * W, groups, k=2)
+
+
+def test_few_nodes_and_many_clusters_are_no_dust(graphs):
+    # A cluster of one node is more than a thousandth of 900, and of 2000 in 400
+    # clusters more than a tenth of the average.
+    rng = np.random.default_rng(0)
+    for n, k in ((900, 3), (2000, 400)):
+        W = sparse.lil_array(graphs.block_model(n, inside=0.05, outside=0.01))
+        W[:, -1] = W[-1, :] = 0
+        W[0, -1] = W[-1, 0] = 1e-3
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = fit(W.tocsr(), rng.integers(2, size=n), k, 0.0, tol=1e-2)
+        assert np.bincount(model.labels_).min() == 1
+
+
+def test_unfair_clusters_are_said():
+    # More clusters than communities: k-means parts some of these by their groups.
+    data = make_fair_sbm(
+        1200, n_clusters=4, n_groups=2, average_degree=40, random_state=0
+    )
+    groups = data.sensitive_features
+    with pytest.warns(UserWarning, match=r'balance 0.*population 1: .*="fair"'):
+        fit(data.graph, groups, k=6, regularization=0.0)
+    model = fit(data.graph, groups, k=6, regularization=0.0, assign_labels="fair")
+    assert model.minimum_balance_ > 0.7
