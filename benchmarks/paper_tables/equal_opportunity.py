@@ -48,7 +48,8 @@ _LINEAR = {
     for kind, interactions in (("", True), (", blind", False))
     for name, criterion in (("linear, one threshold", "weak"), ("linear", "strong"))
 }
-_METHODS = (_PLAIN, *_LINEAR, _THRESHOLDS, _REDUCTION)
+_FAIRLEARN = (_THRESHOLDS, _REDUCTION)
+_METHODS = (_PLAIN, *_LINEAR, *_FAIRLEARN)
 # Setting, seconds, decisions of the rows of training and of test: positive for 1.
 _Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
 
@@ -95,11 +96,12 @@ def outcomes(
             yield kappa, took, *(model.decision_function(X, **of) for X, of in both)
 
 
-def run(split: Split, method: str, given: str, quick: bool) -> list[dict[str, Any]]:
+def run(
+    split: Split, method: str, given: str, kappas: Sequence[float]
+) -> list[dict[str, Any]]:
     """Measure all that a method gives on a split."""
     found = []
-    fits = outcomes(split, method, given, _KAPPAS[1:2] if quick else _KAPPAS)
-    for kappa, took, fitted, test in fits:
+    for kappa, took, fitted, test in outcomes(split, method, given, kappas):
         of = {"sensitive_features": split.codes_test, "y_true": split.y_test}
         of_fit = {"sensitive_features": split.codes, "y_true": split.y}
         values = (
@@ -138,13 +140,17 @@ def tables(runs: list[dict[str, Any]], n_splits: int) -> list[Table]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the tables that are asked for."""
     command = Command(__doc__)
-    data, methods = list(_NAMES), list(_METHODS)
+    data, methods, kappas = list(_NAMES), list(_METHODS), list(map(str, _KAPPAS))
     command.option("--data", type=among(data), default=data, help=",".join(data))
+    told = {"help": "; ".join(methods), "metavar": "METHODS"}
+    command.option("--methods", type=among(methods, ";"), default=methods, **told)
+    command.option("--kappas", type=among(kappas), default=kappas, help="of these")
     command.option("--splits", type=at_least(1), default=3, help="random splits (3)")
     options = command.parse(arguments)
     if importlib.util.find_spec("fairlearn") is None:
         command.skip("fairlearn is not installed.")
-        methods = methods[:-2]
+        options.methods = [m for m in options.methods if m not in _FAIRLEARN]
+    kappas = [0.05] if options.quick else list(map(float, options.kappas))
     runs: list[dict[str, Any]] = []
     for name in options.data:
         for number in range(options.splits):
@@ -154,10 +160,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 command.skip(f"{name}: {error}")
                 break
             for given in _GIVEN:
-                for method in methods:
+                for method in options.methods:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # gaps are in the table
-                        took, new = timed(run, split, method, given, options.quick)
+                        took, new = timed(run, split, method, given, kappas)
                     runs += new
                     progress(f"{name}, split {number}, {given}, {method}", took)
             command.write(tables(runs, number + 1))

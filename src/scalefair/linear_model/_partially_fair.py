@@ -122,7 +122,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     of two values with distance 1 between them [2]_, `coef_` and `intercept_` about the
     features as given. A column whose deviation is below 1e-10 of its largest entry
     counts as constant and gets no weight. From a part of many rows come sums of
-    ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client keeps 10 bytes a
+    ``16 n_groups n_thresholds (n_features + 1)`` bytes, twice that with
+    ``given="positive"`` and four times with ``"label"``; the client keeps 10 bytes a
     row with up to 128 groups, and some 90 while it sorts the scores.
 
     References
