@@ -116,7 +116,7 @@ def run(
     return found
 
 
-def tables(runs: list[dict[str, Any]], n_splits: int) -> list[Table]:
+def tables(runs: list[dict[str, Any]]) -> list[Table]:
     """Give a table for each data set and criterion."""
     made = []
     for name, given in dict.fromkeys((one["data"], one["given"]) for one in runs):
@@ -130,7 +130,7 @@ def tables(runs: list[dict[str, Any]], n_splits: int) -> list[Table]:
             cells.append(f"{means['seconds']:.2f}")
             table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
         table.notes = [
-            f"Means over {n_splits} split(s). Labels of fairlearn's methods are drawn, "
+            f"Means over {len(own)} split(s). Labels of fairlearn's methods are drawn, "
             "and have no other threshold."
         ]
         made.append(table)
@@ -166,8 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         took, new = timed(run, split, method, given, kappas)
                     runs += new
                     progress(f"{name}, split {number}, {given}, {method}", took)
-            command.write(tables(runs, number + 1))
-    command.write(tables(runs, options.splits), last=True)
+                    command.write(tables(runs))
+    command.write(tables(runs), last=True)
     return 0
 
 
