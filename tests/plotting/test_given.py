@@ -29,6 +29,9 @@ class Classifier(BaseEstimator):
 
     interval, kappa, given = INTERVAL, 0.2, "label"
 
+    def fit(self, X, y):
+        return self
+
     def __sklearn_is_fitted__(self):
         return True
 
