@@ -32,7 +32,7 @@ from scalefair.metrics import partial_parity_gap
 _NAMES = ("a9a", "bank", "census", "compas")
 _GIVEN = ("positive", "label")
 _TITLES = {"positive": "equal opportunity", "label": "equalized odds"}
-_KAPPAS = (0.02, 0.05, 0.1)
+_KAPPAS = (0.02, 0.05, 0.1, 0.2)
 # Of fairlearn: constraints by their names, and fits of the reduction at most.
 _MOMENTS = {"positive": "TruePositiveRateParity", "label": "EqualizedOdds"}
 _WORDS = {"positive": "true_positive_rate_parity", "label": "equalized_odds"}
