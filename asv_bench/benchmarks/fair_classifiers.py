@@ -29,10 +29,14 @@ def _rows(m, n, density):
 class PartiallyFair:
     """Parity in an interval of ranks: the measured gap, and the surrogate's alone.
 
-    One fit, by the paper's method from both starts, and a path of five gaps by each.
+    One fit, among the rows of a label too, by the paper's method from both starts, and
+    a path of five gaps by each.
     """
 
-    params = ([30_000, 300_000], ["fit", "path", "auto", "zero", "paper's path"])
+    params = (
+        [30_000, 300_000],
+        ["fit", "positive", "label", "path", "auto", "zero", "paper's path"],
+    )
     param_names = ("rows", "way")
     timeout = 600
 
@@ -40,7 +44,9 @@ class PartiallyFair:
         X, y, groups = _rows(m, 120, 0.1)
         options = {"interval": (0.05, 0.3), "n_thresholds": 25, "alpha": 1e-4}
         rows = {"X": X, "y": y, "sensitive_features": groups}
-        if way not in ("fit", "path"):
+        if way in ("positive", "label"):
+            options["given"] = way
+        elif way not in ("fit", "path"):
             options["surrogate_width"] = 1.0
         if "path" in way:
             kappas = (0.02, 0.05, 0.1, 0.2, 0.3)

@@ -10,6 +10,7 @@ from scalefair.metrics import (
     inter_group_pairwise_gap,
     intra_group_pairwise_gap,
     partial_demographic_parity_gap,
+    partial_equalized_odds_gap,
 )
 from scalefair.optimize import parity_isotonic_regression
 
@@ -52,6 +53,9 @@ def difference_of_areas(y_true, scores, groups):
 
 
 OURS = {
+    "partial odds": lambda y, s, g: partial_equalized_odds_gap(
+        y, s, sensitive_features=g
+    ),
     "partial parity": lambda y, s, g: partial_demographic_parity_gap(
         s, sensitive_features=g
     ),
@@ -86,7 +90,10 @@ class TwoGroups:
 
 
 class ManyGroups:
-    params = ([2, 20, 200], ["partial parity", "group AUC", "inter-group"])
+    params = (
+        [2, 20, 200],
+        ["partial parity", "partial odds", "group AUC", "inter-group"],
+    )
     param_names = ("n_groups", "gap")
     timeout = 300
 

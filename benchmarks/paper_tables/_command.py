@@ -56,12 +56,12 @@ def progress(what: str, seconds: float) -> None:
     print(f"{what}: {seconds:.2f} s", file=sys.stderr, flush=True)
 
 
-def among(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """Type of an option: some of the known names, with commas."""
+def among(known: Iterable[str], comma: str = ",") -> Callable[[str], list[str]]:
+    """Type of an option: some of the known names, with commas or others between."""
     known = list(known)
 
     def names(text: str) -> list[str]:
-        found = text.split(",")
+        found = text.split(comma)
         if unknown := [name for name in found if name not in known]:
             raise argparse.ArgumentTypeError(f"{unknown} not among {known}")
         return found

@@ -18,6 +18,7 @@ CLASSIFICATION, REGRESSION = "partial_fairness", "fair_regression"
         (CLUSTERING, ["--tables", "9", "--quick"], ["FacebookNet: facebooknet/"]),
         (PCA, ["--rows", "bank,lfw"], ["bank_marketing/bank.csv not found", "lfw42/"]),
         (CLASSIFICATION, ["--data", "law,a9a"], ["law school: ", "a9a: a9a/"]),
+        ("equal_opportunity", ["--data", "census"], ["census: census-adult/"]),
         (
             REGRESSION,
             ["--data", "law,compas-plain"],
@@ -51,6 +52,20 @@ def test_wrong_options(load_tables, command, arguments, message, capsys):
     with pytest.raises(SystemExit):
         script.main(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_equal_opportunity(load_tables, cells, capsys):
+    tables = load_tables(script="equal_opportunity").script
+    methods = "logistic regression;linear, one threshold;linear, one threshold, blind"
+    how = ["--quick", "--data", "bank", "--splits", "1", "--methods", methods]
+    assert tables.main(how) == 0
+    text = capsys.readouterr().out
+    assert "bank, equal opportunity" in text
+    assert "bank, equalized odds" in text
+    rows = cells(text, "linear, one threshold")
+    assert len(rows) == 4
+    for _, kappa, _, _, gap, *_ in rows:  # what is promised of the rows of training
+        assert float(gap) <= 1.05 * float(kappa)
 
 
 def test_numbers_and_rows(load_tables):

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import (
     partial_demographic_parity_gap,
+    partial_parity_gap,
     weak_partial_demographic_parity_gap,
 )
 from scalefair.postprocessing import FairCalibratedClassifier
@@ -234,6 +235,28 @@ def test_report(people):
     assert report["peak_memory_bytes"] > 10_000_000
     _, report = done(people, train, "--no-baseline")
     assert not {"test", "baseline"} & set(report)
+
+
+@pytest.mark.parametrize("given", ["positive", "label"])
+def test_rows_of_one_label_are_compared(people, given):
+    train, test = split(people)
+    frame = pandas.read_csv(test)
+    frame.loc[frame["sex"] == "f", "hired"] = "no"
+    none = people.save(frame, "none.csv")
+    result = people.run(train, "--given", given, "--test", none)
+    people.fails(result, f"{none}: group(s) ['f'] have no positive samples")
+    saved, report = done(people, train, "--given", given, "--test", test)
+    model = saved["classifier"]
+    assert model.given == report["parameters"]["given"] == given
+    for name, rows in (("train", slice(0, 160)), ("test", slice(160, None))):
+        sex = people.sex[rows]
+        scores = model.decision_function(people.X[rows], sensitive_features=sex)
+        of = {"sensitive_features": sex, "interval": (0.1, 0.6), "given": given}
+        of["y_true"] = people.y[rows]
+        found = report[name]
+        assert found["partial_parity_gap"] == partial_parity_gap(scores, **of)
+        weak = partial_parity_gap(scores, threshold=0.0, **of)
+        assert found["weak_partial_parity_gap"] == weak
 
 
 def test_columns_of_a_test_are_found_by_name(people):

@@ -77,6 +77,23 @@ def test_scores_with_two_classes(scored):
         assert entry["selection_rate"] == pytest.approx(above[own].mean())
 
 
+def test_rows_of_one_label(scored):
+    options = (scored.scores, "--groups", "sex", "--target", "truth", "--given")
+    found, frame = evaluate(scored, *options, "label"), scored.frame
+    gap = metrics.partial_equalized_odds_gap(
+        frame["truth"], frame["score"], sensitive_features=frame["sex"]
+    )
+    assert found["partial_parity_gap"] == pytest.approx(gap)
+    found = evaluate(scored, *options, "positive", "--threshold", 0.2)
+    gap = metrics.partial_equal_opportunity_gap(
+        frame["truth"], frame["score"], sensitive_features=frame["sex"], threshold=0.2
+    )
+    assert found["weak_partial_parity_gap"] == pytest.approx(gap)
+    result = scored.invoke("evaluate", *options[:3], "--given", "label")
+    assert result.exit_code == 2
+    assert "--given needs a --target of two labels" in result.stderr
+
+
 def test_the_threshold_decides_where_there_is_no_prediction(scored):
     frame = scored.frame.drop(columns="prediction")
     frame.to_csv(scored.scores, index=False)

@@ -112,7 +112,7 @@ def oracles(rows, X, **options):
 def test_oracle_of_the_parts_is_that_of_the_rows(rows, loss, surrogate, interactions):
     options = {"loss": loss, "surrogate": surrogate, "interactions": interactions}
     many, one = oracles(rows, as_reader(rows[0]), **options)
-    assert many.group_sizes.tolist() == one.group_sizes.tolist()
+    assert many.cell_sizes.tolist() == one.cell_sizes.tolist()
     rng = np.random.RandomState(0)
     w, theta = rng.randn(one.n_weights), rng.randn(5)
     shape = {"corner": 0.05 if surrogate == "ramp" else 0.0}

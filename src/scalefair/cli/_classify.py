@@ -45,14 +45,18 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
 
 _SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
 _LINEAR = {
-    "Training, --method linear": "criterion threshold n_thresholds interactions loss "
-    "alpha tol max_iter",
+    "Training, --method linear": "given criterion threshold n_thresholds interactions "
+    "loss alpha tol max_iter",
     "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
     "min_group_size inner_solver,--solver",
 }
 _CHANGED: dict[str, Any] = {
     "interval": {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"},
     "kappa": {"type": opt.Finite(0, 1, min_open=False, max_open=False)},
+}
+_GIVEN = {
+    "help": "Which rows of the groups are compared: all, the positive ones (equal "
+    "opportunity), or those of the same label (equalized odds)."
 }
 _METHODS = click.Choice(["linear", "calibrated"])
 _METHOD = "A linear classifier, trained to be fair; or a usual one whose scores are "
@@ -76,7 +80,7 @@ _OPTIONS = [
     *(*opt.ROLES, opt.output_option("the model")),
     opt.option("Fairness", "--method", type=_METHODS, default="linear", help=_METHOD),
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
-    *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
+    *opt.estimator_options(PartiallyFairClassifier, _LINEAR, given=_GIVEN),
     *(
         opt.option(
             "Training, --method calibrated",
@@ -100,9 +104,10 @@ _FITTED = {
 _FITTED["linear"] += ["infeasibility", "history"]
 _MEASURES = {
     "accuracy": "accuracy",
-    "partial_parity_gap": "partial parity gap",
-    "weak_partial_parity_gap": "weak gap",
+    "partial_parity_gap": "partial parity gap{}",
+    "weak_partial_parity_gap": "weak gap{}",
 }
+_AMONG = {None: "", "positive": " among positives", "label": " given the label"}
 _COLUMNS = {
     "group": ("group", ""),
     "n_rows": ("rows", ",d"),
@@ -174,7 +179,9 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         **{"seconds": seconds, "peak_memory_bytes": peak_memory()},
     }
     report = _report.Report("classify", content, "", str(train))
-    for key, title in _MEASURES.items():
+    given = options.get("given")
+    titles = {key: title.format(_AMONG[given]) for key, title in _MEASURES.items()}
+    for key, title in titles.items():
         for name, run in runs.items():
             named = title if name == "fair" else f"  {name}"
             report.facts.append((named, _report.by_part(run, f"{{{key}:.4f}}")))
@@ -187,10 +194,10 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     report.facts += _report.fill(_FACTS, values)
     gap = "weak_" * (options.get("criterion") == "weak") + "partial_parity_gap"
     said = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
-    report.title = f"{_MEASURES[gap].capitalize()} {said}"
+    report.title = f"{titles[gap].capitalize()} {said}"
     report.tables = _report.part_tables(content, _COLUMNS)
-    ranks = model.interval
-    report.figures = [_figure(name, parts[name], scores, ranks) for name in parts]
+    how = {"interval": model.interval, "given": given}
+    report.figures = [_figure(name, parts[name], scores, **how) for name in parts]
     saved = {
         "classifier": model,
         "encoder": encoder,
@@ -264,7 +271,7 @@ def _measure(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Accuracy, gaps and rates of groups on each part of the rows; and its scores.
 
-    The interval, and the threshold if any, are those of the fair model.
+    Interval, threshold and compared rows, if any, are those of the fair model.
     """
     found: dict[str, Any] = {}
     if hasattr(model, "converged_"):
@@ -276,10 +283,15 @@ def _measure(
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
         of = {"sensitive_features": rows.groups, "interval": fair.interval}
-        gap = metrics.partial_demographic_parity_gap(scores[name], **of)
-        of["threshold"] = getattr(fair, "threshold", 0.0)
-        weak = metrics.weak_partial_demographic_parity_gap(scores[name], **of)
-        values = (frame["accuracy"].mean(), gap, weak)
+        of |= {"y_true": rows.target, "given": getattr(fair, "given", None)}
+        try:
+            gaps = [
+                metrics.partial_parity_gap(scores[name], threshold=threshold, **of)
+                for threshold in (None, getattr(fair, "threshold", 0.0))
+            ]
+        except ValueError as error:  # groups may lack a label in other rows
+            raise _errors.Failure(f"{rows.path}: {error}") from error
+        values = (frame["accuracy"].mean(), *gaps)
         found[name] = dict(zip(_MEASURES, values, strict=True))
         if hasattr(model, "null_gap"):
             found[name]["null_gap"] = model.null_gap(rows.n_rows)
@@ -295,10 +307,13 @@ def _scores(model: Any, X: Any, groups: Any) -> Any:
     return model.decision_function(X)
 
 
-def _figure(part: str, rows: _rows.Rows, scores: Any, interval: Any) -> _report.Figure:
+def _figure(
+    part: str, rows: _rows.Rows, scores: Any, *, interval: Any, given: Any
+) -> _report.Figure:
     """Densities of the scores that each model gives to the groups."""
     shown, names, remark = _report.choose_groups(rows.groups)
     how = {"sensitive_features": names, "interval": interval, "threshold": 0.0}
+    how |= {"y_true": rows.target[shown], "given": given}
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ScoreDensityDisplay

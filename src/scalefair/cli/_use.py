@@ -54,6 +54,12 @@ _MEASURED: list[tuple[str, Any, Any, str]] = [
     ("target", str, None, "Column or file of what was to be predicted."),
     ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
     ("interval", opt.ranks, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
+    (
+        "given",
+        click.Choice(["positive", "label"]),
+        None,
+        "Compare the positive rows only, or those of the same label.",
+    ),
     ("threshold", opt.Finite(), 0.0, "Scores above are decisions in favour."),
 ]
 _EVALUATED = [
@@ -382,7 +388,8 @@ def evaluate(result: Path, **options: Any) -> None:
             report, {"result": found}, {"result": labels}, rows.groups
         )
     else:
-        found = _measure(rows, column, options["interval"], options["threshold"])
+        how = {key: options[key] for key in ("interval", "threshold", "given")}
+        found = _measure(rows, column, **how)
         known = {key: title for key, title in _MEASURES.items() if key in found}
         report.facts += [(title, f"{found[key]:.4g}") for key, title in known.items()]
         report.title = f"KS distance of the groups' scores {found['ks']:.3f}"
@@ -422,7 +429,12 @@ def _cut(path: Path, rows: _rows.Rows, labels: Any) -> float:
 
 
 def _measure(
-    rows: _rows.Rows, column: str, interval: tuple[float, float], threshold: float
+    rows: _rows.Rows,
+    column: str,
+    *,
+    interval: tuple[float, float],
+    threshold: float,
+    given: str | None,
 ) -> dict[str, Any]:
     """Gaps of the groups; with a target accuracy, or the error."""
     if not is_numeric_dtype(rows.X[column]):
@@ -431,12 +443,16 @@ def _measure(
     of = {"sensitive_features": rows.groups}
     found: dict[str, Any] = {"ks": metrics.statistical_parity_ks(scores, **of)}
     parts, classes = {}, np.unique([0, 1] if target is None else target)
+    if given is not None and (target is None or len(classes) != 2):
+        raise click.UsageError("--given needs a --target of two labels.")
     if len(classes) == 2:
-        of["interval"] = interval
-        gap = metrics.partial_demographic_parity_gap(scores, **of)
+        of |= {"interval": interval, "y_true": target, "given": given}
+        try:
+            found["partial_parity_gap"] = metrics.partial_parity_gap(scores, **of)
+        except ValueError as error:
+            raise Failure(f"{rows.path}: {error}") from error
         of["threshold"] = threshold
-        weak = metrics.weak_partial_demographic_parity_gap(scores, **of)
-        found |= {"partial_parity_gap": gap, "weak_partial_parity_gap": weak}
+        found["weak_partial_parity_gap"] = metrics.partial_parity_gap(scores, **of)
         parts["selection_rate"] = scores > threshold
         predicted = classes[parts["selection_rate"] * 1]
         if target is not None and "prediction" in rows.X:

@@ -149,6 +149,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
     }
 
     interval: Sequence[float]
+    given: str | None = None
     loss: str
     surrogate: str
     interactions: bool
@@ -305,7 +306,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
         groups, codes = encode_groups(sensitive_features, X.shape[0])
-        rows = TrainingRows(canonical(X), signs, codes, classes, groups)
+        rows = TrainingRows(canonical(X), signs, codes, classes, groups, self.given)
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
         self.groups_ = groups

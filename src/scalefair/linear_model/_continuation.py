@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import ParityProblem, violation_at
+from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
 from scalefair.optimize import (
@@ -330,7 +331,7 @@ def meet_gap(
 
 
 def warn_unfinished(
-    found: Solution, scores: Array, codes: NDArray[Any], tol: float, *, stacklevel: int
+    found: Solution, scores: Array, rows: TrainingRows, tol: float, *, stacklevel: int
 ) -> None:
     """Warn of what is not certified to the tolerance, and of a gap above kappa."""
     result, problem, messages = found.result, found.problem, []
@@ -342,17 +343,21 @@ def warn_unfinished(
             f"{result.message}"
         )
     if found.gap > _ALLOWED * found.kappa:
-        noise = null_parity_gap(np.bincount(codes), interval=problem.interval)
+        noise = null_parity_gap(list(rows.set_sizes), interval=problem.interval)
+        tie = max(_largest_tie(scores, own, problem.interval) for own in rows.compared)
         remedy = (
             'Take surrogate_width="auto", which tightens the surrogate.'
             if found.is_fixed
             else "No surrogate that was tried makes it smaller. "
-            f"{_largest_tie(scores, codes, problem.interval):.2g} of a group's rows "
-            "between these ranks have one score, and "
-            f"{noise:.2g} is what chance "
-            "makes of fair scores in as many rows. Where the group is known at "
-            "prediction, scalefair.postprocessing.FairCalibratedClassifier has any "
-            "gap; otherwise take a larger kappa or finer features."
+            f"{tie:.2g} of a group's rows between these ranks have one score, and "
+            f"{noise:.2g} is what chance makes of fair scores in as many rows. "
+            + (
+                "Where the group is known at "
+                "prediction, scalefair.postprocessing.FairCalibratedClassifier has any "
+                "gap; otherwise take a larger kappa or finer features."
+                if rows.given is None
+                else "Take a larger kappa or finer features."
+            )
         )
         messages.append(
             f"The gap of the training rows is {apart(found.gap, found.kappa)}, more "
@@ -365,9 +370,9 @@ def warn_unfinished(
 def _largest_tie(
     scores: Array, codes: NDArray[Any], interval: tuple[float, float]
 ) -> float:
-    """Largest share of a group's rows within the interval that have one score."""
+    """Largest share of a set's rows within the interval that have one score."""
     largest = 0.0
-    for code in np.unique(codes):
+    for code in np.unique(codes[codes >= 0]):
         counts = np.unique(-scores[codes == code], return_counts=True)[1]
         ranks = np.append(0.0, np.cumsum(counts) / counts.sum())
         within = np.diff(np.clip(ranks, *interval)) / (interval[1] - interval[0])

@@ -43,13 +43,13 @@ _PAIRWISE = ("auc", "partial_auc")
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point, of G groups, P thresholds."""
+    """Loss, smoothed shares and gradients at one point, of G cells, P thresholds."""
 
     layout: WeightLayout
     loss: float
     loss_gradient: Array  # (n_weights,)
     # (G, 2 P): plus parts, then minus parts. Their difference is the share of the
-    # group above the threshold.
+    # cell above the threshold.
     parts: Array
     form_slopes: Callable[[], Array]
     concave_loss: float  # subtracted from `loss`; zero but for "partial_auc"
@@ -73,7 +73,7 @@ class OracleValue:
 
     @cached_property
     def slopes(self) -> Array:
-        """Gradients of `parts` in the weights of their group, (G, 2 P, n + 1)."""
+        """Gradients of `parts` in the weights of their cell, (G, 2 P, n + 1)."""
         return self.layout.units.pull_back(self.form_slopes())
 
     @cached_property
@@ -104,9 +104,9 @@ class OracleValue:
 class RowOracle(ABC):
     """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
 
-    def __init__(self, layout: WeightLayout, group_sizes: NDArray[np.int64]) -> None:
+    def __init__(self, layout: WeightLayout, cell_sizes: NDArray[np.int64]) -> None:
         self.layout = layout
-        self.group_sizes = group_sizes
+        self.cell_sizes = cell_sizes  # rows of each, (n_cells,)
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
@@ -130,7 +130,8 @@ class ScoreOracle(RowOracle):
     """The oracle of rows in memory."""
 
     # Rows are C-contiguous or canonical CSR, float64 or float32; codes of groups go
-    # from 0 to n_groups - 1, and shares of a group without rows are 0. The mean loss
+    # from 0 to n_groups - 1. Its cells are the groups or, by label, for each group its
+    # negative and its positive rows; shares of one without rows are 0. The mean loss
     # of a score h with the sign y is log(1 + exp(-y h)), max(0, 1 - y h) or
     # (h - y)^2 / 2; of pairs max(0, 1 - h_i + h_j) for all positives i and negatives
     # j, or those with ranks in `auc_interval`: a difference of convex functions.
@@ -144,6 +145,7 @@ class ScoreOracle(RowOracle):
         n_groups: int,
         *,
         interactions: bool = True,
+        by_label: bool = False,
         loss: str = "logistic",
         surrogate: str = "ramp",
         auc_interval: tuple[float, float] = (0.0, 1.0),
@@ -151,13 +153,16 @@ class ScoreOracle(RowOracle):
     ) -> None:
         n = X.shape[1]
         units = units or FeatureUnits.given(n)
+        layout = WeightLayout(n, n_groups, interactions, units, 1 + by_label)
+        self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
-        sizes = np.bincount(codes, minlength=n_groups)
-        super().__init__(WeightLayout(n, n_groups, interactions, units), sizes)
+        if by_label:
+            codes = cells_by_label(self._signs, codes)
+        sizes = np.bincount(codes, minlength=layout.n_cells)
+        super().__init__(layout, sizes)
         self.loss = loss
         self.surrogate = surrogate
-        self._signs = np.ascontiguousarray(signs, dtype=np.float64)
-        shape = n_groups, n + 1
+        shape = layout.n_cells, n + 1
         self._rows = Rows(row_table(X), codes, shape, 1 / np.maximum(sizes, 1))
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
@@ -237,6 +242,11 @@ class ScoreOracle(RowOracle):
         return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
+def cells_by_label(signs: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.int64]:
+    """Code of each row's group and label: the negative rows of a group come first."""
+    return 2 * codes.astype(np.int64) + (signs > 0)
+
+
 class _Pairs:
     """Mean hinge loss over pairs of positives and negatives of some ranks."""
 
@@ -271,15 +281,15 @@ _WEIGHTS = 2**21
 
 
 class Rows(NamedTuple):
-    """Rows of a table with the codes of their groups."""
+    """Rows of a table with the codes of their cells."""
 
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
     codes: NDArray[np.int64]
-    shape: tuple[int, int]  # groups, and features with the intercept
-    shares: Array  # of a row in the mean of its group, (G,)
+    shape: tuple[int, int]  # cells, and features with the intercept
+    shares: Array  # of a row in the mean of its cell, (G,)
 
     def weighted(self, weights: Array) -> Array:
-        """Return sums of rows times each column of weights, for each group."""
+        """Return sums of rows times each column of weights, for each cell."""
         return weighted_row_sums(self.table, self.codes, weights, self.shape)
 
     def part(self, start: int, stop: int) -> Rows:
@@ -314,7 +324,7 @@ class Ramp:
         self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
 
     def parts(self, moments: Array) -> Array:
-        """Return sums of both parts over groups, from those above the edges."""
+        """Return sums of both parts over cells, from those above the edges."""
         straight = moments[:, self.end]
         total = straight[:, :, 1] - self.kinks * straight[:, :, 0]
         if self.corner > 0:
@@ -325,7 +335,7 @@ class Ramp:
         return total / self.width
 
     def slopes(self, sums: Array, shares: Array) -> Array:
-        """Gradients (G, 2 P, n + 1) of the parts times the shares of their groups."""
+        """Gradients (G, 2 P, n + 1) of the parts times the shares of their cells."""
         total = sums[:, self.end, 0]
         if self.corner > 0:
             bent = sums[:, self.begin] - sums[:, self.end]
@@ -375,12 +385,12 @@ class SigmoidShares:
 
 
 class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts, which may lack groups and know of no units."""
+    """The oracle of rows in parts, which may lack cells and know of no units."""
 
     def __init__(
-        self, oracles: Parts, layout: WeightLayout, group_sizes: NDArray[np.int64]
+        self, oracles: Parts, layout: WeightLayout, cell_sizes: NDArray[np.int64]
     ) -> None:
-        super().__init__(layout, group_sizes)
+        super().__init__(layout, cell_sizes)
         self._oracles = oracles
 
     def scores(self, w: Array) -> Array:
@@ -394,14 +404,15 @@ class PartitionedOracle(RowOracle):
         at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), width, corner
         sums: _Sums = self._oracles.map(_sums, *at).reduce(_added)
         loss, gradient, parts, slopes = sums
-        n_rows = self.group_sizes.sum()
+        n_rows = self.cell_sizes.sum()
+        sizes = np.maximum(self.cell_sizes, 1)
         gradient = gradient.reshape(-1, self.n_features + 1)
-        slopes = slopes / self.group_sizes[:, None, None]
+        slopes = slopes / sizes[:, None, None]
         return OracleValue(
             self.layout,
             loss / n_rows,
             self.layout.units.pull_back(gradient).ravel() / n_rows,
-            parts / self.group_sizes[:, None],
+            parts / sizes[:, None],
             lambda: slopes,
             *(0.0, np.zeros(self.n_weights)),
         )
@@ -416,7 +427,7 @@ def _sums(
 ) -> _Sums:
     # What was sent may be read-only, and kernels are compiled for what is not.
     value = oracle.evaluate(w, theta.copy(), width=width, corner=corner)
-    sizes = oracle.group_sizes
+    sizes = oracle.cell_sizes
     loss, gradient = value.loss * sizes.sum(), value.loss_gradient * sizes.sum()
     slopes = value.slopes * sizes[:, None, None]
     return loss, gradient, value.parts * sizes[:, None], slopes

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.ndimage import uniform_filter1d
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -34,10 +34,7 @@ from scalefair.linear_model._parity_problem import (
 )
 from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
 from scalefair.linear_model._weights import Array
-from scalefair.metrics import (
-    partial_demographic_parity_gap,
-    weak_partial_demographic_parity_gap,
-)
+from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import is_partitioned
 
 
@@ -58,6 +55,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     kappa : float, default=0.05
         Gap of the training rows' scores allowed, as a share of the interval. What
         exceeds it by more than a twentieth is warned of.
+    given : {"positive", "label"} or None, default=None
+        Which rows of the groups are compared: None all (demographic parity),
+        ``"positive"`` those labelled ``classes_[1]`` (equal opportunity), ``"label"``
+        those of the same label (equalized odds). Ranks are those among these rows.
     %(criterion)s
     %(interactions)s
     surrogate_width : "auto" or float, default="auto"
@@ -94,8 +95,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     ----------
     %(group_weights_)s
     %(input_)s
-    thresholds_ : ndarray of shape (n_thresholds,)
-        Scores at the enforced ranks; for the weak criterion `threshold`.
+    thresholds_ : ndarray of shape (n_thresholds,) or (2, n_thresholds)
+        Scores at the enforced ranks, by label with ``given="label"``; for the weak
+        criterion `threshold`.
     partial_parity_gap_ : float
         Gap of the criterion on the training rows, exact: not the surrogate's.
     surrogate_kappa_, surrogate_width_ : float
@@ -120,7 +122,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     of two values with distance 1 between them [2]_, `coef_` and `intercept_` about the
     features as given. A column whose deviation is below 1e-10 of its largest entry
     counts as constant and gets no weight. From a part of many rows come sums of
-    ``16 n_groups n_thresholds (n_features + 1)`` bytes; the client keeps 10 bytes a
+    ``16 n_groups n_thresholds (n_features + 1)`` bytes, twice that with
+    ``given="positive"`` and four times with ``"label"``; the client keeps 10 bytes a
     row with up to 128 groups, and some 90 while it sorts the scores.
 
     References
@@ -141,6 +144,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupClassifier._parameter_constraints,
         "kappa": [Interval(Real, 0, 1, closed="right")],
+        "given": [StrOptions({"positive", "label"}), None],
         "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
         "start": [StrOptions({"auto", "zero"}), "array-like"],
         "surrogate_width": [
@@ -157,6 +161,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         interval: Sequence[float] = (0.0, 1.0),
         kappa: float = 0.05,
         *,
+        given: str | None = None,
         criterion: str = "strong",
         threshold: float = 0.0,
         loss: str = "logistic",
@@ -177,6 +182,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     ) -> None:
         self.interval = interval
         self.kappa = kappa
+        self.given = given
         self.criterion = criterion
         self.threshold = threshold
         self.loss = loss
@@ -233,6 +239,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 sensitive_features,
                 (self.max_groups, self.min_group_size),
                 self._oracle_options(),
+                self.given,
             )
             rows, oracle = training.known, training.oracle
             samples = training.growing_samples(check_random_state(self.random_state))
@@ -247,15 +254,16 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             for sample in samples:
                 part = sample.oracle(oracle.layout.units, **self._oracle_options())
                 # The labels of all rows: a sample may lack a class.
-                last = self._solve(self._problem(part, rows), sample.codes, last)
-        found = self._solve(problem, rows.codes, last)
+                last = self._solve(self._problem(part, rows), sample, last)
+        found = self._solve(problem, rows, last)
         self._finish(rows, found, stacklevel=5)
         return self
 
     def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
-        common = (oracle, interval, float(self.kappa), float(self.alpha))
+        numbers = float(self.kappa), float(self.alpha)
+        common = (oracle, interval, *numbers, rows.families)
         problem: ParityProblem
         if self.criterion == "weak":
             constant = best_constant(rows.signs, self.loss)
@@ -276,7 +284,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     def _solve(
         self,
         problem: ParityProblem,
-        codes: NDArray[Any],
+        rows: TrainingRows,
         last: Solution | None = None,
     ) -> Solution:
         """Solve a problem from another's solution, the given start, or the last fit."""
@@ -289,7 +297,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
         def measure(w: Array) -> float:
-            return self._gap(problem.oracle.scores(w), codes)
+            return self._gap(problem.oracle.scores(w), rows)
 
         start = Start(kappa)
         layout = problem.oracle.layout
@@ -298,7 +306,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         elif self._may_go_on(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
             bound = kappa * self._tightness
-            start = Start(bound, self.surrogate_width_, w, self.thresholds_)
+            start = Start(bound, self.surrogate_width_, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
             start = Start(
                 kappa, 1.0, *given_start(solver.problem, self.start, self.tol)
@@ -327,8 +335,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
         self._store_weights(problem.oracle.layout.rows(w))
-        self.thresholds_ = thresholds
-        self.partial_parity_gap_ = self._gap(scores, rows.codes)
+        by_label = self.given == "label" and self.criterion == "strong"
+        self.thresholds_ = thresholds.reshape(2, -1) if by_label else thresholds
+        self.partial_parity_gap_ = self._gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
         self._tightness = problem.kappa / found.kappa
@@ -344,15 +353,16 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.n_oracle_calls_ = result.n_calls
         self.converged_ = result.converged
         measured = replace(found, gap=self.partial_parity_gap_)
-        warn_unfinished(measured, scores, rows.codes, self.tol, stacklevel=stacklevel)
+        warn_unfinished(measured, scores, rows, self.tol, stacklevel=stacklevel)
 
-    def _gap(self, scores: Array, groups: NDArray[Any]) -> float:
-        interval = check_interval(self.interval)
-        where: dict[str, Any] = {"sensitive_features": groups, "interval": interval}
-        if self.criterion == "strong":
-            return partial_demographic_parity_gap(scores, **where)
-        return weak_partial_demographic_parity_gap(
-            scores, threshold=self.threshold, **where
+    def _gap(self, scores: Array, rows: TrainingRows) -> float:
+        return partial_parity_gap(
+            scores,
+            sensitive_features=rows.codes,
+            y_true=rows.signs,
+            given=self.given,
+            interval=check_interval(self.interval),
+            threshold=self.threshold if self.criterion == "weak" else None,
         )
 
 

@@ -20,10 +20,10 @@ from scalefair._decorators import fit_context
 from scalefair._digits import apart
 from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair.linear_model._base import TEXTS, BaseGroupClassifier, decide
+from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
-from scalefair.linear_model._training_rows import refuse_parts
+from scalefair.linear_model._training_rows import TrainingRows, refuse_parts
 
 
 @documented(**TEXTS)
@@ -82,7 +82,7 @@ def partial_fairness_path(
     for i in order:
         problem = models[i]._problem(oracle, rows)
         last = found[-1] if found else None
-        found.append(models[i]._solve(problem, rows.codes, last))
+        found.append(models[i]._solve(problem, rows, last))
     fairest = min(solution.gap for solution in found)
     for i, own in zip(order, found, strict=True):
         # A solution for another kappa may be better: so neither gap nor objective
@@ -214,8 +214,9 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                 path = partial_fairness_path(
                     _safe_indexing(X, train), labels[train], **params
                 )
-            held_out = _safe_indexing(X, test), labels[test], groups[test]
-            scores.append([_judge(model, *held_out) for model in path])
+            own = {"signs": rows.signs[test], "codes": rows.codes[test]}
+            held_out = replace(rows, X=_safe_indexing(X, test), **own)
+            scores.append([_judge(model, held_out) for model in path])
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "
@@ -263,8 +264,9 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self.estimator or PartiallyFairClassifier()
 
 
-def _judge(model: Any, X: Any, y: Any, groups: Any) -> tuple[float, float]:
+def _judge(model: Any, rows: TrainingRows) -> tuple[float, float]:
     """Accuracy and fairness of held-out rows."""
-    scores = model.decision_function(X, sensitive_features=groups)
-    right = decide(scores, model.classes_) == y
-    return float(right.mean()), 1.0 - model._gap(scores, groups)
+    groups = rows.groups[rows.codes]
+    scores = model.decision_function(rows.X, sensitive_features=groups)
+    right = (scores > 0) == (rows.signs > 0)
+    return float(right.mean()), 1.0 - model._gap(scores, rows)

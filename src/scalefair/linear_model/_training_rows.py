@@ -15,7 +15,11 @@ from sklearn.utils.random import sample_without_replacement
 
 from scalefair._entries import canonical, check_array
 from scalefair._groups import check_two_groups, check_values, encode_values, listed
-from scalefair.linear_model._oracle import PartitionedOracle, ScoreOracle
+from scalefair.linear_model._oracle import (
+    PartitionedOracle,
+    ScoreOracle,
+    cells_by_label,
+)
 from scalefair.linear_model._weights import (
     ColumnSpread,
     FeatureUnits,
@@ -39,22 +43,57 @@ class TrainingRows:
     codes: NDArray[Any]  # (m,), group of each row, an index into `groups`
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
     groups: NDArray[Any]  # (G,), sorted
+    given: str | None = None  # "positive" or "label": which rows are compared
 
     @property
-    def group_sizes(self) -> NDArray[np.int64]:
-        """Rows of each group."""
-        return np.bincount(self.codes, minlength=len(self.groups))
+    def cells(self) -> NDArray[Any]:
+        """Cell of each row, as the oracle has them."""
+        if self.given is None:
+            return self.codes
+        return cells_by_label(self.signs, self.codes)
+
+    @property
+    def cell_sizes(self) -> NDArray[np.int64]:
+        """Rows of each cell."""
+        n_labels = 1 if self.given is None else 2
+        return np.bincount(self.cells, minlength=n_labels * len(self.groups))
+
+    @property
+    def families(self) -> list[NDArray[np.int64]]:
+        """Comparisons: for each the set that a cell belongs to, -1 where to none."""
+        groups = np.arange(len(self.groups))
+        if self.given is None:
+            return [groups]
+        of_label = np.full((2, groups.size, 2), -1)
+        of_label[0, :, 0] = of_label[1, :, 1] = groups
+        families = list(of_label.reshape(2, -1))
+        return families if self.given == "label" else families[1:]
+
+    @property
+    def compared(self) -> list[NDArray[np.int64]]:
+        """For each of the `families` the set that each row belongs to, or -1."""
+        return [family[self.cells] for family in self.families]
+
+    @property
+    def set_sizes(self) -> list[NDArray[np.int64]]:
+        """Rows of each set that is compared, for each of the `families`."""
+        sizes, inside = self.cell_sizes, [family >= 0 for family in self.families]
+        return [
+            np.bincount(family[own], sizes[own]).astype(np.int64)
+            for family, own in zip(self.families, inside, strict=True)
+        ]
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own."""
         units = units or FeatureUnits.of(column_spread(self.X))
         given = self.X, self.signs, self.codes, len(self.groups)
-        return ScoreOracle(*given, units=units, **options)
+        by_label = self.given is not None
+        return ScoreOracle(*given, by_label=by_label, units=units, **options)
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
-        """Raise a ValueError if the groups are none."""
+        """Raise a ValueError if the groups are none, or too small to be compared."""
         check_two_groups(self.groups, "sklearn.linear_model.LogisticRegression")
-        n_groups, sizes = len(self.groups), self.group_sizes
+        n_groups = len(self.groups)
         if n_groups > max_groups:
             raise ValueError(
                 f"sensitive_features has {n_groups:,} different values, more than "
@@ -63,29 +102,42 @@ class TrainingRows:
                 f"the values into a few ranges or kinds, or pass max_groups={n_groups} "
                 "if all of them are meant."
             )
-        small = np.flatnonzero(sizes < min_group_size)
-        if small.size:
+        sizes = np.concatenate(self.set_sizes)
+        if not sizes.all():
             raise ValueError(
-                f"{small.size} of the {n_groups} groups of sensitive_features have "
-                f"fewer rows than min_group_size={min_group_size}: "
+                f"given={self.given!r} compares rows of one label, and some groups of "
+                f"sensitive_features have none: {self._named(sizes == 0)}. Leave these "
+                "groups out, join them with others, or pass given=None."
+            )
+        small = sizes < min_group_size
+        if small.any():
+            within = "" if self.given is None else ", within a label,"
+            raise ValueError(
+                f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
+                f"{within} fewer rows than min_group_size={min_group_size}: "
                 f"{self._named(small)}. Shares of so few rows cannot be compared: join "
                 "them with others or leave them out. "
                 f"min_group_size={sizes.min()} takes them as they are."
             )
 
-    def _named(self, small: NDArray[np.intp]) -> str:
-        """Return groups with their sizes, the smallest first."""
-        sizes = self.group_sizes
-        order = small[np.argsort(sizes[small], kind="stable")]
-        names = [f"{self.groups.tolist()[k]!r} ({sizes[k]})" for k in order[:_NAMED]]
-        rest = small.size - len(names)
-        return ", ".join(names) + (f" and {rest} more" if rest > 0 else "")
+    def _named(self, small: NDArray[np.bool_]) -> str:
+        """Return sets that are compared with their sizes, the smallest first."""
+        names = [repr(group) for group in self.groups.tolist()]
+        if self.given is not None:
+            labels = self.classes.tolist()[-len(self.families) :]
+            names = [f"{name} labelled {y!r}" for y in labels for name in names]
+        sizes = np.concatenate(self.set_sizes)
+        order = np.argsort(sizes, kind="stable")
+        order = order[small[order]]
+        named = [f"{names[k]} ({sizes[k]})" for k in order[:_NAMED]]
+        rest = order.size - len(named)
+        return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")
 
     def warn_few(self, *, stacklevel: int) -> None:
         """Warn of groups in which shares, and so gaps, are mostly noise."""
-        sizes = self.group_sizes
-        small = np.flatnonzero(sizes < FEW_ROWS)
-        if small.size:
+        sizes = np.concatenate(self.set_sizes)
+        small = sizes < FEW_ROWS
+        if small.any():
             error = 0.5 / np.sqrt(sizes.min())
             warnings.warn(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "
@@ -129,7 +181,7 @@ def refuse_parts(X: Any, name: str) -> None:
 # A random sample has so many rows, or fewer that take so many bytes: a reader's block.
 _SAMPLE_ROWS = 100_000
 _SAMPLE_BYTES = 2**26
-# Least rows of a group in the sample, if it has as many.
+# Least rows of a cell in the sample, if it has as many.
 _LEAST = 500
 # Shares of the sample that are solved one after the other.
 _GROWING = (1 / 16, 1 / 4, 1.0)
@@ -145,6 +197,7 @@ class PartitionedTraining:
         sensitive_features: ArrayLike,
         limits: tuple[int, int],
         options: dict[str, Any],
+        given: str | None = None,
     ) -> None:
         if options["loss"] in {"auc", "partial_auc"}:
             raise ValueError(
@@ -159,29 +212,33 @@ class PartitionedTraining:
         signs = _signs(np.concatenate(labels.gather()))
         all_codes = np.concatenate(codes.gather())
         self.rows = rows
-        self.known = TrainingRows(None, signs, all_codes, classes, groups)
+        self.known = TrainingRows(None, signs, all_codes, classes, groups, given)
         self.known.check_groups(*limits)
         dtype = real_type(rows)
-        given = dtype, len(groups), options
-        oracles = rows.map(_make_oracle, *given, each=[labels, codes]).persist()
+        by_label = given is not None
+        how = dtype, len(groups), {**options, "by_label": by_label}
+        oracles = rows.map(_make_oracle, *how, each=[labels, codes]).persist()
         units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
         layout = WeightLayout(
-            rows.shape[1], len(groups), options["interactions"], units
+            rows.shape[1],
+            *(len(groups), options["interactions"], units),
+            cells_per_group=1 + by_label,
         )
-        self.oracle = PartitionedOracle(oracles, layout, self.known.group_sizes)
+        self.oracle = PartitionedOracle(oracles, layout, self.known.cell_sizes)
 
     def growing_samples(self, rng: np.random.RandomState) -> Iterator[TrainingRows]:
-        """Yield ever larger random samples of each group; none of few rows."""
+        """Yield ever larger random samples of each cell; none of few rows."""
         known, m = self.known, len(self.known.codes)
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
         size = min(_SAMPLE_ROWS, _SAMPLE_BYTES * m // max(width * self.rows.nnz, 1))
-        if not _LEAST * len(known.groups) <= size < m:
+        cells, sizes = known.cells, known.cell_sizes
+        if not _LEAST * sizes.size <= size < m:
             return
-        drawn = []  # rows of each group, in random order
-        for code, n_rows in enumerate(known.group_sizes):
+        drawn = []  # rows of each cell, in random order
+        for cell, n_rows in enumerate(sizes):
             n_drawn = min(max(-(-size * n_rows // m), _LEAST), n_rows)
             chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
-            drawn.append(np.flatnonzero(known.codes == code)[rng.permutation(chosen)])
+            drawn.append(np.flatnonzero(cells == cell)[rng.permutation(chosen)])
         positions = np.sort(np.concatenate(drawn))
         X = self._take(positions)
         for share in _GROWING:

@@ -158,11 +158,19 @@ class WeightLayout(NamedTuple):
     n_groups: int
     interactions: bool
     units: FeatureUnits
+    # Parts of the rows that a group is divided into, one after the other: sums over
+    # rows are those of such cells, whose weights are those of their group.
+    cells_per_group: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows, and coefficients with the intercept."""
         return self.n_groups if self.interactions else 1, self.n_features + 1
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of all groups."""
+        return self.n_groups * self.cells_per_group
 
     @property
     def n_weights(self) -> int:
@@ -178,8 +186,8 @@ class WeightLayout(NamedTuple):
         return self.units.standardize(rows).ravel()
 
     def effective(self, w: Array) -> Array:
-        """Coefficients and intercept of each group, (G, n + 1)."""
-        return self.of_groups(self.rows(w))
+        """Coefficients and intercept of each cell, (n_cells, n + 1)."""
+        return np.repeat(self.of_groups(self.rows(w)), self.cells_per_group, axis=0)
 
     def of_groups(self, rows: Array) -> Array:
         """Rows of each group, in the same units: the shared one and what it adds."""
@@ -190,23 +198,25 @@ class WeightLayout(NamedTuple):
         return effective
 
     def lift(self, gradient: Array) -> Array:
-        """Gradients in w from those of each group: the adjoint of `of_groups`."""
+        """Gradients in w from those of each cell: the adjoint of `effective`."""
+        cells = gradient.reshape(self.n_groups, self.cells_per_group, -1)
         with judged_later():
-            total: Array = gradient.sum(axis=0)
+            lifted: Array = cells.sum(axis=1)
+            total: Array = lifted.sum(axis=0)
         if not self.interactions:
             return total
-        lifted = gradient.copy()
         lifted[0] = total
         return lifted.ravel()
 
     def spread(self, slopes: Array) -> Array:
-        """Gradients in (w, theta) of functions of one group and threshold."""
-        n_groups, n_thresholds, n_columns = slopes.shape
-        out = np.zeros((n_groups, n_thresholds, self.n_weights + n_thresholds))
+        """Gradients in (w, theta) of functions of one cell and threshold."""
+        n_cells, n_thresholds, n_columns = slopes.shape
+        out = np.zeros((n_cells, n_thresholds, self.n_weights + n_thresholds))
         out[:, :, :n_columns] = slopes
         if self.interactions:
-            for k in range(1, n_groups):
-                out[k, :, k * n_columns : (k + 1) * n_columns] = slopes[k]
+            for cell in range(self.cells_per_group, n_cells):
+                k = cell // self.cells_per_group
+                out[cell, :, k * n_columns : (k + 1) * n_columns] = slopes[cell]
         p = np.arange(n_thresholds)
         # A higher threshold is a lower score.
         out[:, p, self.n_weights + p] = -slopes[:, :, -1]

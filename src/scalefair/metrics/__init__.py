@@ -12,12 +12,14 @@ from scalefair.metrics._pairwise_gaps import (
     inter_group_pairwise_gap,
     intra_group_pairwise_gap,
 )
-from scalefair.metrics._score_gaps import (
-    moment_gaps,
+from scalefair.metrics._partial_parity import (
     partial_demographic_parity_gap,
-    statistical_parity_ks,
+    partial_equal_opportunity_gap,
+    partial_equalized_odds_gap,
+    partial_parity_gap,
     weak_partial_demographic_parity_gap,
 )
+from scalefair.metrics._score_gaps import moment_gaps, statistical_parity_ks
 
 __all__ = [
     "balance_score",
@@ -30,6 +32,9 @@ __all__ = [
     "normalized_cut_score",
     "null_parity_gap",
     "partial_demographic_parity_gap",
+    "partial_equal_opportunity_gap",
+    "partial_equalized_odds_gap",
+    "partial_parity_gap",
     "statistical_parity_ks",
     "weak_partial_demographic_parity_gap",
 ]

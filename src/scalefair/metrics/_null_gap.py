@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair.metrics._score_gaps import TEXTS
+from scalefair.metrics._partial_parity import PARITY_TEXTS
 
 # Draws for two groups, and points of the ranks.
 _DRAWS, _POINTS = 500, 512
 
 
-@documented(**TEXTS)
+@documented(**PARITY_TEXTS)
 def null_parity_gap(
-    group_sizes: ArrayLike, *, interval: tuple[float, float] = (0.0, 1.0)
+    group_sizes: ArrayLike | list[ArrayLike],
+    *,
+    interval: tuple[float, float] = (0.0, 1.0),
 ) -> float:
     r"""Mean partial parity gap of fair scores, made by sampling noise alone.
 
-    What `partial_demographic_parity_gap` is to be compared with: of groups drawn from
-    one distribution it is not 0, but about this much.
+    What `partial_parity_gap` is to be compared with: of groups drawn from one
+    distribution it is not 0, but about this much.
 
     Parameters
     ----------
-    group_sizes : array-like of shape (n_groups,)
-        Number of rows of each group; of weighted rows :math:`(\sum w)^2 / \sum w^2`.
+    group_sizes : array-like of shape (n_groups,), or list of such
+        Number of rows of each group that are compared, of
+        `partial_equal_opportunity_gap` the positive ones; of weighted rows
+        :math:`(\sum w)^2 / \sum w^2`. A list has the sizes of several comparisons, of
+        `partial_equalized_odds_gap` those of each label: the largest gap counts.
         Where scores were fitted to :math:`n` rows and are measured on :math:`n'` new
         ones, :math:`1 / (1/n + 1/n')`.
     %(interval)s
@@ -47,24 +54,27 @@ def null_parity_gap(
     >>> round(null_parity_gap([1000, 1000]), 2), round(null_parity_gap([1000, 50]), 2)
     (0.04, 0.12)
     """
-    sizes = np.asarray(group_sizes, dtype=np.float64)
-    if sizes.ndim != 1 or not (sizes > 0).all():
+    listed = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
+    families: Any = group_sizes if listed else [group_sizes]
+    families = [np.asarray(sizes, dtype=np.float64) for sizes in families]
+    if not all(sizes.ndim == 1 and (sizes > 0).all() for sizes in families):
         raise ValueError(
             f"group_sizes must be positive numbers, one per group, got {group_sizes!r}."
         )
     low, high = check_interval(interval)
-    if sizes.size < 2:
+    compared = [1 / np.sqrt(sizes) for sizes in families if sizes.size > 1]
+    if not compared:
         return 0.0
-    scales = 1 / np.sqrt(sizes)
-    reach = 2 * scales.max()  # ranks that noise brings inside
-    ranks = np.linspace(max(0.0, low - reach), min(1.0, high + reach), _POINTS)
     rng = np.random.default_rng(0)  # an estimate: the same for the same sizes
-    steps = np.diff(ranks, prepend=0.0, append=1.0)
-    gaps = []
-    for _ in range(max(2 * _DRAWS // sizes.size, 100)):
-        walk = rng.normal(size=(sizes.size, steps.size)) * np.sqrt(steps)
-        paths = np.cumsum(walk, axis=1)
-        bridges = paths[:, :-1] - ranks * paths[:, -1:]
-        shares = np.clip(ranks + scales[:, None] * bridges, low, high)
-        gaps.append(np.ptp(shares, axis=0).max() / (high - low))
-    return float(np.mean(gaps))
+    gaps = np.zeros(max(2 * _DRAWS // sum(map(len, compared)), 100))
+    for scales in compared:
+        reach = 2 * scales.max()  # ranks that noise brings inside
+        ranks = np.linspace(max(0.0, low - reach), min(1.0, high + reach), _POINTS)
+        steps = np.diff(ranks, prepend=0.0, append=1.0)
+        for i in range(gaps.size):
+            walk = rng.normal(size=(scales.size, steps.size)) * np.sqrt(steps)
+            paths = np.cumsum(walk, axis=1)
+            bridges = paths[:, :-1] - ranks * paths[:, -1:]
+            shares = np.clip(ranks + scales[:, None] * bridges, low, high)
+            gaps[i] = max(gaps[i], np.ptp(shares, axis=0).max() / (high - low))
+    return float(gaps.mean())

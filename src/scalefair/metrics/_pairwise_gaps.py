@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_values, encode_values, listed
+from scalefair.metrics._partial_parity import samples_by_label
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
@@ -26,10 +26,8 @@ References
    ranking and the xAUC metric", NeurIPS 2019.
 .. [3] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
    approach based on difference-of-convex constraints", baselines D.2 and D.3.""",
-    "of_labels": """\
-y_true : array-like of shape (n_samples,)
-    Label of each sample, two distinct values; the larger one (of strings, the last in
-    order) is positive.
+    "of_labels": f"""\
+{TEXTS["y_true"]}
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a positive label; else as in `group_auc_gap`.
 sensitive_features : array-like of shape (n_samples,)
@@ -208,26 +206,6 @@ def _check(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], int]:
     """Return scores, which rows are positive, group codes and number of groups."""
     scores = check_scores(y_score)
-    values = check_values(y_true, name="y_true", what="label")
-    if values.shape[0] != scores.shape[0]:
-        raise ValueError(
-            f"y_true and y_score must describe the same samples, got "
-            f"{values.shape[0]} labels and {scores.shape[0]} scores."
-        )
-    labels, label_codes = encode_values(values, name="y_true")
-    if labels.shape[0] != 2:
-        raise ValueError(
-            f"y_true must hold two labels, negative and positive, but has "
-            f"{labels.shape[0]}: {listed(labels.tolist(), 5)}."
-        )
     groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    counts = np.bincount(2 * codes + label_codes, minlength=2 * groups.shape[0])
-    for kind, count in zip(
-        ("negative", "positive"), counts.reshape(-1, 2).T, strict=True
-    ):
-        if not count.all():
-            raise ValueError(
-                f"group(s) {groups[count == 0].tolist()} have no {kind} samples in "
-                f"y_true, so there are no pairs to compare. Drop or merge them."
-            )
-    return scores, label_codes == 1, codes, groups.shape[0]
+    positive = samples_by_label(y_true, groups, codes)["positive"]
+    return scores, positive, codes, groups.shape[0]

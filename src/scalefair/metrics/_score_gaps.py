@@ -1,18 +1,15 @@
-"""Parity: how far apart the distributions of the groups' scores or outputs are."""
+"""How far apart the distributions of the groups' scores or outputs are."""
 
 from __future__ import annotations
 
-import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _check_sample_weight
 
 from scalefair._docs import documented
 from scalefair._entries import judged_later
-from scalefair._groups import check_interval, encode_groups, listed
+from scalefair._groups import encode_groups
 from scalefair.streaming import GroupMoments
 
 TEXTS = {
@@ -24,158 +21,20 @@ sensitive_features : array-like of shape (n_samples,)
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
     unit: only the order counts. Infinite scores are allowed, NaN is not.""",
-    "sample_weight": """\
-sample_weight : array-like of shape (n_samples,), default=None
-    Weights of the samples in the shares, not negative; None weighs all alike. Samples
-    of weight 0 do not count.""",
-    "interval": """\
-interval : tuple of two floats, default=(0.0, 1.0)
-    The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
-    (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group.""",
     "raises": """\
 Raises
 ------
 ValueError
     If the lengths differ, a value is missing, fewer than two groups occur, or another
     argument is not of its kind.""",
-    "raises_weights": """\
-Raises
-------
-ValueError
-    If the lengths differ, a value is missing, fewer than two groups occur, a weight is
-    negative, a group has no weight, or another argument is not of its kind.""",
+    "y_true": """\
+y_true : array-like of shape (n_samples,)
+    Label of each sample, two distinct values; the larger one (of strings, the last in
+    order) is positive.""",
     "ranks": """\
 The value is exact. Sorting takes :math:`O(n \\log n)` operations, the rest :math:`O(n)`
 for any number of groups, never the pairs.""",
 }
-
-
-@documented(**TEXTS)
-def partial_demographic_parity_gap(
-    y_score: ArrayLike,
-    *,
-    sensitive_features: ArrayLike,
-    interval: tuple[float, float] = (0.0, 1.0),
-    sample_weight: ArrayLike | None = None,
-) -> float:
-    r"""Largest difference of positive rates among equally ranked parts of the groups.
-
-    Let :math:`P_k(\theta)` be the share of group :math:`k` with a score above
-    :math:`\theta`. Of the members of group :math:`k` with a rank in :math:`[\alpha,
-    \beta)`, the share above :math:`\theta` is
-
-    .. math::
-        A_k(\theta) = \frac{\min(P_k(\theta), \beta) - \min(P_k(\theta), \alpha)}
-        {\beta - \alpha},
-
-    and the gap is the largest difference over groups and thresholds,
-
-    .. math:: \max_{k, k'} \max_\theta |A_k(\theta) - A_{k'}(\theta)| \in [0, 1].
-
-    With the interval (0, 1) it is `statistical_parity_ks`.
-
-    Parameters
-    ----------
-    %(y_score)s
-    %(sensitive_features)s
-    %(interval)s
-    %(sample_weight)s
-
-    Returns
-    -------
-    gap : float
-        Between 0 (these parts of the groups have the same distribution of scores)
-        and 1. One minus the gap is called the fairness.
-
-    %(raises_weights)s
-
-    Notes
-    -----
-    %(ranks)s
-    Equal scores fall together: no threshold divides them.
-
-    References
-    ----------
-    .. [1] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", definition 4.2.
-
-    Examples
-    --------
-    >>> from scalefair.metrics import partial_demographic_parity_gap
-    >>> scores, groups = [4, 3, 2, 1, 4, 3, 0, 0], ["a"] * 4 + ["b"] * 4
-    >>> partial_demographic_parity_gap(scores, sensitive_features=groups)
-    0.5
-    >>> partial_demographic_parity_gap(
-    ...     scores, sensitive_features=groups, interval=(0.0, 0.5)
-    ... )
-    0.0
-    """
-    scores = check_scores(y_score)
-    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    weights = _check_weights(sample_weight, groups, codes)
-    return _largest_gap(-scores, codes, *check_interval(interval), weights)
-
-
-@documented(**TEXTS)
-def weak_partial_demographic_parity_gap(
-    y_score: ArrayLike,
-    *,
-    sensitive_features: ArrayLike,
-    interval: tuple[float, float] = (0.0, 1.0),
-    threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-) -> float:
-    r"""Difference of positive rates among equally ranked parts, at one threshold.
-
-    With the shares :math:`A_k` of `partial_demographic_parity_gap`, the gap at the
-    threshold :math:`\hat\theta` of the decision is
-
-    .. math:: \max_{k, k'} |A_k(\hat\theta) - A_{k'}(\hat\theta)| \in [0, 1].
-
-    With the interval (0, 1) it is the usual demographic parity difference of the
-    decisions ``y_score > threshold``.
-
-    Parameters
-    ----------
-    %(y_score)s
-    %(sensitive_features)s
-    %(interval)s
-    threshold : float, default=0.0
-        The decision is favourable for scores strictly above it, in the unit of the
-        scores: 0 for a decision function, 0.5 for probabilities.
-    %(sample_weight)s
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1, at most `partial_demographic_parity_gap`.
-
-    %(raises_weights)s
-
-    References
-    ----------
-    .. [1] Y. He, Y. Huang, Y. Yao, Q. Lin, "Enforcing fairness where it matters: an
-       approach based on difference-of-convex constraints", definition 4.3.
-
-    Examples
-    --------
-    >>> from scalefair.metrics import weak_partial_demographic_parity_gap
-    >>> scores, groups = [4, 3, 2, 1, 4, 3, 0, 0], ["a"] * 4 + ["b"] * 4
-    >>> weak_partial_demographic_parity_gap(
-    ...     scores, sensitive_features=groups, threshold=1.5
-    ... )
-    0.25
-    """
-    scores = check_scores(y_score)
-    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    weights = _check_weights(sample_weight, groups, codes)
-    alpha, beta = check_interval(interval)
-    if not isinstance(threshold, Real) or math.isnan(threshold):
-        raise ValueError(f"threshold must be a number, got {threshold!r}.")
-    above = scores > threshold
-    counted = above if weights is None else above * weights
-    rates = np.bincount(codes, counted) / np.bincount(codes, weights)
-    return float(np.ptp(_share_above(rates, alpha, beta)))
 
 
 @documented(**TEXTS)
@@ -227,7 +86,7 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     """
     predictions = check_scores(y_pred, name="y_pred")
     _, codes = encode_compared_groups(sensitive_features, predictions.shape[0])
-    return _largest_gap(predictions, codes)
+    return largest_gap(predictions, codes)
 
 
 @documented(**TEXTS)
@@ -298,7 +157,7 @@ def _spread(values: NDArray[np.float64]) -> float:
     return float(spread)
 
 
-def _share_above(
+def share_above(
     rate: NDArray[np.float64], alpha: float, beta: float
 ) -> NDArray[np.float64]:
     """A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
@@ -308,7 +167,7 @@ def _share_above(
     return share
 
 
-def _largest_gap(
+def largest_gap(
     values: NDArray[np.float64],
     codes: NDArray[np.int64],
     alpha: float = 0.0,
@@ -330,7 +189,7 @@ def _largest_gap(
     sums = np.append(0.0, levels[starts + sizes - 1])
     levels -= np.repeat(sums[:-1], sizes)
     levels /= np.repeat(np.diff(sums), sizes)
-    levels = _share_above(levels, alpha, beta)
+    levels = share_above(levels, alpha, beta)
     before, after = np.empty_like(levels), np.empty_like(levels)
     after[by_group] = levels
     levels[1:] = levels[:-1]
@@ -371,24 +230,6 @@ def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.flo
             f"{int(np.flatnonzero(missing)[0])}; they have no rank."
         )
     return scores
-
-
-def _check_weights(
-    sample_weight: ArrayLike | None, groups: NDArray[Any], codes: NDArray[np.int64]
-) -> NDArray[np.float64] | None:
-    """Return weights, some of them positive in each group, or None."""
-    if sample_weight is None:
-        return None
-    weights: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, codes, dtype=np.float64, ensure_non_negative=True
-    )
-    empty = groups[np.bincount(codes, weights) == 0]
-    if empty.size:
-        raise ValueError(
-            f"sample_weight is 0 for all samples of {empty.size} group(s): "
-            f"{listed(empty.tolist())}. Leave them out: they have no shares."
-        )
-    return weights
 
 
 def encode_compared_groups(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair.metrics import partial_demographic_parity_gap, statistical_parity_ks
+from scalefair.metrics import partial_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _models
 
 # Points of a kernel density, and its reach beyond the values, in kernel deviations.
@@ -45,6 +46,7 @@ kind : {{"histogram", "kde"}}, default="{}"
 bins : int or array-like of edges, default=50
     Bins of the histogram, the same for all."""
 _OF_SCORES = f"""\
+{_TEXTS["given"]}
 {_KIND.format("histogram")}
 {_TEXTS["threshold"]}
 {_TEXTS["drawing"]}"""
@@ -91,7 +93,8 @@ class _DensityDisplay:
     options=_OF_SCORES,
     options_of_models=f"""\
 interval : tuple of float or None, default=None
-    Ranks, from the top, that are marked; None takes those of the model, or all.
+    Ranks, from the top, that are marked; None takes those of the model, or all, as it
+    does of `given`.
 {_OF_SCORES}""",
 )
 class ScoreDensityDisplay(_DensityDisplay):
@@ -114,7 +117,7 @@ class ScoreDensityDisplay(_DensityDisplay):
     %(threshold)s
     %(name)s
     gap : float or None, default=None
-        Largest gap of partial demographic parity in the interval, for the title.
+        Largest gap in the interval (`metrics.partial_parity_gap`), for the title.
 
     Attributes
     ----------
@@ -180,6 +183,8 @@ class ScoreDensityDisplay(_DensityDisplay):
         sensitive_features: ArrayLike,
         interval: tuple[float, float] = (0.0, 1.0),
         name: str | None = None,
+        y_true: ArrayLike | None = None,
+        given: str | None = None,
         kind: str = "histogram",
         bins: int | ArrayLike = 50,
         threshold: float | None = None,
@@ -201,18 +206,24 @@ class ScoreDensityDisplay(_DensityDisplay):
         %(bad_rows)s
         """
         interval = check_interval(interval)
-        given = _models.by_name(scores, name, "")
-        found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
+        models = _models.by_name(scores, name, "")
+        found, groups, codes = _models.check_rows(models, sensitive_features, "scores")
         if len(found) > 1:
-            raise ValueError(f"The figure is for one model, got {list(given)}.")
-        [values], [name] = found, given
+            raise ValueError(f"The figure is for one model, got {list(models)}.")
+        [values], [name] = found, models
+        of: dict[str, Any] = {"sensitive_features": codes, "given": given}
+        gap = partial_parity_gap(values, y_true=y_true, interval=interval, **of)
+        compared = _models.compared_rows(given, y_true, len(values))
+        rows = compared.values()
+        codes = np.concatenate([codes[r] + i * groups.size for i, r in enumerate(rows)])
+        values = np.concatenate([values[r] for r in rows])
+        if given is not None:
+            pairs = product(compared, groups.tolist())
+            groups = np.array([f"{group}{label}" for label, group in pairs])
         grid, densities = _densities([values], groups, codes, kind, bins)
         ranges = [
             _score_range(values[codes == k], *interval) for k in range(groups.size)
         ]
-        gap = partial_demographic_parity_gap(
-            values, sensitive_features=codes, interval=interval
-        )
         display = cls(
             grid,
             densities=densities[0],
@@ -226,7 +237,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         return display.plot(ax, legend=legend, **line_kwargs)
 
     from_estimator = _models.estimator_method(
-        from_predictions, "decision_function", ("interval",)
+        from_predictions, "decision_function", ("interval", "given")
     )
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:

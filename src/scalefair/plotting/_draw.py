@@ -42,6 +42,11 @@ TEXTS = {
     "sensitive_features": """\
 sensitive_features : array-like of shape (n_samples,)
     Group of each row, without missing values; two groups or more.""",
+    "given": """\
+y_true : array-like of shape (n_samples,), default=None
+    Label of each row, the larger one of two positive; needed with `given`.
+given : {"positive", "label"} or None, default=None
+    Which rows are compared: all, the positive ones, or those of the same label.""",
     "X": """\
 X : {array-like, sparse matrix} of shape (n_samples, n_features)
     Rows.""",

@@ -16,6 +16,7 @@ _ALLOWED = "#009E73"
 # The title has the gaps of this many models, or the smallest and the largest one.
 _MOST_GAPS = 3
 _OPTIONS = f"""\
+{_draw.TEXTS["given"]}
 pair : sequence of two groups or None, default=None
     Which groups to compare, needed if there are more than two. The first is on the
     horizontal axis.
@@ -34,8 +35,8 @@ kappa : float or None, default=None
 interval : tuple of float or None, default=None
     Ranks, from the top, in which parity is asked for.
 kappa : float or None, default=None
-    Largest allowed gap. Of both None takes what the models have, if those that have
-    one agree.
+    Largest allowed gap. Of both, and of `given`, None takes what the models have, if
+    those that have one agree.
 {_OPTIONS}""",
 )
 class GroupRateDisplay:
@@ -44,7 +45,7 @@ class GroupRateDisplay:
     A curve runs from (0, 0), where nobody is selected, to (1, 1), where all are; on
     the diagonal both groups are selected at the same rate. Grey bands mark `interval`,
     and a green region the rates whose gap within it is at most `kappa`. The title has
-    the largest gaps (`metrics.partial_demographic_parity_gap`). Points within straight
+    the largest gaps (`metrics.partial_parity_gap`). Points within straight
     pieces are left out. Use `from_predictions` or `from_estimator`.
 
     Parameters
@@ -122,6 +123,8 @@ class GroupRateDisplay:
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
         name: str | None = None,
+        y_true: ArrayLike | None = None,
+        given: str | None = None,
         pair: Sequence[Any] | None = None,
         ax: Any = None,
         legend: bool = True,
@@ -140,19 +143,22 @@ class GroupRateDisplay:
         %(options)s
         %(bad_rows)s
         """
-        given = _models.by_name(scores, name, "scores")
-        found, groups, codes = _models.check_rows(given, sensitive_features, "scores")
+        models = _models.by_name(scores, name, "scores")
+        found, groups, codes = _models.check_rows(models, sensitive_features, "scores")
+        compared = _models.compared_rows(given, y_true, len(codes))
         chosen = _choose_pair(groups.tolist(), pair)
-        members = [codes == k for k in chosen]
-        rates = {
-            key: _rate_curve(*(values[rows] for rows in members))
-            for key, values in zip(given, found, strict=True)
-        }
+        rates = {}
+        for key, values in zip(models, found, strict=True):
+            for label, rows in compared.items():
+                own = [values[rows][codes[rows] == k] for k in chosen]
+                if not all(map(len, own)):
+                    raise ValueError(f"One of the two groups has no rows{label}.")
+                rates[f"{key}{label}"] = _rate_curve(*own)
         display = cls(rates, groups=groups[chosen], interval=interval, kappa=kappa)
         return display.plot(ax, legend=legend, **line_kwargs)
 
     from_estimator = _models.estimator_method(
-        from_predictions, "decision_function", ("interval", "kappa")
+        from_predictions, "decision_function", ("interval", "kappa", "given")
     )
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._groups import encode_groups
+from scalefair._groups import check_values, encode_groups, encode_values
 
 
 def estimator_method(
@@ -106,6 +106,30 @@ def common(models: Iterable[Any], name: str) -> dict[str, Any]:
     values = [getattr(model, name) for model in models if hasattr(model, name)]
     agree = all(np.array_equal(value, values[0]) for value in values)
     return {name: values[0]} if values and agree and values[0] is not None else {}
+
+
+def compared_rows(
+    given: str | None, y_true: ArrayLike | None, n_rows: int
+) -> dict[str, Any]:
+    """Rows that are compared among each other, by what a name is to have added."""
+    if given is None:
+        return {"": slice(None)}
+    if given not in ("positive", "label") or y_true is None:
+        raise ValueError(
+            'given is None, "positive" or "label", and not None needs y_true, the '
+            f"label of each row; got given={given!r}."
+        )
+    labels, codes = encode_values(
+        check_values(y_true, name="y_true", what="label"), name="y_true"
+    )
+    if len(codes) != n_rows or len(labels) != 2:
+        raise ValueError(
+            f"y_true must have one of two labels for each of {n_rows} rows, got "
+            f"{len(labels)} different ones for {len(codes)} rows."
+        )
+    chosen = [1] if given == "positive" else [1, 0]
+    names = labels.tolist()
+    return {f", labelled {names[k]}": codes == k for k in chosen}
 
 
 def check_rows(

@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
-from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import _models
 from scalefair.plotting._trade_off import (
     TEXTS,
@@ -149,6 +149,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         *,
         sensitive_features: ArrayLike | None = None,
         interval: tuple[float, float] | None = None,
+        given: str | None = None,
         name: str | None = None,
         confidence: float = 0.95,
         label_points: bool = True,
@@ -174,6 +175,9 @@ class ParetoFrontDisplay(TradeOffDisplay):
         interval : tuple of float or None, default=None
             Ranks, from the top of each group, that the gap is about; None takes that
             of the classifiers, if those that have one agree, or all.
+        given : {"positive", "label"} or None, default=None
+            Which rows the gap is about: all, the positive ones, or those of the same
+            label; None takes that of the classifiers.
         name : str or None, default=None
             What the legend says; None takes "cross-validation", or the class.
         %(confidence)s
@@ -194,10 +198,13 @@ class ParetoFrontDisplay(TradeOffDisplay):
             raise ValueError("X needs y and sensitive_features, its labels and groups.")
         else:
             paths = _paths(estimator, name)
+            every = list(chain.from_iterable(paths.values()))
             if interval is None:
-                every = chain.from_iterable(paths.values())
                 interval = _models.common(every, "interval").get("interval", (0, 1))
-            how = {"sensitive_features": sensitive_features, "interval": interval}
+            if given is None:
+                given = _models.common(every, "given").get("given")
+            how: dict[str, Any] = {"interval": interval, "given": given}
+            how["sensitive_features"] = sensitive_features
             points = {
                 key: np.array([_judge(model, X, y, **how) for model in path])
                 for key, path in paths.items()
@@ -238,13 +245,13 @@ def _paths(given: Any, name: str | None) -> dict[str, list[Any]]:
 
 
 def _judge(
-    model: Any, X: Any, y: ArrayLike, sensitive_features: ArrayLike, interval: Any
+    model: Any, X: Any, y: ArrayLike, sensitive_features: ArrayLike, **how: Any
 ) -> tuple[float, float]:
     """Accuracy of a classifier, and one minus its gap."""
-    of = {"sensitive_features": sensitive_features, "interval": interval}
+    of = {"sensitive_features": sensitive_features, "y_true": y, **how}
     accuracy = accuracy_score(y, _models.apply(model, "predict", X, sensitive_features))
     scores = _models.apply(model, "decision_function", X, sensitive_features)
-    return float(accuracy), 1 - partial_demographic_parity_gap(scores, **of)
+    return float(accuracy), 1 - partial_parity_gap(scores, **of)
 
 
 def _half_widths(runs: NDArray[np.float64], confidence: float) -> NDArray[np.float64]:

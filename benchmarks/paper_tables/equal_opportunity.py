@@ -1,0 +1,175 @@
+"""Equal opportunity and equalized odds: accuracy against gap, beside fairlearn's.
+
+    SCALEFAIR_DATA=... python benchmarks/paper_tables/equal_opportunity.py
+    python benchmarks/paper_tables/equal_opportunity.py --data compas --splits 3
+
+Means over random splits, 70:30: accuracy on the rows of test, the gap of the labels
+there and on the rows of training, the gap of the scores at any threshold, and the
+seconds of a fit. Data are read from the folder named by SCALEFAIR_DATA; what is missing
+is skipped.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+from _command import Command, among, at_least, progress
+from _fair_calibration import Split, logistic
+from _layout import EMPTY, Table
+from _timing import timed
+
+from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.metrics import partial_parity_gap
+
+_NAMES = ("a9a", "bank", "census", "compas")
+_GIVEN = ("positive", "label")
+_TITLES = {"positive": "equal opportunity", "label": "equalized odds"}
+_KAPPAS = (0.02, 0.05, 0.1, 0.2)
+# Of fairlearn: constraints by their names, and fits of the reduction at most.
+_MOMENTS = {"positive": "TruePositiveRateParity", "label": "EqualizedOdds"}
+_WORDS = {"positive": "true_positive_rate_parity", "label": "equalized_odds"}
+_FITS = 20
+_COLUMNS = ("accuracy", "label gap", "fit label gap", "score gap", "seconds")
+_PLAIN, _THRESHOLDS, _REDUCTION = (
+    "logistic regression",
+    "ThresholdOptimizer",
+    "ExponentiatedGradient, blind",
+)
+_LINEAR = {
+    f"{name}{kind}": {"criterion": criterion, "interactions": interactions}
+    for kind, interactions in (("", True), (", blind", False))
+    for name, criterion in (("linear, one threshold", "weak"), ("linear", "strong"))
+}
+_FAIRLEARN = (_THRESHOLDS, _REDUCTION)
+_METHODS = (_PLAIN, *_LINEAR, *_FAIRLEARN)
+# Setting, seconds, decisions of the rows of training and of test: positive for 1.
+_Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
+
+
+def outcomes(
+    split: Split, method: str, given: str, kappas: Sequence[float]
+) -> Iterator[_Outcome]:
+    """Fit a method with each of its settings."""
+    known = {"sensitive_features": split.codes}
+    new = {"sensitive_features": split.codes_test}
+    if method == _PLAIN:
+        took, model = timed(logistic().fit, split.X, split.y)
+        yield None, took, *map(model.decision_function, (split.X, split.X_test))
+    elif method == _THRESHOLDS:
+        from fairlearn.postprocessing import ThresholdOptimizer
+
+        model = ThresholdOptimizer(
+            estimator=logistic(),
+            constraints=_WORDS[given],
+            predict_method="predict_proba",
+        )
+        took, _ = timed(lambda: model.fit(split.X, split.y, **known))
+        both = (split.X, known), (split.X_test, new)
+        labels = [model.predict(X, **of, random_state=0) for X, of in both]
+        yield None, took, *(each - 0.5 for each in labels)
+    elif method == _REDUCTION:
+        from fairlearn import reductions
+
+        for kappa in kappas:
+            model = reductions.ExponentiatedGradient(
+                logistic(),
+                getattr(reductions, _MOMENTS[given])(difference_bound=kappa),
+                max_iter=_FITS,
+                sample_weight_name="logisticregression__sample_weight",
+            )
+            took, _ = timed(lambda model=model: model.fit(split.X, split.y, **known))
+            labels = [model.predict(X, random_state=0) for X in (split.X, split.X_test)]
+            yield kappa, took, *(each - 0.5 for each in labels)
+    else:
+        for kappa in kappas:
+            model = PartiallyFairClassifier(kappa=kappa, given=given, **_LINEAR[method])
+            took, _ = timed(lambda model=model: model.fit(split.X, split.y, **known))
+            both = (split.X, known), (split.X_test, new)
+            yield kappa, took, *(model.decision_function(X, **of) for X, of in both)
+
+
+def run(
+    split: Split, method: str, given: str, kappas: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Measure all that a method gives on a split."""
+    found = []
+    for kappa, took, fitted, test in outcomes(split, method, given, kappas):
+        of = {"sensitive_features": split.codes_test, "y_true": split.y_test}
+        of_fit = {"sensitive_features": split.codes, "y_true": split.y}
+        values = (
+            float(np.mean((test > 0) == split.y_test)),
+            partial_parity_gap(test, threshold=0.0, given=given, **of),
+            partial_parity_gap(fitted, threshold=0.0, given=given, **of_fit),
+            partial_parity_gap(test, given=given, **of),
+            took,
+        )
+        names = {"data": split.name, "given": given, "method": method, "kappa": kappa}
+        found.append(names | dict(zip(_COLUMNS, values, strict=True)))
+    return found
+
+
+def tables(runs: list[dict[str, Any]]) -> list[Table]:
+    """Give a table for each data set and criterion."""
+    made = []
+    for name, given in dict.fromkeys((one["data"], one["given"]) for one in runs):
+        panel = [one for one in runs if (one["data"], one["given"]) == (name, given)]
+        columns = "|".join(("method", "kappa", *_COLUMNS))
+        table = Table(f"{name}, {_TITLES[given]}", columns)
+        for method, kappa in dict.fromkeys((o["method"], o["kappa"]) for o in panel):
+            own = [o for o in panel if (o["method"], o["kappa"]) == (method, kappa)]
+            means = {key: np.mean([one[key] for one in own]) for key in _COLUMNS}
+            cells = [f"{means[key]:.4f}" for key in _COLUMNS[:-1]]
+            cells.append(f"{means['seconds']:.2f}")
+            table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
+        table.notes = [
+            f"Means over {len(own)} split(s). Labels of fairlearn's methods are drawn, "
+            "and have no other threshold."
+        ]
+        made.append(table)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the tables that are asked for."""
+    command = Command(__doc__)
+    data, methods, kappas = list(_NAMES), list(_METHODS), list(map(str, _KAPPAS))
+    command.option("--data", type=among(data), default=data, help=",".join(data))
+    told = {"help": "; ".join(methods), "metavar": "METHODS"}
+    command.option("--methods", type=among(methods, ";"), default=methods, **told)
+    command.option("--kappas", type=among(kappas), default=kappas, help="of these")
+    command.option("--splits", type=at_least(1), default=3, help="random splits (3)")
+    options = command.parse(arguments)
+    if importlib.util.find_spec("fairlearn") is None:
+        command.skip("fairlearn is not installed.")
+        options.methods = [m for m in options.methods if m not in _FAIRLEARN]
+    kappas = [0.05] if options.quick else list(map(float, options.kappas))
+    runs: list[dict[str, Any]] = []
+    for name in options.data:
+        for number in range(options.splits):
+            try:
+                split = Split(name, number, options.quick)
+            except OSError as error:
+                command.skip(f"{name}: {error}")
+                break
+            for given in _GIVEN:
+                for method in options.methods:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # gaps are in the table
+                        took, new = timed(run, split, method, given, kappas)
+                    runs += new
+                    progress(f"{name}, split {number}, {given}, {method}", took)
+                    command.write(tables(runs))
+    command.write(tables(runs), last=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
