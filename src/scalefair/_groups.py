@@ -124,10 +124,9 @@ def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
     named = [f"{groups[k].item()!r} ({sizes[k]})" for k in small[:_NAMED]]
     more = f" and {small.size - _NAMED} more" if small.size > _NAMED else ""
     return (
-        f"{small.size} of the {len(groups)} groups, the combinations of several "
-        f"sensitive_features, have fewer than {_FEW_ROWS} rows: {', '.join(named)}"
-        f"{more}. What is found for so few is mostly chance: join values, or leave a "
-        "column out."
+        f"{small.size} of the {len(groups)} groups, combinations of several "
+        f"attributes, have fewer than {_FEW_ROWS} rows: {', '.join(named)}{more}. What "
+        "is found for so few is mostly chance: join values, or leave an attribute out."
     )
 
 

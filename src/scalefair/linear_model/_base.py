@@ -304,7 +304,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
-        groups, codes = encode_groups(sensitive_features, X.shape[0])
+        # Smaller groups than these are warned of by `warn_few`.
+        groups, codes = encode_groups(sensitive_features, X.shape[0], warn=False)
         rows = TrainingRows(canonical(X), signs, codes, classes, groups)
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
@@ -348,10 +349,10 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                     "that does not need them is trained with interactions=False."
                 )
             if in_parts:
-                names = {"name": "sensitive_features", "what": "group"}
-                groups, codes = X.encode(sensitive_features, **names)
+                groups, codes = X.encode(sensitive_features, warn=False)
             else:
-                groups, codes = encode_groups(sensitive_features, X.shape[0])
+                n = X.shape[0]
+                groups, codes = encode_groups(sensitive_features, n, warn=False)
             known = known_codes(groups, model.groups_)
         if not in_parts:
             codes = None if known is None else known[codes]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_values, encode_values
+from scalefair._groups import check_values, encode_groups, encode_values
 
 _TEXTS = {
     "labels_and_groups": """\
@@ -180,14 +180,10 @@ def _contingency(
     labels: ArrayLike, sensitive_features: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Count the assigned samples of each cluster and group; return the groups, too."""
-    members = check_values(sensitive_features, name="sensitive_features", what="group")
     assigned, clusters, cluster_codes = encode_clusters(labels)
-    if len(members) != len(assigned):
-        raise ValueError(
-            f"Each sample needs a label and a group, got {len(assigned)} labels and "
-            f"{len(members)} groups."
-        )
-    groups, group_codes = encode_values(members[assigned], name="sensitive_features")
+    groups, codes = encode_groups(sensitive_features, len(assigned))
+    present, group_codes = encode_values(codes[assigned], name="codes")
+    groups = groups[present]
     shape = (len(clusters), len(groups))
     cells = cluster_codes * shape[1] + group_codes
     return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape), groups

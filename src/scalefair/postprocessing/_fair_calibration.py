@@ -286,7 +286,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
-            groups, parts = rows.encode(sensitive_features)
+            groups, parts = rows.encode(sensitive_features, warn=False)
             known = known_codes(groups, self.groups_)
             args = _converted_part, self, scorer, rows.feature_names, known, convert
             found: NDArray[Any] = rows.rowwise(
@@ -295,7 +295,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             return found
         scores = scorer(X)  # the estimator says best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
-        groups, codes = encode_groups(sensitive_features, _num_samples(X))
+        n_samples = _num_samples(X)
+        groups, codes = encode_groups(sensitive_features, n_samples, warn=False)
         known = known_codes(groups, self.groups_)
         return convert(self, self._outputs_of(scores, known[codes]))
 

@@ -216,7 +216,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
                     "classifier that predicts it."
                 )
             sensitive_features = self.group_predictor_.predict(X)
-        groups, codes = encode_groups(sensitive_features, len(scores))
+        groups, codes = encode_groups(sensitive_features, len(scores), warn=False)
         codes = known_codes(groups, self.groups_, given=given)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
 
