@@ -30,7 +30,7 @@ class Attribute(NamedTuple):
 
 
 def encode_groups(
-    sensitive_features: ArrayLike, n_samples: int, *, warn: bool = True
+    sensitive_features: ArrayLike, n_samples: int | None = None, *, warn: bool = True
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the sorted groups and the index of each sample's group among them.
 

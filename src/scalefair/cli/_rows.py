@@ -164,8 +164,7 @@ def _join_groups(rows: Rows, frame: pandas.DataFrame, like: Rows | None) -> None
     """Make each combination of values in the columns of groups a group."""
     kinds = None if like is None else like.group_kinds
     if kinds is not None and len(kinds) != frame.shape[1]:
-        n = len(kinds) or 1
-        raise Failure(f"{rows.groups_from}: TRAIN has its groups in {n} column(s).")
+        raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
     rows.groups, rows.group_kinds = join_values(frame, kinds)
     few = few_rows(*np.unique(rows.groups, return_counts=True))
     if few and (like is None or like.n_rows):  # a saved model has no rows
@@ -386,8 +385,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
     columns = own_columns(path, names, reading)
-    of_model = None if like is None else like.names
-    features = _features(path, names, reading, columns, of_model)
+    features = _features(path, names, reading, columns, getattr(like, "names", None))
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
     rows.has_header = False
     for role, chosen in columns.items():

@@ -149,7 +149,7 @@ def _in_order(
 def join_values(
     frame: pandas.DataFrame, kinds: Sequence[str | None] | None = None
 ) -> tuple[NDArray[Any], str]:
-    """Name the combination of words in each row; return the kind of each column, too."""
+    """Name the combination of words in each row; return kinds of the columns."""
     kinds = [None] * frame.shape[1] if kinds is None else kinds
     columns = zip(frame, kinds, strict=True)
     values = {name: as_values(frame[name], kind) for name, kind in columns}

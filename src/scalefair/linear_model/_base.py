@@ -96,8 +96,9 @@ X : {array-like, sparse matrix} of shape (m, n_features)
     Rows of features, dense or CSR, in any units.
 y : array-like of shape (m,)
     Labels of two kinds.
-sensitive_features : array-like of shape (m,)
-    Group of each row, at least two different ones.""",
+sensitive_features : array-like of shape (m,) or (m, k)
+    Group of each row, at least two different ones. Of k columns each combination that
+    occurs is a group.""",
     "refused_parts": """\
 TypeError
     If `X` is a Dask collection or a reader: rows have to be in memory.""",
@@ -105,7 +106,7 @@ TypeError
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features.""",
     "sensitive_features": """\
-sensitive_features : array-like or Dask collection of shape (m,), default=None
+sensitive_features : array-like or Dask collection of shape (m,) or (m, k), default=None
     Group of each row; used, and needed, by a model with interactions only.""",
     "example_rows": """\
 Examples

@@ -14,9 +14,10 @@ _TEXTS = {
     "labels_and_groups": """\
 labels : array-like of shape (n_samples,)
     Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-sensitive_features : array-like of shape (n_samples,)
-    Group of each sample: integers, strings or booleans, without missing values. The
-    groups are those that occur among the assigned samples.""",
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+    Group of each sample: integers, strings or booleans, without missing values; of k
+    columns each combination. The groups are those that occur among the assigned
+    samples.""",
     "raises": """\
 Raises
 ------

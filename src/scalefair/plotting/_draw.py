@@ -40,8 +40,9 @@ TEXTS = {
     "legend": f"legend{_LEGEND}",
     "drawn": _DRAWN,
     "sensitive_features": """\
-sensitive_features : array-like of shape (n_samples,)
-    Group of each row, without missing values; two groups or more.""",
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+    Group of each row, without missing values; of k columns each combination that
+    occurs. Two groups or more.""",
     "X": """\
 X : {array-like, sparse matrix} of shape (n_samples, n_features)
     Rows.""",

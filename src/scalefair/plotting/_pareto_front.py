@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
+from scalefair._groups import encode_groups
 from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import _models
 from scalefair.plotting._trade_off import (
@@ -169,8 +170,8 @@ class ParetoFrontDisplay(TradeOffDisplay):
             Rows to judge classifiers by. None draws a search.
         y : array-like of shape (n_samples,), default=None
             True labels of the rows.
-        sensitive_features : array-like of shape (n_samples,), default=None
-            Group of each row.
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
+            Group of each of the n rows; of k columns each combination that occurs.
         interval : tuple of float or None, default=None
             Ranks, from the top of each group, that the gap is about; None takes that
             of the classifiers, if those that have one agree, or all.
@@ -197,7 +198,8 @@ class ParetoFrontDisplay(TradeOffDisplay):
             if interval is None:
                 every = chain.from_iterable(paths.values())
                 interval = _models.common(every, "interval").get("interval", (0, 1))
-            how = {"sensitive_features": sensitive_features, "interval": interval}
+            groups, codes = encode_groups(sensitive_features)
+            how = {"sensitive_features": groups[codes], "interval": interval}
             points = {
                 key: np.array([_judge(model, X, y, **how) for model in path])
                 for key, path in paths.items()

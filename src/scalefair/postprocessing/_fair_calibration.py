@@ -35,7 +35,7 @@ TEXTS = {
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features, as `estimator` takes them.""",
     "sensitive_features": """\
-sensitive_features : array-like or Dask collection of shape (m,)
+sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     Group of each row, one of `groups_`.""",
     "unseen": """\
 Raises
@@ -48,8 +48,9 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
     one only, part by part: scores, labels and groups are gathered, features are not.
 y : array-like or Dask collection of shape (m,)
     Labels of two kinds; the larger one is positive.
-sensitive_features : array-like or Dask collection of shape (m,)
-    Group of each row: numbers, strings or booleans, none missing.""",
+sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
+    Group of each row: numbers, strings or booleans, none missing. Of k columns each
+    combination that occurs is a group.""",
     "sample_weight": """\
 sample_weight : array-like or Dask array of shape (m,), default=None
     Weights of the rows, not negative, in losses and shares. They are passed on to an
