@@ -77,8 +77,8 @@ def estimators():
         linear_model.PenalizedPartialParityClassifier(**few),
         post.FairCalibratedClassifier(CLASSIFIER, cv="prefit"),
         post.ExplainableSVDRegressor(REGRESSOR),
-        post.WassersteinBarycenterRegressor(REGRESSOR, group_predictor=False),
-        post.DiscretizedTransportRegressor(REGRESSOR, group_predictor=False),
+        post.WassersteinBarycenterRegressor(REGRESSOR, group_predictor=False, **seed),
+        post.DiscretizedTransportRegressor(REGRESSOR, group_predictor=False, **seed),
     ):
         yield estimator, predictions
 
@@ -111,7 +111,7 @@ def joint_range(groups):
     return display(*given, n_angles=8)[1](groups)
 
 
-FIRST = X[:, 0]
+FIRST, PAIR = X[:, 0], ("f, True", "m, False")
 TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} | {
     "fair_assignment": lambda groups: (
         cluster.fair_assignment(X, X[:2], sensitive_features=groups).labels
@@ -150,7 +150,7 @@ TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} 
             display(
                 "GroupLossDisplay", "losses", X, method="from_data", n_components=[1, 2]
             ),
-            display("GroupRateDisplay", "gaps", CLASSIFIER, X),
+            display("GroupRateDisplay", "gaps", CLASSIFIER, X, pair=PAIR),
             display("OutputDensityDisplay", "densities", REGRESSOR, X),
             display("ParetoFrontDisplay", "means", CLASSIFIER, X, Y),
             display("ScoreDensityDisplay", "densities", CLASSIFIER, X),
@@ -164,7 +164,8 @@ OF_TWO = {
 
 
 def takes_groups(thing):
-    calls = [thing, *(getattr(thing, name, None) for name in ("fit", "from_estimator"))]
+    names = "fit", "from_estimator", "from_data"
+    calls = [thing, *(getattr(thing, name, None) for name in names)]
     known = [inspect.signature(call).parameters for call in calls if callable(call)]
     return any("sensitive_features" in parameters for parameters in known)
 
@@ -255,5 +256,7 @@ def test_unknown_combinations_at_prediction():
         expected = model.decision_function(X, sensitive_features=NAMES)
         found = model.decision_function(rows, sensitive_features=groups)
         np.testing.assert_array_equal(np.asarray(found), expected)
-    with pytest.raises(ValueError, match=r"fit did not see: 'f, maybe'.*'f, False'"):
-        model.predict(X[:2], sensitive_features=[["f", "maybe"], ["m", True]])
+    with pytest.raises(
+        ValueError, match=r"fit did not see: 'f, maybe', 'm, no'. It saw 'f, F"
+    ):
+        model.predict(X[:2], sensitive_features=[["f", "maybe"], ["m", "no"]])

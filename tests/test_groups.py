@@ -273,10 +273,10 @@ def test_values_that_are_written_alike_are_refused():
     ("columns", "message"),
     [
         (
-            [["f", 1], [None, 2]],
-            r"Column 0 of s.* has 1 missing .* first at position 1",
+            [["f", 1], [None, 2]] * 3,
+            r"Column 0 of s.* has 3 missing .* first at position 1",
         ),
-        (np.array([[1, 2], [np.nan, 2]]), "Column 0 of sensitive_features has 1 miss"),
+        (np.array([[1, 2], [np.nan, 2]] * 3), "Column 0 of sensitive_features has 3 m"),
         (FRAME.assign(sex=[*"fm", None, *"fmf"]), r"Column sex of s.* at position 2"),
         (FRAME.assign(age=pd.array([1, 2, None] * 2)), r"Column age .* 2 missing"),
         (np.ma.array([[1, 2]] * 6, mask=[[1, 0]] * 6), "masked entries"),

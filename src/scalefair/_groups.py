@@ -99,7 +99,7 @@ def join_attributes(
     if (same := names[1:] == names[:-1]).any():
         raise ValueError(
             "sensitive_features has different values that are written alike, as in "
-            f"{names[1:][same][0]!r}. Convert each column to one type."
+            f"{names[1:][same].tolist()[0]!r}. Convert each column to one type."
         )
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
