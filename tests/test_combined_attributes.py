@@ -60,7 +60,7 @@ def scores(models, groups):
 
 def estimators():
     few, seed = {"max_iter": 2}, {"random_state": 0}
-    linear = linear_model.PartiallyFairClassifier(**few)
+    linear = linear_model.PartiallyFairClassifier(kappa=1.0, **few)
     for estimator in (
         cluster.FairSpectralClustering(2, **seed),
         cluster.CoordinateDescentFairClustering(2, n_init=1, **seed),
@@ -72,7 +72,7 @@ def estimators():
     yield decomposition.SemidefiniteFairPCA(1), losses
     for estimator in (
         linear,
-        linear_model.PartiallyFairClassifierCV([0.5], 0.0, estimator=linear, cv=2),
+        linear_model.PartiallyFairClassifierCV([1.0], 0.0, estimator=linear, cv=2),
         linear_model.PairwiseFairClassifier(**few),
         linear_model.PenalizedPartialParityClassifier(**few),
         post.FairCalibratedClassifier(CLASSIFIER, cv="prefit"),
@@ -118,7 +118,7 @@ TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} 
     ),
     "partial_fairness_path": lambda groups: scores(
         linear_model.partial_fairness_path(
-            X, Y, sensitive_features=groups, kappas=[0.5], max_iter=2
+            X, Y, sensitive_features=groups, kappas=[1.0], max_iter=2
         ),
         groups,
     ),
@@ -248,7 +248,7 @@ def test_small_combinations_and_missing_values_in_parts():
 
 
 def test_unknown_combinations_at_prediction():
-    model = linear_model.PartiallyFairClassifier(max_iter=1)
+    model = linear_model.PartiallyFairClassifier(kappa=1.0, max_iter=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X, Y, sensitive_features=PEOPLE)
