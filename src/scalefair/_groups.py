@@ -2,26 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import warnings
+from collections.abc import Sequence
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 # Integers are counted if their range is at most this, or four times their number.
 _COUNTED_RANGE = 4096
+# So many words or objects are hashed instead of sorted; fewer do not need pandas.
+_HASHED = 2**15
+# Combinations of attributes that have fewer rows are warned of, so many by name.
+_FEW_ROWS, _NAMED = 10, 5
+# Packages whose calls are not the user's.
+_OURS = {"scalefair", "sklearn"}
+
+
+class Attribute(NamedTuple):
+    """A column of the sensitive features: its name, its groups, and each row's."""
+
+    name: str
+    groups: NDArray[Any]  # sorted
+    codes: NDArray[np.int64]  # indices into `groups`
 
 
 def encode_groups(
-    sensitive_features: ArrayLike, n_samples: int
+    sensitive_features: ArrayLike, n_samples: int | None = None, *, warn: bool = True
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted groups and the index of each sample's group among them."""
-    values = check_values(sensitive_features, name="sensitive_features", what="group")
-    if values.shape[0] != n_samples:
+    """Return the sorted groups and the index of each sample's group among them.
+
+    Of several columns every combination that occurs is a group; those of few rows are
+    warned of.
+
+    Raises
+    ------
+    ValueError
+        If there is not one group per sample, a value is missing, or the values
+        cannot be ordered.
+    """
+    attributes = encode_attributes(sensitive_features, n_samples)
+    groups, codes = join_attributes(attributes)
+    if warn and len(attributes) > 1:
+        warn_few_rows(groups, np.bincount(codes))
+    return groups, codes
+
+
+def encode_attributes(
+    sensitive_features: Any, n_samples: int | None = None
+) -> list[Attribute]:
+    """Return the columns of the sensitive features, each encoded by itself."""
+    columns = _columns(sensitive_features)
+    n_given = len(columns[0][1])
+    if n_given != (n_given if n_samples is None else n_samples):
+        hint = " Put columns side by side." * (len(columns) == n_samples)
         raise ValueError(
-            f"sensitive_features must have one group per sample, got "
-            f"{values.shape[0]} groups for {n_samples} samples."
+            f"sensitive_features must have one group per sample, got {n_given} groups "
+            f"for {n_samples} samples.{hint}"
         )
-    return encode_values(values, name="sensitive_features")
+    if len(columns) == 1:
+        return [Attribute(name, *encode_values(x, name=name)) for name, x in columns]
+    return list(starmap(_encode_column, columns))
+
+
+def join_attributes(
+    attributes: Sequence[Attribute],
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the combinations that occur, as sorted strings, and each row's.
+
+    A combination is ``"f, 31"``, whatever else occurs: commas and backslashes within
+    values have a backslash before them. A single attribute is returned as it is.
+    """
+    first, *others = attributes
+    if not others:
+        return first.groups, first.codes
+    cells, n_cells, n = first.codes, len(first.groups), len(first.codes)
+    for other in others:
+        if n_cells * len(other.groups) > max(_COUNTED_RANGE, 4 * n):
+            # Those that occur: at most n, so that the product cannot overflow.
+            found, cells = encode_values(cells, name="codes")
+            n_cells = len(found)
+        cells = cells * len(other.groups) + other.codes
+        n_cells *= len(other.groups)
+    found, codes = encode_values(cells, name="codes")
+    row = np.empty(len(found), np.int64)  # of which each combination is the one
+    row[codes] = np.arange(n)
+    words = [
+        np.array([_text(group) for group in groups], object)[own[row]]
+        for _, groups, own in attributes
+    ]
+    names = np.array([", ".join(parts) for parts in zip(*words, strict=True)], np.str_)
+    order = np.argsort(names)
+    names = names[order]
+    if (same := names[1:] == names[:-1]).any():
+        raise ValueError(
+            "sensitive_features has different values that are written alike, as in "
+            f"{names[1:][same].tolist()[0]!r}. Convert each column to one type."
+        )
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return names, rank[codes]
+
+
+def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:
+    """Warn the user of groups of few rows, as combinations of attributes may be."""
+    if message := few_rows(groups, sizes):
+        level = 1  # of the first call from elsewhere
+        while sys._getframe(level).f_globals.get("__name__", "").split(".")[0] in _OURS:
+            level += 1
+        warnings.warn(message, UserWarning, stacklevel=level + 1)
+
+
+def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
+    """Name groups of few rows, the smallest first; nothing if there are none."""
+    small = np.flatnonzero(sizes < _FEW_ROWS)
+    if not small.size:
+        return ""
+    small = small[np.argsort(sizes[small], kind="stable")]
+    named = [f"{groups[k].item()!r} ({sizes[k]})" for k in small[:_NAMED]]
+    more = f" and {small.size - _NAMED} more" if small.size > _NAMED else ""
+    return (
+        f"{small.size} of the {len(groups)} groups, combinations of several "
+        f"attributes, have fewer than {_FEW_ROWS} rows: {', '.join(named)}{more}. What "
+        "is found for so few is mostly chance: join values, or leave an attribute out."
+    )
 
 
 def check_two_groups(groups: NDArray[Any], instead: str) -> None:
@@ -59,15 +165,7 @@ def listed(values: list[Any], most: int = 10) -> str:
 
 def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     """Return the values as a one-dimensional array, or say what is wrong."""
-    # NumPy takes what is under a mask.
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(
-            f"{name} has masked entries. Give each sample a {what}, or drop it."
-        )
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        # NumPy turns None, NaN and numbers in a list of strings into strings.
-        array = np.asarray(values, dtype=object)
+    array = _as_array(values, name, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
     if array.ndim != 1:
@@ -81,13 +179,89 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
         missing = np.fromiter((_is_missing(v) for v in array), bool, len(array))
     else:  # NaN and NaT are the values that differ from themselves
         missing = array != array
+    _refuse_missing(missing, name, what)
+    return array
+
+
+def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
         raise ValueError(
             f"{name} has {int(missing.sum())} missing value(s) (NaN or None), the "
             f"first at position {first}. Give each sample a {what}, or drop it."
         )
+
+
+def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
+    # NumPy takes what is under a mask.
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked entries. Give each sample a {what}, or drop it."
+        )
+    array = np.asarray(values)
+    is_list, of_columns = isinstance(values, (list, tuple)), array.shape[1:] > (1,)
+    if (is_list and of_columns) or (
+        array.dtype.kind in "US" and not isinstance(values, np.ndarray)
+    ):
+        # NumPy turns None, NaN and numbers in a list of strings into strings, and
+        # columns of several types into one.
+        array = np.asarray(values, dtype=object)
     return array
+
+
+def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
+    """Return columns with their names; a single one is checked already."""
+    given, name = sensitive_features, "sensitive_features"
+    if hasattr(given, "columns") and hasattr(given, "compute"):
+        given = given.compute()  # a data frame of Dask
+    labels = getattr(given, "columns", ())
+    if len(labels) > 1 and hasattr(given, "iloc"):
+        columns = [given.iloc[:, j] for j in range(len(labels))]
+    elif len(labels) > 1 and hasattr(given, "get_columns"):  # of Polars
+        columns = given.get_columns()
+    else:
+        array = _as_array(given, name, "group")
+        if array.ndim != 2 or array.shape[1] < 2:
+            return [(name, check_values(given, name=name, what="group"))]
+        labels, columns = range(array.shape[1]), list(array.T)
+    return list(zip(map(str, labels), columns, strict=True))
+
+
+def _encode_column(label: str, column: Any) -> Attribute:
+    """Encode one of several columns."""
+    name = f"Column {label} of sensitive_features"
+    if hasattr(column, "factorize") and not isinstance(column.dtype, np.dtype):
+        # Words and categories of pandas, without an object for each row.
+        codes, distinct = column.factorize()
+        _refuse_missing(codes < 0, name, "group")
+        groups, rank = encode_values(np.asarray(distinct), name=name)
+        return Attribute(label, groups, rank[codes])
+    column = np.asarray(column)
+    if column.dtype.kind == "O" and column.size and not isinstance(column[0], str):
+        column = column.tolist()  # numbers and truth values as such
+    values = check_values(column, name=name, what="group")
+    return Attribute(label, *encode_values(values, name=name))
+
+
+def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return what `numpy.unique` does; of many words or objects it sorts only few."""
+    if values.dtype.kind not in "OSU" or values.size < _HASHED:
+        return np.unique(values, return_inverse=True)
+    import pandas
+
+    items = values.astype(object, copy=False)
+    codes, found = pandas.factorize(items, use_na_sentinel=False)
+    distinct, rank = np.unique(found.astype(values.dtype), return_inverse=True)
+    return distinct, rank[codes]
+
+
+def _text(value: Any) -> str:
+    """Return a value as it stands in the name of a combination; 1.0 is 1."""
+    if isinstance(value, (float, np.floating)):
+        text = str(value + 0).removesuffix(".0")  # nor is there a -0
+    else:
+        text = str(value)
+    return text.replace("\\", r"\\").replace(",", r"\,")
 
 
 def encode_values(
@@ -99,7 +273,7 @@ def encode_values(
         if high - low <= max(_COUNTED_RANGE, 4 * values.size):
             return _encode_counted(values, low, high)
     try:
-        distinct, codes = np.unique(values, return_inverse=True)
+        distinct, codes = _unique(values)
     except TypeError as error:
         raise ValueError(
             f"{name} mixes values that cannot be ordered, such as strings and "

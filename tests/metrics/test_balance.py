@@ -131,9 +131,9 @@ def test_missing_group(missing, others):
 @pytest.mark.parametrize(
     ("labels", "groups", "message"),
     [
-        ([0, 1], ["a"], "2 labels and 1 groups"),
+        ([0, 1], ["a"], "got 1 groups for 2 samples"),
         ([[0, 1]], ["a", "b"], "labels must be one-dimensional"),
-        ([0, 1], [["a", "x"], ["b", "y"]], "sensitive_features must be one-dim"),
+        ([0, 1], [[["a"]], [["b"]]], "sensitive_features must be one-dim"),
         (0, ["a"], "labels must be one-dimensional"),
         ([], [], "no sample"),
         ([-1, -1], ["a", "b"], "no sample"),

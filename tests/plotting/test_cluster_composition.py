@@ -135,7 +135,7 @@ def test_bad_arguments(change, message):
     ("groups", "message"),
     [
         ([*GROUPS[:-1], None], "sensitive_features has 1 missing value"),
-        (GROUPS[:-1], "12 labels and 11 groups"),
+        (GROUPS[:-1], "11 groups for 12 samples"),
         (["a"] * 12, "only one"),
     ],
 )

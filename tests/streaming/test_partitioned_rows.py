@@ -190,8 +190,15 @@ def test_bad_partitions_are_named(make, message, X, groups):
             r"Partition 2: sensitive_features has 1 missing value.*position 4",
         ),
         (
-            lambda g: da.from_array(np.column_stack([g, g]), chunks=(50, 2)),
+            lambda g: da.from_array(np.ones((M, 1, 1)), chunks=50),
             "must be one-dimensional",
+        ),
+        (
+            lambda g: [
+                *blocks(g, (0, 90, 91)),
+                dask.delayed(np.column_stack([g, g])[91:]),
+            ],
+            r"the columns 'sensitive_features' in one .* and '0', '1' in another",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from scalefair._groups import check_interval
-from scalefair.cli._errors import EXIT_CODES, debug_option
+from scalefair.cli._errors import EXIT_CODES, Failure, debug_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -81,6 +82,36 @@ def ranks(value: str) -> tuple[float, float]:
     except ValueError as error:
         wanted = "alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)"
         raise click.BadParameter(f"{value!r} is not {wanted}.") from error
+
+
+def split_names(given: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that an option names: one, or several between commas."""
+    if given in names:
+        return [given]
+    # As in a file, a name that has a comma stands in quotes.
+    cells = next(csv.reader([given], skipinitialspace=True), [])
+    return list(dict.fromkeys(cell.strip() for cell in cells))
+
+
+def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
+    """Return which columns hold target and groups; the others must be files."""
+    own = {}
+    for role in ("target", "groups"):
+        if (given := getattr(roles, role)) is None:
+            continue
+        chosen = [given] if role == "target" else split_names(given, names)
+        lacking = [name for name in chosen if name not in names]
+        if not lacking:
+            own[role] = chosen
+        elif not Path(given).exists():
+            known = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+            raise Failure(
+                f"{', '.join(lacking)}: neither a column of {path} (columns: {known}) "
+                f"nor a file. Check --{role}."
+            )
+    if {*own.get("target", ())} & {*own.get("groups", ())}:
+        raise click.UsageError("--target and --groups name the same column.")
+    return own
 
 
 class _Option(click.Option):
@@ -323,7 +354,8 @@ def _pick(names: str) -> list[Any]:
 
 
 _TARGET = "Column with what is to be predicted; or a file of it."
-_GROUPS = "Column with the group of each row, then no feature; or a file of groups."
+_GROUPS = "Column with the group of each row, then no feature, or several as sex,race, "
+_GROUPS += "whose combinations are the groups; or a file of groups."
 GROUPS = [
     _share("Required --groups COLUMN|FILE", _GROUPS, required=True),
     *_pick("keep-groups groups-header"),

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,13 +18,15 @@ from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
 from scalefair._entries import not_finite
+from scalefair._groups import few_rows
 from scalefair._memory import array_limit
-from scalefair.cli._errors import Failure, note
+from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._fit import watch_passes
+from scalefair.cli._options import own_columns
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
-from scalefair.files._values import ID_NAMES, as_values, read_values
+from scalefair.files._values import ID_NAMES, as_values, join_values, read_values
 from scalefair.streaming import RowReader
 
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
@@ -85,6 +88,7 @@ class Rows:
     target: Any = None
     groups_from: str = ""
     target_from: str = ""
+    group_kinds: str = ""  # of several columns, as `as_values` takes them
     n_columns: int = 0  # of the file
     has_header: bool = True
     zero_based: bool = False
@@ -138,7 +142,9 @@ def read_rows(
         listed = ", ".join(sorted(others))
         raise Failure(f"{path}: holds words in {listed}, where TRAIN has numbers.")
     for role in _ROLES:
-        if isinstance(found := getattr(rows, role), pandas.Series):
+        if isinstance(found := getattr(rows, role), pandas.DataFrame):
+            _join_groups(rows, found, like)
+        elif isinstance(found, pandas.Series):
             same = None if like is None else getattr(like, role).dtype.kind
             setattr(rows, role, as_values(found, same))
     if rows.groups is None:
@@ -155,28 +161,39 @@ def read_rows(
     return rows
 
 
+def _join_groups(rows: Rows, frame: pandas.DataFrame, like: Rows | None) -> None:
+    """Make each combination of values in the columns of groups a group."""
+    kinds = None if like is None else like.group_kinds
+    if kinds is not None and len(kinds) != frame.shape[1]:
+        raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+    rows.groups, rows.group_kinds = join_values(frame, kinds)
+    few = few_rows(*np.unique(rows.groups, return_counts=True))
+    if few and (like is None or like.n_rows):  # a saved model has no rows
+        warn(f"{rows.groups_from}: {few}")
+
+
 def _read_table(
     path: Path, reading: Reading, like: Rows | None, columns: Sequence[str] | None
 ) -> tuple[Rows, TableFile]:
     """Read a table; groups and target that are columns of it remain such."""
     table = TableFile(path, **reading.text)
     say_notes(table)
-    own = _own_columns(path, table.names, reading)
+    own = own_columns(path, table.names, reading)
     if reading.keep_groups and "groups" not in own:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
     ids, first = reading.id_column, table.names[0]
     if ids is not None:
-        own["ids"] = table.find(ids, "--id-column")
+        own["ids"] = [table.find(ids, "--id-column")]
     elif (
         table.has_header
         and first.lower() in ID_NAMES | {""}
-        and first not in own.values()
+        and first not in chain(*own.values())
     ):
-        own["ids"] = first
+        own["ids"] = [first]
     features = _features(path, table.names, reading, own, columns)
     known = {*reading.categorical, *(() if like is None else like.words)}
-    words = {table.find(name, "--categorical") for name in known}.union(own.values())
-    wanted = list(dict.fromkeys([*features, *own.values()]))
+    words = {table.find(name, "--categorical") for name in known}.union(*own.values())
+    wanted = list(dict.fromkeys(chain(features, *own.values())))
     is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
@@ -187,18 +204,19 @@ def _read_table(
         path,
         frame[features] if len(wanted) > len(features) else frame,
         features,
-        _ids(table, frame[own["ids"]]) if "ids" in own else np.arange(len(frame)),
+        _ids(table, frame[own["ids"][0]]) if "ids" in own else np.arange(len(frame)),
         named="ids" in own,
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
     )
     for role in own.keys() & _ROLES:
-        setattr(rows, role, frame[own[role]].astype(object))
-        setattr(rows, f"{role}_from", f"column {own[role]} of {path}")
-    kept = own.get("groups") if reading.keep_groups else None
-    if kept not in {None, *known} and as_values(rows.groups.dropna()).dtype.kind != "U":
-        rows.X = rows.X.assign(**{str(kept): pandas.to_numeric(rows.groups)})
+        setattr(rows, role, frame[own[role]].astype(object).squeeze(axis=1))
+        setattr(rows, f"{role}_from", f"{_listed('column', own[role])} of {path}")
+    for kept in own["groups"] if reading.keep_groups else ():
+        values = frame[kept].astype(object)
+        if kept not in known and as_values(values.dropna()).dtype.kind != "U":
+            rows.X = rows.X.assign(**{kept: pandas.to_numeric(values)})
     _read_files(rows, reading, like)
     return rows, table
 
@@ -214,21 +232,8 @@ def size_of(path: Path) -> int:
     return 0 if str(path) == "-" else path.stat().st_size
 
 
-def _own_columns(path: Path, names: Sequence[str], reading: Reading) -> dict[str, str]:
-    """Return which of target and groups are columns; the others must be files."""
-    own = {}
-    for role in _ROLES:
-        if (name := getattr(reading, role)) in names:
-            own[role] = name
-        elif name is not None and not Path(name).exists():
-            known = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
-            raise Failure(
-                f"{name}: neither a column of {path} (columns: {known}) nor a file. "
-                f"Check --{role}."
-            )
-    if len(set(own.values())) < len(own):
-        raise click.UsageError("--target and --groups name the same column.")
-    return own
+def _listed(what: str, names: Sequence[str]) -> str:
+    return f"{what}{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
@@ -248,7 +253,7 @@ def _features(
     path: Path,
     names: Sequence[str],
     reading: Reading,
-    own: Mapping[str, str],
+    own: Mapping[str, list[str]],
     columns: Sequence[str] | None,
 ) -> list[str]:
     """Columns that are features: those that are known to be, or what is left."""
@@ -259,11 +264,11 @@ def _features(
             f"{', '.join(lacking[:8])}. Check the header, or --drop."
         )
     if columns is None:
-        kept = {own.get("groups")} if reading.keep_groups else set()
-        left_out = {*own.values()} - kept | {*reading.drop}
+        kept = {*own["groups"]} if reading.keep_groups else set()
+        left_out = {*chain(*own.values())} - kept | {*reading.drop}
         columns = [name for name in names if name not in left_out]
-    if own.get("target") in columns:
-        raise Failure(f"{path}: --target {own['target']} is a feature of the model.")
+    if {*own.get("target", ())} & {*columns}:
+        raise Failure(f"{path}: --target {reading.target} is a feature of the model.")
     if not columns:
         raise Failure(f"{path}: no column is left as a feature. Check --drop.")
     return list(columns)
@@ -314,7 +319,8 @@ def _treat_missing(
         if is_numeric_dtype(x) and (infinite := np.isinf(x)).any():
             raise Failure(f"{table.where(infinite.argmax(), name)} is infinite.")
     roles = [getattr(rows, role) for role in _ROLES]
-    columns = [values for values in roles if isinstance(values, pandas.Series)]
+    tables = [pandas.DataFrame(x) for x in roles if hasattr(x, "isna")]
+    columns = [table[name] for table in tables for name in table]
     must = [values.name for values in columns]  # nothing can take their place
     columns += [] if keep_missing else [rows.X[name] for name in rows.names]
     gaps = pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
@@ -364,7 +370,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             labels, zero_based = X.labels, X.zero_based
         else:
             X, labels, zero_based = read_svmlight(path, base)
-        own["target"] = (labels, f"the labels of {path}")
+        own["target"] = ({"target": labels}, f"the labels of {path}")
     elif kind == "npz":
         X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
     else:
@@ -379,26 +385,29 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             note(f"{path}: {beyond} value(s) of features TRAIN lacks were ignored.")
         X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
-    columns = _own_columns(path, names, reading)
-    known = None if like is None else like.names
-    features = _features(path, names, reading, columns, known)
+    columns = own_columns(path, names, reading)
+    features = _features(path, names, reading, columns, getattr(like, "names", None))
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
     rows.has_header = False
-    for role, name in columns.items():
-        at = [names.index(name)]  # the product is dense, whatever the rows are
-        column = [block[:, at] @ np.ones(1) for block in _blocks(X)]
-        own[role] = (np.concatenate(column), f"feature {name} of {path}")
-    for role, (numbers, where) in own.items():
-        if not (finite := np.isfinite(numbers)).all():
-            row = finite.argmin()
-            raise Failure(f"{where}: row {row} (counted from 0) is NaN or infinite.")
-        whole = numbers.astype(np.int64)
-        setattr(rows, role, whole if (whole == numbers).all() else numbers)
+    for role, chosen in columns.items():
+        at = [names.index(name) for name in chosen]
+        # The product is dense, whatever the rows are.
+        found = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
+        where = f"{_listed('feature', chosen)} of {path}"
+        own[role] = (dict(zip(chosen, np.concatenate(found).T, strict=True)), where)
+    for role, (values, where) in own.items():
+        for name, numbers in values.items():
+            if not (finite := np.isfinite(numbers)).all():
+                row = f"row {finite.argmin()} (counted from 0)"
+                raise Failure(f"{where}: {row} is NaN or infinite.")
+            whole = numbers.astype(np.int64)
+            values[name] = numbers = whole if (whole == numbers).all() else numbers
+        setattr(rows, role, pandas.DataFrame(values) if len(values) > 1 else numbers)
         setattr(rows, f"{role}_from", where)
     _read_files(rows, reading, like)
     if len(features) < n:
-        chosen = set(features)
-        kept = [j for j, name in enumerate(names) if name in chosen]
+        known = {*features}
+        kept = [j for j, name in enumerate(names) if name in known]
         rows.X = _map(X, lambda block: block[:, kept])
     return rows
 

@@ -185,6 +185,7 @@ def _apply(
     frame = frame.astype(dict.fromkeys(saved["words"], object))
     how: dict[str, Any] = {name: saved[name] for name in own}
     how |= {"groups": saved.get("groups"), "target": saved.get("classes")}
+    how["group_kinds"] = saved.get("group_kinds", "")
     like = _rows.Rows(model_file, frame, names, np.arange(0), **how)
     rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
     try:
@@ -214,11 +215,16 @@ def describe(table: Path, svmlight: bool, **text: Any) -> None:
     if columns and read.get("header") and frame.columns[0].lower() in ID_NAMES | {""}:
         columns[0]["role"] = "id"
     for role, given in roles.items():
-        if given is not None and given not in frame:
+        if given is None:
+            continue
+        chosen = [given] if role == "target" else opt.split_names(given, [*frame])
+        if lacking := [name for name in chosen if name not in frame]:
             known = ", ".join(frame.columns[:8])
-            raise Failure(f"{table}: no column is named {given!r} (columns: {known}).")
+            raise Failure(
+                f"{table}: no column is named {lacking[0]!r} (columns: {known})."
+            )
         for column in columns:
-            column["role"] = role if column["column"] == given else column["role"]
+            column["role"] = role if column["column"] in chosen else column["role"]
     plan = _plan(table, columns, read, **roles)
     content = _report.describe_run("describe", roles)
     content["input"] = {"table": str(table), **read}
@@ -323,20 +329,24 @@ def _plan(
     numeric, role = table["type"].str.endswith("numbers"), table["role"]
     fit = ~role.isin(_UNFIT)
 
-    def propose(which: Any, but: str | None, telling: bool = False) -> str | None:
-        """Return the last column but one; or one whose name tells of groups."""
-        found = [name for name in table.index[which] if name != but]
+    def propose(which: Any, but: list[Any], telling: bool = False) -> str | None:
+        """Return the last column but some; or one whose name tells of groups."""
+        found = [name for name in table.index[which] if name not in but]
         known = [name for name in found if name.lower() in _SENSITIVE]
         if telling:
             return next(iter(known + found), None)
         return next((name for name in reversed(found) if name not in known), None)
 
-    y = {None: "", "label": target or propose(role.str.contains("target"), groups)}
-    groups = groups or propose(role.str.contains("groups"), y["label"], telling=True)
-    y["number"] = target or propose(numeric & fit, groups)
+    own = [] if groups is None else opt.split_names(groups, list(table.index))
+    y = {None: "", "label": target or propose(role.str.contains("target"), own)}
+    if groups is None:
+        is_groups = role.str.contains("groups")
+        groups = propose(is_groups, [y["label"]], telling=True)
+        own = [] if groups is None else [groups]
+    y["number"] = target or propose(numeric & fit, own)
     plan: list[dict[str, Any]] = []
     for start, of, words, end in _LINES:
-        features = table[~table.index.isin([y[of], groups]) & (role != "id")]
+        features = table[~table.index.isin([y[of], *own]) & (role != "id")]
         takes = (fit & (words | numeric))[features.index]
         kept = features[takes]
         n = int(kept["distinct"].where(~numeric[kept.index], 1).sum())

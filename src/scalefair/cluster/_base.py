@@ -35,8 +35,9 @@ embedding_ : ndarray of shape (n, n_clusters)
 groups_ : ndarray
     Sorted groups among the clustered nodes.""",
     "sensitive_features": """\
-sensitive_features : array-like of shape (n,)
-    Group of each node, at least two: numbers, strings or booleans.""",
+sensitive_features : array-like of shape (n,) or (n, k)
+    Group of each node, at least two: numbers, strings or booleans. Of k columns each
+    combination that occurs is a group.""",
     "bad_graph": """\
 ValueError
     If `W` is not square and symmetric with finite entries >= 0, if there are fewer

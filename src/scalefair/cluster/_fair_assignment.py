@@ -99,8 +99,9 @@ def fair_assignment(
         Rows, such as those of a spectral embedding.
     centers : array-like of shape (k, d)
         Centres, ``k <= n``; usually means of the clusters of k-means.
-    sensitive_features : array-like of shape (n,)
-        Group of each row: numbers, strings or booleans, none missing.
+    sensitive_features : array-like of shape (n,) or (n, k)
+        Group of each row: numbers, strings or booleans, none missing. Of k columns
+        each combination that occurs is a group.
     tolerance : float, default=0.1
         Largest relative deviation of a share, at least 0: 0.1 lets a group of 30 %
         have between 27 % and 33 % of a cluster; from 1 on a group may be absent.

@@ -103,8 +103,9 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ----------
         %(rows)s
         %(y_ignored)s
-        sensitive_features : array-like or Dask collection of shape (m,)
+        sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, two or more: numbers, strings or booleans, none missing.
+            Of k columns each combination that occurs is a group.
 
         Returns
         -------

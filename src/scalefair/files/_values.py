@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
+from scalefair._groups import encode_groups, few_rows
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile
@@ -33,12 +34,15 @@ def read_values(
 ) -> NDArray[Any]:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
+    Of groups ``id,value,value`` or columns of an array, too: their combinations.
     `units` are rows or a `Graph`. `header` of None takes a first line for it that is
     of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
     """
-    n, unit = len(units.ids), units.unit
+    n, unit, is_joint = len(units.ids), units.unit, False
     if file_format(path) == "npy":
         array = read_dense(path)
+        if array.ndim == 2 and what == "group" and array.shape[1] > 1:
+            array, is_joint = join_values(pandas.DataFrame(array))[0], True
         if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
             raise FileError(
                 f"{path}: expected one {what} per {unit}, numbers or strings, found "
@@ -52,13 +56,15 @@ def read_values(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
             f"order. Write lines `id,{what}`."
         )
-    missing = np.flatnonzero(values.isna())
+    missing = np.flatnonzero(pandas.DataFrame(values).isna().any(axis=1))
     if missing.size:
         at = values.index[missing[0]]
         raise FileError(
             f"{table.where(at) if table else f'{path}: position {at}'}: {missing.size} "
             f"{what}(s) are missing, the first here. Give each {unit} a {what}."
         )
+    if isinstance(values, pandas.DataFrame):
+        values, is_joint = pandas.Series(join_values(values)[0], values.index), True
     if table is not None and keys is not None:
         values = _in_order(table, keys, values, units, what, say)
     elif len(values) != n:
@@ -67,20 +73,25 @@ def read_values(
             f"{path}: has {len(values)} {what}s for the {n} {unit}s of {units.path}; "
             f"give one per {unit}, in the order of the rows.{hint}"
         )
-    return array if table is None else as_values(values, kind)
+    found = array if table is None else as_values(values, kind)
+    if is_joint and (few := few_rows(*np.unique(found, return_counts=True))):
+        say(f"{path}: {few}")
+    return found
 
 
 def _read_text(
     path: Path, units: Any, what: str, header: bool | None, say: _Say
-) -> tuple[TableFile, pandas.Series | None, pandas.Series]:
+) -> tuple[TableFile, pandas.Series | None, Any]:
     table = TableFile(path, header=bool(header))
-    if len(table.names) > 2:
+    if len(table.names) > 2 and what != "group":
         raise FileError(
             f"{path}: expected `id,{what}`, found {len(table.names)} columns."
         )
     frame = table.read(words=table.names)
     first, values = frame.iloc[:, 0].astype(str), frame.iloc[:, -1]
-    if len(table.names) == 2:
+    if len(table.names) > 2:
+        values = frame.iloc[:, 1:]
+    if len(table.names) >= 2:
         names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), False
     else:
         # One line more than there are units, whose word does not come again.
@@ -90,7 +101,7 @@ def _read_text(
     start = int(header is None and (top in names or is_new))
     if start and top not in names:
         say(f"{path}: the first line, {top!r}, was taken for a header.")
-    keys = first[start:] if len(table.names) == 2 else None
+    keys = first[start:] if len(table.names) >= 2 else None
     return table, keys, values[start:]
 
 
@@ -133,6 +144,18 @@ def _in_order(
             f"`id,{what}` for each."
         )
     return ordered
+
+
+def join_values(
+    frame: pandas.DataFrame, kinds: Sequence[str | None] | None = None
+) -> tuple[NDArray[Any], str]:
+    """Name the combination of words in each row; return kinds of the columns."""
+    kinds = [None] * frame.shape[1] if kinds is None else kinds
+    columns = zip(frame, kinds, strict=True)
+    values = {name: as_values(frame[name], kind) for name, kind in columns}
+    names, codes = encode_groups(pandas.DataFrame(values), len(frame), warn=False)
+    found = "".join(column.dtype.kind for column in values.values())
+    return names[codes], found
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:

@@ -96,8 +96,9 @@ X : {array-like, sparse matrix} of shape (m, n_features)
     Rows of features, dense or CSR, in any units.
 y : array-like of shape (m,)
     Labels of two kinds.
-sensitive_features : array-like of shape (m,)
-    Group of each row, at least two different ones.""",
+sensitive_features : array-like of shape (m,) or (m, k)
+    Group of each row, at least two different ones. Of k columns each combination that
+    occurs is a group.""",
     "refused_parts": """\
 TypeError
     If `X` is a Dask collection or a reader: rows have to be in memory.""",
@@ -105,7 +106,7 @@ TypeError
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features.""",
     "sensitive_features": """\
-sensitive_features : array-like or Dask collection of shape (m,), default=None
+sensitive_features : array-like or Dask collection of shape (m,) or (m, k), default=None
     Group of each row; used, and needed, by a model with interactions only.""",
     "example_rows": """\
 Examples
@@ -305,7 +306,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
-        groups, codes = encode_groups(sensitive_features, X.shape[0])
+        # Smaller groups than these are warned of by `warn_few`.
+        groups, codes = encode_groups(sensitive_features, X.shape[0], warn=False)
         rows = TrainingRows(canonical(X), signs, codes, classes, groups, self.given)
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
@@ -349,10 +351,10 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                     "that does not need them is trained with interactions=False."
                 )
             if in_parts:
-                names = {"name": "sensitive_features", "what": "group"}
-                groups, codes = X.encode(sensitive_features, **names)
+                groups, codes = X.encode(sensitive_features, warn=False)
             else:
-                groups, codes = encode_groups(sensitive_features, X.shape[0])
+                n = X.shape[0]
+                groups, codes = encode_groups(sensitive_features, n, warn=False)
             known = known_codes(groups, model.groups_)
         if not in_parts:
             codes = None if known is None else known[codes]

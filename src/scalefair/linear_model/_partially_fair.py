@@ -214,8 +214,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             stay where they are; each pass reads a reader anew.
         y : array-like or Dask collection of shape (m,)
             Labels of two kinds.
-        sensitive_features : array-like or Dask collection of shape (m,)
-            Group of each row, at least two different ones.
+        sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
+            Group of each row, at least two different ones. Of k columns each
+            combination that occurs is a group.
 
         %(trained)s
 

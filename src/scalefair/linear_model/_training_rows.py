@@ -206,9 +206,7 @@ class PartitionedTraining:
             )
         classes, labels = rows.encode(y, name="y", what="label")
         encode_labels(classes)
-        groups, codes = rows.encode(
-            sensitive_features, name="sensitive_features", what="group"
-        )
+        groups, codes = rows.encode(sensitive_features, warn=False)
         signs = _signs(np.concatenate(labels.gather()))
         all_codes = np.concatenate(codes.gather())
         self.rows = rows

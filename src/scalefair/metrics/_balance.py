@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_values, encode_values
+from scalefair._groups import check_values, encode_groups, encode_values
 
 _TEXTS = {
     "labels_and_groups": """\
 labels : array-like of shape (n_samples,)
     Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-sensitive_features : array-like of shape (n_samples,)
-    Group of each sample: integers, strings or booleans, without missing values. The
-    groups are those that occur among the assigned samples.""",
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+    Group of each sample: integers, strings or booleans, without missing values; of k
+    columns each combination. The groups are those that occur among the assigned
+    samples.""",
     "raises": """\
 Raises
 ------
@@ -180,14 +181,10 @@ def _contingency(
     labels: ArrayLike, sensitive_features: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Count the assigned samples of each cluster and group; return the groups, too."""
-    members = check_values(sensitive_features, name="sensitive_features", what="group")
     assigned, clusters, cluster_codes = encode_clusters(labels)
-    if len(members) != len(assigned):
-        raise ValueError(
-            f"Each sample needs a label and a group, got {len(assigned)} labels and "
-            f"{len(members)} groups."
-        )
-    groups, group_codes = encode_values(members[assigned], name="sensitive_features")
+    groups, codes = encode_groups(sensitive_features, len(assigned))
+    present, group_codes = encode_values(codes[assigned], name="codes")
+    groups = groups[present]
     shape = (len(clusters), len(groups))
     cells = cluster_codes * shape[1] + group_codes
     return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape), groups

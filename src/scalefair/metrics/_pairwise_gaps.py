@@ -30,9 +30,10 @@ References
 {TEXTS["y_true"]}
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a positive label; else as in `group_auc_gap`.
-sensitive_features : array-like of shape (n_samples,)
-    Group of each sample: integers, strings or booleans, without missing values; two
-    groups or more, each with positive and negative samples.
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+    Group of each sample: integers, strings or booleans, without missing values; of k
+    columns each combination that occurs. Two groups or more, each with positive and
+    negative samples.
 
 Returns
 -------

@@ -14,9 +14,9 @@ from scalefair.streaming import GroupMoments
 
 TEXTS = {
     "sensitive_features": """\
-sensitive_features : array-like of shape (n_samples,)
-    Group of each sample: integers, strings or booleans, without missing values; two
-    groups or more.""",
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+    Group of each sample: integers, strings or booleans, without missing values; of k
+    columns each combination that occurs. Two groups or more.""",
     "y_score": """\
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any

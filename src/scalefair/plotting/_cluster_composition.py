@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
-from scalefair._groups import check_values
+from scalefair._groups import check_values, encode_groups
 from scalefair.metrics import balance_score, group_proportions
 from scalefair.plotting import _draw
 
@@ -131,9 +131,8 @@ class ClusterCompositionDisplay:
             fewer than two groups.
         """
         labels = check_values(labels, name="labels", what="cluster label")
-        groups = check_values(
-            sensitive_features, name="sensitive_features", what="group"
-        )
+        names, codes = encode_groups(sensitive_features, len(labels))
+        groups = names[codes]
         proportions = group_proportions(labels, sensitive_features=groups)
         balance = balance_score(labels, sensitive_features=groups)
         assigned = labels != -1

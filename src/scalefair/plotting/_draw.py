@@ -40,8 +40,9 @@ TEXTS = {
     "legend": f"legend{_LEGEND}",
     "drawn": _DRAWN,
     "sensitive_features": """\
-sensitive_features : array-like of shape (n_samples,)
-    Group of each row, without missing values; two groups or more.""",
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+    Group of each row, without missing values; of k columns each combination that
+    occurs. Two groups or more.""",
     "given": """\
 y_true : array-like of shape (n_samples,), default=None
     Label of each row, the larger one of two positive; needed with `given`.

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_squared_error
 
 from scalefair._docs import documented
+from scalefair._groups import encode_groups
 from scalefair.metrics import statistical_parity_ks
 from scalefair.plotting import _draw, _models
 from scalefair.plotting._trade_off import (
@@ -152,7 +153,8 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(bad_rows)s
         """
         given = _models.by_name(predictions, None, "predictions")
-        groups = {"sensitive_features": sensitive_features}
+        names, codes = encode_groups(sensitive_features)
+        groups = {"sensitive_features": names[codes]}
         target = _models.series_name(y_true)
         of_target = f" of {_draw.literal(target)}" if target else ""
         display = cls(

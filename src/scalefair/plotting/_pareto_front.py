@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
+from scalefair._groups import encode_groups
 from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import _models
 from scalefair.plotting._trade_off import (
@@ -170,8 +171,8 @@ class ParetoFrontDisplay(TradeOffDisplay):
             Rows to judge classifiers by. None draws a search.
         y : array-like of shape (n_samples,), default=None
             True labels of the rows.
-        sensitive_features : array-like of shape (n_samples,), default=None
-            Group of each row.
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
+            Group of each of the n rows; of k columns each combination that occurs.
         interval : tuple of float or None, default=None
             Ranks, from the top of each group, that the gap is about; None takes that
             of the classifiers, if those that have one agree, or all.
@@ -204,7 +205,8 @@ class ParetoFrontDisplay(TradeOffDisplay):
             if given is None:
                 given = _models.common(every, "given").get("given")
             how: dict[str, Any] = {"interval": interval, "given": given}
-            how["sensitive_features"] = sensitive_features
+            groups, codes = encode_groups(sensitive_features)
+            how["sensitive_features"] = groups[codes]
             points = {
                 key: np.array([_judge(model, X, y, **how) for model in path])
                 for key, path in paths.items()

@@ -229,10 +229,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
-        sensitive_features : array-like or Dask collection of shape (N,)
+        sensitive_features : array-like or Dask collection of shape (N,) or (N, k)
             Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones. Dask collections other than arrays must be cut as
-            the rows are.
+            two different ones. Of k columns each combination that occurs is a group.
+            Dask collections other than arrays must be cut as the rows are.
 
         Returns
         -------

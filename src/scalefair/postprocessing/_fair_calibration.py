@@ -35,7 +35,7 @@ TEXTS = {
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features, as `estimator` takes them.""",
     "sensitive_features": """\
-sensitive_features : array-like or Dask collection of shape (m,)
+sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     Group of each row, one of `groups_`.""",
     "unseen": """\
 Raises
@@ -48,8 +48,9 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
     one only, part by part: scores, labels and groups are gathered, features are not.
 y : array-like or Dask collection of shape (m,)
     Labels of two kinds; the larger one is positive.
-sensitive_features : array-like or Dask collection of shape (m,)
-    Group of each row: numbers, strings or booleans, none missing.""",
+sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
+    Group of each row: numbers, strings or booleans, none missing. Of k columns each
+    combination that occurs is a group.""",
     "sample_weight": """\
 sample_weight : array-like or Dask array of shape (m,), default=None
     Weights of the rows, not negative, in losses and shares. They are passed on to an
@@ -286,7 +287,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
-            groups, parts = rows.encode(sensitive_features)
+            groups, parts = rows.encode(sensitive_features, warn=False)
             known = known_codes(groups, self.groups_)
             args = _converted_part, self, scorer, rows.feature_names, known, convert
             found: NDArray[Any] = rows.rowwise(
@@ -295,7 +296,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             return found
         scores = scorer(X)  # the estimator says best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
-        groups, codes = encode_groups(sensitive_features, _num_samples(X))
+        n_samples = _num_samples(X)
+        groups, codes = encode_groups(sensitive_features, n_samples, warn=False)
         known = known_codes(groups, self.groups_)
         return convert(self, self._outputs_of(scores, known[codes]))
 

@@ -32,9 +32,7 @@ def training_rows(
     if is_partitioned(X):
         X = PartitionedRows.of(X)
         check_features(estimator, X, reset=True)
-        groups, codes = X.encode(
-            sensitive_features, name="sensitive_features", what="group"
-        )
+        groups, codes = X.encode(sensitive_features)
         n_rows = X.shape[0]
     else:
         X = validate_data(estimator, X, skip_check_array=True)

@@ -207,20 +207,26 @@ def dask_rows(X: Any) -> DaskParts:
     return DaskParts.of_delayed(_partitions(X))
 
 
-def dask_column(values: Any, lengths: list[int] | None, name: str) -> DaskParts:
-    """Partitions of a value for each row; arrays of known chunks are cut anew."""
+def dask_column(
+    values: Any, lengths: list[int] | None, name: str, *, several: bool = False
+) -> DaskParts:
+    """Partitions of a value for each row; arrays of known chunks are cut anew.
+
+    With `several` they may have as many columns as they like.
+    """
     if hasattr(type(values), "numblocks"):
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
+        if values.ndim == 2:
+            values = values.rechunk({1: -1})
+            values = values[:, 0] if values.shape[1] == 1 else values
         m = values.shape[0]
         n_samples = m if lengths is None or np.isnan(m) else sum(lengths)
-        if values.ndim != 1 or (m != n_samples and not np.isnan(m)):
+        if values.ndim not in (1, 1 + several) or (m != n_samples and not np.isnan(m)):
             raise ValueError(
                 f"{name} must be one-dimensional with one value per sample, got shape "
                 f"{values.shape} for {n_samples} samples."
             )
         if lengths is not None and not np.isnan(m):
-            values = values.rechunk((tuple(lengths),))
+            values = values.rechunk({0: tuple(lengths)})
     parts = _partitions(values)
     if lengths is not None and len(parts) != len(lengths):
         raise ValueError(

@@ -115,9 +115,9 @@ class GroupMoments:
         """
         if is_partitioned(X):
             rows = PartitionedRows.of(X)
-            return cls._from_codes(rows, *rows.encode(groups))
+            return cls._from_codes(rows, *rows.encode(groups, warn=False))
         X = check_rows(X)
-        return cls._from_codes(X, *encode_groups(groups, X.shape[0]))
+        return cls._from_codes(X, *encode_groups(groups, X.shape[0], warn=False))
 
     @classmethod
     def _from_codes(cls, X: Any, groups: NDArray[Any], codes: Any) -> GroupMoments:

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from scalefair._groups import check_values, encode_values
+from scalefair._groups import (
+    check_values,
+    encode_attributes,
+    encode_groups,
+    encode_values,
+    join_attributes,
+    listed,
+    warn_few_rows,
+)
 from scalefair.streaming._blocks import check_rows
 from scalefair.streaming._dask import (
     DaskParts,
@@ -318,7 +326,12 @@ class PartitionedRows:
         return self.parts.like(np.split(values, self.starts[1:]))
 
     def encode(
-        self, values: Any, *, name: str = "sensitive_features", what: str = "group"
+        self,
+        values: Any,
+        *,
+        name: str = "sensitive_features",
+        what: str = "group",
+        warn: bool = True,
     ) -> tuple[Any, Parts]:
         """Return the distinct values of a column, and the index of each row's.
 
@@ -326,8 +339,12 @@ class PartitionedRows:
         ----------
         values : array-like or Dask collection of shape (m,)
             One for each row. Collections of unknown chunks must be cut as `X` is.
+            Groups may have several columns, (m, n_attributes): each combination that
+            occurs is one.
         name, what : str
             Name of the column and of one value, for messages; groups by default.
+        warn : bool, default=True
+            Whether the user is warned of combinations of few rows.
 
         Returns
         -------
@@ -336,24 +353,34 @@ class PartitionedRows:
         codes : Parts
             Indices of shape (n_rows of the part,), in a small type of integers.
         """
-        if is_dask(values) and isinstance(self.parts, DaskParts):
-            lengths = list(self._given or self.lengths)
-            parts = dask_column(values, lengths, name).select(self._numbers)
-            places = parts.like(zip(self._numbers, self.lengths.tolist(), strict=True))
-            parts = parts.map(_checked_column, name, what, each=[places]).persist()
-            seen = parts.map(_distinct, name).gather()
-            distinct = _distinct(np.concatenate(seen), name)
-            return distinct, parts.map(_codes, distinct).persist()
+        of_groups = what == "group"
         if is_dask(values):
-            values = np.concatenate(dask_column(values, None, name).gather())
-        values = check_values(values, name=name, what=what)
-        if values.shape[0] != self.shape[0]:
+            local = not isinstance(self.parts, DaskParts)
+            lengths = None if local else list(self._given or self.lengths)
+            given = dask_column(values, lengths, name, several=of_groups)
+            numbers = range(len(given)) if local else self._numbers
+            sizes = [None] * len(given) if local else self.lengths.tolist()
+            parts = given.select(numbers)
+            places = parts.like(zip(numbers, sizes, strict=True))
+            parts = parts.map(_encoded, name, what, each=[places]).persist()
+            distinct, is_joint = _merged(parts.map(_distinct).gather(), name)
+            codes = parts.map(_codes, distinct).persist()
+            if warn and is_joint:
+                warn_few_rows(distinct, sum(codes.map(_sizes, len(distinct)).gather()))
+            if not local:
+                return distinct, codes
+            found = np.concatenate(codes.gather())
+        elif of_groups:
+            distinct, found = encode_groups(values, self.shape[0], warn=warn)
+        else:
+            values = check_values(values, name=name, what=what)
+            distinct, found = encode_values(values, name=name)
+        if len(found) != self.shape[0]:
             raise ValueError(
-                f"{name} must have one {what} per sample, got {values.shape[0]} "
-                f"{what}s for {self.shape[0]} samples."
+                f"{name} must have one {what} per sample, got {len(found)} {what}s for "
+                f"{self.shape[0]} samples."
             )
-        distinct, codes = encode_values(values, name=name)
-        return distinct, self.split(codes.astype(_small_type(distinct)))
+        return distinct, self.split(found.astype(_small_type(distinct)))
 
 
 class _Description(NamedTuple):
@@ -421,28 +448,60 @@ def _check_alike(found: list[_Description], kept: list[int]) -> None:
             )
 
 
-def _checked_column(
-    values: Any, name: str, what: str, place: tuple[int, int]
-) -> NDArray[Any]:
+class _Column(NamedTuple):
+    """Values of the rows of a part, encoded."""
+
+    distinct: NDArray[Any]
+    codes: NDArray[Any]
+    attributes: list[str]  # columns of which they are combinations
+
+
+def _encoded(
+    values: Any, name: str, what: str, place: tuple[int, int | None]
+) -> _Column:
     number, n_rows = place
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
     with _naming(number):
-        column = check_values(values, name=name, what=what)
-    if column.shape[0] != n_rows:
+        if what == "group":
+            attributes = encode_attributes(values)
+            distinct, codes = join_attributes(attributes)
+        else:
+            values = check_values(values, name=name, what=what)
+            distinct, codes = encode_values(values, name=name)
+            attributes = []
+    if len(codes) != (len(codes) if n_rows is None else n_rows):
         raise ValueError(
-            f"Partition {number} of {name} has {column.shape[0]} {what}s for {n_rows} "
+            f"Partition {number} of {name} has {len(codes)} {what}s for {n_rows} "
             "rows of X."
         )
-    return column
+    codes = codes.astype(_small_type(distinct))
+    return _Column(distinct, codes, [attribute.name for attribute in attributes])
 
 
-def _distinct(values: NDArray[Any], name: str) -> NDArray[Any]:
-    return encode_values(values, name=name)[0]
+def _distinct(column: _Column) -> _Column:
+    return column._replace(codes=column.codes[:0])
 
 
-def _codes(values: NDArray[Any], distinct: NDArray[Any]) -> NDArray[Any]:
-    return np.searchsorted(distinct, values).astype(_small_type(distinct))
+def _merged(found: list[_Column], name: str) -> tuple[NDArray[Any], bool]:
+    """Return the distinct values of all parts, and whether they are combinations."""
+    names = [part.attributes for part in found]
+    if any(own != names[0] for own in names):
+        other = next(own for own in names if own != names[0])
+        raise ValueError(
+            f"{name} has the columns {listed(names[0])} in one partition and "
+            f"{listed(other)} in another: all must have the same."
+        )
+    distinct = np.concatenate([part.distinct for part in found])
+    return encode_values(distinct, name=name)[0], len(names[0]) > 1
+
+
+def _codes(column: _Column, distinct: NDArray[Any]) -> NDArray[Any]:
+    known = np.searchsorted(distinct, column.distinct).astype(_small_type(distinct))
+    codes: NDArray[Any] = known[column.codes]
+    return codes
+
+
+def _sizes(codes: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
+    return np.bincount(codes, minlength=n_groups)
 
 
 def _small_type(distinct: NDArray[Any]) -> np.dtype:

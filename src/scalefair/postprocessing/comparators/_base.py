@@ -130,9 +130,9 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         y : array-like of shape (m,), default=None
             Targets. Only needed by an estimator that has to be fitted, and with
             ``fit_on="targets"``.
-        sensitive_features : array-like of shape (m,)
+        sensitive_features : array-like of shape (m,) or (m, k)
             Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones.
+            two different ones. Of k columns each combination that occurs is a group.
 
         Returns
         -------
@@ -186,7 +186,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         %(moved_rows)s
-        sensitive_features : array-like of shape (m,), default=None
+        sensitive_features : array-like of shape (m,) or (m, k), default=None
             Group of each row. If None, the groups are predicted from `X` by
             `group_predictor_`; the groups' outputs then agree only as far as the
             predictions are right.
@@ -216,7 +216,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
                     "classifier that predicts it."
                 )
             sensitive_features = self.group_predictor_.predict(X)
-        groups, codes = encode_groups(sensitive_features, len(scores))
+        groups, codes = encode_groups(sensitive_features, len(scores), warn=False)
         codes = known_codes(groups, self.groups_, given=given)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
 
@@ -237,7 +237,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             True targets.
         sample_weight : array-like of shape (m,), default=None
             Weight of each row.
-        sensitive_features : array-like of shape (m,), default=None
+        sensitive_features : array-like of shape (m,) or (m, k), default=None
             As in `predict`.
 
         Returns

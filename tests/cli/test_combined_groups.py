@@ -1,0 +1,127 @@
+"""``--groups sex,old``: the combinations that occur, in every command."""
+
+import joblib
+import numpy as np
+import pandas
+import pytest
+
+from scalefair.cli._options import split_names
+
+
+def with_two(command):
+    """Save the rows with one more attribute, and with both in one column."""
+    old = np.random.default_rng(1).permutation(len(command.frame)) % 2
+    frame = command.frame.assign(old=old)
+    return frame.assign(both=frame["sex"] + ", " + frame["old"].astype(str))
+
+
+def of_groups(report):
+    return report.get("train", report)["groups"]
+
+
+@pytest.mark.parametrize("command", ["pca", "classify", "regress"], indirect=True)
+def test_combinations_are_those_of_one_column(command):
+    frame = with_two(command)
+    two = command.save(frame.drop(columns="both"), "two.csv")
+    one = command.save(frame.drop(columns=["sex", "old"]), "one.csv")
+    loose = ["--kappa", 1] if "--kappa" in command.line() else []
+    found = command.done(two, *loose, groups="sex,old")
+    expected = command.done(one, *loose, groups="both")
+    assert of_groups(found) == of_groups(expected)
+    assert [group["group"] for group in of_groups(found)] == sorted({*frame["both"]})
+    source = found["input"].get("train", found["input"])
+    assert source["groups_from"] == f"columns sex, old of {two}"
+
+
+def test_a_saved_model_finds_the_columns(people):
+    frame = with_two(people).drop(columns="both")
+    two = people.save(frame, "two.csv")
+    result = people.run(two, "--method", "calibrated", groups="old,sex")
+    assert result.exit_code == 0, result.output
+    saved = joblib.load(people.output)
+    assert saved["reading"]["groups"] == "old,sex"
+    assert saved["groups"].tolist() == ["0, f", "0, m", "1, f", "1, m"]
+    scores = people.folder / "scores.csv"
+    # Few rows, in which an integer is written as a float, are nothing to warn of.
+    other = people.save(frame.astype({"old": float})[:7], "other.csv")
+    result = people.invoke("predict", people.output, other, "-o", scores)
+    assert (result.exit_code, result.stderr) == (0, "")
+    X = saved["encoder"].transform(frame[saved["columns"]][:7])
+    groups = frame[["old", "sex"]][:7]
+    expected = saved["classifier"].decision_function(X, sensitive_features=groups)
+    np.testing.assert_allclose(pandas.read_csv(scores)["score"], expected)
+    for changed, words in (
+        (frame.assign(old=5), "the group '5, f' does not occur in TRAIN"),
+        (frame.drop(columns="old"), "old: neither a column of"),
+    ):
+        path = people.save(changed, "other.csv")
+        result = people.invoke("predict", people.output, path, "-o", scores)
+        assert result.exit_code == 1
+        assert words in result.stderr
+
+
+def test_evaluate_and_describe(people):
+    frame = with_two(people).assign(score=np.arange(len(people.frame)))
+    path = people.save(frame, "two.csv")
+    for groups in ("sex,old", "both"):
+        line = ["evaluate", path, "--groups", groups, "--report", people.report]
+        result = people.invoke(*line, "--scores", "score", "--quiet")
+        assert result.exit_code == 0, result.output
+        found = people.read_report()["groups"]
+        assert [group["group"] for group in found] == sorted({*frame["both"]})
+    result = people.invoke("describe", path, "--groups", "sex,old", "--quiet")
+    assert result.exit_code == 0
+    result = people.invoke("describe", path, "--groups", "sex,old")
+    assert "--groups sex,old --drop" in " ".join(result.stdout.split())
+    result = people.invoke("describe", path, "--groups", "sex,odl")
+    assert "no column is named 'odl'" in result.stderr
+
+
+def test_groups_of_nodes_in_two_columns(workspace):
+    n = workspace.data.graph.shape[0]
+    sex, old = np.arange(n) % 2, np.arange(n) // 2 % 2
+    lines = [f"{i},{s},{o}" for i, (s, o) in enumerate(zip(sex, old, strict=True))]
+    two = workspace.write("two.csv", ["id,sex,old", *reversed(lines)])
+    array = workspace.folder / "two.npy"
+    np.save(array, np.column_stack([sex, old]))
+    for groups, graph in ((two, workspace.edges), (array, workspace.npz)):
+        found = workspace.done(graph, groups=groups)["input"]["groups"]
+        assert list(found) == ["0, 0", "0, 1", "1, 0", "1, 1"]
+        assert sum(found.values()) == n
+    lines[3] = "3,,1"
+    missing = workspace.write("two.csv", ["id,sex,old", *lines])
+    result = workspace.run(groups=missing)
+    assert "two.csv:5: 1 group(s) are missing" in result.stderr
+
+
+def test_features_of_arrays(components):
+    X = np.column_stack([components.X, components.sex == "f", np.arange(120) % 3])
+    np.save(components.npy, X)
+    said = "maximum of the dual"
+    found = components.done(components.npy, groups="x5,x6", said=said)
+    names = [group["group"] for group in found["groups"]]
+    assert names == ["0, 0", "0, 1", "0, 2", "1, 0", "1, 1", "1, 2"]
+    assert found["input"]["n_features"] == 5
+    assert found["input"]["groups_from"] == f"features x5, x6 of {components.npy}"
+
+
+def test_what_cannot_be_combined(components):
+    frame = with_two(components)
+    path = components.save(frame, "two.csv")
+    result = components.run(path, groups="sex,odl")
+    components.fails(result, "odl: neither a column of", "nor a file. Check --groups")
+    frame = frame.astype({"old": object})
+    frame.loc[3, "old"] = None
+    path = components.save(frame, "two.csv")
+    result = components.run(path, "--drop", "both", groups="sex,old")
+    components.fails(result, "missing in 1 column(s): old (1)", "two.csv:5: column 7")
+    few = components.save(frame.assign(old=np.arange(120) < 3), "two.csv")
+    said = "have fewer than 10 rows: "
+    components.done(few, "--drop", "both", groups="sex,old", said=said)
+
+
+def test_names_with_commas():
+    assert split_names("sex,old", ["sex", "old", "sex,old"]) == ["sex,old"]
+    assert split_names('"a,b", c', ["a,b", "c"]) == ["a,b", "c"]
+    assert split_names("a,b,c", ["a,b", "c"]) == ["a", "b", "c"]
+    assert split_names("a,a", ["a"]) == ["a"]

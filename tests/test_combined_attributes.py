@@ -1,0 +1,262 @@
+"""Every public name that takes sensitive features takes several columns of them."""
+
+import inspect
+import warnings
+from functools import partial
+from itertools import pairwise
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from scalefair import cluster, decomposition, linear_model, metrics, plotting
+from scalefair import postprocessing as post
+from scalefair._groups import encode_groups
+from scalefair.files import open_rows
+from scalefair.streaming import PartitionedRows
+
+RNG = np.random.default_rng(0)
+M = 80
+PEOPLE = pd.DataFrame({"sex": RNG.permutation(["f", "m"] * 40)})
+PEOPLE["old"] = RNG.permutation([True, False] * 40)
+NAMES = (PEOPLE["sex"] + ", " + PEOPLE["old"].astype(str)).to_numpy(str)
+X = RNG.normal(size=(M, 3))
+Y = (X[:, 0] + RNG.normal(size=M) > 0).astype(int)
+LABELS = RNG.integers(0, 2, M)
+W = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+REGRESSOR = LinearRegression().fit(X, X[:, 0])
+CLASSIFIER = LogisticRegression().fit(X, Y)
+
+
+def fitted(estimator, groups, *given):
+    model = estimator.fit(*given, sensitive_features=groups)
+    assert model.groups_.tolist() == sorted({*NAMES})
+    return model
+
+
+def labels(estimator, groups):
+    return fitted(estimator, groups, W).labels_
+
+
+def losses(estimator, groups):
+    return estimator.fit(X, sensitive_features=groups).group_losses_
+
+
+def predictions(estimator, groups, y=Y):
+    predict = fitted(estimator, groups, X, y).predict
+    if "sensitive_features" not in inspect.signature(predict).parameters:
+        return predict(X)
+    # Of some rows not all combinations need occur, nor is anything warned of.
+    return predict(X[:5], sensitive_features=groups[:5])
+
+
+def scores(models, groups):
+    return models[0].decision_function(X, sensitive_features=groups)
+
+
+def estimators():
+    few, seed = {"max_iter": 2}, {"random_state": 0}
+    linear = linear_model.PartiallyFairClassifier(kappa=1.0, **few)
+    for estimator in (
+        cluster.FairSpectralClustering(2, **seed),
+        cluster.CoordinateDescentFairClustering(2, n_init=1, **seed),
+        cluster.UnifiedFairSpectralClustering(2, n_init=1, **few, **seed),
+    ):
+        yield estimator, labels
+    yield decomposition.FairPCA(1), losses
+    yield decomposition.GroupPCA(1), losses
+    yield decomposition.SemidefiniteFairPCA(1), losses
+    for estimator in (
+        linear,
+        linear_model.PartiallyFairClassifierCV([1.0], 0.0, estimator=linear, cv=2),
+        linear_model.PairwiseFairClassifier(**few),
+        linear_model.PenalizedPartialParityClassifier(**few),
+        post.FairCalibratedClassifier(CLASSIFIER, cv="prefit"),
+        post.ExplainableSVDRegressor(REGRESSOR),
+        post.WassersteinBarycenterRegressor(REGRESSOR, group_predictor=False, **seed),
+        post.DiscretizedTransportRegressor(REGRESSOR, group_predictor=False, **seed),
+    ):
+        yield estimator, predictions
+
+
+def metric(name, *given):
+    return name, lambda groups: getattr(metrics, name)(
+        *given, sensitive_features=groups
+    )
+
+
+def display(name, numbers, *given, method="from_estimator", **options):
+    def draw(groups):
+        from matplotlib.figure import Figure
+
+        pair = name == "GroupLossDisplay"
+        ax = Figure().subplots(1, 1 + pair)
+        options["axes" if pair else "ax"] = ax
+        made = getattr(getattr(plotting, name), method)(
+            *given, sensitive_features=groups, **options
+        )
+        found = getattr(made, numbers)
+        return list(found.values()) if isinstance(found, dict) else found
+
+    return name, draw
+
+
+def joint_range(groups):
+    model = decomposition.FairPCA(1).fit(X, sensitive_features=NAMES)
+    given = ("JointNumericalRangeDisplay", "boundary", model, X)
+    return display(*given, n_angles=8)[1](groups)
+
+
+FIRST, PAIR = X[:, 0], ("f, True", "m, False")
+TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} | {
+    "fair_assignment": lambda groups: (
+        cluster.fair_assignment(X, X[:2], sensitive_features=groups).labels
+    ),
+    "partial_fairness_path": lambda groups: scores(
+        linear_model.partial_fairness_path(
+            X, Y, sensitive_features=groups, kappas=[1.0], max_iter=2
+        ),
+        groups,
+    ),
+    "fair_calibration_path": lambda groups: scores(
+        post.fair_calibration_path(
+            CLASSIFIER, X, Y, sensitive_features=groups, kappas=[0.1], cv="prefit"
+        ),
+        groups,
+    ),
+    **dict(
+        [
+            metric("balance_score", LABELS),
+            metric("minimum_balance_score", LABELS),
+            metric("group_proportions", LABELS),
+            metric("group_auc_gap", FIRST),
+            metric("inter_group_pairwise_gap", Y, FIRST),
+            metric("intra_group_pairwise_gap", Y, FIRST),
+            metric("moment_gaps", X),
+            metric("partial_demographic_parity_gap", FIRST),
+            metric("statistical_parity_ks", FIRST),
+            metric("weak_partial_demographic_parity_gap", FIRST),
+            display(
+                "ClusterCompositionDisplay",
+                "proportions",
+                LABELS,
+                method="from_predictions",
+            ),
+            display("FairnessAccuracyDisplay", "unfairness", REGRESSOR, X, FIRST),
+            display(
+                "GroupLossDisplay", "losses", X, method="from_data", n_components=[1, 2]
+            ),
+            display("GroupRateDisplay", "gaps", CLASSIFIER, X, pair=PAIR),
+            display("OutputDensityDisplay", "densities", REGRESSOR, X),
+            display("ParetoFrontDisplay", "means", CLASSIFIER, X, Y),
+            display("ScoreDensityDisplay", "densities", CLASSIFIER, X),
+        ]
+    ),
+}
+OF_TWO = {
+    "ErrorWeightedFairPCA": partial(losses, decomposition.ErrorWeightedFairPCA(1)),
+    "JointNumericalRangeDisplay": joint_range,
+}
+
+
+def takes_groups(thing):
+    names = "fit", "from_estimator", "from_data"
+    calls = [thing, *(getattr(thing, name, None) for name in names)]
+    known = [inspect.signature(call).parameters for call in calls if callable(call)]
+    return any("sensitive_features" in parameters for parameters in known)
+
+
+def test_nothing_that_takes_groups_is_left_out():
+    modules = (cluster, decomposition, linear_model, metrics, plotting, post)
+    public = {name: vars(m)[name] for m in modules for name in m.__all__}
+    takers = {name for name, thing in public.items() if takes_groups(thing)}
+    assert takers == TAKERS.keys() | OF_TWO.keys()
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Gaps of groups of fewer", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+@pytest.mark.parametrize("name", TAKERS)
+def test_two_columns_are_their_combinations(name):
+    take = TAKERS[name]
+    expected = np.asarray(take(NAMES))
+    np.testing.assert_array_equal(np.asarray(take(PEOPLE)), expected)
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_methods_of_two_groups_take_two_combinations(name):
+    found = OF_TWO[name](PEOPLE[["sex", "sex"]])
+    np.testing.assert_allclose(found, OF_TWO[name](PEOPLE["sex"]))
+    with pytest.raises(ValueError, match=r"two groups|exactly two"):
+        OF_TWO[name](PEOPLE)
+
+
+# Rows in parts.
+
+
+def delayed(table, cuts=(0, 30, 30, M)):
+    slices = [slice(a, b) for a, b in pairwise(cuts)]
+    return [dask.delayed(table[part]) for part in slices]
+
+
+PARTS = {
+    "frame": lambda: dd.from_pandas(PEOPLE, npartitions=3),
+    "categories": lambda: dd.from_pandas(
+        PEOPLE.assign(sex=pd.Categorical(PEOPLE["sex"], ["m", "x", "f"])), npartitions=3
+    ),
+    "blocks": lambda: delayed(PEOPLE),
+    "array": lambda: da.from_array(PEOPLE.to_numpy().astype(str), chunks=(33, 1)),
+    "memory": lambda: PEOPLE,
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_columns_in_parts(kind, tmp_path):
+    groups = PARTS[kind]()
+    np.save(tmp_path / "X.npy", X)
+    reader = open_rows(tmp_path / "X.npy", max_bytes=500)
+    rows = da.from_array(X, chunks=(30, 3))
+    if kind == "blocks":
+        rows = delayed(X)
+    elif kind in ("frame", "categories"):
+        rows = dd.from_pandas(pd.DataFrame(X), npartitions=3)
+    for given in (rows, reader):
+        distinct, codes = PartitionedRows.of(given).encode(groups)
+        assert distinct.tolist() == sorted({*NAMES})
+        assert distinct[np.concatenate(codes.gather())].tolist() == NAMES.tolist()
+
+
+def test_groups_of_dask_for_rows_in_memory():
+    groups, codes = encode_groups(PARTS["frame"](), M)
+    assert groups[codes].tolist() == NAMES.tolist()
+
+
+def test_small_combinations_and_missing_values_in_parts():
+    few = PEOPLE.assign(old=np.arange(M) < 5)
+    rows = PartitionedRows.of(delayed(X))
+    for groups in (few, delayed(few)):
+        with pytest.warns(UserWarning, match=r"2 of the 4 groups, comb.*have fewer"):
+            rows.encode(groups)
+        rows.encode(groups, warn=False)
+    few["sex"] = few["sex"].where(np.arange(M) != 31, None)
+    with pytest.raises(ValueError, match=r"Partition 2: Column sex .* at position 1"):
+        rows.encode(delayed(few))
+
+
+def test_unknown_combinations_at_prediction():
+    model = linear_model.PartiallyFairClassifier(kappa=1.0, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, Y, sensitive_features=PEOPLE)
+    for rows, groups in ((X, PEOPLE), (delayed(X), delayed(PEOPLE))):
+        expected = model.decision_function(X, sensitive_features=NAMES)
+        found = model.decision_function(rows, sensitive_features=groups)
+        np.testing.assert_array_equal(np.asarray(found), expected)
+    with pytest.raises(
+        ValueError, match=r"fit did not see: 'f, maybe', 'm, no'. It saw 'f, F"
+    ):
+        model.predict(X[:2], sensitive_features=[["f", "maybe"], ["m", "no"]])
