@@ -138,6 +138,9 @@ TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} 
             metric("intra_group_pairwise_gap", Y, FIRST),
             metric("moment_gaps", X),
             metric("partial_demographic_parity_gap", FIRST),
+            metric("partial_equal_opportunity_gap", Y, FIRST),
+            metric("partial_equalized_odds_gap", Y, FIRST),
+            metric("partial_parity_gap", FIRST),
             metric("statistical_parity_ks", FIRST),
             metric("weak_partial_demographic_parity_gap", FIRST),
             display(
