@@ -110,12 +110,12 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     n_landmarks : int, default=500
         Rank of ``"rbf_nystroem"``.
     regularization : float, default=0.0
-        :math:`\tau` as a multiple of the mean degree: :math:`\tau / n` is added to
-        every entry of W, and so :math:`\tau` to every degree, in M and F; and k-means
-        takes the rows at unit length ([4]_, [5]_). 0 is the method of the papers, which
-        on sparse networks cuts off handfuls of nodes on a thread; 0.1 to 1 gives
-        clusters of some size instead. Every node is then clustered, isolated ones,
-        too. The constant is never stored: a product takes one more pass over its block.
+        tau as a multiple of the mean degree: tau / n is added to every entry of W, and
+        so tau to every degree, in M and F; and k-means takes the rows at unit length,
+        as in [4]_. 0 is the method of the papers, which on sparse networks cuts off
+        handfuls of nodes on a thread; 0.1 to 1 gives clusters of some size instead
+        [5]_. Every node is then clustered, isolated ones, too. The constant is never
+        stored: a product takes one more pass over its block.
     tol : float, default=1e-4
         Residual norm at which an eigenpair is accepted (:math:`|M| = 1`). The
         clusters settle well before; 1e-3 is often enough.

@@ -56,7 +56,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Gap of the training rows' scores allowed, as a share of the interval. What
         exceeds it by more than a twentieth is warned of.
     given : {"positive", "label"} or None, default=None
-        Which rows of the groups are compared: None all (demographic parity),
+        Which rows of the groups are compared: all (demographic parity), for
         ``"positive"`` those labelled ``classes_[1]`` (equal opportunity), ``"label"``
         those of the same label (equalized odds). Ranks are those among these rows.
     %(criterion)s
