@@ -458,9 +458,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             named = ", ".join(map(str, dust[:10])) + ", ..." * (dust.size > 10)
             more = max(0.1, 10 * self.regularization)
             warnings.warn(
-                f"{dust.size} of {k} clusters are dust: {named} of {n} nodes. "
+                f"{dust.size} of {k} clusters may be dust: {named} of {n} nodes. "
                 f"regularization={more:g} (now {self.regularization:g}) makes such "
-                "clusters dear.",
+                "clusters costly.",
                 stacklevel=6,
             )
         judged = np.where(sizes * (counts.min() / n) >= _ENOUGH, balance, np.inf)
