@@ -72,19 +72,14 @@ def symmetric_graph(
                 f"an edge names node {int(nodes[unknown][0])}, but the nodes are "
                 f"numbered 0 to {n_nodes - 1}."
             )
+    apart = source != target
     most = max(n_nodes, 2 * source.size)
     index_type = np.int32 if most <= np.iinfo(np.int32).max else np.int64
-    apart = source != target
-    low, high = (f(source, target)[apart] for f in (np.minimum, np.maximum))
-    ends = low.astype(index_type), high.astype(index_type)
-    # Of bytes until it is whole: what is listed twice may add up to 0 but stays.
-    entries = np.ones(ends[0].size, np.int8), ends
-    upper = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
-    upper.data.fill(1)
-    both = upper + upper.T.tocsr()
-    graph = sparse.csr_array(
-        (np.ones(both.nnz), both.indices, both.indptr), shape=both.shape
-    )
+    ends = [nodes[apart].astype(index_type) for nodes in (source, target)]
+    rows, columns = np.concatenate(ends), np.concatenate(ends[::-1])
+    entries = np.ones(rows.size), (rows, columns)
+    graph = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
+    graph.data.fill(1.0)  # what was listed twice has been added
     return graph
 
 
