@@ -113,8 +113,12 @@ def partial_demographic_parity_gap(
     ... )
     0.0
     """
-    where: dict[str, Any] = {"interval": interval, "sample_weight": sample_weight}
-    return partial_parity_gap(y_score, sensitive_features=sensitive_features, **where)
+    return partial_parity_gap(
+        y_score,
+        sensitive_features=sensitive_features,
+        interval=interval,
+        sample_weight=sample_weight,
+    )
 
 
 @documented(**PARITY_TEXTS)
@@ -169,9 +173,13 @@ def weak_partial_demographic_parity_gap(
     """
     if threshold is None:
         raise ValueError("threshold must be a number, got None.")
-    where: dict[str, Any] = {"interval": interval, "threshold": threshold}
-    where |= {"sample_weight": sample_weight}
-    return partial_parity_gap(y_score, sensitive_features=sensitive_features, **where)
+    return partial_parity_gap(
+        y_score,
+        sensitive_features=sensitive_features,
+        interval=interval,
+        threshold=threshold,
+        sample_weight=sample_weight,
+    )
 
 
 @documented(**PARITY_TEXTS)
@@ -232,12 +240,15 @@ def partial_equal_opportunity_gap(
     ... )
     0.0
     """
-    where: dict[str, Any] = {
-        "sensitive_features": sensitive_features,
-        "interval": interval,
-    }
-    where |= {"threshold": threshold, "sample_weight": sample_weight}
-    return partial_parity_gap(y_score, y_true=y_true, given="positive", **where)
+    return partial_parity_gap(
+        y_score,
+        y_true=y_true,
+        given="positive",
+        sensitive_features=sensitive_features,
+        interval=interval,
+        threshold=threshold,
+        sample_weight=sample_weight,
+    )
 
 
 @documented(**PARITY_TEXTS)
@@ -291,12 +302,15 @@ def partial_equalized_odds_gap(
     ... )
     1.0
     """
-    where: dict[str, Any] = {
-        "sensitive_features": sensitive_features,
-        "interval": interval,
-    }
-    where |= {"threshold": threshold, "sample_weight": sample_weight}
-    return partial_parity_gap(y_score, y_true=y_true, given="label", **where)
+    return partial_parity_gap(
+        y_score,
+        y_true=y_true,
+        given="label",
+        sensitive_features=sensitive_features,
+        interval=interval,
+        threshold=threshold,
+        sample_weight=sample_weight,
+    )
 
 
 @documented(**PARITY_TEXTS)
