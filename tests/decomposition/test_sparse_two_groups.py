@@ -251,3 +251,16 @@ def test_samples_give_what_features_give(case, centering):
         slack = 1e-8 * losses.max() + 1e-12 * expected.best.max()
         assert own.max() == pytest.approx(losses.max(), abs=slack)
     np.testing.assert_allclose(found.best, expected.best, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [3, 6])
+@pytest.mark.parametrize("centering", ["global", "group"])
+def test_no_more_directions_than_components(rank, centering):
+    rng = np.random.default_rng(0)
+    few = sparse.random_array((rank, 400), density=0.1, rng=rng, format="csr")
+    X, groups = few[rng.integers(0, rank, 200)], rng.integers(0, 2, 200)
+    model = FairPCA(6, solver="matrix_free", centering=centering, random_state=0)
+    model.fit(X, sensitive_features=groups)
+    U = model.components_
+    np.testing.assert_allclose(U @ U.T, np.eye(6), atol=1e-12)
+    assert model.group_losses_.max() < 1e-10  # of squared lengths of about 10

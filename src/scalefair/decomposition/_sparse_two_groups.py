@@ -204,7 +204,6 @@ class _Search:
                 rows[: len(Y), some] = Y @ rows[: self.size, some]
         self.size = len(Y)
         self.projected = Y @ self.projected @ Y.T
-        self.Y = np.eye(len(Y))
 
     def reduce(self) -> None:
         """Solve the problem in the span, and estimate how far H(t) is from it."""
