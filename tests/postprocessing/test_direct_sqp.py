@@ -86,7 +86,7 @@ def test_few_rows_prove_what_holds_for_all():
 
 
 def test_most_small_problems_are_proved():
-    # Seen: 11 and 12, with a wrong step 1 to 6 or 2 to 10; processors may differ by one.
+    # Seen: 11 and 12; with a wrong step 1 to 6, or 2 to 10. Processors may differ.
     for strictness, least in ((1.1, 10), (3.0, 11)):
         problems = [problem(seed, strictness=strictness) for seed in range(12)]
         proved = [nearest(*given, 1e-3).proved(1e-3) for given in problems]

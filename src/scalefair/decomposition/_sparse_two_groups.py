@@ -39,6 +39,8 @@ _BLOCKS, _FALL = 6, 2.0
 _FIRST_BLOCKS, _FIRST_ERROR = 3, 1e-2
 # Eigenvectors behind the wanted ones that are in the span but for little.
 _BEHIND = 5
+# A group with this part of the other's variance has none.
+_ROUNDING = 1e-12
 # Directions of squared length below this are in the span already.
 _DEPENDENT = 1e-14
 # Noise in a first vector, lest it be orthogonal to an eigenvector.
@@ -56,12 +58,15 @@ def solve_by_lanczos(
     """Minimise the larger loss of two groups; None where other ways are better."""
     if r > _MOST or space.size < _capacity(r):
         return None
+    traces = space.C.group_traces
+    if traces.min() <= _ROUNDING * traces.max():
+        return None  # Lanczos would find directions of rounding errors
     search = _Search(space, r, tol, check_random_state(random_state))
     try:
         if search.begin() and any(search.run() for _ in range(min(max_iter, _RUNS))):
             return search.result()
     except np.linalg.LinAlgError:
-        pass  # a group's covariance may be rounding only
+        pass  # a covariance may be rounding but for few directions
     return None
 
 
