@@ -47,6 +47,8 @@ _COLUMNS = {
     "reconstruction_error": ("error,\nfair PCA", ".4g"),
     "dual_weight": ("dual\nweight", ".3f"),
 }
+# An error that is this part of the variance, or less, is none to be compared with.
+_ROUNDING = 1e-12
 _FITTED = ["solver", "converged", "n_iter", "n_products", "duality_gap"]
 _FITTED += ["fairness_ratio_gap", "explained_variance"]
 _ARRAYS = ["components", "explained_variance", "group_losses", "dual_weights"]
@@ -125,7 +127,8 @@ def _compare(model: Any, plain: Any, counts: Any) -> dict[str, Any]:
             frame[f"{prefix}reconstruction_error"] = errors
             found[f"{prefix}reconstruction_error"] = errors @ counts / counts.sum()
     frame["dual_weight"] = model.dual_weights_
-    if (least := found.get("pca_reconstruction_error", 0)) > 0:
+    least = found.get("pca_reconstruction_error", 0.0)
+    if least > _ROUNDING * model.explained_variance_.sum():
         found["error_increase"] = max(found["reconstruction_error"] / least - 1, 0.0)
     return {**found, "groups": frame.to_dict("records")}
 
