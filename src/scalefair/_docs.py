@@ -23,9 +23,17 @@ n_features_in_ : int
     "feature_names_in_": """\
 feature_names_in_ : ndarray of shape (n_features_in_,)
     Names of the columns, when the input has names that are strings.""",
+    "attributes": """\
+attributes : {"joint", "each"}, default="joint"
+    What is fair when `sensitive_features` has several columns. ``"joint"``: every
+    combination that occurs is a group. ``"each"``: the groups of each column by
+    itself; nothing is promised for combinations.""",
     "groups_": """\
 groups_ : ndarray of shape (n_groups,)
     The groups, sorted.""",
+    "groups_each_": """\
+groups_ : ndarray of shape (n_groups,), or list of them
+    The groups, sorted; with ``attributes="each"`` and several columns those of each.""",
 }
 _LINE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 

@@ -67,6 +67,26 @@ def encode_attributes(
     return list(starmap(_encode_column, columns))
 
 
+def compared_attributes(
+    sensitive_features: Any,
+    n_samples: int | None = None,
+    attributes: str = "joint",
+    *,
+    warn: bool = True,
+) -> list[Attribute]:
+    """Return what is compared: the columns joined into one, or each by itself."""
+    if attributes == "each":
+        return encode_attributes(sensitive_features, n_samples)
+    groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)
+    return [Attribute("sensitive_features", groups, codes)]
+
+
+def fitted_groups(compared: Sequence[Attribute]) -> Any:
+    """Return `groups_` of an estimator: an array, or a list of one per attribute."""
+    groups = [attribute.groups for attribute in compared]
+    return groups if len(groups) > 1 else groups[0]
+
+
 def join_attributes(
     attributes: Sequence[Attribute],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
