@@ -61,6 +61,14 @@ def doctests(session: nox.Session) -> None:
 
 
 @nox.session
+def interoperability(session: nox.Session) -> None:
+    """The snippets of docs/interoperability.md, with the libraries that they name."""
+    libraries = "networkx", "igraph", "torch", "torch_geometric", "anndata", "polars"
+    _install(session, "-e", ".[test]", *libraries, "fairlearn", "skops")
+    session.run("pytest", "--quiet", "tests/test_interoperability.py")
+
+
+@nox.session
 def realdata(session: nox.Session) -> None:
     """Tests on the data in the folder named by SCALEFAIR_DATA."""
     if not os.environ.get("SCALEFAIR_DATA"):
