@@ -22,6 +22,7 @@ def test_one_version():
     version = PROJECT["version"]
     assert _yaml("CITATION.cff")["version"] == version
     assert _yaml("conda/recipe.yaml")["context"]["version"] == version
+    assert f"version = {{{version}}}" in _text("docs/glossary.md")
     assert re.search(rf"^## {re.escape(version)}\b", _text("CHANGELOG.md"), re.M)
 
 
