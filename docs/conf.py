@@ -56,6 +56,32 @@ copybutton_prompt_is_regexp = True
 # -- Reference, from the docstrings -------------------------------------------------
 autosummary_generate = True
 autosummary_ignore_module_all = False  # what __all__ lists, and nothing else
+# Pages of the reference name the chapter of the guide: by package, or by object.
+_CHAPTERS = {
+    "cluster": "fair_clustering",
+    "decomposition": "fair_pca",
+    "linear_model": "partial_fairness",
+    "postprocessing": "fair_regression",
+    "postprocessing.FairCalibratedClassifier": "fair_calibration",
+    "postprocessing.fair_calibration_path": "fair_calibration",
+    "metrics": "fairness_caveats",
+    "linalg": "fair_clustering",
+    "operators": "scaling",
+    "optimize": "partial_fairness",
+    "optimize.maximize_on_simplex": "fair_pca",
+    "optimize.minimax_on_fantope": "fair_pca",
+    "optimize.ConcaveSearch": "fair_pca",
+    "optimize.maximize_quadratic_on_simplex": "fair_pca",
+    "optimize.parity_isotonic_regression": "fair_calibration",
+    "optimize.augmented_lagrangian": "fair_regression",
+    "streaming": "scaling",
+    "files": "scaling",
+    "plotting": "user_guide/index",
+    "datasets": "getting_started",
+}
+autosummary_context = {
+    "chapters": {f"scalefair.{name}": page for name, page in _CHAPTERS.items()}
+}
 autodoc_typehints = "none"  # the docstrings say more
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
@@ -96,8 +122,8 @@ html_title = "scalefair"
 html_static_path = ["_static"]
 html_css_files = ["scalefair.css"]
 html_show_sourcelink = False
-_SINGLE = ("index", "getting_started", "cli", "scaling", "performance")
-_SINGLE += ("results/index", "paper_tables", "comparison", "contributing", "changelog")
+_SINGLE = ("index", "getting_started", "tutorial", "cli", "scaling", "glossary")
+_SINGLE += ("interoperability", "comparison", "changelog")
 html_sidebars: dict[str, list[str]] = {page: [] for page in _SINGLE}
 html_theme_options: dict[str, Any] = {
     "header_links_before_dropdown": 5,
