@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib.metadata import version as distribution_version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",  # a copy of MathJax: a site that needs no network
     "command_help",
     "inherited",
     "plain_types",
 ]
-# Formulas are drawn by MathJax, from its address on the network or, for a site to be
-# read without one, from this package, if it is installed.
-if find_spec("sphinx-mathjax-offline"):
-    extensions.append("sphinx-mathjax-offline")
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
 
