@@ -57,3 +57,25 @@ def test_forms_ask(form):
     ids = [field["id"] for field in asked["body"]]
     assert len(set(ids)) == len(ids)
     assert all(field["attributes"]["label"] for field in asked["body"])
+
+
+def test_readme_is_whole_elsewhere():
+    # On the package index a link has no folder to be relative to.
+    links = re.findall(r"\]\(([^)]*)\)", _text("README.md"))
+    ours = f"{PROJECT['urls']['Source']}/blob/main/"
+    assert links
+    for link in links:
+        assert link.startswith("https://")
+        if link.startswith(ours):
+            assert (ROOT / link.removeprefix(ours).partition("#")[0]).exists(), link
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_snippets_of_the_readme(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", _text("README.md"), re.S):
+        exec(code, names)
+    assert names["model"].partial_parity_gap_ <= 1.05 * 0.05
+    assert names["labels"].max() == 24
+    assert capsys.readouterr().out
