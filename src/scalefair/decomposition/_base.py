@@ -159,7 +159,11 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
-        compared = self._compared(X, sensitive_features)
+        if isinstance(X, PartitionedRows):
+            compared = X.compared_attributes(sensitive_features, self.attributes)
+        else:
+            given = sensitive_features, X.shape[0], self.attributes
+            compared = compared_attributes(*given)
         check_compared(compared, _WITHOUT_GROUPS)
         warning = self._fit_rows(X, compared)
         if warning:
@@ -294,15 +298,6 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"n_components={self.n_components} must be at most "
                 f"n_features={n_features}."
             )
-
-    def _compared(
-        self, X: Any, sensitive_features: Any, *, warn: bool = True
-    ) -> list[Attribute]:
-        """Return what is compared of the sensitive features of checked rows."""
-        if isinstance(X, PartitionedRows):
-            return X.compared_attributes(sensitive_features, self.attributes, warn=warn)
-        given = sensitive_features, X.shape[0]
-        return compared_attributes(*given, self.attributes, warn=warn)
 
     def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
         """`_fit_moments` of checked rows."""

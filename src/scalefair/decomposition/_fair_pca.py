@@ -247,8 +247,7 @@ class FairPCA(BaseGroupPCA):
         first = "moments_" not in fitted
         X = self._check_rows(X, reset=first)
         self._check_rank(X.shape[1])
-        compared = self._compared(X, sensitive_features, warn=False)
-        each = GroupMoments._of_each(X, compared)
+        each = GroupMoments._compared(X, sensitive_features, self.attributes)
         # Those so far may be the caller's own (`from_moments`): they do not change.
         each = each if first else self._merged(each)
         self.moments_ = each if len(each) > 1 else each[0]

@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import SQUARES_OVERFLOW, all_finite, judged_later
-from scalefair._groups import Attribute, combinations, encode_groups, encode_values
+from scalefair._groups import (
+    Attribute,
+    combinations,
+    compared_attributes,
+    encode_values,
+)
 from scalefair._writing import write_files
 from scalefair.streaming._accumulate import accumulate
 from scalefair.streaming._blocks import check_rows
@@ -117,11 +122,19 @@ class GroupMoments:
         GroupMoments
             Moments of the groups that occur.
         """
+        return cls._compared(X, groups, "joint")[0]
+
+    @classmethod
+    def _compared(cls, X: Any, groups: Any, attributes: str) -> list[GroupMoments]:
+        """`from_data`, for each attribute by itself if told so."""
         if is_partitioned(X):
-            rows = PartitionedRows.of(X)
-            return cls._from_codes(rows, *rows.encode(groups, warn=False))
+            X = PartitionedRows.of(X)
+            return cls._of_each(
+                X, X.compared_attributes(groups, attributes, warn=False)
+            )
         X = check_rows(X)
-        return cls._from_codes(X, *encode_groups(groups, X.shape[0], warn=False))
+        given = groups, X.shape[0], attributes
+        return cls._of_each(X, compared_attributes(*given, warn=False))
 
     @classmethod
     def _from_codes(cls, X: Any, groups: NDArray[Any], codes: Any) -> GroupMoments:
