@@ -84,12 +84,11 @@ def test_bounds_of_each_at_the_smallest_change(reductions):
 
 @pytest.mark.parametrize("name", ["sex", "place"])
 def test_one_attribute_twice_is_once(name):
-    for method, rtol in (("direct", 5e-3), ("explainable_svd", 1e-8)):
+    for method in ("direct", "explainable_svd"):
         once = changed(moments_of(name), method)
         twice = changed(moments_of(name, name), method)
-        assert twice.change == pytest.approx(once.change, rel=rtol)
-        assert twice.gaps_before == pytest.approx(once.gaps_before)
-        assert twice.gaps_after == pytest.approx(once.gaps_after, rel=2e-2)
+        np.testing.assert_allclose(twice.weight, once.weight, atol=1e-8)
+        assert twice.gaps_after == pytest.approx(once.gaps_after)
 
 
 def test_the_published_method_lowers_the_sum_of_squares():
@@ -137,8 +136,7 @@ def test_a_regressor(net, tmp_path):
     once = ExplainableSVDRegressor(net, attributes="each")
     once.fit(X, y, sensitive_features=PEOPLE["sex"])
     assert isinstance(once.groups_, np.ndarray)
-    differences = twice.predict(X) - once.predict(X)
-    assert differences.std() <= 0.03 * once.predict(X).std()  # bounds are met to 1 %
+    np.testing.assert_allclose(twice.predict(X), once.predict(X), atol=1e-6)
 
     np.save(tmp_path / "X.npy", X)
     cuts = (0, 600, N)

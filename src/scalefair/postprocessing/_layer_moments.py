@@ -33,6 +33,7 @@ class LayerMoments:
 
     def __init__(self, moments: Moments) -> None:
         each = moments if isinstance(moments, list) else [moments]
+        each = [m for j, m in enumerate(each) if not any(_same(m, o) for o in each[:j])]
         self.moments = each[0]
         self.counts, self.means, self.scatters = (
             np.concatenate([getattr(own, name) for own in each])
@@ -177,6 +178,15 @@ class LayerMoments:
         """Covariance within groups, its mean over the attributes."""
         covariance: Array = self.scatters.sum(axis=0) / self.counts.sum()
         return covariance
+
+
+def _same(one: GroupMoments, other: GroupMoments) -> bool:
+    """Whether two attributes are one, given twice."""
+    return one is other or (
+        np.array_equal(one.counts, other.counts)
+        and np.array_equal(one.means, other.means)
+        and np.array_equal(one.scatters, other.scatters)
+    )
 
 
 def _fewer_rows(weight: Array) -> Array:

@@ -120,7 +120,7 @@ def refit_last_layer(
     if max(reductions) > 1:
         sizes = np.sqrt(values + ridge)
         whitening = (fitted @ vectors) * sizes, vectors / sizes
-        if len(each) > 1:
+        if inputs.n_attributes > 1:
             fitted, converged = within_each(
                 fitted, *whitening, inputs, reductions, tol=_TOL
             )
