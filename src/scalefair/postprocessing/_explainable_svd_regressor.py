@@ -91,13 +91,13 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         relative to what it would have without them; as published it is free, and
         brings part of the unfairness back. If the changed layer is the last one,
         only its bias is fitted.
-    prefit : bool or "auto", default="auto"
-        Whether `estimator` is fitted already; "auto" finds out. If it is not, a
-        clone is fitted first, to rows in memory only.
     %(attributes)s
         The direct method then bounds the gaps of every attribute, over its pairs of
         groups; the published one bounds the sum of their squares. The gaps told are the
         largest of an attribute.
+    prefit : bool or "auto", default="auto"
+        Whether `estimator` is fitted already; "auto" finds out. If it is not, a
+        clone is fitted first, to rows in memory only.
     batch_size : int or None, default=None
         Rows that are run through the model at a time. None takes those of which the
         widest layer takes 32 MiB.
