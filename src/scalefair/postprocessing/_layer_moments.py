@@ -153,7 +153,7 @@ class LayerMoments:
             mean_gaps, covariance_gaps = np.empty((2, self.n_attributes))
             for j in range(self.n_attributes):
                 own = self.attribute == j
-                mean_gaps[j] = np.linalg.norm(differences[:, own])
+                mean_gaps[j] = np.linalg.norm(np.ascontiguousarray(differences[:, own]))
                 covariance_gaps[j] = largest * np.sqrt(sum(squares[own].tolist()))
         if not (np.isfinite(mean_gaps).all() and np.isfinite(covariance_gaps).all()):
             raise ValueError(
