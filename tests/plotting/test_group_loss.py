@@ -217,3 +217,23 @@ def test_bad_input(axes):
     ]:
         with pytest.raises(ValueError, match=message):
             draw(axes, n_components, groups=groups)
+
+
+@pytest.mark.filterwarnings("ignore:The largest loss")
+def test_several_attributes_each_by_itself():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4)) * [3, 2, 1, 1]
+    groups = np.column_stack([rng.integers(0, 2, 120), rng.integers(5, 8, 120)])
+    X[groups[:, 0] == 1, 2] *= 4
+    given = {"sensitive_features": groups, "n_components": [1, 2]}
+    display = GroupLossDisplay.from_data(X, attributes="each", **given)
+    assert display.groups.tolist() == [0, 1, 5, 6, 7]
+    model = FairPCA(2, attributes="each").fit(X, sensitive_features=groups)
+    expected = np.concatenate(model.group_losses_)
+    np.testing.assert_allclose(display.losses["FairPCA"][1], expected, atol=1e-7)
+    again = GroupLossDisplay.from_estimator(model)
+    np.testing.assert_allclose(again.losses["PCA"], display.losses["PCA"])
+    errors = X - X.mean(axis=0)
+    errors -= errors @ model.components_.T @ model.components_
+    total = display.total_errors["FairPCA"][1]
+    assert total == pytest.approx((errors**2).sum(axis=1).mean())
