@@ -13,6 +13,7 @@ from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassif
 from scalefair.linear_model._parity_problem import StrongParity
 from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.metrics import partial_parity_gap
+from scalefair.plotting import ParetoFrontDisplay, ScoreDensityDisplay
 
 INTERVAL = (0.1, 0.6)
 
@@ -212,6 +213,21 @@ def test_parts_and_choice(given):
         assert [own.tolist() for own in model.groups_] == [["f", "m"], [0, 1, 2]]
     fairness = search.cv_results_["fairness"][0]
     assert ((fairness > 0.2) & (fairness < 1)).all()
+
+
+def test_displays():
+    X, y, attributes = table(400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = classifier(surrogate_width=1.0, kappa=0.3)
+        model.fit(X, y, sensitive_features=attributes)
+    how = {"sensitive_features": attributes}
+    densities = ScoreDensityDisplay.from_estimator(model, X, **how)
+    assert densities.groups.tolist() == ["sex f", "sex m", "age 0", "age 1", "age 2"]
+    assert densities.gap == pytest.approx(model.partial_parity_gap_, abs=0.02)
+    front = ParetoFrontDisplay.from_estimator([model], X, y, **how)
+    (fairness,) = front.fairness.values()
+    assert np.ravel(fairness)[0] == pytest.approx(1 - densities.gap)
 
 
 @pytest.mark.realdata
