@@ -125,3 +125,33 @@ def test_names_with_commas():
     assert split_names('"a,b", c', ["a,b", "c"]) == ["a,b", "c"]
     assert split_names("a,b,c", ["a,b", "c"]) == ["a", "b", "c"]
     assert split_names("a,a", ["a"]) == ["a"]
+
+
+@pytest.mark.parametrize("command", ["pca", "regress"], indirect=True)
+def test_each_attribute_by_itself(command):
+    two = command.save(with_two(command).drop(columns="both"), "two.csv")
+    found = command.done(two, "--attributes", "each", groups="sex,old")
+    groups = of_groups(found)
+    named = [(group["attribute"], group["group"]) for group in groups]
+    assert named == [("sex", "f"), ("sex", "m"), ("old", "0"), ("old", "1")]
+    assert found["parameters"]["attributes"] == "each"
+    source = found["input"].get("train", found["input"])
+    assert list(source["groups"]) == ["sex", "old"]
+
+
+def test_scores_of_each_attribute(people):
+    frame = with_two(people).assign(score=np.arange(len(people.frame)))
+    path = people.save(frame, "two.csv")
+    line = ["evaluate", path, "--report", people.report, "--quiet", "--scores", "score"]
+    found = {}
+    for groups in ("sex", "old", "sex,old"):
+        result = people.invoke(*line, "--groups", groups, "--attributes", "each")
+        assert result.exit_code == 0, result.output
+        found[groups] = people.read_report()
+    gaps = [found[groups]["ks"] for groups in found]
+    assert gaps[2] == max(gaps[:2])
+    assert len(found["sex,old"]["groups"]) == 4
+    result = people.invoke(
+        *line[:-2], "--groups", "sex,old", "--attributes", "each", "--labels", "old"
+    )
+    assert "applies to scores only" in result.stderr

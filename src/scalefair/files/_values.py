@@ -148,14 +148,15 @@ def _in_order(
 
 def join_values(
     frame: pandas.DataFrame, kinds: Sequence[str | None] | None = None
-) -> tuple[NDArray[Any], str]:
-    """Name the combination of words in each row; return kinds of the columns."""
+) -> tuple[NDArray[Any], str, pandas.DataFrame]:
+    """Name the combination of words in each row; return kinds and values, too."""
     kinds = [None] * frame.shape[1] if kinds is None else kinds
     columns = zip(frame, kinds, strict=True)
     values = {name: as_values(frame[name], kind) for name, kind in columns}
-    names, codes = encode_groups(pandas.DataFrame(values), len(frame), warn=False)
+    table = pandas.DataFrame(values)
+    names, codes = encode_groups(table, len(frame), warn=False)
     found = "".join(column.dtype.kind for column in values.values())
-    return names[codes], found
+    return names[codes], found, table
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:

@@ -97,7 +97,9 @@ def statistical_parity_ks(
 
 
 @documented(**TEXTS)
-def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]:
+def moment_gaps(
+    Z: Any, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> tuple[float, float]:
     r"""How far apart the means, and the covariances, of the groups' outputs are.
 
     With :math:`\mu_k` and :math:`C_k` the mean and the covariance (divisor
@@ -113,6 +115,9 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
         Outputs of a model or of one of its layers, a row per sample, read once;
         memory-mapped rows block by block.
     %(sensitive_features)s
+    attributes : {"joint", "each"}, default="joint"
+        Of several columns ``"joint"`` compares the combinations that occur, ``"each"``
+        the groups of each column by itself; the largest gaps of a column count.
 
     Returns
     -------
@@ -143,11 +148,18 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    ((_, _, codes),) = encode_compared(sensitive_features, rows.shape[0])
-    moments = GroupMoments.from_data(rows, codes)
-    divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
-    covariances = moments.scatters / divisors[:, None, None]
-    return _spread(moments.means), _spread(covariances)
+    if attributes == "joint":  # two groups at least, few rows warned of
+        ((_, _, sensitive_features),) = encode_compared(
+            sensitive_features, rows.shape[0]
+        )
+    each = GroupMoments._compared(rows, sensitive_features, attributes)
+    gaps = []
+    for moments in each:
+        divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
+        covariances = moments.scatters / divisors[:, None, None]
+        gaps.append((_spread(moments.means), _spread(covariances)))
+    mean_gaps, covariance_gaps = zip(*gaps, strict=True)
+    return max(mean_gaps), max(covariance_gaps)
 
 
 def _spread(values: NDArray[np.float64]) -> float:
