@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from scalefair import metrics
 from scalefair._groups import encode_attributes
 from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassifierCV
 from scalefair.linear_model._parity_problem import StrongParity
@@ -149,6 +150,29 @@ def test_each_is_less_than_all_combinations():
         for a in attributes
         for label in (0, 1)
     )
+
+
+def test_gaps_of_each_attribute_by_itself():
+    X, y, attributes = table(300)
+    scores = X[:, 0] + X[:, 1]
+    gaps = {
+        metrics.statistical_parity_ks: (scores,),
+        metrics.group_auc_gap: (scores,),
+        metrics.inter_group_pairwise_gap: (y, scores),
+        metrics.intra_group_pairwise_gap: (y, scores),
+        metrics.partial_equalized_odds_gap: (y, scores),
+        metrics.weak_partial_demographic_parity_gap: (scores,),
+    }
+    for gap, given in gaps.items():
+        each = [gap(*given, sensitive_features=attributes[a]) for a in attributes]
+        found = gap(*given, sensitive_features=attributes, attributes="each")
+        assert each[0] != each[1]
+        assert found == max(each)
+        with pytest.raises(ValueError, match='attributes must be "joint" or "each"'):
+            gap(*given, sensitive_features=attributes, attributes="both")
+        one = attributes.assign(sex="f")
+        with pytest.raises(ValueError, match="only one in column sex"):
+            gap(*given, sensitive_features=one, attributes="each")
 
 
 def test_combinations_that_are_new():

@@ -63,9 +63,13 @@ class ParityProblem(DCProblem):
 
     def require_memory(self) -> None:
         """Raise a MemoryError if the gradients of all constraints do not fit."""
-        n_bytes = 8 * (self.n_constraints + 1) * self.n_variables
+        n_bytes = _COPIES * 8 * (self.n_constraints + 1) * self.n_variables
+        layout = self.oracle.layout
+        if self.n_families > 1:  # gradients of combinations, of which there may be many
+            n_slopes = self.n_constraints // self.n_sets * (layout.n_features + 1)
+            n_bytes += _COPIES * 8 * layout.n_cells * n_slopes
         require_memory(
-            _COPIES * n_bytes,
+            n_bytes,
             f"{self.n_constraints:,} constraints of {self.oracle.n_groups} groups in "
             f"{self.n_variables:,} variables",
             "join groups, or take fewer thresholds or features, or no interactions.",
