@@ -3,7 +3,9 @@
 import numpy as np
 from scipy import sparse
 
+from scalefair._groups import encode_attributes
 from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._training_rows import TrainingRows
 
 N_ONES = 14
 N_THRESHOLDS = 10
@@ -92,3 +94,33 @@ class Evaluate:
         return value.plus_gradient, value.minus_gradient
 
     peakmem_evaluate = time_evaluate
+
+
+class EachAttribute:
+    """Loss and a weighted sum of constraints, of attributes of three groups each."""
+
+    params = ([1, 2, 5], [True, False])
+    param_names = ("attributes", "interactions")
+    timeout = 600
+
+    def setup(self, n_attributes, interactions):
+        rng = np.random.default_rng(0)
+        X, m = rng.standard_normal((100_000, 30)), 100_000
+        signs = rng.choice([-1.0, 1.0], m)
+        columns = rng.integers(0, 3, (m, n_attributes))
+        compared = encode_attributes(columns)
+        rows = TrainingRows.of(X, signs, np.array([0, 1]), compared)
+        self.oracle = rows.oracle(interactions=interactions)
+        self.w = 0.3 * rng.standard_normal(self.oracle.n_weights)
+        self.theta = np.tile(np.linspace(-1, 1, 25), n_attributes)
+        self.weights = rng.random((3 * n_attributes, 25))
+        value = self.oracle.evaluate(self.w, self.theta, corner=0.05)
+        scores = self.oracle.scores(self.w)
+        above = np.clip(scores[columns[:, -1] == 2, None] - self.theta[:25] + 0.5, 0, 1)
+        rates = (value.plus - value.minus)[-1]
+        np.testing.assert_allclose(rates, above.mean(axis=0), atol=0.02)  # corners
+        self.time_lagrangian(n_attributes, interactions)
+
+    def time_lagrangian(self, n_attributes, interactions):
+        value = self.oracle.evaluate(self.w, self.theta, corner=0.05)
+        return value.combine(self.weights, -self.weights)

@@ -127,10 +127,11 @@ def test_names_with_commas():
     assert split_names("a,a", ["a"]) == ["a"]
 
 
-@pytest.mark.parametrize("command", ["pca", "regress"], indirect=True)
+@pytest.mark.parametrize("command", ["pca", "classify", "regress"], indirect=True)
 def test_each_attribute_by_itself(command):
     two = command.save(with_two(command).drop(columns="both"), "two.csv")
-    found = command.done(two, "--attributes", "each", groups="sex,old")
+    loose = ["--kappa", 1] if "--kappa" in command.line() else []
+    found = command.done(two, *loose, "--attributes", "each", groups="sex,old")
     groups = of_groups(found)
     named = [(group["attribute"], group["group"]) for group in groups]
     assert named == [("sex", "f"), ("sex", "m"), ("old", "0"), ("old", "1")]
@@ -155,3 +156,23 @@ def test_scores_of_each_attribute(people):
         *line[:-2], "--groups", "sex,old", "--attributes", "each", "--labels", "old"
     )
     assert "applies to scores only" in result.stderr
+
+
+def test_a_classifier_of_each_attribute_is_used(people):
+    frame = with_two(people).drop(columns="both")
+    new = (frame["sex"] == "f") & (frame["old"] == 1)
+    path = people.save(frame[~new], "two.csv")
+    line = ["--attributes", "each", "--kappa", 1]
+    people.done(path, *line, groups="sex,old")
+    scores = people.folder / "scores.csv"
+    other = people.save(frame[new], "other.csv")  # a combination that is new
+    result = people.invoke("predict", people.output, other, "-o", scores)
+    assert result.exit_code == 0, result.output
+    model = joblib.load(people.output)["classifier"]
+    assert [own.tolist() for own in model.groups_] == [["f", "m"], [0, 1]]
+    other = people.save(frame.assign(sex="x"), "other.csv")
+    result = people.invoke("predict", people.output, other, "-o", scores)
+    assert "Column sex of" in result.stderr
+    line += ["--method", "calibrated"]
+    result = people.run(path, *line, groups="sex,old")
+    assert "--attributes applies to --method linear only" in result.stderr

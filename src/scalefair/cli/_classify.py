@@ -45,8 +45,8 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
 
 _SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
 _LINEAR = {
-    "Training, --method linear": "given criterion threshold n_thresholds interactions "
-    "loss alpha tol max_iter",
+    "Training, --method linear": "given attributes criterion threshold n_thresholds "
+    "interactions loss alpha tol max_iter",
     "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
     "min_group_size inner_solver,--solver",
 }
@@ -109,6 +109,7 @@ _MEASURES = {
 }
 _AMONG = {None: "", "positive": " among positives", "label": " given the label"}
 _COLUMNS = {
+    "attribute": ("attribute", ""),
     "group": ("group", ""),
     "n_rows": ("rows", ",d"),
     "positive_rate": ("positive", ".1%"),
@@ -140,6 +141,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     compare, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
     reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
+    options["attributes"] = reading.attributes
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
@@ -153,7 +155,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     how["dense"] = options.get("estimator") == "boosting"
     with _rows.encoded(parts, show=show, **how) as (encoder, X):
         model = _make(X["train"], train, **options)
-        known = {"y": rows.target, "sensitive_features": rows.groups}
+        known = {"y": rows.target, "sensitive_features": rows.compared}
         seconds["fit"] = _fit.fit(model, X["train"], path=train, show=show, **known)
         if (least := getattr(model, "kappa_", 0.0)) > model.kappa:
             told = f"one row of the smallest group makes a gap of {least:.3g}"
@@ -197,7 +199,11 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     report.title = f"{titles[gap].capitalize()} {said}"
     report.tables = _report.part_tables(content, _COLUMNS)
     how = {"interval": model.interval, "given": given}
-    report.figures = [_figure(name, parts[name], scores, **how) for name in parts]
+    report.figures = [
+        _figure(name, parts[name], groups, of, scores, **how)
+        for name in parts
+        for of, groups in _report.by_attribute(parts[name].compared).items()
+    ]
     saved = {
         "classifier": model,
         "encoder": encoder,
@@ -278,11 +284,12 @@ def _measure(
         found["converged"] = model.converged_
     scores = {}
     for name, rows in parts.items():
-        scores[name] = _scores(model, X[name], rows.groups)
+        scores[name] = _scores(model, X[name], rows.compared)
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
-        of = {"sensitive_features": rows.groups, "interval": fair.interval}
+        of = {"sensitive_features": rows.compared, "interval": fair.interval}
+        of["attributes"] = getattr(fair, "attributes", "joint")
         of |= {"y_true": rows.target, "given": getattr(fair, "given", None)}
         try:
             gaps = [
@@ -295,7 +302,7 @@ def _measure(
         found[name] = dict(zip(_MEASURES, values, strict=True))
         if hasattr(model, "null_gap"):
             found[name]["null_gap"] = model.null_gap(rows.n_rows)
-        found[name]["groups"] = _report.group_means(frame, rows.groups)
+        found[name]["groups"] = _report.group_means(frame, rows.compared)
     return found, scores
 
 
@@ -308,10 +315,17 @@ def _scores(model: Any, X: Any, groups: Any) -> Any:
 
 
 def _figure(
-    part: str, rows: _rows.Rows, scores: Any, *, interval: Any, given: Any
+    part: str,
+    rows: _rows.Rows,
+    groups: Any,
+    of: str,
+    scores: Any,
+    *,
+    interval: Any,
+    given: Any,
 ) -> _report.Figure:
-    """Densities of the scores that each model gives to the groups."""
-    shown, names, remark = _report.choose_groups(rows.groups)
+    """Densities of the scores that each model gives to the groups of an attribute."""
+    shown, names, remark = _report.choose_groups(groups)
     how = {"sensitive_features": names, "interval": interval, "threshold": 0.0}
     how |= {"y_true": rows.target[shown], "given": given}
 
@@ -320,9 +334,10 @@ def _figure(
 
         axes = figure.subplots(1, len(scores), squeeze=False)[0]
         for ax, (name, found) in zip(axes, scores.items(), strict=True):
-            of = {"ax": ax, "name": name, "legend": ax is axes[-1]}
-            ScoreDensityDisplay.from_predictions(found[part][shown], **how, **of)
+            own = {"ax": ax, "name": name, "legend": ax is axes[-1]}
+            ScoreDensityDisplay.from_predictions(found[part][shown], **how, **own)
 
-    caption = f"Scores of the groups, {part} rows; bars mark those of ranks "
+    of = of and f" of {of}"
+    caption = f"Scores of the groups{of}, {part} rows; bars mark those of ranks "
     caption += f"{interval[0]:g} to {interval[1]:g}, where groups are alike.{remark}"
     return _report.Figure(plot, (3 + 5 * len(scores), 4.5), caption, caption)

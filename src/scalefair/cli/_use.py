@@ -200,7 +200,7 @@ def _apply(
         if model is None:
             found = np.vstack(list(X.blocks())) if isinstance(X, RowReader) else X
             return rows, {f"component_{j}": x for j, x in enumerate(found.T, start=1)}
-        scores = model.decision_function(X, sensitive_features=rows.groups)
+        scores = model.decision_function(X, sensitive_features=rows.compared)
     except FileError:
         raise
     except ValueError as error:

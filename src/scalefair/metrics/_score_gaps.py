@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import judged_later
-from scalefair._groups import encode_groups
+from scalefair._groups import Attribute, compared_attributes
 from scalefair.streaming import GroupMoments
 
 TEXTS = {
@@ -17,6 +17,10 @@ TEXTS = {
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns each combination that occurs. Two groups or more.""",
+    "attributes": """\
+attributes : {"joint", "each"}, default="joint"
+    Of several columns ``"joint"`` compares the combinations that occur, ``"each"`` the
+    groups of each column by itself; the largest gap counts.""",
     "y_score": """\
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
@@ -38,7 +42,9 @@ for any number of groups, never the pairs.""",
 
 
 @documented(**TEXTS)
-def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -> float:
+def statistical_parity_ks(
+    y_pred: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> float:
     r"""Largest Kolmogorov-Smirnov distance between the predictions of two groups.
 
     With :math:`F_k(t)` the share of group :math:`k` with a prediction of at most
@@ -52,6 +58,7 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
         Prediction for each sample, in any unit: only the order counts. Infinite
         predictions are allowed, NaN is not.
     %(sensitive_features)s
+    %(attributes)s
 
     Returns
     -------
@@ -85,8 +92,8 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     0.5
     """
     predictions = check_scores(y_pred, name="y_pred")
-    _, codes = encode_compared_groups(sensitive_features, predictions.shape[0])
-    return largest_gap(predictions, codes)
+    compared = encode_compared(sensitive_features, predictions.shape[0], attributes)
+    return max(largest_gap(predictions, codes) for _, _, codes in compared)
 
 
 @documented(**TEXTS)
@@ -142,7 +149,7 @@ def moment_gaps(
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
     if attributes == "joint":  # two groups at least, few rows warned of
-        _, sensitive_features = encode_compared_groups(
+        ((_, _, sensitive_features),) = encode_compared(
             sensitive_features, rows.shape[0]
         )
     each = GroupMoments._compared(rows, sensitive_features, attributes)
@@ -244,15 +251,21 @@ def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.flo
     return scores
 
 
-def encode_compared_groups(
-    sensitive_features: ArrayLike, n_samples: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted groups, at least two, and each sample's index among them."""
-    groups, codes = encode_groups(sensitive_features, n_samples)
-    if groups.shape[0] < 2:
-        only = groups.tolist()[0]
-        raise ValueError(f"The gap compares groups, but there is only one: {only!r}.")
-    return groups, codes
+def encode_compared(
+    sensitive_features: ArrayLike, n_samples: int, attributes: str = "joint"
+) -> list[Attribute]:
+    """Return what is compared, joint or each attribute; two groups at least."""
+    if attributes not in ("joint", "each"):
+        raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
+    compared = compared_attributes(sensitive_features, n_samples, attributes)
+    for name, groups, _ in compared:
+        if len(groups) < 2:
+            of = f" in column {name} of sensitive_features" * (len(compared) > 1)
+            only = groups.tolist()[0]
+            raise ValueError(
+                f"The gap compares groups, but there is only one{of}: {only!r}."
+            )
+    return compared
 
 
 def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
