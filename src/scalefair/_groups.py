@@ -75,6 +75,8 @@ def compared_attributes(
     warn: bool = True,
 ) -> list[Attribute]:
     """Return what is compared: the columns joined into one, or each by itself."""
+    if attributes not in ("joint", "each"):
+        raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
         return encode_attributes(sensitive_features, n_samples)
     groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)
@@ -87,6 +89,17 @@ def fitted_groups(compared: Sequence[Attribute]) -> Any:
     return groups if len(groups) > 1 else groups[0]
 
 
+def check_compared(compared: Sequence[Attribute], instead: str) -> None:
+    """Raise a ValueError for an attribute of one group, as `check_two_groups` does."""
+    for name, groups, _ in compared:
+        if len(compared) > 1 and len(groups) < 2:
+            raise ValueError(
+                f"Column {name} of sensitive_features has only one group "
+                f"({groups.tolist()[0]!r}): fairness compares groups. Leave it out."
+            )
+        check_two_groups(groups, instead)
+
+
 def join_attributes(
     attributes: Sequence[Attribute],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -95,20 +108,9 @@ def join_attributes(
     A combination is ``"f, 31"``, whatever else occurs: commas and backslashes within
     values have a backslash before them. A single attribute is returned as it is.
     """
-    first, *others = attributes
-    if not others:
-        return first.groups, first.codes
-    cells, n_cells, n = first.codes, len(first.groups), len(first.codes)
-    for other in others:
-        if n_cells * len(other.groups) > max(_COUNTED_RANGE, 4 * n):
-            # Those that occur: at most n, so that the product cannot overflow.
-            found, cells = encode_values(cells, name="codes")
-            n_cells = len(found)
-        cells = cells * len(other.groups) + other.codes
-        n_cells *= len(other.groups)
-    found, codes = encode_values(cells, name="codes")
-    row = np.empty(len(found), np.int64)  # of which each combination is the one
-    row[codes] = np.arange(n)
+    if len(attributes) == 1:
+        return attributes[0].groups, attributes[0].codes
+    row, codes = combinations(attributes)
     words = [
         np.array([_text(group) for group in groups], object)[own[row]]
         for _, groups, own in attributes
@@ -124,6 +126,26 @@ def join_attributes(
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return names, rank[codes]
+
+
+def combinations(
+    attributes: Sequence[Attribute],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each combination that occurs a row that has it, and each row's."""
+    first, *others = attributes
+    cells = first.codes.astype(np.int64, copy=False)
+    n_cells, n = len(first.groups), len(cells)
+    for other in others:
+        if n_cells * len(other.groups) > max(_COUNTED_RANGE, 4 * n):
+            # Those that occur: at most n, so that the product cannot overflow.
+            found, cells = encode_values(cells, name="codes")
+            n_cells = len(found)
+        cells = cells * len(other.groups) + other.codes
+        n_cells *= len(other.groups)
+    found, codes = encode_values(cells, name="codes")
+    row = np.empty(len(found), np.int64)
+    row[codes] = np.arange(n)
+    return row, codes
 
 
 def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:

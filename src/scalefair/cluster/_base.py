@@ -151,14 +151,18 @@ class GraphClustering(ClusterMixin, BaseEstimator):
 
 
 def kept_groups(
-    groups: NDArray[Any], codes: NDArray[np.int64], kept: NDArray[np.bool_]
+    groups: NDArray[Any],
+    codes: NDArray[np.int64],
+    kept: NDArray[np.bool_],
+    *,
+    name: str = "sensitive_features",
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Find the groups of the kept nodes, at least two, and the index of each one's."""
     present, codes = encode_values(codes[kept], name="sensitive_features")
     groups = groups[present]
     if groups.size < 2:
         raise ValueError(
-            "sensitive_features has fewer than two groups among the clustered nodes "
+            f"{name} has fewer than two groups among the clustered nodes "
             f"(only {groups.tolist()[0]!r}): fairness compares groups. For one group "
             "use sklearn.cluster.SpectralClustering."
         )
