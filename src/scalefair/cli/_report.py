@@ -255,8 +255,10 @@ def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def count_values(values: NDArray[Any]) -> dict[str, int]:
-    """How often each value occurs, in sorted order."""
+def count_values(values: Any) -> dict[str, Any]:
+    """How often each value occurs, in sorted order; of a frame, in each column."""
+    if isinstance(values, pandas.DataFrame):
+        return {name: count_values(values[name]) for name in values}
     names, counts = np.unique(values, return_counts=True)
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 

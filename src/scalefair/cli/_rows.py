@@ -48,6 +48,7 @@ class Reading:
     drop: Sequence[str] = ()
     categorical: Sequence[str] = ()
     keep_groups: bool = False
+    each: bool = False  # attribute of several, for a frame of groups
     missing: str = "error"
     header: bool | None = None
     delimiter: str | None = None
@@ -143,31 +144,32 @@ def read_rows(
         raise Failure(f"{path}: holds words in {listed}, where TRAIN has numbers.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.DataFrame):
-            _join_groups(rows, found, like)
+            _join_groups(rows, found, like, reading.each)
         elif isinstance(found, pandas.Series):
             same = None if like is None else getattr(like, role).dtype.kind
             setattr(rows, role, as_values(found, same))
     if rows.groups is None:
         return rows
-    names = np.unique(rows.groups).tolist()
     least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
-    if not least <= len(names) <= _MAX_GROUPS:
-        raise Failure(
-            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
-            f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
-        )
+    for names in (np.unique(x) for _, x in pandas.DataFrame(rows.groups).items()):
+        if not least <= len(names) <= _MAX_GROUPS:
+            raise Failure(
+                f"{rows.groups_from}: has {len(names):,} group(s), such as "
+                f"{names.tolist()[0]!r}; 2 to {_MAX_GROUPS:,} can be compared. Join "
+                "values, or take others."
+            )
     if like is not None and like.groups is not None:
         refuse_unknown(rows, "groups", "group", like)
     return rows
 
 
-def _join_groups(rows: Rows, frame: pandas.DataFrame, like: Rows | None) -> None:
+def _join_groups(rows: Rows, frame: Any, like: Rows | None, each: bool) -> None:
     """Make each combination of values in the columns of groups a group."""
     kinds = None if like is None else like.group_kinds
     if kinds is not None and len(kinds) != frame.shape[1]:
         raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
-    rows.groups, rows.group_kinds = join_values(frame, kinds)
-    few = few_rows(*np.unique(rows.groups, return_counts=True))
+    rows.groups, rows.group_kinds = join_values(frame, kinds, each=each)
+    few = "" if each else few_rows(*np.unique(rows.groups, return_counts=True))
     if few and (like is None or like.n_rows):  # a saved model has no rows
         warn(f"{rows.groups_from}: {few}")
 

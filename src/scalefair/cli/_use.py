@@ -53,6 +53,12 @@ _MEASURED: list[tuple[str, Any, Any, str]] = [
     ("scores", str, None, "Column of scores.  [default: score, or prediction]"),
     ("target", str, None, "Column or file of what was to be predicted."),
     ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
+    (
+        "attributes",
+        click.Choice(["joint", "each"]),
+        "joint",
+        "Compare combinations of several groups, or each by itself.",
+    ),
     ("interval", opt.ranks, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
     (
         "given",
@@ -376,7 +382,7 @@ def evaluate(result: Path, **options: Any) -> None:
     options["quiet"] = bool(options["quiet"])  # it is there to print
     written, show = _fit.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
-    reading = _rows.Reading.take(options)
+    reading = _rows.Reading.take(options, each=options["attributes"] == "each")
     names = TableFile(result, **reading.text).names
     if names[0] == "row" and reading.id_column is None:
         reading = replace(reading, id_column="row")  # as predict writes it
@@ -389,6 +395,8 @@ def evaluate(result: Path, **options: Any) -> None:
     source["groups"] = _report.count_values(rows.groups)
     content["input"] = {**source, "n_rows": rows.n_rows}
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
+    if kind == "scores" and reading.each:
+        raise click.UsageError("--attributes each is for labels of clusters.")
     if kind == "labels":
         labels = as_values(rows.X[column])
         found = _cluster.measure_clusters(labels, rows.groups)

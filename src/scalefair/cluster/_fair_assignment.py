@@ -248,8 +248,8 @@ def _cost(X: Array, centers: Array, labels: NDArray[np.int64]) -> float:
 def _infeasible(bounds: ShareBounds) -> str:
     smallest = int(bounds.group_sizes.min())
     return (
-        f"No whole counts of {bounds.group_sizes.size} groups in {bounds.k} clusters were "
-        f"found with all shares within tolerance={bounds.tolerance:g} of the "
+        f"No whole counts of {bounds.group_sizes.size} groups in {bounds.k} clusters "
+        f"were found with all shares within tolerance={bounds.tolerance:g} of the "
         f"population's (the smallest group has {smallest} rows, "
         f"{smallest / bounds.k:.3g} per cluster). Use fewer clusters or "
         f"tolerance={bounds.nearest_feasible_tolerance():.10g}, the nearest found to "

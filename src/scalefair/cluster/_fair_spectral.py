@@ -303,8 +303,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             collection or a reader (`scalefair.operators.PartitionedMatrix`). With
             another `affinity` than ``"precomputed"`` rows of features.
         %(y_ignored)s
-        %(sensitive_features)s
-            A Dask array or series, too.
+        sensitive_features : array-like of shape (n,) or (n, k)
+            Group of each node, at least two: numbers, strings or booleans; of k columns
+            see `attributes`. A Dask array, series or data frame, too.
 
         Returns
         -------
@@ -491,8 +492,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         if rounded and judged[of, worst] < _UNLIKE:
             warnings.warn(
                 f"A cluster of {sizes[worst]} nodes has balance "
-                f"{balance[of, worst]:.2g}, and the population {population[of]:.2g}: k-means has lost what the "
-                'embedding promised. assign_labels="fair" keeps it.',
+                f"{balance[of, worst]:.2g}, and the population {population[of]:.2g}: "
+                "k-means has lost what the embedding promised. "
+                'assign_labels="fair" keeps it.',
                 stacklevel=6,
             )
 

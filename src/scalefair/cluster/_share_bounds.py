@@ -28,7 +28,7 @@ MARGINS = (0.0, 2e-6)
 
 
 def joint_cells(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Any]:
-    """Combinations of attributes that occur, c x a, and the index of each row's."""
+    """Find the combinations of attributes that occur, c x a, and each row's."""
     columns = [Attribute("", np.arange(x.max() + 1), x) for x in codes.T]
     row, cells = combinations(columns)
     return codes[row], cells
@@ -68,7 +68,8 @@ class ShareBounds:
         if self.members is None:
             return np.zeros(1, np.int64)
         n_groups = self.members.max(axis=0) + 1
-        return np.cumsum(n_groups) - n_groups
+        starts: NDArray[np.int64] = np.cumsum(n_groups) - n_groups
+        return starts
 
     @property
     def lower(self) -> Array:
@@ -151,16 +152,14 @@ class ShareBounds:
         """Table that meets the bounds; None: none found."""
         if self.smallest == 0:
             return None
+        hk = self.sizes.size * self.k
         if self.members is not None:
             # One after the other, as cards are dealt.
             dealt = np.arange(self.sizes.sum()) % self.k
             kinds = np.repeat(np.arange(self.sizes.size), self.sizes)
-            table = np.bincount(
-                kinds * self.k + dealt, minlength=self.sizes.size * self.k
-            )
-            if (found := self.rounded(table)) is not None:
+            dealt = np.bincount(kinds * self.k + dealt, minlength=hk)
+            if (found := self.rounded(dealt.astype(float))) is not None:
                 return found
-        hk = self.sizes.size * self.k
         for margin in MARGINS:
             shares, groups = self.constraints(margin=margin)
             columns = -shares.A[-self.k :]

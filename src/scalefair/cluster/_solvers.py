@@ -95,7 +95,7 @@ class FairProblem:
 
 
 def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Groups, counted through all attributes, whose columns of F are a basis.
+    """Find groups, counted through all attributes, whose columns of F are a basis.
 
     Which columns depend on others is a matter of the combinations that occur, not of
     how often they do nor of degrees: few rows of zeros and ones, well conditioned.

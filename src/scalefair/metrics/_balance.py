@@ -143,8 +143,13 @@ def minimum_balance_score(
     >>> minimum_balance_score([0, 0, 0, 1, 1], sensitive_features=list("aabab"))
     0.5
     """
-    how = {"sensitive_features": sensitive_features, "attributes": attributes}
-    return float(balance_score(labels, average=None, **how).min())
+    balance = balance_score(
+        labels,
+        sensitive_features=sensitive_features,
+        average=None,
+        attributes=attributes,
+    )
+    return float(balance.min())
 
 
 @documented(**_TEXTS)
