@@ -153,11 +153,9 @@ def read_rows(
     least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
     for names in (np.unique(x) for _, x in pandas.DataFrame(rows.groups).items()):
         if not least <= len(names) <= _MAX_GROUPS:
-            raise Failure(
-                f"{rows.groups_from}: has {len(names):,} group(s), such as "
-                f"{names.tolist()[0]!r}; 2 to {_MAX_GROUPS:,} can be compared. Join "
-                "values, or take others."
-            )
+            found = f"has {len(names):,} group(s), such as {names.tolist()[0]!r}"
+            told = f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
+            raise Failure(f"{rows.groups_from}: {found}; {told}")
     if like is not None and like.groups is not None:
         refuse_unknown(rows, "groups", "group", like)
     return rows
