@@ -78,3 +78,26 @@ class Fit:
         return balance_score(
             self.run(method), sensitive_features=self.data.sensitive_features
         )
+
+
+class EachAttribute:
+    """Several attributes, each by itself, of three groups: 1.3 times one, at most."""
+
+    params = ([1, 5],)
+    param_names = ("n_attributes",)
+    timeout = 900
+    number = 1
+    repeat = (3, 5, 60.0)
+
+    def setup(self, n_attributes):
+        self.data = block_model(100_000, 10)
+        rng = np.random.default_rng(0)
+        groups = rng.integers(0, 3, (100_000, n_attributes))
+        groups[:, 0] = self.data.sensitive_features.astype(np.int64) % 3
+        self.groups = groups
+
+    def time_fit(self, n_attributes):
+        model = FairSpectralClustering(10, attributes="each", random_state=0)
+        model.fit(self.data.graph, sensitive_features=self.groups)
+        if not model.fairness_violation_ < 1e-8:
+            raise AssertionError(f"|F^T H| = {model.fairness_violation_:.1e}")
