@@ -118,6 +118,19 @@ def test_rank_of_dependent_attributes(graph, seed):
     assert np.linalg.matrix_rank(problem.F[:, chosen] > 0) == chosen.size
 
 
+@pytest.mark.parametrize("assign_labels", ["kmeans", "fair"])
+def test_nodes_of_the_fit_get_their_labels_again(graph, assign_labels):
+    W, people = graph
+    # Groups that follow the clusters have to be moved, at prices.
+    people = people.assign(old=np.arange(N) % 5 == 0, half=np.arange(N) < 0.4 * N)
+    model = fit(W, people, assign_labels=assign_labels)
+    found = model.predict(W, sensitive_features=people)
+    different = (found != model.labels_).mean()
+    assert different <= (0.05 if assign_labels == "fair" else 0.0)
+    with pytest.raises(ValueError, match="fit had 4"):
+        model.predict(W, sensitive_features=people["sex"])
+
+
 def test_an_attribute_of_one_group_is_named(graph):
     W, people = graph
     with pytest.raises(ValueError, match="same has fewer than two groups"):

@@ -60,6 +60,12 @@ class FairAssignment:
         share in the population. 0.0: all bounds hold.
     n_moved : int
         Rows that are not at a nearest centre.
+    prices : ndarray of shape (n_groups, n_centers)
+        Of a row of each group, in sorted order, at each centre: every row is where its
+        squared distance plus the price is least, ties as they come, and so may further
+        rows be. Zero where the nearest centres meet the bounds. With
+        ``attributes="each"`` those of all attributes, one after the other; a row pays
+        the sum of its own, and all but a few rows are where that is least.
     message : str
         How the assignment was found.
     """
@@ -70,6 +76,7 @@ class FairAssignment:
     lower_bound: float
     max_violation: float
     n_moved: int
+    prices: Array
     message: str
 
     @property
@@ -158,13 +165,14 @@ def fair_assignment(
     bounds = ShareBounds(np.bincount(codes), k, tolerance, members)
     order = np.argsort(codes, kind="stable")
     rows, codes = rows[order], codes[order]
-    costs = _squared_distances(rows, means)
+    costs = squared_distances(rows, means)
 
     def count(labels: NDArray[np.int64]) -> NDArray[np.int64]:
         h = bounds.sizes.size
         return np.bincount(codes * k + labels, minlength=h * k).reshape(h, k)
 
     nearest = costs.argmin(axis=1)
+    prices = np.zeros((bounds.group_sizes.size, k))
     nearest_cost = _cost(rows, means, nearest)
     if bounds.met_by(count(nearest)):
         lower_bound, labels = nearest_cost, nearest
@@ -180,7 +188,12 @@ def fair_assignment(
         relaxed = optimal_prices(problem, enough=search.near)
         search.run(relaxed, fallback)
         assert search.labels is not None  # the fallback at least
+        assert search.prices is not None
         labels, lower_bound = search.labels, search.lower_bound
+        prices = search.prices
+        if members is not None:  # at these rows are, but for a few, where they belong
+            added = bounds.of_groups.T.toarray().astype(np.float64)
+            prices = np.linalg.lstsq(added, relaxed.prices, rcond=None)[0]
         message = f"Linear program solved in {relaxed.n_rounds} rounds."
         if not relaxed.optimal:
             message = (
@@ -199,6 +212,7 @@ def fair_assignment(
         lower_bound=min(lower_bound, cost),
         max_violation=bounds.violation(count(labels)),
         n_moved=int(moved.sum()),
+        prices=prices,
         message=message,
     )
 
@@ -218,7 +232,7 @@ def _check(X: Array, centers: Array, tolerance: float) -> None:
         raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
 
 
-def _squared_distances(X: Array, centers: Array) -> Array:
+def squared_distances(X: Array, centers: Array) -> Array:
     """Squared distances by one product; their digits depend on no number of threads."""
     with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         middle = centers.mean(axis=0)
@@ -269,6 +283,7 @@ class CountSearch:
     lower_bound: float
     cost: float = np.inf
     labels: NDArray[np.int64] | None = None
+    prices: Array | None = None  # at which every row has its label
     cuts: list[tuple[Array, Array]] = field(default_factory=list)
 
     def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
@@ -323,7 +338,7 @@ class CountSearch:
                 raise RuntimeError(f"No path left in the transport of group {s}.")
         cost = float(problem.costs[np.arange(labels.size), labels].sum())
         if cost < self.cost:
-            self.cost, self.labels = cost, labels
+            self.cost, self.labels, self.prices = cost, labels, prices
         self._cut(prices)
 
     def _try(self, table: NDArray[np.int64] | None, relaxed: OptimalPrices) -> bool:
