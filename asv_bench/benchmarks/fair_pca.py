@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 from sklearn.decomposition import PCA
 
 from scalefair.datasets import make_group_gaussians, make_topic_documents
@@ -43,6 +44,28 @@ class Rows(_Fit):
 
     def track_evaluations(self, m, n, method):
         return self.model.n_iter_ if method == "FairPCA" else 0
+
+
+class Attributes(_Fit):
+    """Five attributes of three groups beside one, each by itself."""
+
+    params = ([100_000], [50], [1, 5])
+    param_names = ("rows", "features", "attributes")
+
+    def setup(self, m, n, n_attributes):
+        rng = np.random.default_rng(0)
+        groups = rng.integers(0, 3, (m, n_attributes))
+        X = rng.standard_normal((m, n)) * 0.9 ** np.arange(n)
+        for j, codes in enumerate(groups.T):
+            X[:, 3 * j : 3 * j + 3] *= 1 + np.eye(3)[codes] / 2
+        self.model = FairPCA(10, attributes="each")
+        self.run = partial(self.model.fit, X, sensitive_features=groups)
+        model = self.run()
+        largest = max(np.hstack(model.group_losses_))
+        if not (model.converged_ and model.duality_gap_ <= 1e-8 * largest):
+            raise RuntimeError(f"losses {model.group_losses_}")
+
+    peakmem_fit = _Fit.time_fit
 
 
 class Features(_Fit):

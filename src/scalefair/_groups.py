@@ -26,7 +26,7 @@ class Attribute(NamedTuple):
 
     name: str
     groups: NDArray[Any]  # sorted
-    codes: NDArray[np.int64]  # indices into `groups`
+    codes: Any  # indices into `groups`: ndarray, or Parts for rows in parts
 
 
 def encode_groups(

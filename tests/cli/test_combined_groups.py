@@ -109,7 +109,7 @@ def test_groups_of_nodes_in_two_columns(workspace):
 
 def test_names_of_combinations_are_split():
     frame = pandas.DataFrame({"a": ["x, y", "\\", "\\,", "z"], "b": [3, 10, 3, 2]})
-    names, _ = join_values(frame)
+    names, *_ = join_values(frame)
     found = split_values(names)
     assert found.to_numpy().tolist() == frame.to_numpy().tolist()
 
@@ -127,8 +127,6 @@ def test_evaluate_each_attribute(people):
     ]
     found = [cluster["balance"] for cluster in people.read_report()["clusters"]]
     np.testing.assert_allclose(found, np.min(each, axis=0))
-    result = people.invoke(*line, "--scores", "label")
-    assert "is for labels of clusters" in result.stderr
 
 
 def test_features_of_arrays(components):
@@ -162,3 +160,29 @@ def test_names_with_commas():
     assert split_names('"a,b", c', ["a,b", "c"]) == ["a,b", "c"]
     assert split_names("a,b,c", ["a,b", "c"]) == ["a", "b", "c"]
     assert split_names("a,a", ["a"]) == ["a"]
+
+
+@pytest.mark.parametrize("command", ["pca", "regress"], indirect=True)
+def test_each_attribute_by_itself(command):
+    two = command.save(with_two(command).drop(columns="both"), "two.csv")
+    found = command.done(two, "--attributes", "each", groups="sex,old")
+    groups = of_groups(found)
+    named = [(group["attribute"], group["group"]) for group in groups]
+    assert named == [("sex", "f"), ("sex", "m"), ("old", "0"), ("old", "1")]
+    assert found["parameters"]["attributes"] == "each"
+    source = found["input"].get("train", found["input"])
+    assert list(source["groups"]) == ["sex", "old"]
+
+
+def test_scores_of_each_attribute(people):
+    frame = with_two(people).assign(score=np.arange(len(people.frame)))
+    path = people.save(frame, "two.csv")
+    line = ["evaluate", path, "--report", people.report, "--quiet", "--scores", "score"]
+    found = {}
+    for groups in ("sex", "old", "sex,old"):
+        result = people.invoke(*line, "--groups", groups, "--attributes", "each")
+        assert result.exit_code == 0, result.output
+        found[groups] = people.read_report()
+    gaps = [found[groups]["ks"] for groups in found]
+    assert gaps[2] == max(gaps[:2])
+    assert len(found["sex,old"]["groups"]) == 4

@@ -186,7 +186,10 @@ def test_help_of_each_command(name):
 
 def test_options_of_classify_are_those_of_reading():
     options = {param.name for param in main.commands["classify"].load().params}
-    assert {entry.name for entry in fields(Reading)} - {"folder"} <= options
+    assert {entry.name for entry in fields(Reading)} - {
+        "folder",
+        "attributes",
+    } <= options
 
 
 def test_a_process(workspace):

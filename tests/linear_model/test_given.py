@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import StratifiedKFold
 
+from scalefair._groups import Attribute
 from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import (
     PartiallyFairClassifier,
@@ -15,6 +16,7 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model import _training_rows as training_rows
+from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
 from scalefair.metrics import (
@@ -43,7 +45,8 @@ def encoded(X, y, group, given):
     classes, groups = np.unique(y), np.unique(group)
     codes = np.searchsorted(groups, group)
     signs = np.where(y == classes[1], 1.0, -1.0)
-    return TrainingRows(X, signs, codes, classes, groups, given)
+    compared = [Attribute("group", groups, codes)]
+    return TrainingRows.of(X, signs, classes, compared, given)
 
 
 def test_what_is_compared():
@@ -75,8 +78,10 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
     families = families if kind == "unions" else rows.families
     sets = [(f[rows.cells] == s, i) for i, f in enumerate(families) for s in range(9)]
     sets = [(own, i) for own, i in sets if own.any()]
-    oracle = rows.oracle(surrogate=surrogate, interactions=interactions)
-    common = oracle, INTERVAL, 0.1, 0.3, families
+    options = {"surrogate": surrogate, "interactions": interactions}
+    options = {**rows.oracle_options(options), "families": families}
+    oracle = ScoreOracle(X, rows.signs, rows.codes, 3, **options)
+    common = oracle, INTERVAL, 0.1, 0.3
     slack = 0.05
     for problem in (
         StrongParity(*common, n_thresholds=4, surrogate=surrogate),
@@ -238,7 +243,7 @@ def test_parts(given):
         PartitionedRows.of(chunks), y, group, (9, 1), names, given
     )
     assert parted.oracle.cell_sizes.tolist() == rows.cell_sizes.tolist()
-    w, theta = np.linspace(-1, 1, 12), np.array([-0.3, 0.1])
+    w, theta = np.linspace(-1, 1, 12), np.array([-0.3, 0.1, 0.0, 0.2])
     ours = rows.oracle(parted.oracle.layout.units, **names).evaluate(w, theta)
     theirs = parted.oracle.evaluate(w, theta)
     for name in ("loss", "loss_gradient", "parts", "slopes"):

@@ -417,7 +417,7 @@ def test_samples_grow_and_have_every_group(many_rows, form, small_samples):
         rows_taken = sample.X.toarray() if sparse.issparse(sample.X) else sample.X
         taken.append([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_taken])
         assert (sample.signs == np.where(y[taken[-1]] == "yes", 1, -1)).all()
-        assert (sample.groups[sample.codes] == group[taken[-1]]).all()
+        assert (sample.sensitive_features == group[taken[-1]]).all()
         assert len(set(taken[-1])) == len(taken[-1])
     assert set(taken[0]) <= set(taken[1]) < set(taken[2])
     assert np.ptp(taken[0]) > 3000  # not the first ones

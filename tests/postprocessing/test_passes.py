@@ -105,13 +105,13 @@ def test_last_layer_and_targets(kind, is_kept, targets):
 
 
 def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
-    widths, original = set(), GroupMoments.from_data.__func__
+    widths, original = set(), GroupMoments._compared.__func__
 
-    def from_data(cls, X, groups):
+    def of_each(cls, X, *given):
         widths.add(X.shape[1])
-        return original(cls, X, groups)
+        return original(cls, X, *given)
 
-    monkeypatch.setattr(GroupMoments, "from_data", classmethod(from_data))
+    monkeypatch.setattr(GroupMoments, "_compared", classmethod(of_each))
     host = CountingHost(mlp(hidden_layer_sizes=(50, 4)))
     found = rows_for(host).unfairness_by_layer()
     assert widths == {5, 4, 1}  # not 50

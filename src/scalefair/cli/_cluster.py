@@ -91,8 +91,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     written, show = _fit.take_outputs(options, data, output="")
     baseline = options.pop("baseline")
-    each = options["attributes"] == "each"
-    reading = Reading.take(options, memory_limit=sys.maxsize, each=each)
+    reading = Reading.take(options, memory_limit=sys.maxsize)
+    options["attributes"] = reading.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
     start = time.perf_counter()
     X, ids, groups, source = _read(data, reading, options["affinity"], standardize)
@@ -125,7 +125,11 @@ def _read(
         graph: Any = read_graph(path, **reading.text)
         say_notes(graph)
         header = reading.groups_header
-        how: dict[str, Any] = {"header": header, "each": reading.each, "say": note}
+        how: dict[str, Any] = {
+            "header": header,
+            "each": reading.attributes == "each",
+            "say": note,
+        }
         groups = read_values(Path(given), graph, "group", **how)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
         source = {"graph": str(path), "groups_file": given, **size}
@@ -137,7 +141,7 @@ def _read(
         raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
     of = "groups_file" if "groups" in rows.from_files else "groups_column"
     size = {"n_rows": rows.n_rows, "n_features": X.shape[1]}
-    return X, rows.ids, rows.groups, {"rows": str(path), of: given, **size}
+    return X, rows.ids, rows.compared, {"rows": str(path), of: given, **size}
 
 
 def run_both(
@@ -202,7 +206,7 @@ def measure_clusters(
     labels: NDArray[Any], groups: Any, matrix: Any = None
 ) -> dict[str, Any]:
     """Balance and cut of a clustering, and the composition of its clusters."""
-    kept, each = labels != -1, attributes_of(groups)
+    kept, each = labels != -1, _report.by_attribute(groups)
     tables = {of: pandas.crosstab(labels[kept], x[kept]) for of, x in each.items()}
     counts = pandas.concat(tables.values(), axis=1)
     names = [(of, group) for of, table in tables.items() for group in table]
@@ -223,13 +227,6 @@ def measure_clusters(
         for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
     ]
     return found
-
-
-def attributes_of(groups: Any) -> dict[str, NDArray[Any]]:
-    """Return groups by the name of their attribute; one that is alone has none."""
-    if not isinstance(groups, pandas.DataFrame):
-        return {"": groups}
-    return {name: groups[name].to_numpy() for name in groups}
 
 
 def _have_edges(matrix: Any, labels: NDArray[Any]) -> bool:
@@ -266,7 +263,7 @@ def add_clusters(
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
-        each = attributes_of(groups)
+        each = _report.by_attribute(groups)
         shape = {"nrows": len(each), "ncols": len(labels), "squeeze": False}
         rows = figure.subplots(sharey=True, **shape)
         for axes, own in zip(rows, each.values(), strict=True):
@@ -278,7 +275,7 @@ def add_clusters(
     caption = "Share of each group in each cluster; dashed: in the population."
     # More bars than this could not be told apart.
     if len(columns) <= 31 and len(records) <= 200:
-        size = (5.0 + 4 * len(labels), 4.2 * len(attributes_of(groups)))
+        size = (5.0 + 4 * len(labels), 4.2 * len(_report.by_attribute(groups)))
         report.figures.append(
             _report.Figure(plot, size, f"{report.title}. {caption}", caption)
         )

@@ -56,6 +56,17 @@ class Failure(click.ClickException):
         click.echo(f"error: {self.message}", file=file, err=file is None)
 
 
+def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
+    """Refuse groups or labels that did not occur in training."""
+    known = sorted({*getattr(like, role).tolist()})
+    for value in sorted({*getattr(rows, role).tolist()}):
+        if value not in known:
+            raise Failure(
+                f"{getattr(rows, f'{role}_from')}: the {what} {value!r} does not occur "
+                f"in TRAIN (known: {', '.join(map(repr, known[:8]))}). Leave it out."
+            )
+
+
 class Lazy(click.Command):
     """Command of which the group knows a line; its module is imported when it runs."""
 

@@ -154,7 +154,7 @@ def describe(rows: Any, X: Any) -> dict[str, Any]:
         **describe_passes(X),
         "n_rows": rows.n_rows,
         "groups_from": rows.groups_from,
-        "groups": count_values(rows.groups),
+        "groups": count_values(getattr(rows, "compared", rows.groups)),
     }
 
 

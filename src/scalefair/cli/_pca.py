@@ -28,7 +28,7 @@ The output is for `scalefair predict`, or numpy.load; coordinates of rows X are
 _SCORES = "File to write the rows' coordinates to (npy, rows x components)."
 _PARAMETERS = {
     "Required": "n_components,-r,--components",
-    "Components": "centering solver tol max_iter",
+    "Components": "attributes centering solver tol max_iter",
     "Advanced": "random_state",
 }
 _OPTIONS = [
@@ -39,6 +39,7 @@ _OPTIONS = [
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]
 _COLUMNS = {
+    "attribute": ("attribute", ""),
     "group": ("group", ""),
     "n_rows": ("rows", ",d"),
     "pca_loss": ("loss,\nPCA", ".4g"),
@@ -51,8 +52,8 @@ _COLUMNS = {
 _ROUNDING = 1e-12
 _FITTED = ["solver", "converged", "n_iter", "n_products", "duality_gap"]
 _FITTED += ["fairness_ratio_gap", "explained_variance"]
-_ARRAYS = ["components", "explained_variance", "group_losses", "dual_weights"]
-_ARRAYS += ["group_reconstruction_errors", "duality_gap"]
+_ARRAYS = ["components", "explained_variance", "duality_gap"]
+_OF_GROUPS = ["group_losses", "dual_weights", "group_reconstruction_errors"]
 _FACTS = {
     "rows": "{n_rows:,}",
     "features": "{n_features:,}",
@@ -77,13 +78,17 @@ def pca(data: Path, **options: Any) -> None:
     reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
     rows = _rows.read_rows(data, reading, words="refuse")
     seconds = {"read": time.perf_counter() - start}
+    options["attributes"] = reading.attributes
     model = FairPCA(**options)
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
     with _rows.encoded({data.name: rows}, show=show, **how) as (encoder, encoded):
         X = encoded[data.name]
-        roles = {"sensitive_features": rows.groups}
+        roles = {"sensitive_features": rows.compared}
         seconds["fit"] = _fit.fit(model, X, path=data, show=show, **roles)
-        counts = np.unique(rows.groups, return_counts=True)[1]
+        groups = _report.by_attribute(rows.compared)
+        found = [np.unique(own, return_counts=True)[1] for own in groups.values()]
+        counts = np.concatenate(found)
+        of = np.repeat([*groups], [len(own) for own in found])  # names of attributes
         plain = None
         if hasattr(model, "moments_"):
             how = {name: options[name] for name in ("n_components", "centering")}
@@ -93,20 +98,23 @@ def pca(data: Path, **options: Any) -> None:
             "input": {**_fit.describe(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED},
-            **_compare(model, plain, counts),
+            **_compare(model, plain, counts, of),
             "peak_memory_bytes": peak_memory(),
         }
         arrays = _arrays(model, encoder, X.shape[1]) | {"group_counts": counts}
+        if rows.each is not None:
+            arrays["attributes"] = of
         arrays["feature_names"] = arrays["columns"] = np.array(rows.names, np.str_)
         arrays["reading"] = json.dumps(_fit.describe_columns(rows, reading))
         known = {**content, **content["input"], "r": len(model.components_), **seconds}
         known["iterations"] = _report.iterations(model.n_iter_)
         facts = _report.fill(_FACTS, known)
         table = _report.Table("Groups", content["groups"], _COLUMNS, terminal=True)
-        title = f"Largest loss of a group {max(model.group_losses_):.3g} with fair PCA"
+        title = f"Largest loss of a group {np.hstack(model.group_losses_).max():.3g} "
+        title += "with fair PCA"
         if plain is not None:
-            title += f", {max(plain.group_losses_):.3g} with PCA"
-            arrays["pca_group_losses"] = plain.group_losses_
+            title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
+            arrays["pca_group_losses"] = np.hstack(plain.group_losses_)
         report = _report.Report("pca", content, title, str(data), facts, [table])
         _add_figure(report, model, counts.size)
         writers = {
@@ -116,21 +124,29 @@ def pca(data: Path, **options: Any) -> None:
     _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
-def _compare(model: Any, plain: Any, counts: Any) -> dict[str, Any]:
+def _compare(model: Any, plain: Any, counts: Any, of: Any) -> dict[str, Any]:
     """Losses and errors of groups, and of all rows; also under PCA if it is known."""
     found: dict[str, Any] = {}
-    frame = pandas.DataFrame({"group": model.groups_.astype(str), "n_rows": counts})
+    frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
+    if isinstance(model.groups_, list):
+        frame.insert(0, "attribute", of)
     for prefix, fitted in (("", model), ("pca_", plain)):
         if fitted is not None:
-            errors = fitted.group_reconstruction_errors_
-            frame[f"{prefix}loss"] = fitted.group_losses_
+            errors = np.hstack(fitted.group_reconstruction_errors_)
+            frame[f"{prefix}loss"] = np.hstack(fitted.group_losses_)
             frame[f"{prefix}reconstruction_error"] = errors
             found[f"{prefix}reconstruction_error"] = errors @ counts / counts.sum()
-    frame["dual_weight"] = model.dual_weights_
+    frame["dual_weight"] = np.hstack(model.dual_weights_)
     least = found.get("pca_reconstruction_error", 0.0)
     if least > _ROUNDING * model.explained_variance_.sum():
         found["error_increase"] = max(found["reconstruction_error"] / least - 1, 0.0)
     return {**found, "groups": frame.to_dict("records")}
+
+
+def _groups(model: Any) -> Any:
+    """Names of the groups of all attributes."""
+    each = model.groups_ if isinstance(model.groups_, list) else [model.groups_]
+    return np.concatenate([groups.astype(np.str_) for groups in each])
 
 
 def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
@@ -144,12 +160,14 @@ def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
     scale = known.get("scale_", np.ones(n))
     shift = known["mean_"] if known.get("with_mean") else 0.0
     groups = model.groups_
+    several = isinstance(groups, list) or groups.dtype.kind == "O"
     return {
         **{name: getattr(model, f"{name}_") for name in _ARRAYS},
+        **{name: np.hstack(getattr(model, f"{name}_")) for name in _OF_GROUPS},
         "mean": shift + scale * model.mean_,
         "scale": scale,
         "imputation": known.get("statistics_", np.full(n, np.nan)),
-        "groups": groups.astype(np.str_) if groups.dtype.kind == "O" else groups,
+        "groups": _groups(model) if several else groups,
     }
 
 

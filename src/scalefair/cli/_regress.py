@@ -41,7 +41,7 @@ _LAYER: dict[str, Any] = {"default": "-2", "metavar": "NUMBER|NAME|auto"}
 _LAYER["type"] = lambda s: int(s) if s.lstrip("+-").isdigit() else s
 _PARAMETERS = {
     "Layer": "layer method mean_reduction covariance_reduction refit_last,--refit "
-    "random_state",
+    "attributes random_state",
     "Advanced": "first_moment epsilon",
 }
 _OPTIONS = [*opt.ROLES, opt.output_option("the changed model (joblib)")]
@@ -182,6 +182,7 @@ def regress(
     start = time.perf_counter()
     # A model takes rows in memory.
     reading = _rows.Reading.take(options, memory_limit=sys.maxsize)
+    options["attributes"] = reading.attributes
     parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
@@ -196,7 +197,7 @@ def regress(
     with _fit.library_warnings():
         # First of all, for it finds rows of another kind.
         before = {k: predict(model, model_file, part) for k, part in parts.items()}
-    roles = {"y": y["train"], "sensitive_features": rows.groups}
+    roles = {"y": y["train"], "sensitive_features": rows.compared}
     seconds["fit"] = _fit.fit(fair, rows.X, path=model_file, show=show, **roles)
     content = {
         **_report.describe_run("regress", parameters),
@@ -209,8 +210,9 @@ def regress(
             found = {"before": before[name], "after": predict(fair, model_file, part)}
             read = {**_fit.describe(part, part.X), "target_from": part.target_from}
             content["input"][name] = read
-            content[name] = _measure(part.groups, y[name], found)
-            report.figures.append(_figure(name, part.groups, found))
+            content[name] = _measure(part.compared, y[name], found)
+            for of, groups in _report.by_attribute(part.compared).items():
+                report.figures.append(_figure(name, groups, found, of))
     content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
     _fill(report)
     writers = {"output": partial(joblib.dump, fair)}
@@ -243,14 +245,17 @@ def _describe_fit(model: Any) -> dict[str, Any]:
 
 
 def _measure(
-    groups: NDArray[Any], y: NDArray[np.float64], outputs: dict[str, NDArray[Any]]
+    groups: Any, y: NDArray[np.float64], outputs: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
     """Errors and distances of the groups' predictions, before and after."""
     columns, found = {"mean_target": y}, {}
     for when, values in outputs.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
         found[f"mse_{when}"] = columns[f"mse_{when}"].mean()
-        found[f"ks_{when}"] = statistical_parity_ks(values, sensitive_features=groups)
+        found[f"ks_{when}"] = max(
+            statistical_parity_ks(values, sensitive_features=own)
+            for own in _report.by_attribute(groups).values()
+        )
     return {**found, "groups": _report.group_means(pandas.DataFrame(columns), groups)}
 
 
@@ -280,7 +285,7 @@ def _fill(report: _report.Report) -> None:
 
 
 def _figure(
-    part: str, groups: NDArray[Any], outputs: dict[str, NDArray[Any]]
+    part: str, groups: NDArray[Any], outputs: dict[str, NDArray[Any]], of: str
 ) -> _report.Figure:
     """Densities of the predictions of groups, before and after the change."""
     shown, names, remark = _report.choose_groups(groups)
@@ -294,6 +299,7 @@ def _figure(
         how["ax"] = figure.subplots(1, 2, sharex=True, sharey=True)
         OutputDensityDisplay.from_predictions(drawn, **how)
 
-    said = f"Predictions for each group before and after the change, {part} rows."
+    of = of and f" of {of}"
+    said = f"Predictions for each group{of} before and after the change, {part} rows."
     said += f" Where the curves agree groups are treated alike.{remark}"
     return _report.Figure(plot, (10, 3.8), f"Densities. {said}", said)

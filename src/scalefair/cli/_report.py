@@ -255,16 +255,29 @@ def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def by_attribute(groups: Any) -> dict[str, NDArray[Any]]:
+    """Return groups by the name of their attribute; those of one, or joint, by none."""
+    if not isinstance(groups, pandas.DataFrame):
+        return {"": groups}
+    return {str(name): groups[name].to_numpy() for name in groups}
+
+
 def count_values(values: Any) -> dict[str, Any]:
-    """How often each value occurs, in sorted order; of a frame, in each column."""
+    """How often each value occurs, in sorted order; for each attribute if several."""
     if isinstance(values, pandas.DataFrame):
-        return {name: count_values(values[name]) for name in values}
+        return {k: count_values(own) for k, own in by_attribute(values).items()}
     names, counts = np.unique(values, return_counts=True)
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 
 
-def group_means(frame: pandas.DataFrame, groups: NDArray[Any]) -> list[dict[str, Any]]:
+def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
     """Return the number of rows of each group, and the means of the columns."""
+    if isinstance(groups, pandas.DataFrame):
+        return [
+            {"attribute": name, **record}
+            for name, own in by_attribute(groups).items()
+            for record in group_means(frame, own)
+        ]
     by_group = frame.groupby(groups)
     table = by_group.mean()
     table.insert(0, "n_rows", by_group.size())

@@ -20,7 +20,7 @@ from scipy import sparse
 from scalefair._entries import not_finite
 from scalefair._groups import few_rows
 from scalefair._memory import array_limit
-from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._errors import Failure, note, refuse_unknown, warn
 from scalefair.cli._fit import watch_passes
 from scalefair.cli._options import own_columns
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
@@ -43,12 +43,12 @@ class Reading:
     """What the options say about files of rows."""
 
     groups: str | None = None
+    attributes: str = "joint"
     target: str | None = None
     id_column: str | None = None
     drop: Sequence[str] = ()
     categorical: Sequence[str] = ()
     keep_groups: bool = False
-    each: bool = False  # attribute of several, for a frame of groups
     missing: str = "error"
     header: bool | None = None
     delimiter: str | None = None
@@ -86,6 +86,7 @@ class Rows:
     ids: NDArray[Any]  # row numbers from 0 unless they are names
     named: bool = False
     groups: Any = None
+    each: Any = None  # frame of several columns of groups that are not joined
     target: Any = None
     groups_from: str = ""
     target_from: str = ""
@@ -98,6 +99,11 @@ class Rows:
 
     unit: ClassVar[str] = "row"
     ordered: ClassVar[bool] = True
+
+    @property
+    def compared(self) -> Any:
+        """Groups as estimators take them."""
+        return self.groups if self.each is None else self.each
 
     @property
     def words(self) -> list[str]:
@@ -144,31 +150,35 @@ def read_rows(
         raise Failure(f"{path}: holds words in {listed}, where TRAIN has numbers.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.DataFrame):
-            _join_groups(rows, found, like, reading.each)
+            _join_groups(rows, found, like, reading.attributes)
         elif isinstance(found, pandas.Series):
             same = None if like is None else getattr(like, role).dtype.kind
             setattr(rows, role, as_values(found, same))
     if rows.groups is None:
         return rows
+    names = np.unique(rows.groups).tolist()
     least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
-    for names in (np.unique(x) for _, x in pandas.DataFrame(rows.groups).items()):
-        if not least <= len(names) <= _MAX_GROUPS:
-            found = f"has {len(names):,} group(s), such as {names.tolist()[0]!r}"
-            told = f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
-            raise Failure(f"{rows.groups_from}: {found}; {told}")
-    if like is not None and like.groups is not None:
+    if not least <= len(names) <= _MAX_GROUPS:
+        raise Failure(
+            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
+            f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
+        )
+    if like is not None and like.groups is not None and rows.each is None:
         refuse_unknown(rows, "groups", "group", like)
     return rows
 
 
-def _join_groups(rows: Rows, frame: Any, like: Rows | None, each: bool) -> None:
+def _join_groups(
+    rows: Rows, frame: pandas.DataFrame, like: Rows | None, attributes: str
+) -> None:
     """Make each combination of values in the columns of groups a group."""
     kinds = None if like is None else like.group_kinds
     if kinds is not None and len(kinds) != frame.shape[1]:
         raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
-    rows.groups, rows.group_kinds = join_values(frame, kinds, each=each)
-    few = "" if each else few_rows(*np.unique(rows.groups, return_counts=True))
-    if few and (like is None or like.n_rows):  # a saved model has no rows
+    rows.groups, rows.group_kinds, values = join_values(frame, kinds)
+    rows.each = values if attributes == "each" else None
+    few = few_rows(*np.unique(rows.groups, return_counts=True))
+    if few and rows.each is None and (like is None or like.n_rows):  # of no model
         warn(f"{rows.groups_from}: {few}")
 
 
@@ -441,17 +451,6 @@ def _check_finite(path: Path, X: Any) -> None:
                 "from 0) is NaN or infinite. Give it a value or leave the row out."
             )
         start += block.shape[0]
-
-
-def refuse_unknown(rows: Rows, role: str, what: str, like: Rows) -> None:
-    """Refuse groups or labels that did not occur in training."""
-    known = np.unique(getattr(like, role)).tolist()
-    for value in np.unique(getattr(rows, role)).tolist():
-        if value not in known:
-            raise Failure(
-                f"{getattr(rows, f'{role}_from')}: the {what} {value!r} does not occur "
-                f"in TRAIN (known: {', '.join(map(repr, known[:8]))}). Leave it out."
-            )
 
 
 class _Changed(RowReader):

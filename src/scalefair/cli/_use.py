@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -53,12 +54,6 @@ _MEASURED: list[tuple[str, Any, Any, str]] = [
     ("scores", str, None, "Column of scores.  [default: score, or prediction]"),
     ("target", str, None, "Column or file of what was to be predicted."),
     ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
-    (
-        "attributes",
-        click.Choice(["joint", "each"]),
-        "joint",
-        "Compare combinations of several groups, or each by itself.",
-    ),
     ("interval", opt.ranks, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
     (
         "given",
@@ -67,6 +62,12 @@ _MEASURED: list[tuple[str, Any, Any, str]] = [
         "Compare the positive rows only, or those of the same label.",
     ),
     ("threshold", opt.Finite(), 0.0, "Scores above are decisions in favour."),
+    (
+        "attributes",
+        click.Choice(["joint", "each"]),
+        "joint",
+        "Of several columns of groups compare combinations, or each by itself.",
+    ),
 ]
 _EVALUATED = [
     opt.option("Measures", f"--{name}", type=kind, default=default, help=told)
@@ -382,7 +383,7 @@ def evaluate(result: Path, **options: Any) -> None:
     options["quiet"] = bool(options["quiet"])  # it is there to print
     written, show = _fit.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
-    reading = _rows.Reading.take(options, each=options["attributes"] == "each")
+    reading = _rows.Reading.take(options)
     names = TableFile(result, **reading.text).names
     if names[0] == "row" and reading.id_column is None:
         reading = replace(reading, id_column="row")  # as predict writes it
@@ -392,18 +393,16 @@ def evaluate(result: Path, **options: Any) -> None:
         columns = list(dict.fromkeys([column, "prediction"]))
     rows = _rows.read_rows(result, reading, words="keep", columns=columns)
     source: dict[str, Any] = {"result": str(result), kind: column}
-    source["groups"] = _report.count_values(rows.groups)
+    source["groups"] = _report.count_values(rows.compared)
     content["input"] = {**source, "n_rows": rows.n_rows}
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
-    if kind == "scores" and reading.each:
-        raise click.UsageError("--attributes each is for labels of clusters.")
     if kind == "labels":
         labels = as_values(rows.X[column])
-        found = _cluster.measure_clusters(labels, rows.groups)
+        found = _cluster.measure_clusters(labels, rows.compared)
         if options["graph"] is not None:
             found["normalized_cut"] = _cut(options["graph"], rows, labels)
         _cluster.add_clusters(
-            report, {"result": found}, {"result": labels}, rows.groups
+            report, {"result": found}, {"result": labels}, rows.compared
         )
     else:
         how = {key: options[key] for key in ("interval", "threshold", "given")}
@@ -411,7 +410,11 @@ def evaluate(result: Path, **options: Any) -> None:
         known = {key: title for key, title in _MEASURES.items() if key in found}
         report.facts += [(title, f"{found[key]:.4g}") for key, title in known.items()]
         report.title = f"KS distance of the groups' scores {found['ks']:.3f}"
-        titles = {"group": ("group", ""), "n_rows": ("rows", ",d")}
+        titles = {
+            "attribute": ("attribute", ""),
+            "group": ("group", ""),
+            "n_rows": ("rows", ",d"),
+        }
         titles |= {key: (title, ".4g") for key, title in known.items()}
         report.tables = [_report.Table("Groups", found["groups"], titles, True)]
     content |= found
@@ -458,19 +461,24 @@ def _measure(
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
     scores, target = rows.X[column].to_numpy(np.float64), rows.target
-    of = {"sensitive_features": rows.groups}
-    found: dict[str, Any] = {"ks": metrics.statistical_parity_ks(scores, **of)}
+    of: dict[str, Any] = {}
+    attributes = _report.by_attribute(rows.compared).values()
+
+    def largest(gap: Callable[..., float]) -> float:
+        return max(gap(scores, sensitive_features=own, **of) for own in attributes)
+
+    found: dict[str, Any] = {"ks": largest(metrics.statistical_parity_ks)}
     parts, classes = {}, np.unique([0, 1] if target is None else target)
     if given is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
     if len(classes) == 2:
         of |= {"interval": interval, "y_true": target, "given": given}
         try:
-            found["partial_parity_gap"] = metrics.partial_parity_gap(scores, **of)
+            found["partial_parity_gap"] = largest(metrics.partial_parity_gap)
         except ValueError as error:
             raise Failure(f"{rows.path}: {error}") from error
         of["threshold"] = threshold
-        found["weak_partial_parity_gap"] = metrics.partial_parity_gap(scores, **of)
+        found["weak_partial_parity_gap"] = largest(metrics.partial_parity_gap)
         parts["selection_rate"] = scores > threshold
         predicted = classes[parts["selection_rate"] * 1]
         if target is not None and "prediction" in rows.X:
@@ -484,5 +492,5 @@ def _measure(
     found |= {name: values.mean() for name, values in parts.items()}
     return {
         **found,
-        "groups": _report.group_means(pandas.DataFrame(parts), rows.groups),
+        "groups": _report.group_means(pandas.DataFrame(parts), rows.compared),
     }

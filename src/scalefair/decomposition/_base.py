@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,12 @@ from scalefair._entries import (
     judged_later,
     validate_data,
 )
-from scalefair._groups import check_two_groups, encode_groups
+from scalefair._groups import (
+    Attribute,
+    check_compared,
+    compared_attributes,
+    fitted_groups,
+)
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,
@@ -75,6 +81,32 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
 }
 
 
+class ComparedMoments:
+    """Moments of the groups of several attributes, one after the other."""
+
+    def __init__(self, each: Sequence[GroupMoments]) -> None:
+        self.each, self.mean = list(each), each[0].mean
+        self.groups = np.concatenate([np.asarray(m.groups, object) for m in each])
+        self.counts = np.concatenate([moments.counts for moments in each])
+
+    def covariances(self, centering: str) -> Array:
+        """Return those of all groups, as `GroupMoments` does."""
+        n, start = self.each[0].n_features, 0
+        found = np.empty((len(self.counts), n, n))
+        for moments in self.each:
+            stop = start + len(moments.groups)
+            found[start:stop], start = moments.covariances(centering), stop
+        return found
+
+
+Moments: TypeAlias = GroupMoments | ComparedMoments
+
+
+def joined_moments(each: list[GroupMoments]) -> Moments:
+    """Return the moments of all groups, as one object."""
+    return each[0] if len(each) == 1 else ComparedMoments(each)
+
+
 @documented(**TEXTS)
 class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Linear transformer of rows in groups; a subclass finds and stores a basis."""
@@ -86,6 +118,8 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     n_components: int
     centering: str
+    attributes = "joint"
+    groups_: Any
     components_: Array
     mean_: Array
 
@@ -105,7 +139,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, two or more: numbers, strings or booleans, none missing.
-            Of k columns each combination that occurs is a group.
+            Of k columns each combination that occurs is a group, if not told otherwise.
 
         Returns
         -------
@@ -125,25 +159,27 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
-        codes: Any
         if isinstance(X, PartitionedRows):
-            groups, codes = X.encode(sensitive_features)
+            compared = X.compared_attributes(sensitive_features, self.attributes)
         else:
-            groups, codes = encode_groups(sensitive_features, X.shape[0])
-        check_two_groups(groups, _WITHOUT_GROUPS)
-        warning = self._fit_rows(X, groups, codes)
+            given = sensitive_features, X.shape[0], self.attributes
+            compared = compared_attributes(*given)
+        check_compared(compared, _WITHOUT_GROUPS)
+        warning = self._fit_rows(X, compared)
         if warning:
             warnings.warn(warning, ConvergenceWarning, stacklevel=4)
         return self
 
     @classmethod
-    def from_moments(cls, moments: GroupMoments, **parameters: Any) -> Self:
+    def from_moments(
+        cls, moments: GroupMoments | list[GroupMoments], **parameters: Any
+    ) -> Self:
         """Return an estimator fitted to moments instead of rows.
 
         Parameters
         ----------
-        moments : GroupMoments
-            Of all rows, with at least two groups.
+        moments : GroupMoments or list of them
+            Of all rows, with at least two groups; a list has those of each attribute.
         **parameters : dict
             Parameters of the estimator.
 
@@ -155,13 +191,23 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         ValueError
-            If groups are fewer than two, or features fewer than `n_components`.
+            If groups are fewer than two, features fewer than `n_components`, or the
+            moments in a list not of the same rows.
         """
         estimator = cls(**parameters)
+        each = moments if isinstance(moments, list) else [moments]
+        if len(each) > 1 and "attributes" in estimator.get_params():
+            estimator.set_params(attributes="each")
         estimator._validate_params()
-        estimator._check_rank(moments.n_features)
-        estimator.n_features_in_ = moments.n_features
-        warning = estimator._fit_moments(moments)
+        sizes = [(found.n_features, int(found.counts.sum())) for found in each]
+        if len(set(sizes)) != 1:
+            raise ValueError(
+                "moments must be a GroupMoments, or a list of those of the same rows, "
+                f"got (features, rows) {sizes}."
+            )
+        estimator._check_rank(sizes[0][0])
+        estimator.n_features_in_ = sizes[0][0]
+        warning = estimator._fit_moments(each)
         if warning:
             warnings.warn(warning, ConvergenceWarning, stacklevel=2)
         return estimator
@@ -253,19 +299,26 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"n_features={n_features}."
             )
 
-    def _fit_rows(self, X: Any, groups: NDArray[Any], codes: Any) -> str | None:
+    def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
         """`_fit_moments` of checked rows."""
-        return self._fit_moments(GroupMoments._from_codes(X, groups, codes))
+        return self._fit_moments(GroupMoments._of_each(X, compared))
 
-    def _fit_moments(self, moments: GroupMoments) -> str | None:
+    def _fit_moments(self, each: list[GroupMoments]) -> str | None:
         """Set the fitted attributes; return what the user is to be warned of."""
-        check_two_groups(moments.groups, _WITHOUT_GROUPS)
-        self.groups_, self.mean_ = moments.groups, moments.mean
-        return self._find_basis(moments)
+        compared = [Attribute(f"{j}", m.groups, m.counts) for j, m in enumerate(each)]
+        check_compared(compared, _WITHOUT_GROUPS)
+        self.groups_, self.mean_ = fitted_groups(compared), each[0].mean
+        return self._find_basis(joined_moments(each))
 
     @abstractmethod
-    def _find_basis(self, moments: GroupMoments) -> str | None:
+    def _find_basis(self, moments: Moments) -> str | None:
         """Set the fitted attributes beside `groups_` and `mean_`; return a warning."""
+
+    def _by_attribute(self, values: Array) -> Any:
+        """Values of all groups, as `groups_` is."""
+        if not isinstance(self.groups_, list):
+            return values
+        return np.split(values, np.cumsum([len(own) for own in self.groups_])[:-1])
 
     def _store_basis(
         self,
@@ -274,11 +327,12 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         counts: NDArray[np.int64],
         traces: Array,
         best: Array,
-    ) -> None:
+    ) -> Array:
         """Store the columns of an orthonormal basis, turned to the axes of PCA.
 
         Of each group: `compressed` is ``basis.T @ C_g @ basis``, `counts` its rows,
-        `traces` those of C_g, `best` the sums of C_g's r largest eigenvalues.
+        `traces` those of C_g, `best` the sums of C_g's r largest eigenvalues. Returns
+        the losses.
         """
         shares = counts / counts.sum()
         values, axes = np.linalg.eigh(np.tensordot(shares, compressed, axes=1))
@@ -289,8 +343,11 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(values[::-1], 0.0)
         # Both are sums of squares: what is below zero is rounding.
-        self.group_losses_ = np.maximum(best - captured, 0.0)
-        self.group_reconstruction_errors_ = np.maximum(traces - captured, 0.0)
+        losses: Array = np.maximum(best - captured, 0.0)
+        self.group_losses_ = self._by_attribute(losses)
+        errors = np.maximum(traces - captured, 0.0)
+        self.group_reconstruction_errors_ = self._by_attribute(errors)
+        return losses
 
 
 def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:

@@ -16,11 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA
+from scalefair._groups import Attribute, fitted_groups
+from scalefair.decomposition._base import (
+    TEXTS,
+    BaseGroupPCA,
+    ComparedMoments,
+    Moments,
+    joined_moments,
+)
 from scalefair.decomposition._pencil import (
     CovariancePencil,
     FormedPencil,
     OperatorPencil,
+    OverlappingCovariance,
     buffer_size,
 )
 from scalefair.decomposition._spaces import space_of
@@ -49,7 +57,9 @@ def _solved(name: str) -> Any:
 
     def solve_all(estimator: FairPCA) -> Any:
         check_is_fitted(estimator, "moments_")
-        warning = estimator._fit_moments(estimator.moments_)
+        moments = estimator.moments_
+        each = moments if isinstance(moments, list) else [moments]
+        warning = estimator._fit_moments(each)
         if warning:
             warnings.warn(warning, ConvergenceWarning, stacklevel=3)
         return vars(estimator)[name]
@@ -83,6 +93,8 @@ class FairPCA(BaseGroupPCA):
         - ``"auto"``: the one that needs fewer operations, by an estimate; never
           ``"gram"`` when the moments would take more than 2 GiB.
     %(centering)s
+    %(attributes)s
+        The largest loss is then over the groups of all columns.
     tol : float, default=1e-8
         Bound on the error of the largest loss and on the difference of the losses
         of two groups, relative to the loss.
@@ -96,7 +108,8 @@ class FairPCA(BaseGroupPCA):
     %(components_)s
     %(explained_variance_)s
     %(mean_)s
-    %(groups_)s
+    %(groups_each_)s
+        Other attributes of shape (n_groups,) are then such lists, too.
     %(group_losses_)s
     %(group_reconstruction_errors_)s
     dual_weights_ : ndarray of shape (n_groups,)
@@ -115,7 +128,7 @@ class FairPCA(BaseGroupPCA):
         vectors, or with one for sparse rows; a decomposition counts one.
     converged_ : bool
         Whether the dual was maximised to `tol`.
-    moments_ : GroupMoments
+    moments_ : GroupMoments, or list of them
         The moments; only with ``"gram"``. `partial_fit` adds to them.
     %(n_features_in_)s
     %(feature_names_in_)s
@@ -147,9 +160,17 @@ class FairPCA(BaseGroupPCA):
     array([1.923, 1.923])
     >>> pca.transform(X).shape
     (300, 1)
+
+    Two attributes, each by itself:
+
+    >>> people = np.column_stack([group, np.tile(["old", "young"], 150)])
+    >>> pca = FairPCA(n_components=1, attributes="each")
+    >>> pca = pca.fit(X, sensitive_features=people)
+    >>> [losses.round(3) for losses in pca.group_losses_]
+    [array([1.923, 1.923]), array([0.888, 1.156])]
     """
 
-    moments_: GroupMoments
+    moments_: GroupMoments | list[GroupMoments]
     components_: Any = _solved("components_")
     explained_variance_: Any = _solved("explained_variance_")
     group_losses_: Any = _solved("group_losses_")
@@ -163,6 +184,7 @@ class FairPCA(BaseGroupPCA):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupPCA._parameter_constraints,
+        "attributes": [StrOptions({"joint", "each"})],
         "solver": [StrOptions({"auto", "gram", "matrix_free"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -175,6 +197,7 @@ class FairPCA(BaseGroupPCA):
         *,
         solver: str = "auto",
         centering: str = "global",
+        attributes: str = "joint",
         tol: float = 1e-8,
         max_iter: int = 100,
         random_state: Any = None,
@@ -182,6 +205,7 @@ class FairPCA(BaseGroupPCA):
         self.n_components = n_components
         self.solver = solver
         self.centering = centering
+        self.attributes = attributes
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
@@ -223,36 +247,58 @@ class FairPCA(BaseGroupPCA):
         first = "moments_" not in fitted
         X = self._check_rows(X, reset=first)
         self._check_rank(X.shape[1])
-        moments = GroupMoments.from_data(X, sensitive_features)
+        each = GroupMoments._compared(X, sensitive_features, self.attributes)
         # Those so far may be the caller's own (`from_moments`): they do not change.
-        self.moments_ = moments if first else self.moments_.merge(moments)
-        self.groups_, self.mean_ = self.moments_.groups, self.moments_.mean
-        self.solver_ = "gram"
+        each = each if first else self._merged(each)
+        self.moments_ = each if len(each) > 1 else each[0]
+        groups = [moments.groups for moments in each]
+        self.groups_ = groups if len(groups) > 1 else groups[0]
+        self.mean_, self.solver_ = each[0].mean, "gram"
         for name, attribute in vars(FairPCA).items():
             if isinstance(attribute, cached_property):
                 fitted.pop(name, None)
         return self
 
-    def _fit_rows(self, X: Any, groups: NDArray[Any], codes: Any) -> str | None:
+    def _merged(self, each: list[GroupMoments]) -> list[GroupMoments]:
+        """Moments so far with those of more rows."""
+        known = self.moments_ if isinstance(self.moments_, list) else [self.moments_]
+        if len(known) != len(each):
+            raise ValueError(
+                f"sensitive_features has {len(each)} attribute(s), the rows before had "
+                f"{len(known)}: give the same columns, and leave `attributes` as it is."
+            )
+        return [old.merge(new) for old, new in zip(known, each, strict=True)]
+
+    def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
         solver = self.solver
+        n_groups = sum(len(attribute.groups) for attribute in compared)
         if solver == "auto":
-            solver = choose_solver(X, self.n_components, len(groups))
+            solver = choose_solver(X, self.n_components, n_groups)
         if solver == "gram":
-            return super()._fit_rows(X, groups, codes)
+            return super()._fit_rows(X, compared)
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
-        n_groups = len(groups)
+        self.groups_ = fitted_groups(compared)
         if _fit_beside(X, n_groups) and (
             choose_solver(X, self.n_components, n_groups) == "gram"
         ):
-            moments = GroupMoments._from_codes(X, groups, codes)
-            self.groups_, self.mean_ = groups, moments.mean
-            return self._solve_formed(moments)
-        weights = np.full(n_groups, 1 / n_groups)
-        operator = GroupCovariance(X, codes, weights, centering=self.centering)
-        self.groups_, self.mean_ = groups, operator.mean
+            each = GroupMoments._of_each(X, compared)
+            self.mean_ = each[0].mean
+            return self._solve_formed(joined_moments(each))
+        operator: GroupCovariance | OverlappingCovariance
+        codes = compared[0].codes
+        if len(compared) > 1:
+            operator = OverlappingCovariance(X, compared, self.centering)
+        else:
+            weights = np.full(n_groups, 1 / n_groups)
+            operator = GroupCovariance(X, codes, weights, centering=self.centering)
+        self.mean_ = operator.mean
         found = None
-        if sparse.issparse(X) and n_groups == 2:
+        if (
+            sparse.issparse(X)
+            and isinstance(operator, GroupCovariance)
+            and n_groups == 2
+        ):
             found = solve_by_lanczos(
                 space_of(operator, X, codes),
                 self.n_components,
@@ -264,11 +310,15 @@ class FairPCA(BaseGroupPCA):
             found = self._search(OperatorPencil(operator))
         return self._store(found, operator.counts, operator.group_traces)
 
-    def _find_basis(self, moments: GroupMoments) -> str | None:
-        self.solver_, self.moments_ = "gram", moments
+    def _find_basis(self, moments: Moments) -> str | None:
+        self.solver_ = "gram"
+        if isinstance(moments, ComparedMoments):
+            self.moments_ = moments.each
+        else:
+            self.moments_ = moments
         return self._solve_formed(moments)
 
-    def _solve_formed(self, moments: GroupMoments) -> str | None:
+    def _solve_formed(self, moments: Moments) -> str | None:
         C = moments.covariances(self.centering)
         traces = np.trace(C, axis1=1, axis2=2)
         return self._store(self._search(FormedPencil(C)), moments.counts, traces)
@@ -285,11 +335,13 @@ class FairPCA(BaseGroupPCA):
     def _store(
         self, found: FairBasis, counts: NDArray[np.int64], traces: Array
     ) -> str | None:
-        self._store_basis(found.basis, found.compressed, counts, traces, found.best)
-        self.dual_weights_ = found.weights
-        largest = float(self.group_losses_.max())
+        losses = self._store_basis(
+            found.basis, found.compressed, counts, traces, found.best
+        )
+        self.dual_weights_ = self._by_attribute(found.weights)
+        largest = float(losses.max())
         self.duality_gap_ = max(largest - found.dual_value, 0.0)
-        self.fairness_ratio_gap_ = _ratio_gap(self.group_losses_, found)
+        self.fairness_ratio_gap_ = _ratio_gap(losses, found)
         self.n_iter_ = found.n_iter
         self.n_products_ = found.n_products
         self.converged_ = found.converged

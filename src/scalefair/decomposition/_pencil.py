@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from scalefair._groups import Attribute, combinations
 from scalefair.kernels import eigenvalues, leading_eigh, matmul
 from scalefair.linalg import chebyshev, spectral_bounds
-from scalefair.operators import GroupCovariance
+from scalefair.operators import GroupCovariance, SymmetricBlockOperator
+from scalefair.streaming import Parts
 
 Array = NDArray[np.float64]
 
@@ -138,10 +141,99 @@ class FormedPencil(CovariancePencil):
         return 40 * r <= self.n_features
 
 
+def _combined(
+    first: NDArray[Any], sizes: list[int], *others: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Each row's combination of codes, and the codes of each that occurs."""
+    codes = [first, *others]
+    attributes = [
+        Attribute("", np.arange(size), own)
+        for size, own in zip(sizes, codes, strict=True)
+    ]
+    row, cells = combinations(attributes)
+    return cells, np.column_stack([own[row] for own in codes])
+
+
+def _table(combined: tuple[NDArray[Any], NDArray[Any]]) -> NDArray[Any]:
+    return combined[1]
+
+
+def _relabelled(combined: tuple[Any, Any], labels: NDArray[Any]) -> NDArray[Any]:
+    found: NDArray[Any] = labels[combined[0]]
+    return found
+
+
+def _cells(compared: Sequence[Attribute]) -> tuple[Any, NDArray[np.int64]]:
+    """Return each row's combination, and 1 where a group (row) has it (column)."""
+    sizes = [len(attribute.groups) for attribute in compared]
+    first, *others = (attribute.codes for attribute in compared)
+    cells: Any
+    if isinstance(first, Parts):
+        parts = first.map(_combined, sizes, each=others).persist()
+        tables = parts.map(_table).gather()
+        table, labels = np.unique(np.concatenate(tables), axis=0, return_inverse=True)
+        cuts = np.cumsum([len(own) for own in tables])[:-1]
+        places = parts.like(np.split(labels.ravel(), cuts))
+        cells = parts.map(_relabelled, each=[places]).persist()
+    else:
+        cells, table = _combined(first, sizes, *others)
+    members = [
+        np.equal.outer(np.arange(size), own)
+        for size, own in zip(sizes, table.T, strict=True)
+    ]
+    return cells, np.concatenate(members).astype(np.int64)
+
+
+class OverlappingCovariance(SymmetricBlockOperator):
+    """Weighted sum of the covariances of the groups of several attributes.
+
+    Groups are unions of the combinations of attributes, whose covariances about the
+    mean of all rows are added up; about its own mean that of a group is less by the
+    outer product of the difference of both.
+    """
+
+    def __init__(self, X: Any, compared: Sequence[Attribute], centering: str) -> None:
+        cells, members = _cells(compared)
+        super().__init__(np.float64, X.shape[1])
+        C = GroupCovariance(X, cells, np.ones(members.shape[1]))
+        self._cells, self.gathers_rows, self.mean = C, C.gathers_rows, C.mean
+        self.counts = members @ C.counts
+        self._shares = members * C.counts / self.counts[:, None]
+        self.group_traces = self._shares @ C.group_traces
+        self._offsets = self._shares @ (C.means - C.mean)
+        if centering == "global":
+            self._offsets = self._offsets[:0]
+        else:
+            self.group_traces -= (self._offsets**2).sum(axis=1)
+        self.weights = np.full(len(members), 1 / len(members))
+
+    def with_weights(self, weights: Array) -> OverlappingCovariance:
+        """Return the operator with other weights."""
+        other = copy(self)
+        other.weights = weights
+        other._cells = self._cells.with_weights(weights @ self._shares)
+        return other
+
+    def _apply(
+        self, X: Array, out: Array, alpha: float, shift: float, beta: float
+    ) -> None:
+        self._cells.apply(X, out, alpha=alpha, shift=shift, beta=beta)
+        if len(self._offsets):
+            scaled = self._offsets * (alpha * self.weights)[:, None]
+            out -= scaled.T @ (self._offsets @ X)
+
+    def compress(self, V: Array) -> Array:
+        """Return ``V.T @ C_g @ V`` of every group."""
+        grams = np.tensordot(self._shares, self._cells.compress(V), axes=1)
+        for gram, offset in zip(grams, self._offsets @ V, strict=False):
+            gram -= np.outer(offset, offset)
+        return grams
+
+
 class OperatorPencil(CovariancePencil):
     """Covariances behind an operator of any weights, never formed."""
 
-    def __init__(self, operator: GroupCovariance) -> None:
+    def __init__(self, operator: GroupCovariance | OverlappingCovariance) -> None:
         self.operator = operator
         self.n_groups = operator.weights.size
         self.n_features = operator.shape[0]

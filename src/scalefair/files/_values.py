@@ -152,20 +152,16 @@ def _in_order(
 
 
 def join_values(
-    frame: pandas.DataFrame,
-    kinds: Sequence[str | None] | None = None,
-    *,
-    each: bool = False,
-) -> tuple[Any, str]:
-    """Name the combination of words in each row, or not; return kinds of columns."""
+    frame: pandas.DataFrame, kinds: Sequence[str | None] | None = None
+) -> tuple[NDArray[Any], str, pandas.DataFrame]:
+    """Name the combination of words in each row; return kinds and values, too."""
     kinds = [None] * frame.shape[1] if kinds is None else kinds
     columns = zip(frame, kinds, strict=True)
     values = {name: as_values(frame[name], kind) for name, kind in columns}
+    table = pandas.DataFrame(values)
+    names, codes = encode_groups(table, len(frame), warn=False)
     found = "".join(column.dtype.kind for column in values.values())
-    if each:
-        return pandas.DataFrame(values), found
-    names, codes = encode_groups(pandas.DataFrame(values), len(frame), warn=False)
-    return names[codes], found
+    return names[codes], found, table
 
 
 def split_values(names: NDArray[Any]) -> pandas.DataFrame:

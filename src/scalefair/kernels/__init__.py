@@ -64,6 +64,7 @@ from scalefair.kernels._score_losses import (
     sigmoid_sums,
     top_pairwise_hinge,
 )
+from scalefair.kernels._score_shares import family_moments, family_slopes
 
 __all__ = [
     "HINGE",
@@ -95,6 +96,8 @@ __all__ = [
     "dense_rows_matmat",
     "dense_rows_moments",
     "eigenvalues",
+    "family_moments",
+    "family_slopes",
     "first_means",
     "gather_shifted",
     "indicator_sweep",

@@ -25,13 +25,21 @@ from scalefair._entries import (
     judged_later,
     validate_data,
 )
-from scalefair._groups import check_interval, encode_groups, known_codes
+from scalefair._groups import (
+    Attribute,
+    check_interval,
+    combinations,
+    compared_attributes,
+    fitted_groups,
+    known_codes,
+)
 from scalefair.linear_model._training_rows import (
     TrainingRows,
     encode_labels,
     real_type,
     refuse_parts,
 )
+from scalefair.linear_model._weights import own_rows
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 TEXTS = {
@@ -64,7 +72,8 @@ min_group_size : int, default=2
     "group_weights_": """\
 coef_ : ndarray of shape (n_rows, n_features)
     Coefficients: the first row shared by all groups, the others what each
-    further group of `groups_` adds. One row without interactions.
+    further group of `groups_` adds, of a list those of each attribute in turn. One
+    row without interactions.
 intercept_ : ndarray of shape (n_rows,)
     Intercepts, likewise.""",
     "solution": """\
@@ -151,6 +160,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
     interval: Sequence[float]
     given: str | None = None
+    attributes: str = "joint"
     loss: str
     surrogate: str
     interactions: bool
@@ -307,11 +317,13 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
         # Smaller groups than these are warned of by `warn_few`.
-        groups, codes = encode_groups(sensitive_features, X.shape[0], warn=False)
-        rows = TrainingRows(canonical(X), signs, codes, classes, groups, self.given)
+        compared = compared_attributes(
+            sensitive_features, X.shape[0], self.attributes, warn=False
+        )
+        rows = TrainingRows.of(canonical(X), signs, classes, compared, self.given)
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
-        self.groups_ = groups
+        self.groups_ = fitted_groups(compared)
         return rows
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
@@ -342,7 +354,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         X = model._check_rows(X, reset=False)
         in_parts = isinstance(X, PartitionedRows)
         weights = model.coef_, model.intercept_
-        codes = known = None
+        own: OwnGroups | None = None
+        codes: list[Any] = []
         if len(model.coef_) > 1:
             if sensitive_features is None:
                 raise ValueError(
@@ -350,46 +363,77 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                     "group: pass sensitive_features, the group of each row. A model "
                     "that does not need them is trained with interactions=False."
                 )
-            if in_parts:
-                groups, codes = X.encode(sensitive_features, warn=False)
-            else:
-                n = X.shape[0]
-                groups, codes = encode_groups(sensitive_features, n, warn=False)
-            known = known_codes(groups, model.groups_)
+            own, codes = model._known_groups(X, sensitive_features)
         if not in_parts:
-            codes = None if known is None else known[codes]
-            return output(group_scores(X, codes, *weights))
+            return output(group_scores(X, own, codes, *weights))
         real = real_type(X)
         outputs: NDArray[Any] = X.rowwise(
             output_of_part,
-            *(output, real, known, *weights),
+            *(output, real, own, *weights),
             shape=shape,
             dtype=real if dtype is None else dtype,
-            each=[] if codes is None else [codes],
+            each=codes,
         )
         return outputs
+
+    def _known_groups(self, X: Any, sensitive_features: Any) -> tuple[OwnGroups, Any]:
+        """Return groups as `fit` saw them, and their codes for each attribute."""
+        fitted = self.groups_ if isinstance(self.groups_, list) else [self.groups_]
+        if isinstance(X, PartitionedRows):
+            given = X.compared_attributes(
+                sensitive_features, self.attributes, warn=False
+            )
+        else:
+            given = compared_attributes(
+                sensitive_features, X.shape[0], self.attributes, warn=False
+            )
+        if len(given) != len(fitted):
+            raise ValueError(
+                f"sensitive_features has {len(given)} attribute(s), but fit saw "
+                f"{len(fitted)}."
+            )
+        known = []
+        for (name, groups, _), of_fit in zip(given, fitted, strict=True):
+            of = f"Column {name} of sensitive_features has" * (len(fitted) > 1)
+            how = {"given": of} if of else {}
+            known.append(known_codes(groups, of_fit, **how))
+        n_each = [len(groups) for groups in fitted]
+        return (known, n_each), [codes for *_, codes in given]
 
 
 # Takes scores, returns an entry or a row of entries for each.
 Output = Callable[[NDArray[Any]], NDArray[Any]]
 
 
+# Of each attribute: groups as they were trained on, and how many these are.
+OwnGroups = tuple[list[NDArray[np.int64]], list[int]]
+
+
 def group_scores(
     X: Any,
-    codes: NDArray[np.int64] | None,
+    known: OwnGroups | None,
+    codes: Sequence[NDArray[Any]],
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
     """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
-    own, shift = (np.concatenate([a[:1], a[:1] + a[1:]]) for a in (coef, intercept))
+    of_group, groups = None, np.empty((1, 0), np.int64)
+    to_known, n_each = known or ([], [])
+    if known is not None:
+        given = zip(to_known, codes, n_each, strict=True)
+        found = [Attribute("", np.arange(n), own[code]) for own, code, n in given]
+        row, of_group = combinations(found)
+        groups = np.column_stack([own.codes[row] for own in found])
+    members = own_rows(groups, n_each)
+    own, shift = (members @ a for a in (coef, intercept))
     own, shift = own.astype(X.dtype), shift.astype(X.dtype)
     with judged_later():
-        if codes is None:
+        if of_group is None:
             scores = np.asarray(X @ own[0] + shift[0])
         else:
             scores = np.empty(X.shape[0], X.dtype)
             for code in range(len(own)):
-                rows = np.flatnonzero(codes == code)
+                rows = np.flatnonzero(of_group == code)
                 scores[rows] = X[rows] @ own[code] + shift[code]
     if not all_finite(scores):
         bad = np.flatnonzero(~np.isfinite(scores))
@@ -404,16 +448,14 @@ def output_of_part(
     X: Any,
     output: Output,
     dtype: np.dtype,
-    known: NDArray[np.int64] | None,
+    known: OwnGroups | None,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
-    codes: NDArray[Any] | None = None,
+    *codes: NDArray[Any],
 ) -> NDArray[Any]:
-    """Return what `output` makes of scores; `known` are indices of those trained on."""
+    """Return what `output` makes of the scores of a part."""
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
-    if known is not None:
-        codes = known[codes]
-    return output(group_scores(X, codes, coef, intercept))
+    return output(group_scores(X, known, codes, coef, intercept))
 
 
 def decide(scores: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,17 +24,26 @@ from scalefair.kernels import (
     row_table,
     score_losses,
     score_pass,
-    sigmoid_slopes,
-    sigmoid_sums,
     top_pairwise_hinge,
-    weighted_row_sums,
 )
-from scalefair.linear_model._weights import Array, FeatureUnits, WeightLayout
+from scalefair.linear_model._shares import (
+    Comparison,
+    Ramp,
+    RampFamilies,
+    Rows,
+    SigmoidFamilies,
+)
+from scalefair.linear_model._weights import (
+    Array,
+    FeatureUnits,
+    WeightLayout,
+    own_rows,
+)
 from scalefair.streaming import Parts
 
 # A subtracted loss and its derivatives in the scores.
 _Concave = tuple[float, Array | None]
-# Sums of gradients with weights, see `SigmoidShares.combine`.
+# Sums of gradients with weights, see `RampFamilies.combine`.
 _Combine = Callable[[Array], tuple[Array, Array]]
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
@@ -43,27 +52,28 @@ _PAIRWISE = ("auc", "partial_auc")
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point, of G cells, P thresholds."""
+    """Loss, smoothed shares and gradients at one point, of S sets, F P thresholds."""
 
     layout: WeightLayout
+    compared: Comparison
     loss: float
     loss_gradient: Array  # (n_weights,)
-    # (G, 2 P): plus parts, then minus parts. Their difference is the share of the
-    # cell above the threshold.
+    # (S, 2 P): plus parts, then minus parts. Their difference is the share of the
+    # set above the thresholds of its family.
     parts: Array
-    form_slopes: Callable[[], Array]
+    form_slopes: Callable[[], list[Array]]
     concave_loss: float  # subtracted from `loss`; zero but for "partial_auc"
     concave_gradient: Array
     form_combination: _Combine | None = None
 
     @property
     def plus(self) -> Array:
-        """Convex parts of the shares, (G, P)."""
+        """Convex parts of the shares, (S, P)."""
         return np.hsplit(self.parts, 2)[0]
 
     @property
     def minus(self) -> Array:
-        """Convex parts that are subtracted, (G, P)."""
+        """Convex parts that are subtracted, (S, P)."""
         return np.hsplit(self.parts, 2)[1]
 
     def convex_objective(self, w: Array, ridge: Array) -> tuple[float, Array]:
@@ -72,19 +82,24 @@ class OracleValue:
         return self.loss + penalty, self.loss_gradient + ridge * w
 
     @cached_property
+    def _of_cells(self) -> list[Array]:
+        """Gradients in the weights of a cell, (n_cells, 2 P, n + 1) a family."""
+        return [self.layout.units.pull_back(slopes) for slopes in self.form_slopes()]
+
+    @cached_property
     def slopes(self) -> Array:
-        """Gradients of `parts` in the weights of their cell, (G, 2 P, n + 1)."""
-        return self.layout.units.pull_back(self.form_slopes())
+        """Gradients of `parts`, (S, 2 P, n_weights + F P), the thresholds last."""
+        return self.compared.gradients(self._of_cells)
 
-    @cached_property
+    @property
     def plus_gradient(self) -> Array:
-        """Gradients of `plus`, (G, P, n_weights + P), the thresholds last."""
-        return self.layout.spread(np.hsplit(self.slopes, 2)[0])
+        """Gradients of `plus`, (S, P, n_weights + F P)."""
+        return np.hsplit(self.slopes, 2)[0]
 
-    @cached_property
+    @property
     def minus_gradient(self) -> Array:
-        """Gradients of `minus`, (G, P, n_weights + P)."""
-        return self.layout.spread(np.hsplit(self.slopes, 2)[1])
+        """Gradients of `minus`, (S, P, n_weights + F P)."""
+        return np.hsplit(self.slopes, 2)[1]
 
     def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
         """Return the gradient of a weighted sum of all of `plus` and `minus`."""
@@ -93,19 +108,27 @@ class OracleValue:
             rows, sums = self.form_combination(weights)
             rows = self.layout.units.pull_back(rows)
         else:
-            rows = (weights[:, None] @ self.slopes)[:, 0]
-            sums = (weights * self.slopes[:, :, -1]).sum(axis=0)
+            (slopes,), (weights,) = self._of_cells, self.compared.cell_weights(weights)
+            rows = (weights[:, None] @ slopes)[:, 0]
+            sums = (weights * slopes[:, :, -1]).sum(axis=0)[None]
         n = plus_weights.shape[1]
         # A higher threshold is a lower score.
-        theta = -(sums[:n] + sums[n:])
-        return np.concatenate([self.layout.lift(rows), theta])
+        theta = -(sums[:, :n] + sums[:, n:])
+        return np.concatenate([self.layout.lift(rows), theta.ravel()])
 
 
 class RowOracle(ABC):
     """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
 
-    def __init__(self, layout: WeightLayout, cell_sizes: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        layout: WeightLayout,
+        cell_sizes: NDArray[np.int64],
+        families: Sequence[NDArray[np.int64]] | None,
+    ) -> None:
+        families = families or [np.arange(layout.n_cells)]
         self.layout = layout
+        self.compared = Comparison(families, layout, cell_sizes)
         self.cell_sizes = cell_sizes  # rows of each, (n_cells,)
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
@@ -122,6 +145,7 @@ class RowOracle(ABC):
     ) -> OracleValue:
         """Return all, the surrogate stretched to `width` (the ramp's is 1).
 
+        Of the thresholds each family has as many, one family after the other.
         Corners of the ramp are parabolas over `corner` of its width to both sides.
         """
 
@@ -150,16 +174,21 @@ class ScoreOracle(RowOracle):
         surrogate: str = "ramp",
         auc_interval: tuple[float, float] = (0.0, 1.0),
         units: FeatureUnits | None = None,
+        members: sparse.csr_array | None = None,
+        families: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
         n = X.shape[1]
         units = units or FeatureUnits.given(n)
-        layout = WeightLayout(n, n_groups, interactions, units, 1 + by_label)
+        if members is None:
+            each = (n_groups,) * interactions
+            members = own_rows(np.arange(n_groups)[:, None][:, : len(each)], each)
+        layout = WeightLayout(n, members, units, 1 + by_label)
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         if by_label:
             codes = cells_by_label(self._signs, codes)
         sizes = np.bincount(codes, minlength=layout.n_cells)
-        super().__init__(layout, sizes)
+        super().__init__(layout, sizes, families)
         self.loss = loss
         self.surrogate = surrogate
         shape = layout.n_cells, n + 1
@@ -191,10 +220,12 @@ class ScoreOracle(RowOracle):
         theta = np.asarray(theta, dtype=np.float64)
         table, codes, shape, shares = self._rows
         m = codes.shape[0]
+        compared, is_ramp = self.compared, self.surrogate == "ramp"
+        one_pass = is_ramp and compared.n_families == 1
         ramp = Ramp(theta, width, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
         concave_loss, concave_slopes = 0.0, None
-        if self.surrogate == "ramp" and self.loss in _KINDS:
+        if one_pass and self.loss in _KINDS:
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
                 table, codes, self._signs, kind, self.layout.effective(w), *bins
@@ -209,10 +240,12 @@ class ScoreOracle(RowOracle):
                 loss, slopes, (concave_loss, concave_slopes) = self._pairs.losses(
                     scores
                 )
-            if self.surrogate == "ramp":
+            if one_pass:
                 gradient, moments, sums = bin_pass(
                     table, codes, scores, slopes, shape, *bins
                 )
+            elif is_ramp:
+                gradient = self._rows.added(slopes)
             else:
                 gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
         lifted = self._pulled(gradient)
@@ -224,16 +257,18 @@ class ScoreOracle(RowOracle):
         if concave_slopes is not None:
             total = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
             concave_gradient = self._pulled(total)
-        slopes_of: Callable[[], Array]  # only formed where they are asked for
+        slopes_of: Callable[[], list[Array]]  # only formed where they are asked for
         combine: _Combine | None = None
-        if self.surrogate == "ramp":
-            parts = ramp.parts(moments) * shares[:, None]
-            slopes_of = partial(ramp.slopes, sums, shares)
+        if one_pass:
+            parts = compared.of_cells([ramp.parts(moments) * shares[:, None]])
+            slopes_of = lambda: [ramp.slopes(sums, shares)]  # noqa: E731
         else:
-            sigmoid = SigmoidShares(self._rows, scores, theta, width)
-            parts, slopes_of, combine = sigmoid.parts, sigmoid.slopes, sigmoid.combine
+            thetas = theta.reshape(compared.n_families, -1)
+            of = self._rows, scores, compared, thetas, width
+            found = RampFamilies(*of, corner) if is_ramp else SigmoidFamilies(*of)
+            parts, slopes_of, combine = found.parts, found.slopes, found.combine
         return OracleValue(
-            *(self.layout, loss, lifted, parts, slopes_of),
+            *(self.layout, compared, loss, lifted, parts, slopes_of),
             *(concave_loss, concave_gradient, combine),
         )
 
@@ -276,121 +311,17 @@ class _Pairs:
         return *parts[0], parts[1] if self.first else (0.0, None)
 
 
-# Most weights of rows that are formed at a time.
-_WEIGHTS = 2**21
-
-
-class Rows(NamedTuple):
-    """Rows of a table with the codes of their cells."""
-
-    table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
-    codes: NDArray[np.int64]
-    shape: tuple[int, int]  # cells, and features with the intercept
-    shares: Array  # of a row in the mean of its cell, (G,)
-
-    def weighted(self, weights: Array) -> Array:
-        """Return sums of rows times each column of weights, for each cell."""
-        return weighted_row_sums(self.table, self.codes, weights, self.shape)
-
-    def part(self, start: int, stop: int) -> Rows:
-        """Return the rows from start to stop."""
-        indptr, indices, data = self.table
-        if data.ndim == 2:
-            data = data[start:stop]
-        else:
-            indptr = indptr[start : stop + 1]
-        table = indptr, indices, data
-        return self._replace(table=table, codes=self.codes[start:stop])
-
-
-class Ramp:
-    """Shares by ramps, which bend half of their width to both sides of theta."""
-
-    # With x = h - theta the plus part is max(x + width / 2, 0) / width, the minus part
-    # max(x - width / 2, 0) / width. Either corner is rounded where it is nearer than
-    # c = `corner` * width by (u + c)^2 / (4 c).
-    def __init__(self, theta: Array, width: float, corner: float) -> None:
-        self.width = width
-        self.corner = corner = corner * width
-        self.n_powers = 2 if corner > 0 else 1  # of scores, times rows, in all sums
-        # Near the thresholds squares of scores have the smallest rounding errors.
-        self.centre = float(theta.mean()) if theta.size else 0.0
-        shifted = theta - self.centre
-        self.kinks = np.concatenate([shifted - width / 2, shifted + width / 2])
-        self.lower = self.kinks - corner
-        ends = np.concatenate([self.lower, self.kinks + corner])
-        self.edges = np.sort(ends if corner > 0 else self.kinks)
-        # Edges where the parts begin to bend and where they are straight again.
-        self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
-
-    def parts(self, moments: Array) -> Array:
-        """Return sums of both parts over cells, from those above the edges."""
-        straight = moments[:, self.end]
-        total = straight[:, :, 1] - self.kinks * straight[:, :, 0]
-        if self.corner > 0:
-            # (h - lower)^2 / (4 corner) between the edges.
-            n, h, hh = np.moveaxis(moments[:, self.begin] - straight, 2, 0)
-            bent = hh - 2 * self.lower * h + self.lower**2 * n
-            total += bent / (4 * self.corner)
-        return total / self.width
-
-    def slopes(self, sums: Array, shares: Array) -> Array:
-        """Gradients (G, 2 P, n + 1) of the parts times the shares of their cells."""
-        total = sums[:, self.end, 0]
-        if self.corner > 0:
-            bent = sums[:, self.begin] - sums[:, self.end]
-            bent = bent[:, :, 1] - self.lower[:, None] * bent[:, :, 0]
-            total += bent / (2 * self.corner)
-        total *= shares[:, None, None] / self.width
-        return total
-
-
-class SigmoidShares:
-    """Shares by a sigmoid, from the scores; gradients take another pass."""
-
-    def __init__(self, rows: Rows, scores: Array, theta: Array, width: float) -> None:
-        self._rows = rows
-        self._width = width
-        self._scores = scores
-        self._theta = theta
-        sums = sigmoid_sums(scores, rows.codes, theta, width, rows.shape[0])
-        self.parts, self._in_score = (s * rows.shares[:, None] for s in sums)
-
-    def slopes(self) -> Array:
-        """Gradients, (G, 2 P, n + 1)."""
-        total = np.zeros((*self._rows.shape, self.parts.shape[1]))
-        for part, slopes in self._blocks():
-            total += part.weighted(slopes)
-        total *= self._rows.shares[:, None, None]
-        return np.ascontiguousarray(total.transpose(0, 2, 1))
-
-    def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
-        scaled = weights * self._rows.shares[:, None]
-        total = np.zeros(self._rows.shape)
-        for part, slopes in self._blocks():
-            combined = np.einsum("ip,ip->i", slopes, scaled[part.codes])
-            total += part.weighted(combined[:, None])[:, :, 0]
-        return total, (weights * self._in_score).sum(axis=0)
-
-    def _blocks(self) -> Iterator[tuple[Rows, Array]]:
-        """Yield some rows, and the derivatives of all parts at their scores."""
-        m = self._scores.shape[0]
-        step = max(1, _WEIGHTS // max(self.parts.shape[1], 1))
-        for start in range(0, m, step):
-            stop = min(start + step, m)
-            scores = self._scores[start:stop]
-            slopes = sigmoid_slopes(scores, self._theta, self._width)
-            yield self._rows.part(start, stop), slopes
-
-
 class PartitionedOracle(RowOracle):
     """The oracle of rows in parts, which may lack cells and know of no units."""
 
     def __init__(
-        self, oracles: Parts, layout: WeightLayout, cell_sizes: NDArray[np.int64]
+        self,
+        oracles: Parts,
+        layout: WeightLayout,
+        cell_sizes: NDArray[np.int64],
+        families: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
-        super().__init__(layout, cell_sizes)
+        super().__init__(layout, cell_sizes, families)
         self._oracles = oracles
 
     def scores(self, w: Array) -> Array:
@@ -402,36 +333,63 @@ class PartitionedOracle(RowOracle):
     ) -> OracleValue:
         self.n_calls += 1
         at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), width, corner
-        sums: _Sums = self._oracles.map(_sums, *at).reduce(_added)
-        loss, gradient, parts, slopes = sums
-        n_rows = self.cell_sizes.sum()
-        sizes = np.maximum(self.cell_sizes, 1)
+        loss, gradient, parts, *slopes = self._oracles.map(_sums, *at).reduce(_added)
+        sizes = np.maximum(self.compared.sizes, 1)[:, None]
+
+        def form_slopes() -> list[Array]:
+            found = slopes or self._oracles.map(_slope_sums, *at).reduce(_added)
+            return [
+                own / np.maximum(self.cell_sizes, 1)[:, None, None] for own in found
+            ]
+
+        def combine(weights: Array) -> tuple[Array, Array]:
+            given = weights / sizes
+            found = self._oracles.map(_weighted_sums, *at, given).reduce(_added)
+            return found[0], found[1]
+
         gradient = gradient.reshape(-1, self.n_features + 1)
-        slopes = slopes / sizes[:, None, None]
+        n_rows = self.cell_sizes.sum()
+        gradient = self.layout.units.pull_back(gradient).ravel() / n_rows
         return OracleValue(
-            self.layout,
-            loss / n_rows,
-            self.layout.units.pull_back(gradient).ravel() / n_rows,
-            parts / sizes[:, None],
-            lambda: slopes,
-            *(0.0, np.zeros(self.n_weights)),
+            *(self.layout, self.compared, loss / n_rows, gradient, parts / sizes),
+            *(form_slopes, 0.0, np.zeros(self.n_weights)),
+            None if slopes else combine,
         )
 
 
-# Sums over rows of the loss, its gradient, the parts of shares and their slopes.
-_Sums = tuple[float, Array, Array, Array]
-
-
-def _sums(
+def _value(
     oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
-) -> _Sums:
+) -> OracleValue:
     # What was sent may be read-only, and kernels are compiled for what is not.
-    value = oracle.evaluate(w, theta.copy(), width=width, corner=corner)
-    sizes = oracle.cell_sizes
-    loss, gradient = value.loss * sizes.sum(), value.loss_gradient * sizes.sum()
-    slopes = value.slopes * sizes[:, None, None]
-    return loss, gradient, value.parts * sizes[:, None], slopes
+    return oracle.evaluate(w, theta.copy(), width=width, corner=corner)
 
 
-def _added(a: _Sums, b: _Sums) -> _Sums:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
+def _sums(oracle: ScoreOracle, *at: Any) -> list[Any]:
+    """Return sums of the loss, its gradient, parts, and slopes if in one pass."""
+    value, m = _value(oracle, *at), oracle.cell_sizes.sum()
+    parts = value.parts * oracle.compared.sizes[:, None]
+    sums = [value.loss * m, value.loss_gradient * m, parts]
+    if oracle.compared.n_families == 1:
+        sums += _cell_sums(oracle, value)
+    return sums
+
+
+def _slope_sums(oracle: ScoreOracle, *at: Any) -> list[Array]:
+    """Return sums of slopes for each family."""
+    return _cell_sums(oracle, _value(oracle, *at))
+
+
+def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
+    return [own * oracle.cell_sizes[:, None, None] for own in value.form_slopes()]
+
+
+def _weighted_sums(oracle: ScoreOracle, *at: Any) -> list[Array]:
+    """Weighted sums of the slopes of sums over sets, and of their ends."""
+    *point, weights = at
+    combine = _value(oracle, *point).form_combination
+    assert combine is not None  # where `_sums` has no slopes
+    return list(combine(weights * oracle.compared.sizes[:, None]))
+
+
+def _added(a: list[Any], b: list[Any]) -> list[Any]:
+    return [own + other for own, other in zip(a, b, strict=True)]

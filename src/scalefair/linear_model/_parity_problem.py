@@ -8,8 +8,6 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from scalefair._digits import apart
 from scalefair._memory import require_memory
@@ -45,40 +43,13 @@ class ParityProblem(DCProblem):
         interval: tuple[float, float],
         kappa: float,
         ridge: float,
-        families: list[NDArray[np.int64]] | None = None,
     ) -> None:
         self.oracle = oracle
         self.interval = interval
-        self._compare(families or [np.arange(oracle.layout.n_cells)])
+        self.n_families = oracle.compared.n_families
+        self.n_sets = oracle.compared.n_sets
         self.ridge = ridge_factors(oracle.layout, ridge).ravel()
         self._set_surrogate(kappa, 1.0)
-
-    def _compare(self, families: list[NDArray[np.int64]]) -> None:
-        """Set what is compared: in each family the set that a cell is in, or -1."""
-        cell_sizes, n_cells = self.oracle.cell_sizes, self.oracle.layout.n_cells
-        n_sets = [int(family.max()) + 1 for family in families]
-        self.n_sets = sum(n_sets)
-        self.first = np.cumsum([0, *n_sets[:-1]])  # set of each family
-        self.family = np.repeat(np.arange(len(families)), n_sets)  # of each set
-        # Shares of the cells in the rows of their sets: shares above a threshold are
-        # those of the cells times this, and so are their gradients.
-        cells = [np.flatnonzero(family >= 0) for family in families]
-        sets = np.concatenate(
-            [
-                f[own] + at
-                for f, own, at in zip(families, cells, self.first, strict=True)
-            ]
-        )
-        columns = np.concatenate(cells)
-        sizes = np.bincount(sets, cell_sizes[columns], minlength=self.n_sets)
-        shares = cell_sizes[columns] / np.maximum(sizes, 1)[sets]
-        shape = self.n_sets, n_cells
-        self.mixture = sparse.csr_array((shares, (sets, columns)), shape=shape)
-
-    def _of_sets(self, cells: Array) -> Array:
-        """Return values of sets from those of cells, along the first axis."""
-        mixed: Array = self.mixture @ cells.reshape(cells.shape[0], -1)
-        return mixed.reshape(self.n_sets, *cells.shape[1:])
 
     def _set_surrogate(self, kappa: float, width: float) -> None:
         self.kappa, self.width = kappa, width  # bound and width, in scores
@@ -164,19 +135,19 @@ class ParityProblem(DCProblem):
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
-        """Constraints from the rates of cells, and how multipliers weigh these."""
+        """Constraints from the rates of sets, and how multipliers weigh these."""
 
 
 class StrongParity(ParityProblem):
     """Problem (13): rates at free thresholds lie between ranks p and p + slack."""
 
-    # Each family of sets has thresholds of its own, one block after the other.
+    # Each family of sets has thresholds of its own, one family after the other.
 
     def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
         self.n_thresholds = n_thresholds
         super().__init__(*common)
         self.surrogate = surrogate
-        n_free = len(self.first) * n_thresholds
+        n_free = self.n_families * n_thresholds
         self.n_variables = self.oracle.n_weights + n_free
         self.n_constraints = 2 * self.n_sets * n_thresholds
 
@@ -188,7 +159,7 @@ class StrongParity(ParityProblem):
     def start(self) -> Array:
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
         thresholds = self.width * thresholds_of_zero(middle, self.surrogate)
-        thresholds = np.tile(thresholds, len(self.first))
+        thresholds = np.tile(thresholds, self.n_families)
         return np.append(np.zeros(self.oracle.n_weights), thresholds)
 
     def thresholds(self, v: Array) -> Array:
@@ -199,45 +170,35 @@ class StrongParity(ParityProblem):
         # their bounds. Rates fall in the threshold: those at `theta` and at every
         # later attempt make a table that the next attempt is interpolated in.
         wanted = self.ranks + self.slack / 2
-        families = np.arange(len(self.first))
-        known = [np.empty((2, 0)) for _ in families]  # rates, thresholds
-        step = 1.0
+        n_own = self.n_families * wanted.size
+        shape = self.n_families, theta.size if theta.size != n_own else wanted.size
+        theta = np.broadcast_to(theta.reshape(-1, shape[1]), shape)
+        known = [np.empty((2, 0)) for _ in theta]  # rates, thresholds
+        first, step = self.oracle.compared.first, 1.0
         for _ in range(_ATTEMPTS):
-            value = self.oracle.evaluate(w, theta, width=self.width)
-            rates = self._of_sets(value.plus - value.minus)
-            highest = np.maximum.reduceat(rates, self.first)
-            middle = (highest + np.minimum.reduceat(rates, self.first)) / 2
-            if theta.size == families.size * wanted.size:
-                own = self._at_own(middle, families)
-                if np.abs(own - wanted).max() <= _OFF_CENTRE * self.slack:
-                    break
+            value = self.oracle.evaluate(w, theta.ravel(), width=self.width)
+            rates = value.plus - value.minus
+            highest = np.maximum.reduceat(rates, first)
+            middle = (highest + np.minimum.reduceat(rates, first)) / 2
+            is_own = theta.shape[1] == wanted.size
+            if is_own and np.abs(middle - wanted).max() <= _OFF_CENTRE * self.slack:
+                break
             guesses = []
-            for family, rate in enumerate(middle):
-                table = np.hstack([known[family], [rate, theta]])
+            for family, own in enumerate(zip(middle, theta, strict=True)):
+                table = np.hstack([known[family], own])
                 known[family] = table = table[:, np.lexsort((-table[1], table[0]))]
                 guess = np.interp(wanted, *table)
                 guess[wanted > table[0, -1]] = table[1].min() - step
                 guess[wanted < table[0, 0]] = table[1].max() + step
                 guesses.append(guess)
-            theta = np.concatenate(guesses)
+            theta = np.array(guesses)
             step *= 2
-        return np.concatenate([w, theta])
-
-    def _at_own(self, values: Array, family: NDArray[np.int64]) -> Array:
-        """Return values (k, F P, ...) at thresholds of a family each, (k, P, ...)."""
-        shape = len(family), len(self.first), self.n_thresholds, *values.shape[2:]
-        own: Array = values.reshape(shape)[np.arange(len(family)), family]
-        return own
-
-    def _rates(self, cells: Array) -> Array:
-        """Values of the sets at their own thresholds, (S, P, ...)."""
-        return self._at_own(self._of_sets(cells), self.family)
+        return np.append(w, theta)
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
-        plus, minus = self._rates(value.plus), self._rates(value.minus)
-        n = self.n_variables
-        plus_gradient = self._rates(value.plus_gradient).reshape(-1, n)
-        minus_gradient = self._rates(value.minus_gradient).reshape(-1, n)
+        plus, minus, n = value.plus, value.minus, self.n_variables
+        plus_gradient = value.plus_gradient.reshape(-1, n)
+        minus_gradient = value.minus_gradient.reshape(-1, n)
         # S_minus - (S_plus - p) <= 0, and S_plus - (S_minus + p + slack) <= 0
         return (
             np.append(minus, plus),
@@ -247,15 +208,13 @@ class StrongParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
-        below = self.ranks - self._rates(rates)
+        below = self.ranks - rates
         constraints = np.append(below, -below - self.slack)
 
         def slopes(multipliers: Array) -> Array:
             low, high = multipliers.reshape(2, *below.shape)
-            weights = np.zeros((self.n_sets, len(self.first), self.n_thresholds))
-            weights[np.arange(self.n_sets), self.family] = high - low
-            spread: Array = self.mixture.T @ weights.reshape(self.n_sets, -1)
-            return spread
+            weights: Array = high - low
+            return weights
 
         return constraints, slopes
 
@@ -266,9 +225,10 @@ class WeakParity(ParityProblem):
     def __init__(self, *common: Any, threshold: float, constant: float) -> None:
         super().__init__(*common)
         self.constant = constant
-        self.threshold = np.array([threshold])
+        self.threshold = np.full(self.n_families, threshold)
         self.n_variables = self.oracle.n_weights
-        together = self.family[:, None] == self.family
+        family = self.oracle.compared.family
+        together = family[:, None] == family
         self.pairs = np.argwhere(together & ~np.eye(self.n_sets, dtype=bool))
         self.n_constraints = len(self.pairs)
 
@@ -284,9 +244,9 @@ class WeakParity(ParityProblem):
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
         n = self.n_variables
-        plus, minus = (self._of_sets(x)[:, 0] for x in (value.plus, value.minus))
-        plus_gradient = self._of_sets(value.plus_gradient[:, 0, :n])
-        minus_gradient = self._of_sets(value.minus_gradient[:, 0, :n])
+        plus, minus = value.plus[:, 0], value.minus[:, 0]
+        plus_gradient = value.plus_gradient[:, 0, :n]
+        minus_gradient = value.minus_gradient[:, 0, :n]
 
         def upper(bound: float) -> tuple[Array, Array]:
             """M_k(a) = max(S_minus + a, S_plus), so that min(S, a) = S_plus + a - M."""
@@ -307,7 +267,7 @@ class WeakParity(ParityProblem):
 
     def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
         low, high = self.interval
-        rate = self._of_sets(rates)[:, 0]
+        rate = rates[:, 0]
         within = np.clip(rate, low, high)  # min(S, beta) - min(S, alpha) + alpha
         k, other = self.pairs.T
 
@@ -315,9 +275,7 @@ class WeakParity(ParityProblem):
             weights = np.zeros(rate.size)
             np.add.at(weights, k, multipliers)
             np.subtract.at(weights, other, multipliers)
-            moving = np.where((rate > low) & (rate < high), weights, 0.0)
-            spread: Array = self.mixture.T @ moving
-            return spread[:, None]
+            return np.where((rate > low) & (rate < high), weights, 0.0)[:, None]
 
         return within[k] - within[other] - self.slack, slopes
 

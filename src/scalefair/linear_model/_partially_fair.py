@@ -59,6 +59,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         Which rows of the groups are compared: all (demographic parity), for
         ``"positive"`` those labelled ``classes_[1]`` (equal opportunity), ``"label"``
         those of the same label (equalized odds). Ranks are those among these rows.
+    %(attributes)s
     %(criterion)s
     %(interactions)s
     surrogate_width : "auto" or float, default="auto"
@@ -95,11 +96,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     ----------
     %(group_weights_)s
     %(input_)s
-    thresholds_ : ndarray of shape (n_thresholds,) or (2, n_thresholds)
-        Scores at the enforced ranks, by label with ``given="label"``; for the weak
-        criterion `threshold`.
+    thresholds_ : ndarray of shape ([2, ][n_attributes, ]n_thresholds)
+        Scores at the enforced ranks, by label with ``given="label"``, and by attribute
+        with ``attributes="each"`` and several; for the weak criterion `threshold`.
     partial_parity_gap_ : float
-        Gap of the criterion on the training rows, exact: not the surrogate's.
+        Gap of the criterion on the training rows, exact: not the surrogate's. With
+        ``attributes="each"`` the largest one of an attribute.
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
         and `kkt_residual_` are about.
@@ -145,6 +147,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         **BaseGroupClassifier._parameter_constraints,
         "kappa": [Interval(Real, 0, 1, closed="right")],
         "given": [StrOptions({"positive", "label"}), None],
+        "attributes": [StrOptions({"joint", "each"})],
         "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
         "start": [StrOptions({"auto", "zero"}), "array-like"],
         "surrogate_width": [
@@ -162,6 +165,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         kappa: float = 0.05,
         *,
         given: str | None = None,
+        attributes: str = "joint",
         criterion: str = "strong",
         threshold: float = 0.0,
         loss: str = "logistic",
@@ -183,6 +187,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.interval = interval
         self.kappa = kappa
         self.given = given
+        self.attributes = attributes
         self.criterion = criterion
         self.threshold = threshold
         self.loss = loss
@@ -215,8 +220,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         y : array-like or Dask collection of shape (m,)
             Labels of two kinds.
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
-            Group of each row, at least two different ones. Of k columns each
-            combination that occurs is a group.
+            Group of each row, at least two different ones; of k columns as `attributes`
+            says.
 
         %(trained)s
 
@@ -241,10 +246,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 (self.max_groups, self.min_group_size),
                 self._oracle_options(),
                 self.given,
+                self.attributes,
             )
             rows, oracle = training.known, training.oracle
             samples = training.growing_samples(check_random_state(self.random_state))
-            self.classes_, self.groups_ = rows.classes, rows.groups
+            self.classes_, (own, *others) = rows.classes, rows.groups
+            self.groups_ = rows.groups if others else own
         else:
             rows = self._check_training(X, y, sensitive_features)
             oracle = rows.oracle(**self._oracle_options())
@@ -264,7 +271,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
         numbers = float(self.kappa), float(self.alpha)
-        common = (oracle, interval, *numbers, rows.families)
+        common = (oracle, interval, *numbers)
         problem: ParityProblem
         if self.criterion == "weak":
             constant = best_constant(rows.signs, self.loss)
@@ -336,8 +343,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
         self._store_weights(problem.oracle.layout.rows(w))
-        by_label = self.given == "label" and self.criterion == "strong"
-        self.thresholds_ = thresholds.reshape(2, -1) if by_label else thresholds
+        n_labels, n_attributes = 1 + (self.given == "label"), len(rows.groups)
+        by = [n for n in (n_labels, n_attributes) if n > 1]
+        is_strong = self.criterion == "strong"
+        self.thresholds_ = thresholds.reshape(*by, -1) if is_strong else thresholds[:1]
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
@@ -359,7 +368,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     def _gap(self, scores: Array, rows: TrainingRows) -> float:
         return partial_parity_gap(
             scores,
-            sensitive_features=rows.codes,
+            sensitive_features=rows.compared_codes,
+            attributes="each",
             y_true=rows.signs,
             given=self.given,
             interval=check_interval(self.interval),

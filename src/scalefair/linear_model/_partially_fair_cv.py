@@ -203,14 +203,17 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         rows = clone(base)._check_training(X, y, sensitive_features)
         params = {k: v for k, v in base.get_params(deep=False).items() if k != "kappa"}
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
-        groups = rows.groups[rows.codes]
+        groups = rows.sensitive_features
         (X,) = indexable(X)
         scores = []
         for train, test in self._folds(X, rows.signs, rows.codes):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
-                params |= {"kappas": kappas, "sensitive_features": groups[train]}
+                params |= {
+                    "kappas": kappas,
+                    "sensitive_features": _safe_indexing(groups, train),
+                }
                 path = partial_fairness_path(
                     _safe_indexing(X, train), labels[train], **params
                 )
@@ -266,7 +269,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
 
 def _judge(model: Any, rows: TrainingRows) -> tuple[float, float]:
     """Accuracy and fairness of held-out rows."""
-    groups = rows.groups[rows.codes]
+    groups = rows.sensitive_features
     scores = model.decision_function(rows.X, sensitive_features=groups)
     right = (scores > 0) == (rows.signs > 0)
     return float(right.mean()), 1.0 - model._gap(scores, rows)

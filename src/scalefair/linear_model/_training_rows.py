@@ -14,7 +14,14 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.random import sample_without_replacement
 
 from scalefair._entries import canonical, check_array
-from scalefair._groups import check_two_groups, check_values, encode_values, listed
+from scalefair._groups import (
+    Attribute,
+    check_compared,
+    check_values,
+    combinations,
+    encode_values,
+    listed,
+)
 from scalefair.linear_model._oracle import (
     PartitionedOracle,
     ScoreOracle,
@@ -25,6 +32,7 @@ from scalefair.linear_model._weights import (
     FeatureUnits,
     WeightLayout,
     column_spread,
+    own_rows,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -40,10 +48,33 @@ class TrainingRows:
 
     X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
-    codes: NDArray[Any]  # (m,), group of each row, an index into `groups`
+    # (m,), group of each row, or combination of the groups of several attributes: a
+    # row of `members`, (K, A), which has its group in each of them
+    codes: NDArray[Any]
+    members: NDArray[np.int64]
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
-    groups: NDArray[Any]  # (G,), sorted
+    groups: list[NDArray[Any]]  # of each attribute, sorted
+    names: list[str]  # of the attributes
     given: str | None = None  # "positive" or "label": which rows are compared
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        signs: NDArray[Any],
+        classes: NDArray[Any],
+        compared: list[Attribute],
+        given: str | None = None,
+    ) -> TrainingRows:
+        """Return rows with the attributes that are compared, each by itself."""
+        (_, groups, codes), *others = compared
+        members = np.arange(len(groups))[:, None]
+        if others:
+            row, codes = combinations(compared)
+            members = np.column_stack([own.codes[row] for own in compared])
+        names = [own.name for own in compared]
+        all_groups = [own.groups for own in compared]
+        return cls(X, signs, codes, members, classes, all_groups, names, given)
 
     @property
     def cells(self) -> NDArray[Any]:
@@ -56,18 +87,19 @@ class TrainingRows:
     def cell_sizes(self) -> NDArray[np.int64]:
         """Rows of each cell."""
         n_labels = 1 if self.given is None else 2
-        return np.bincount(self.cells, minlength=n_labels * len(self.groups))
+        return np.bincount(self.cells, minlength=n_labels * len(self.members))
 
     @property
     def families(self) -> list[NDArray[np.int64]]:
         """Comparisons: for each the set that a cell belongs to, -1 where to none."""
-        groups = np.arange(len(self.groups))
+        # Of all attributes for the first label, then for the other one.
+        groups = self.members.T
         if self.given is None:
-            return [groups]
-        of_label = np.full((2, groups.size, 2), -1)
-        of_label[0, :, 0] = of_label[1, :, 1] = groups
-        families = list(of_label.reshape(2, -1))
-        return families if self.given == "label" else families[1:]
+            return list(groups)
+        of_label = np.full((2, *groups.shape, 2), -1)
+        of_label[0, :, :, 0] = of_label[1, :, :, 1] = groups
+        families = of_label.reshape(2, len(groups), -1)
+        return list(np.concatenate(families if self.given == "label" else families[1:]))
 
     @property
     def compared(self) -> list[NDArray[np.int64]]:
@@ -83,25 +115,65 @@ class TrainingRows:
             for family, own in zip(self.families, inside, strict=True)
         ]
 
+    @property
+    def sensitive_features(self) -> Any:
+        """The groups as they were given: an array, or a frame of the attributes."""
+        pairs = zip(self.groups, self.members.T, strict=True)
+        columns = [groups[own[self.codes]] for groups, own in pairs]
+        if len(columns) == 1:
+            return columns[0]
+        import pandas
+
+        frame = pandas.DataFrame(dict(enumerate(columns)))
+        return frame.set_axis(self.names, axis=1)
+
+    @property
+    def compared_codes(self) -> NDArray[np.int64]:
+        """Codes of each row's groups, as metrics take them, (m,) or (m, A)."""
+        columns = self.members if len(self.groups) > 1 else self.members[:, 0]
+        codes: NDArray[np.int64] = columns[self.codes]
+        return codes
+
+    def layout(self, n: int, interactions: bool, units: FeatureUnits) -> WeightLayout:
+        """Return where the weights of n features are."""
+        n_each = [len(groups) for groups in self.groups] * interactions
+        members = own_rows(self.members[:, : len(n_each)], n_each)
+        return WeightLayout(n, members, units, 1 + (self.given is not None))
+
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own."""
         units = units or FeatureUnits.of(column_spread(self.X))
-        given = self.X, self.signs, self.codes, len(self.groups)
-        by_label = self.given is not None
-        return ScoreOracle(*given, by_label=by_label, units=units, **options)
+        given = self.X, self.signs, self.codes, len(self.members)
+        return ScoreOracle(*given, units=units, **self.oracle_options(options))
+
+    def oracle_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return options of an oracle, with what these rows compare."""
+        units = FeatureUnits.given(0)
+        members = self.layout(0, options.get("interactions", True), units).members
+        own = {"by_label": self.given is not None, "families": self.families}
+        return {**options, **own, "members": members}
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
         """Raise a ValueError if the groups are none, or too small to be compared."""
-        check_two_groups(self.groups, "sklearn.linear_model.LogisticRegression")
-        n_groups = len(self.groups)
-        if n_groups > max_groups:
-            raise ValueError(
-                f"sensitive_features has {n_groups:,} different values, more than "
-                f"max_groups={max_groups}: is it a number or an identifier, not a "
-                "category? Every group takes constraints and weights of its own. Put "
-                f"the values into a few ranges or kinds, or pass max_groups={n_groups} "
-                "if all of them are meant."
+        compared = [
+            Attribute(name, groups, self.members[:, a])
+            for a, (name, groups) in enumerate(
+                zip(self.names, self.groups, strict=True)
             )
+        ]
+        check_compared(compared, "sklearn.linear_model.LogisticRegression")
+        for name, groups, _ in compared:
+            of = "sensitive_features"
+            if len(compared) > 1:
+                of = f"Column {name} of {of}"
+            if (n_groups := len(groups)) > max_groups:
+                raise ValueError(
+                    f"{of} has {n_groups:,} different values, more than "
+                    f"max_groups={max_groups}: is it a number or an identifier, not a "
+                    "category? Every group takes constraints and weights of its own. "
+                    "Put the values into a few ranges or kinds, or pass max_groups="
+                    f"{n_groups} if all of them are meant."
+                )
         sizes = np.concatenate(self.set_sizes)
         if not sizes.all():
             raise ValueError(
@@ -122,9 +194,14 @@ class TrainingRows:
 
     def _named(self, small: NDArray[np.bool_]) -> str:
         """Return sets that are compared with their sizes, the smallest first."""
-        names = [repr(group) for group in self.groups.tolist()]
+        several = len(self.groups) > 1
+        names = [
+            repr(group) + f" of {name}" * several
+            for name, groups in zip(self.names, self.groups, strict=True)
+            for group in groups.tolist()
+        ]
         if self.given is not None:
-            labels = self.classes.tolist()[-len(self.families) :]
+            labels = self.classes.tolist()[-(1 + (self.given == "label")) :]
             names = [f"{name} labelled {y!r}" for y in labels for name in names]
         sizes = np.concatenate(self.set_sizes)
         order = np.argsort(sizes, kind="stable")
@@ -198,6 +275,7 @@ class PartitionedTraining:
         limits: tuple[int, int],
         options: dict[str, Any],
         given: str | None = None,
+        attributes: str = "joint",
     ) -> None:
         if options["loss"] in {"auc", "partial_auc"}:
             raise ValueError(
@@ -206,23 +284,26 @@ class PartitionedTraining:
             )
         classes, labels = rows.encode(y, name="y", what="label")
         encode_labels(classes)
-        groups, codes = rows.encode(sensitive_features, warn=False)
+        columns: list[Any] = rows.compared_attributes(
+            sensitive_features, attributes, warn=False
+        )
+        compared = [
+            own._replace(codes=np.concatenate(own.codes.gather())) for own in columns
+        ]
         signs = _signs(np.concatenate(labels.gather()))
-        all_codes = np.concatenate(codes.gather())
         self.rows = rows
-        self.known = TrainingRows(None, signs, all_codes, classes, groups, given)
+        self.known = TrainingRows.of(None, signs, classes, compared, given)
         self.known.check_groups(*limits)
+        codes = columns[0].codes
+        if len(columns) > 1:
+            codes = rows.split(self.known.codes)
         dtype = real_type(rows)
-        by_label = given is not None
-        how = dtype, len(groups), {**options, "by_label": by_label}
+        how = dtype, len(self.known.members), self.known.oracle_options(options)
         oracles = rows.map(_make_oracle, *how, each=[labels, codes]).persist()
         units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
-        layout = WeightLayout(
-            rows.shape[1],
-            *(len(groups), options["interactions"], units),
-            cells_per_group=1 + by_label,
-        )
-        self.oracle = PartitionedOracle(oracles, layout, self.known.cell_sizes)
+        layout = self.known.layout(rows.shape[1], options["interactions"], units)
+        known = layout, self.known.cell_sizes, self.known.families
+        self.oracle = PartitionedOracle(oracles, *known)
 
     def growing_samples(self, rng: np.random.RandomState) -> Iterator[TrainingRows]:
         """Yield ever larger random samples of each cell; none of few rows."""

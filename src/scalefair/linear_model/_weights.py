@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -153,19 +154,23 @@ class FeatureUnits(NamedTuple):
 class WeightLayout(NamedTuple):
     """Rows of n coefficients and their intercept, as one vector in `units`."""
 
-    # One row, or with interactions one shared by all groups, and what each other adds.
     n_features: int
-    n_groups: int
-    interactions: bool
+    # Which rows are added up for each group, (n_groups, n_rows): see `own_rows`.
+    members: sparse.csr_array
     units: FeatureUnits
     # Parts of the rows that a group is divided into, one after the other: sums over
     # rows are those of such cells, whose weights are those of their group.
     cells_per_group: int = 1
 
     @property
+    def n_groups(self) -> int:
+        """Groups, or combinations of several attributes' groups."""
+        return int(self.members.shape[0])
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows, and coefficients with the intercept."""
-        return self.n_groups if self.interactions else 1, self.n_features + 1
+        return int(self.members.shape[1]), self.n_features + 1
 
     @property
     def n_cells(self) -> int:
@@ -191,36 +196,30 @@ class WeightLayout(NamedTuple):
 
     def of_groups(self, rows: Array) -> Array:
         """Rows of each group, in the same units: the shared one and what it adds."""
-        effective = np.empty((self.n_groups, self.n_features + 1))
-        effective[:] = rows[0]
-        if self.interactions:
-            effective[1:] += rows[1:]
+        effective: Array = self.members @ rows
         return effective
 
     def lift(self, gradient: Array) -> Array:
         """Gradients in w from those of each cell: the adjoint of `effective`."""
         cells = gradient.reshape(self.n_groups, self.cells_per_group, -1)
         with judged_later():
-            lifted: Array = cells.sum(axis=1)
-            total: Array = lifted.sum(axis=0)
-        if not self.interactions:
-            return total
-        lifted[0] = total
+            lifted: Array = self.members.T @ cells.sum(axis=1)
         return lifted.ravel()
 
-    def spread(self, slopes: Array) -> Array:
-        """Gradients in (w, theta) of functions of one cell and threshold."""
-        n_cells, n_thresholds, n_columns = slopes.shape
-        out = np.zeros((n_cells, n_thresholds, self.n_weights + n_thresholds))
-        out[:, :, :n_columns] = slopes
-        if self.interactions:
-            for cell in range(self.cells_per_group, n_cells):
-                k = cell // self.cells_per_group
-                out[cell, :, k * n_columns : (k + 1) * n_columns] = slopes[cell]
-        p = np.arange(n_thresholds)
-        # A higher threshold is a lower score.
-        out[:, p, self.n_weights + p] = -slopes[:, :, -1]
-        return out
+
+def own_rows(codes: NDArray[Any], n_each: Sequence[int]) -> sparse.csr_array:
+    """Return `members` of groups with codes in no, one or more attributes, (n, A).
+
+    Row 0 is shared by all; of the `n_each` groups of each attribute all but the first
+    have one of their own.
+    """
+    n_groups, n_attributes = codes.shape
+    before = np.cumsum([0, *n_each])[:n_attributes] - np.arange(n_attributes)
+    group, attribute = np.nonzero(codes)
+    own = np.append(np.arange(n_groups), group)
+    rows = np.append(np.zeros(n_groups, np.int64), (codes + before)[group, attribute])
+    shape = n_groups, 1 + sum(n_each) - n_attributes
+    return sparse.csr_array((np.ones(own.size), (own, rows)), shape=shape)
 
 
 def ridge_factors(layout: WeightLayout, alpha: float) -> Array:

@@ -8,7 +8,7 @@ from scalefair.metrics._partial_parity import samples_by_label
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
-    encode_compared_groups,
+    encode_compared,
     order_by_group,
 )
 
@@ -34,6 +34,7 @@ sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns each combination that occurs. Two groups or more, each with positive and
     negative samples.
+{TEXTS["attributes"]}
 
 Returns
 -------
@@ -49,7 +50,9 @@ ValueError
 
 
 @documented(**_TEXTS)
-def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float:
+def group_auc_gap(
+    y_score: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> float:
     r"""Largest distance from one half of the chance that one group outranks another.
 
     With :math:`h, h'` the scores of members drawn at random from groups :math:`k` and
@@ -63,6 +66,7 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     ----------
     %(y_score)s
     %(sensitive_features)s
+    %(attributes)s
 
     Returns
     -------
@@ -90,15 +94,23 @@ def group_auc_gap(y_score: ArrayLike, *, sensitive_features: ArrayLike) -> float
     0.25
     """
     scores = check_scores(y_score)
-    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
     everyone = np.ones(scores.shape[0], dtype=bool)
-    chances = _outranking(scores, codes, everyone, everyone, groups.shape[0])
-    return float(np.abs(chances - 0.5).max())
+    chances = [
+        _outranking(scores, codes, everyone, everyone, len(groups))
+        for _, groups, codes in encode_compared(
+            sensitive_features, scores.shape[0], attributes
+        )
+    ]
+    return max(float(np.abs(own - 0.5).max()) for own in chances)
 
 
 @documented(**_TEXTS)
 def inter_group_pairwise_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: ArrayLike
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest difference of the chances to be ranked rightly across two groups.
 
@@ -126,14 +138,21 @@ def inter_group_pairwise_gap(
     ... )
     1.0
     """
-    scores, positive, codes, n_groups = _check(y_true, y_score, sensitive_features)
-    chances = _outranking(scores, codes, positive, ~positive, n_groups)
-    return float(np.abs(chances - chances.T).max())
+    gaps = []
+    for found in _check(y_true, y_score, sensitive_features, attributes):
+        scores, positive, codes, n_groups = found
+        chances = _outranking(scores, codes, positive, ~positive, n_groups)
+        gaps.append(float(np.abs(chances - chances.T).max()))
+    return max(gaps)
 
 
 @documented(**_TEXTS)
 def intra_group_pairwise_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: ArrayLike
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest difference between the groups' areas under the ROC curve.
 
@@ -162,7 +181,17 @@ def intra_group_pairwise_gap(
     ... )
     0.5
     """
-    scores, positive, codes, n_groups = _check(y_true, y_score, sensitive_features)
+    found = _check(y_true, y_score, sensitive_features, attributes)
+    return max(_spread_of_areas(*own) for own in found)
+
+
+def _spread_of_areas(
+    scores: NDArray[np.float64],
+    positive: NDArray[np.bool_],
+    codes: NDArray[np.int64],
+    n_groups: int,
+) -> float:
+    """Largest difference between the areas of the groups."""
     order = np.argsort(scores)
     order = order[order_by_group(codes[order])]
     scores, positive, codes = scores[order], positive[order], codes[order]
@@ -203,10 +232,21 @@ def _outranking(
 
 
 def _check(
-    y_true: ArrayLike, y_score: ArrayLike, sensitive_features: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], int]:
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    sensitive_features: ArrayLike,
+    attributes: str,
+) -> list[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], int]]:
     """Return scores, which rows are positive, group codes and number of groups."""
     scores = check_scores(y_score)
-    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    positive = samples_by_label(y_true, groups, codes)["positive"]
-    return scores, positive, codes, groups.shape[0]
+    return [
+        (
+            scores,
+            samples_by_label(y_true, groups, codes)["positive"],
+            codes,
+            len(groups),
+        )
+        for _, groups, codes in encode_compared(
+            sensitive_features, scores.shape[0], attributes
+        )
+    ]

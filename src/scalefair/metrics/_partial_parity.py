@@ -15,7 +15,7 @@ from scalefair._groups import check_interval, check_values, encode_values, liste
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
-    encode_compared_groups,
+    encode_compared,
     largest_gap,
     share_above,
 )
@@ -60,6 +60,7 @@ def partial_demographic_parity_gap(
     sensitive_features: ArrayLike,
     interval: tuple[float, float] = (0.0, 1.0),
     sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest difference of positive rates among equally ranked parts of the groups.
 
@@ -83,6 +84,7 @@ def partial_demographic_parity_gap(
     %(sensitive_features)s
     %(interval)s
     %(sample_weight)s
+    %(attributes)s
 
     Returns
     -------
@@ -118,6 +120,7 @@ def partial_demographic_parity_gap(
         sensitive_features=sensitive_features,
         interval=interval,
         sample_weight=sample_weight,
+        attributes=attributes,
     )
 
 
@@ -129,6 +132,7 @@ def weak_partial_demographic_parity_gap(
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float = 0.0,
     sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     r"""Difference of positive rates among equally ranked parts, at one threshold.
 
@@ -149,6 +153,7 @@ def weak_partial_demographic_parity_gap(
         The decision is favourable for scores strictly above it, in the unit of the
         scores: 0 for a decision function, 0.5 for probabilities.
     %(sample_weight)s
+    %(attributes)s
 
     Returns
     -------
@@ -179,6 +184,7 @@ def weak_partial_demographic_parity_gap(
         interval=interval,
         threshold=threshold,
         sample_weight=sample_weight,
+        attributes=attributes,
     )
 
 
@@ -191,6 +197,7 @@ def partial_equal_opportunity_gap(
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest difference of true positive rates among equally ranked positives.
 
@@ -211,6 +218,7 @@ def partial_equal_opportunity_gap(
     %(interval)s
     %(one_threshold)s
     %(sample_weight)s
+    %(attributes)s
 
     Returns
     -------
@@ -248,6 +256,7 @@ def partial_equal_opportunity_gap(
         interval=interval,
         threshold=threshold,
         sample_weight=sample_weight,
+        attributes=attributes,
     )
 
 
@@ -260,6 +269,7 @@ def partial_equalized_odds_gap(
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest difference of rates among equally ranked samples of the same label.
 
@@ -276,6 +286,7 @@ def partial_equalized_odds_gap(
     %(interval)s
     %(one_threshold)s
     %(sample_weight)s
+    %(attributes)s
 
     Returns
     -------
@@ -310,6 +321,7 @@ def partial_equalized_odds_gap(
         interval=interval,
         threshold=threshold,
         sample_weight=sample_weight,
+        attributes=attributes,
     )
 
 
@@ -323,6 +335,7 @@ def partial_parity_gap(
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     """Largest difference of positive rates among equally ranked parts of the groups.
 
@@ -342,6 +355,7 @@ def partial_parity_gap(
     %(interval)s
     %(one_threshold)s
     %(sample_weight)s
+    %(attributes)s
 
     Returns
     -------
@@ -359,14 +373,13 @@ def partial_parity_gap(
     [0.5, 0.0, 1.0]
     """
     scores = check_scores(y_score)
-    groups, codes = encode_compared_groups(sensitive_features, scores.shape[0])
-    weights = _check_weights(sample_weight, codes)
+    of_each = encode_compared(sensitive_features, scores.shape[0], attributes)
+    weights = _check_weights(sample_weight, scores)
     ranks = check_interval(interval)
     if threshold is not None and (
         not isinstance(threshold, Real) or math.isnan(threshold)
     ):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
-    compared: dict[str, Any] = {"": slice(None)}  # by what kind of samples they are
     if given is not None:
         if given not in _KINDS:
             raise ValueError(
@@ -377,12 +390,15 @@ def partial_parity_gap(
                 f"given={given!r} compares samples by their labels: pass them as "
                 "y_true."
             )
-        compared = samples_by_label(y_true, groups, codes, _KINDS[given])
     gaps = []
-    for kind, rows in compared.items():
-        own = None if weights is None else weights[rows]
-        _check_weight_of_groups(own, groups, codes[rows], kind)
-        gaps.append(_gap(scores[rows], codes[rows], *ranks, threshold, own))
+    for _, groups, codes in of_each:
+        compared: dict[str, Any] = {"": slice(None)}  # by what kind of samples they are
+        if given is not None and y_true is not None:
+            compared = samples_by_label(y_true, groups, codes, _KINDS[given])
+        for kind, rows in compared.items():
+            own = None if weights is None else weights[rows]
+            _check_weight_of_groups(own, groups, codes[rows], kind)
+            gaps.append(_gap(scores[rows], codes[rows], *ranks, threshold, own))
     return max(gaps)
 
 
@@ -434,13 +450,13 @@ def samples_by_label(
 
 
 def _check_weights(
-    sample_weight: ArrayLike | None, codes: NDArray[np.int64]
+    sample_weight: ArrayLike | None, scores: NDArray[np.float64]
 ) -> NDArray[np.float64] | None:
     """Return weights that are not negative, or None."""
     if sample_weight is None:
         return None
     weights: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, codes, dtype=np.float64, ensure_non_negative=True
+        sample_weight, scores, dtype=np.float64, ensure_non_negative=True
     )
     return weights
 

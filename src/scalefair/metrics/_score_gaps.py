@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import judged_later
-from scalefair._groups import encode_groups
+from scalefair._groups import Attribute, compared_attributes
 from scalefair.streaming import GroupMoments
 
 TEXTS = {
@@ -17,6 +17,10 @@ TEXTS = {
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns each combination that occurs. Two groups or more.""",
+    "attributes": """\
+attributes : {"joint", "each"}, default="joint"
+    Of several columns ``"joint"`` compares the combinations that occur, ``"each"`` the
+    groups of each column by itself; the largest gap counts.""",
     "y_score": """\
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
@@ -38,7 +42,9 @@ for any number of groups, never the pairs.""",
 
 
 @documented(**TEXTS)
-def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -> float:
+def statistical_parity_ks(
+    y_pred: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> float:
     r"""Largest Kolmogorov-Smirnov distance between the predictions of two groups.
 
     With :math:`F_k(t)` the share of group :math:`k` with a prediction of at most
@@ -52,6 +58,7 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
         Prediction for each sample, in any unit: only the order counts. Infinite
         predictions are allowed, NaN is not.
     %(sensitive_features)s
+    %(attributes)s
 
     Returns
     -------
@@ -85,12 +92,14 @@ def statistical_parity_ks(y_pred: ArrayLike, *, sensitive_features: ArrayLike) -
     0.5
     """
     predictions = check_scores(y_pred, name="y_pred")
-    _, codes = encode_compared_groups(sensitive_features, predictions.shape[0])
-    return largest_gap(predictions, codes)
+    compared = encode_compared(sensitive_features, predictions.shape[0], attributes)
+    return max(largest_gap(predictions, codes) for _, _, codes in compared)
 
 
 @documented(**TEXTS)
-def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]:
+def moment_gaps(
+    Z: Any, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> tuple[float, float]:
     r"""How far apart the means, and the covariances, of the groups' outputs are.
 
     With :math:`\mu_k` and :math:`C_k` the mean and the covariance (divisor
@@ -106,6 +115,9 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
         Outputs of a model or of one of its layers, a row per sample, read once;
         memory-mapped rows block by block.
     %(sensitive_features)s
+    attributes : {"joint", "each"}, default="joint"
+        Of several columns ``"joint"`` compares the combinations that occur, ``"each"``
+        the groups of each column by itself; the largest gaps of a column count.
 
     Returns
     -------
@@ -136,11 +148,18 @@ def moment_gaps(Z: Any, *, sensitive_features: ArrayLike) -> tuple[float, float]
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    _, codes = encode_compared_groups(sensitive_features, rows.shape[0])
-    moments = GroupMoments.from_data(rows, codes)
-    divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
-    covariances = moments.scatters / divisors[:, None, None]
-    return _spread(moments.means), _spread(covariances)
+    if attributes == "joint":  # two groups at least, few rows warned of
+        ((_, _, sensitive_features),) = encode_compared(
+            sensitive_features, rows.shape[0]
+        )
+    each = GroupMoments._compared(rows, sensitive_features, attributes)
+    gaps = []
+    for moments in each:
+        divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
+        covariances = moments.scatters / divisors[:, None, None]
+        gaps.append((_spread(moments.means), _spread(covariances)))
+    mean_gaps, covariance_gaps = zip(*gaps, strict=True)
+    return max(mean_gaps), max(covariance_gaps)
 
 
 def _spread(values: NDArray[np.float64]) -> float:
@@ -232,15 +251,21 @@ def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.flo
     return scores
 
 
-def encode_compared_groups(
-    sensitive_features: ArrayLike, n_samples: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted groups, at least two, and each sample's index among them."""
-    groups, codes = encode_groups(sensitive_features, n_samples)
-    if groups.shape[0] < 2:
-        only = groups.tolist()[0]
-        raise ValueError(f"The gap compares groups, but there is only one: {only!r}.")
-    return groups, codes
+def encode_compared(
+    sensitive_features: ArrayLike, n_samples: int, attributes: str = "joint"
+) -> list[Attribute]:
+    """Return what is compared, joint or each attribute; two groups at least."""
+    if attributes not in ("joint", "each"):
+        raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
+    compared = compared_attributes(sensitive_features, n_samples, attributes)
+    for name, groups, _ in compared:
+        if len(groups) < 2:
+            of = f" in column {name} of sensitive_features" * (len(compared) > 1)
+            only = groups.tolist()[0]
+            raise ValueError(
+                f"The gap compares groups, but there is only one{of}: {only!r}."
+            )
+    return compared
 
 
 def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:

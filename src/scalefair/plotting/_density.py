@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_interval
+from scalefair._groups import Attribute, check_interval, encode_attributes
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _models
 
@@ -47,6 +47,9 @@ bins : int or array-like of edges, default=50
     Bins of the histogram, the same for all."""
 _OF_SCORES = f"""\
 {_TEXTS["given"]}
+attributes : {{"joint", "each"}}, default="joint"
+    Of several columns ``"joint"`` draws the combinations, ``"each"`` the groups of each
+    column by itself.
 {_KIND.format("histogram")}
 {_TEXTS["threshold"]}
 {_TEXTS["drawing"]}"""
@@ -185,6 +188,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         name: str | None = None,
         y_true: ArrayLike | None = None,
         given: str | None = None,
+        attributes: str = "joint",
         kind: str = "histogram",
         bins: int | ArrayLike = 50,
         threshold: float | None = None,
@@ -207,19 +211,34 @@ class ScoreDensityDisplay(_DensityDisplay):
         """
         interval = check_interval(interval)
         models = _models.by_name(scores, name, "")
-        found, groups, codes = _models.check_rows(models, sensitive_features, "scores")
+        found, groups, codes = _models.check_rows(
+            models, sensitive_features, "scores", warn=attributes != "each"
+        )
         if len(found) > 1:
             raise ValueError(f"The figure is for one model, got {list(models)}.")
         [values], [name] = found, models
         of: dict[str, Any] = {"sensitive_features": codes, "given": given}
+        each = [Attribute("", groups, codes)]
+        if attributes == "each":
+            of |= {"sensitive_features": sensitive_features, "attributes": attributes}
+            own = encode_attributes(sensitive_features, len(values))
+            each = own if len(own) > 1 else each
         gap = partial_parity_gap(values, y_true=y_true, interval=interval, **of)
         compared = _models.compared_rows(given, y_true, len(values))
-        rows = compared.values()
-        codes = np.concatenate([codes[r] + i * groups.size for i, r in enumerate(rows)])
-        values = np.concatenate([values[r] for r in rows])
-        if given is not None:
-            pairs = product(compared, groups.tolist())
-            groups = np.array([f"{group}{label}" for label, group in pairs])
+        drawn = list(product(compared.items(), each))
+        first = np.cumsum([0, *(len(own.groups) for _, own in drawn)])
+        codes = np.concatenate(
+            [own.codes[r] + i for i, ((_, r), own) in zip(first, drawn, strict=False)]
+        )
+        values = np.concatenate([values[r] for (_, r), _ in drawn])
+        if len(drawn) > 1:
+            groups = np.array(
+                [
+                    f"{own.name} {group}{label}".strip()
+                    for (label, _), own in drawn
+                    for group in own.groups.tolist()
+                ]
+            )
         grid, densities = _densities([values], groups, codes, kind, bins)
         ranges = [
             _score_range(values[codes == k], *interval) for k in range(groups.size)
@@ -237,7 +256,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         return display.plot(ax, legend=legend, **line_kwargs)
 
     from_estimator = _models.estimator_method(
-        from_predictions, "decision_function", ("interval", "given")
+        from_predictions, "decision_function", ("interval", "given", "attributes")
     )
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:

@@ -154,7 +154,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         """
         given = _models.by_name(predictions, None, "predictions")
         names, codes = encode_groups(sensitive_features)
-        groups = {"sensitive_features": names[codes]}
+        groups: dict[str, Any] = {"sensitive_features": names[codes]}
         target = _models.series_name(y_true)
         of_target = f" of {_draw.literal(target)}" if target else ""
         display = cls(

@@ -132,6 +132,7 @@ class GroupLossDisplay:
         sensitive_features: ArrayLike,
         n_components: Iterable[int],
         centering: str = "global",
+        attributes: str = "joint",
         methods: Mapping[str, Any] | None = None,
         axes: Any = None,
         legend: bool = True,
@@ -149,6 +150,7 @@ class GroupLossDisplay:
             Numbers of components, in any order, each at most `n_features`.
         centering : {"global", "group"}, default="global"
             What is subtracted from the rows: the mean of all, or each group's own.
+        %(attributes)s
         methods : mapping of str to estimator or None, default=None
             Estimators with `from_moments`, whose `n_components` and `centering` are
             replaced. None takes ``{"PCA": GroupPCA(), "FairPCA": FairPCA()}``.
@@ -163,8 +165,8 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        moments = GroupMoments.from_data(X, sensitive_features)
-        display = cls._of_fits(moments, n_components, centering, methods)
+        each = GroupMoments._compared(X, sensitive_features, attributes)
+        display = cls._of_fits(each, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)
 
     @classmethod
@@ -201,13 +203,14 @@ class GroupLossDisplay:
             n_components = range(1, estimator.n_components + 1)
         methods = {"PCA": GroupPCA(), "FairPCA": estimator}
         moments, centering = estimator.moments_, estimator.centering
-        display = cls._of_fits(moments, n_components, centering, methods)
+        each = moments if isinstance(moments, list) else [moments]
+        display = cls._of_fits(each, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)
 
     @classmethod
     def _of_fits(
         cls,
-        moments: GroupMoments,
+        each: list[GroupMoments],
         n_components: Iterable[int],
         centering: str,
         methods: Mapping[str, Any],
@@ -222,20 +225,23 @@ class GroupLossDisplay:
             ) from None
         if not sizes:
             raise ValueError("n_components is empty: give at least one number.")
-        shares = moments.counts / moments.counts.sum()
+        counts = each[0].counts  # each attribute has all rows
+        shares = counts / counts.sum()
         losses: dict[str, Any] = {name: [] for name in methods}
         errors: dict[str, Any] = {name: [] for name in methods}
         for name, method in methods.items():
             for r in sizes:
                 parameters = {"n_components": r, "centering": centering}
                 parameters = {**method.get_params(), **parameters}
-                fit = type(method).from_moments(moments, **parameters)
+                fit = type(method).from_moments(each, **parameters)
                 rounding = _ROUNDING * fit.explained_variance_.sum()
-                error = fit.group_reconstruction_errors_ @ shares
-                loss = fit.group_losses_
+                error = np.hstack(fit.group_reconstruction_errors_)[: len(counts)]
+                error = error @ shares
+                loss = np.hstack(fit.group_losses_)
                 losses[name].append(np.where(loss > rounding, loss, 0.0))
                 errors[name].append(error if error > rounding else 0.0)
-        return cls(sizes, losses=losses, total_errors=errors, groups=moments.groups)
+        groups = np.concatenate([moments.groups.astype(object) for moments in each])
+        return cls(sizes, losses=losses, total_errors=errors, groups=groups)
 
     def plot(
         self, axes: Any = None, *, legend: bool = True, **line_kwargs: Any

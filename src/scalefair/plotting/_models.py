@@ -133,7 +133,11 @@ def compared_rows(
 
 
 def check_rows(
-    given: Mapping[str, ArrayLike], sensitive_features: ArrayLike, what: str
+    given: Mapping[str, ArrayLike],
+    sensitive_features: ArrayLike,
+    what: str,
+    *,
+    warn: bool = True,
 ) -> tuple[list[NDArray[np.float64]], NDArray[Any], NDArray[np.int64]]:
     """Return each model's numbers for the rows, the groups, and each row's group."""
     found = [
@@ -146,7 +150,7 @@ def check_rows(
             f"All models must have {what} for the same rows, but some have "
             f"{min(sizes)} and some {max(sizes)}."
         )
-    groups, codes = encode_groups(sensitive_features, sizes.pop())
+    groups, codes = encode_groups(sensitive_features, sizes.pop(), warn=warn)
     if groups.size < 2:
         raise ValueError(
             f"sensitive_features has only one group, {groups[0]!r}; two or more are "

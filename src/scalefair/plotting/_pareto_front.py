@@ -151,6 +151,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         sensitive_features: ArrayLike | None = None,
         interval: tuple[float, float] | None = None,
         given: str | None = None,
+        attributes: str | None = None,
         name: str | None = None,
         confidence: float = 0.95,
         label_points: bool = True,
@@ -172,13 +173,16 @@ class ParetoFrontDisplay(TradeOffDisplay):
         y : array-like of shape (n_samples,), default=None
             True labels of the rows.
         sensitive_features : array-like of shape (n,) or (n, k), default=None
-            Group of each of the n rows; of k columns each combination that occurs.
+            Group of each of the n rows; of k columns as `attributes` says.
         interval : tuple of float or None, default=None
             Ranks, from the top of each group, that the gap is about; None takes that
             of the classifiers, if those that have one agree, or all.
         given : {"positive", "label"} or None, default=None
             Which rows the gap is about: all, the positive ones, or those of the same
             label; None takes that of the classifiers.
+        attributes : {"joint", "each"} or None, default=None
+            Whether of several columns combinations are compared, or the groups of each
+            by itself; None takes that of the classifiers.
         name : str or None, default=None
             What the legend says; None takes "cross-validation", or the class.
         %(confidence)s
@@ -204,9 +208,15 @@ class ParetoFrontDisplay(TradeOffDisplay):
                 interval = _models.common(every, "interval").get("interval", (0, 1))
             if given is None:
                 given = _models.common(every, "given").get("given")
+            if attributes is None:
+                attributes = _models.common(every, "attributes").get("attributes")
             how: dict[str, Any] = {"interval": interval, "given": given}
-            groups, codes = encode_groups(sensitive_features)
-            how["sensitive_features"] = groups[codes]
+            how |= {"sensitive_features": sensitive_features}
+            if attributes == "each":
+                how["attributes"] = attributes
+            else:
+                groups, codes = encode_groups(sensitive_features)
+                how["sensitive_features"] = groups[codes]
             points = {
                 key: np.array([_judge(model, X, y, **how) for model in path])
                 for key, path in paths.items()

@@ -14,7 +14,7 @@ from scalefair.postprocessing._explainable_svd import exact_first_moment
 Array = NDArray[np.float64]
 
 # Share of the covariance gap below which nothing is asked for.
-_SMALLEST_SHARE = 1e-4
+SMALLEST_SHARE = 1e-4
 # Further rows are left as they are if without them the gaps end this near, in
 # multiples of the accuracy.
 _NEAR = 3.0
@@ -73,7 +73,7 @@ def direct_weights(
     if mean_bound in (0, np.inf):
         means = np.empty((root.shape[1], 0))
     problem = _Problem.of(start, root, means, forms)
-    smallest = _SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
+    smallest = SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
     covariance_bound = max(covariance_bound, smallest**2)
     bounds = _Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
     V, multiplier = _nearest_means(problem, bounds), np.zeros((len(start),) * 2)

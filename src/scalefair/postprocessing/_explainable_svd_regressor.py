@@ -91,6 +91,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         relative to what it would have without them; as published it is free, and
         brings part of the unfairness back. If the changed layer is the last one,
         only its bias is fitted.
+    %(attributes)s
+        The direct method then bounds the gaps of every attribute, over its pairs of
+        groups; the published one bounds the sum of their squares. The gaps told are the
+        largest of an attribute.
     prefit : bool or "auto", default="auto"
         Whether `estimator` is fitted already; "auto" finds out. If it is not, a
         clone is fitted first, to rows in memory only.
@@ -106,7 +110,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         The changed copy.
     layer_ : int
         Number of the changed layer, from 0.
-    %(groups_)s
+    %(groups_each_)s
     weight_ : ndarray of shape (m, n)
         New weight of the layer, outputs first.
     mean_gap_before_, mean_gap_after_ : float
@@ -119,7 +123,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     output_change_bound_ : float
         No weight with the same bounds on the gaps changes the outputs less; proved
         by duality for two groups and ``method="direct"``, nan otherwise.
-    moments_ : GroupMoments
+    moments_ : GroupMoments, or list of them
         Counts, means and scatter matrices of the layer's inputs.
     refit_gaps_before_, refit_gaps_after_ : tuple of float or None
         Gaps in mean and covariance of the last layer's outputs on the training
@@ -169,6 +173,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "first_moment": [StrOptions({"exact", "svd"})],
         "refit_last": [StrOptions({"least_squares", "gradient"}), None],
+        "attributes": [StrOptions({"joint", "each"})],
         "prefit": ["boolean", StrOptions({"auto"})],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
@@ -185,6 +190,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         epsilon: float = 1e-5,
         first_moment: str = "exact",
         refit_last: str | None = "least_squares",
+        attributes: str = "joint",
         prefit: bool | str = "auto",
         batch_size: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -197,6 +203,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.first_moment = first_moment
         self.refit_last = refit_last
+        self.attributes = attributes
         self.prefit = prefit
         self.batch_size = batch_size
         self.random_state = random_state
@@ -231,7 +238,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             Dask's are gathered here, 8 bytes each.
         sensitive_features : array-like or Dask collection of shape (N,) or (N, k)
             Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones. Of k columns each combination that occurs is a group.
+            two different ones. Of k columns each combination that occurs is a group,
+            if `attributes` does not say otherwise.
             Dask collections other than arrays must be cut as the rows are.
 
         Returns
@@ -254,7 +262,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             If there is no room for the n x n matrices of each group, n the inputs of
             the layer, or of the last one if that is to be refitted.
         """
-        rows = training_rows(self, X, sensitive_features)
+        rows = training_rows(self, X, sensitive_features, self.attributes)
         if y is None and self.refit_last is not None:
             raise ValueError(
                 "The last layer is fitted to y, which requires y to be passed, but "
@@ -277,9 +285,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self._old_layers[last] = (host.weight(last), host.bias(last))
         refits = self.refit_last is not None and self.layer_ != last
         remedy = "choose a layer of fewer inputs."
-        check_room(host, self.layer_, len(rows.groups), remedy)
+        each = rows.groups if isinstance(rows.groups, list) else [rows.groups]
+        sizes = [len(groups) for groups in each]
+        check_room(host, self.layer_, sizes, remedy)
         if refits:
-            check_room(host, last, len(rows.groups), "use refit_last=None.")
+            check_room(host, last, sizes, "use refit_last=None.")
         kept = self._change_layer(model_rows)
         host = host.replaced({self.layer_: (self.weight_, None)})
         changed = replace(model_rows, host=host)

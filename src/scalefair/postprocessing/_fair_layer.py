@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
-from scalefair.postprocessing._direct import direct_weights
+from scalefair.postprocessing._direct import SMALLEST_SHARE, direct_weights
 from scalefair.postprocessing._direct_sqp import smallest_change
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
@@ -16,8 +16,7 @@ from scalefair.postprocessing._explainable_svd import (
     svd_first_moment,
 )
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerMoments
-from scalefair.streaming import GroupMoments
+from scalefair.postprocessing._layer_moments import LayerMoments, Moments
 
 Array = NDArray[np.float64]
 
@@ -28,6 +27,11 @@ _NOISE = 1e-3
 # Gaps this small beside the outputs are rounding of the moments.
 _ROUNDING = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+# Of several attributes: most weights that are tried, the power of what a square is too
+# large by that a weight grows with, by how much squares are too large where the bounds
+# are narrowed instead, and the part that is rounding.
+_MOST_WEIGHTS, _POWER, _NEAR, _INSIDE = 40, 0.7, 0.02, 1e-9
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,11 @@ class FairLayer:
     converged: bool  # whether the bounds on the gaps hold
 
 
-def check_room(host: LayerHost, layer: int, n_groups: int, remedy: str) -> None:
+def check_room(host: LayerHost, layer: int, sizes: list[int], remedy: str) -> None:
     """Raise a MemoryError if the n x n matrices of a layer do not fit into memory."""
     n_inputs = host.shape(layer)[1]
     # Two of each group and one of each pair, the second moment and its eigenvectors.
-    n_matrices = 2 * n_groups + n_groups * (n_groups - 1) // 2 + 2
+    n_matrices = 2 + sum(2 * n + n * (n - 1) // 2 for n in sizes)
     require_memory(
         8 * n_matrices * n_inputs**2,
         f"The matrices of layer {host.layer_names[layer]!r}, {n_inputs:,} x "
@@ -61,7 +65,7 @@ def check_room(host: LayerHost, layer: int, n_groups: int, remedy: str) -> None:
 
 def fair_layer(
     weight: Array,
-    moments: GroupMoments,
+    moments: Moments,
     *,
     method: str,
     reductions: tuple[float, float],
@@ -104,11 +108,15 @@ def _direct(
         basis, triangle = np.linalg.qr(weight)
         fewer, least, converged = _direct(triangle, layer, gaps, reductions)
         return basis @ fewer, least, converged
-    mean_bound = reduced(gaps[0], reductions[0])
     M = layer.covariance_differences
+    whitening = layer.whitening(weight, _NOISE)
+    if layer.n_attributes > 1:
+        changed, converged = within_each(weight, *whitening, layer, reductions)
+        return changed, float("nan"), converged
+    mean_bound = reduced(gaps[0], reductions[0])
     found = direct_weights(
         weight,
-        *layer.whitening(weight, _NOISE),
+        *whitening,
         layer.differences,
         M,
         mean_bound=mean_bound,
@@ -129,6 +137,61 @@ def _direct(
     return found.weight, least, found.converged
 
 
+def within_each(
+    weight: Array,
+    whitened: Array,
+    root: Array,
+    layer: LayerMoments,
+    reductions: tuple[float, float],
+    **options: float,
+) -> tuple[Array, bool]:
+    """Meet bounds on the gaps of each of several attributes; return whether they hold.
+
+    What is bounded is a weighted sum of all squares. Weights of attributes whose gaps
+    are above their own bounds grow, the others shrink, as multipliers would.
+    """
+    before = np.array(layer.gaps_of_each(weight)) ** 2
+    reduction = np.reshape(reductions, (2, 1))
+    largest = before.max(axis=1, keepdims=True)
+    asked = (reduction > 1) & (before > _ROUNDING**2 * largest)
+    bounds = np.where(asked, before / reduction, 0.0)
+    bounds[1] = np.maximum(
+        bounds[1], np.where(asked[1], before[1] * SMALLEST_SHARE**2, 0)
+    )
+    positive = bounds > 0
+    weights = np.where(positive, 1 / np.where(positive, bounds, 1.0), asked)
+    M, margin = layer.covariance_differences, np.ones(2)
+    changed = weight
+    for _ in range(_MOST_WEIGHTS):
+        weights /= np.maximum(weights.max(axis=1, keepdims=True), _TINY)
+        scales = np.sqrt(weights)[:, layer.attribute]
+        kept = scales > 0
+        limits = np.where(
+            asked.any(axis=1), margin * (weights * bounds).sum(axis=1), np.inf
+        )
+        forms = (M * scales[1][:, None, None])[kept[1]]
+        changed = direct_weights(
+            weight,
+            whitened,
+            root,
+            (layer.differences * scales[0])[:, kept[0]],
+            forms if len(forms) else 0 * M[:1],
+            mean_bound=float(limits[0]),
+            covariance_bound=float(limits[1]),
+            **options,
+        ).weight
+        after = np.array(layer.gaps_of_each(changed)) ** 2
+        ratios = np.where(positive, after / np.where(positive, bounds, 1.0), 0.0)
+        worst = ratios.max(axis=1)
+        if worst.max() <= 1 + _INSIDE:
+            return changed, True
+        if worst.max() <= 1 + _NEAR:  # the weights are good enough
+            margin *= (1 - _INSIDE) / np.maximum(worst, 1.0)
+            continue
+        weights *= np.clip(ratios, 0.01, 100.0) ** _POWER
+    return changed, False
+
+
 def _published(
     weight: Array,
     layer: LayerMoments,
@@ -146,7 +209,10 @@ def _published(
         S = layer.second_moment
         return svd_first_moment(changed, D, S, epsilon, reductions[0])
     if reductions[0] > 1:
-        bound = reduced(gaps[0], reductions[0])
+        gap = gaps[0]
+        if layer.n_attributes > 1:  # the sum over all pairs is bounded
+            gap = float(np.linalg.norm(layer.gaps_of_each(weight)[0]))
+        bound = reduced(gap, reductions[0])
         return exact_first_moment(changed, D, layer.solve, bound)
     return changed
 
@@ -163,10 +229,8 @@ def worthwhile(
     Given both gaps of the outputs and the sum of their squares. To take
     away what is not there may cost a large part of the outputs.
     """
-    n_rows = int(layer.moments.counts.sum())
-    within = layer.moments.scatters.sum(axis=0) / n_rows
-    square /= n_rows
-    spread = float(((weight @ within) * weight).sum())
+    square /= int(layer.moments.counts.sum())
+    spread = float(((weight @ layer.within) * weight).sum())
     spread = max(spread, _EPS**2 * square)  # that of equal outputs, by their rounding
     mean_gap, covariance_gap = gaps
     no_means = mean_gap <= _ROUNDING * np.sqrt(square)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from scalefair._entries import judged_later
 from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
+
+Moments: TypeAlias = GroupMoments | list[GroupMoments]  # of each attribute
 
 # Directions whose second moment is this small beside the largest, the columns scaled
 # to unit length, are taken for dependent: rounding of the sums is far below, and an
@@ -25,13 +27,31 @@ class LayerMoments:
     """First and second moments of the inputs X, shape (N, n), of a layer, by group.
 
     Pairs of groups are (a, b) with a < b, in lexicographic order; differences are b
-    minus a. Weights W have shape (m, n), and the outputs are X W^T.
+    minus a. Weights W have shape (m, n), and the outputs are X W^T. Of several
+    attributes the groups of one follow those of the other, and pairs are within one.
     """
 
-    def __init__(self, moments: GroupMoments) -> None:
-        self.moments = moments
-        pairs = list(combinations(range(len(moments.groups)), 2))
+    def __init__(self, moments: Moments) -> None:
+        each = moments if isinstance(moments, list) else [moments]
+        each = [m for j, m in enumerate(each) if not any(_same(m, o) for o in each[:j])]
+        self.moments = each[0]
+        self.counts, self.means, self.scatters = (
+            np.concatenate([getattr(own, name) for own in each])
+            if len(each) > 1
+            else getattr(each[0], name)
+            for name in ("counts", "means", "scatters")
+        )
+        pairs: list[tuple[int, int]] = []
+        attribute: list[int] = []
+        start = 0
+        for j, own in enumerate(each):
+            stop = start + len(own.groups)
+            pairs += list(combinations(range(start, stop), 2))
+            attribute += [j] * (len(pairs) - len(attribute))
+            start = stop
         self.pairs = np.array(pairs, dtype=np.int64)
+        self.attribute = np.array(attribute, dtype=np.int64)  # of each pair
+        self.n_attributes = len(each)
 
     @cached_property
     def second_moment(self) -> Array:
@@ -45,13 +65,13 @@ class LayerMoments:
     def differences(self) -> Array:
         """Differences d_p of the means, shape (n, P)."""
         first, second = self.pairs.T
-        means = self.moments.means
+        means = self.means
         return np.ascontiguousarray((means[second] - means[first]).T)
 
     @cached_property
     def covariance_differences(self) -> Array:
         """Differences M_p of the covariances, divisors N_g - 1, shape (P, n, n)."""
-        divisors, scatters = self._divisors, self.moments.scatters
+        divisors, scatters = self._divisors, self.scatters
         M = np.empty((len(self.pairs), *scatters.shape[1:]))
         for p, (a, b) in enumerate(self.pairs):
             np.divide(scatters[b], divisors[b], out=M[p])
@@ -107,28 +127,39 @@ class LayerMoments:
         return scale, values, vectors
 
     def gaps(self, weight: Array) -> tuple[float, float]:
-        """Gaps d_e and d_v of the outputs, in mean and in covariance."""
+        """Gaps d_e and d_v of the outputs, in mean and in covariance, the largest."""
+        mean_gaps, covariance_gaps = self.gaps_of_each(weight)
+        return float(mean_gaps.max()), float(covariance_gaps.max())
+
+    def gaps_of_each(self, weight: Array) -> tuple[Array, Array]:
+        """Gaps d_e and d_v of the outputs for each attribute."""
         W = _fewer_rows(weight)
         with judged_later():
             if len(self.pairs) == 1:  # the difference first: half the products
                 difference = W @ self.covariance_differences[0] @ W.T
                 covariances = np.stack([np.zeros_like(difference), difference])
             else:
-                covariances = W @ self.moments.scatters @ W.T
+                covariances = W @ self.scatters @ W.T
                 covariances /= self._divisors[:, None, None]
             largest = np.abs(covariances).max() or 1.0  # its square may be too large
             covariances /= largest
-            squares = [
-                float(((covariances[b] - covariances[a]) ** 2).sum())
-                for a, b in self.pairs
-            ]
-            mean_gap = float(np.linalg.norm(W @ self.differences))
-            covariance_gap = float(largest * np.sqrt(sum(squares)))
-        if not (np.isfinite(mean_gap) and np.isfinite(covariance_gap)):
+            squares = np.array(
+                [
+                    float(((covariances[b] - covariances[a]) ** 2).sum())
+                    for a, b in self.pairs
+                ]
+            )
+            differences = W @ self.differences
+            mean_gaps, covariance_gaps = np.empty((2, self.n_attributes))
+            for j in range(self.n_attributes):
+                own = self.attribute == j
+                mean_gaps[j] = np.linalg.norm(differences[:, own])
+                covariance_gaps[j] = largest * np.sqrt(sum(squares[own].tolist()))
+        if not (np.isfinite(mean_gaps).all() and np.isfinite(covariance_gaps).all()):
             raise ValueError(
                 "The moments of the layer's outputs overflow: scale the targets."
             )
-        return mean_gap, covariance_gap
+        return mean_gaps, covariance_gaps
 
     def output_change(self, weight: Array, changed: Array) -> float:
         """|X (W - W')^T|_F^2, the squared change summed over the rows."""
@@ -139,7 +170,23 @@ class LayerMoments:
     @property
     def _divisors(self) -> NDArray[np.int64]:
         # The scatter of a group of one row is zero, whatever it is divided by.
-        return np.maximum(self.moments.counts - 1, 1)
+        divisors: NDArray[np.int64] = np.maximum(self.counts - 1, 1)
+        return divisors
+
+    @property
+    def within(self) -> Array:
+        """Covariance within groups, its mean over the attributes."""
+        covariance: Array = self.scatters.sum(axis=0) / self.counts.sum()
+        return covariance
+
+
+def _same(one: GroupMoments, other: GroupMoments) -> bool:
+    """Whether two attributes are one, given twice."""
+    return one is other or (
+        np.array_equal(one.counts, other.counts)
+        and np.array_equal(one.means, other.means)
+        and np.array_equal(one.scatters, other.scatters)
+    )
 
 
 def _fewer_rows(weight: Array) -> Array:
@@ -168,14 +215,12 @@ class LayerUnfairness:
         return float(np.hypot(self.relative_mean_gap, self.relative_covariance_gap))
 
 
-def layer_unfairness(
-    name: str, moments: GroupMoments, weight: Array
-) -> LayerUnfairness:
+def layer_unfairness(name: str, moments: Moments, weight: Array) -> LayerUnfairness:
     """Gaps of a layer's outputs, from the moments of its inputs."""
     weight = _fewer_rows(weight)
-    mean_gap, covariance_gap = LayerMoments(moments).gaps(weight)
-    within = moments.scatters.sum(axis=0) / moments.counts.sum()
-    covariance = weight @ within @ weight.T
+    layer = LayerMoments(moments)
+    mean_gap, covariance_gap = layer.gaps(weight)
+    covariance = weight @ layer.within @ weight.T
     # Rounding may put a trace of zero below it.
     spread = np.sqrt(max(np.trace(covariance), 0.0))
     return LayerUnfairness(

@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerUnfairness, layer_unfairness
+from scalefair.postprocessing._layer_moments import (
+    LayerUnfairness,
+    Moments,
+    layer_unfairness,
+)
 from scalefair.postprocessing._training_rows import TrainingRows
 from scalefair.streaming import GroupMoments, LocalParts, PartitionedRows, Parts
 
@@ -54,8 +58,8 @@ class ModelRows:
 
     host: LayerHost
     X: RowsInMemory | PartitionedRows
-    codes: Parts  # of each row, the index of its group
-    groups: NDArray[Any]
+    codes: Parts  # of each row, the index of its group, of each attribute
+    groups: Any
     batch_size: int | None
 
     @classmethod
@@ -71,7 +75,7 @@ class ModelRows:
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are."""
         codes = np.concatenate(self.codes.gather())
-        rows = _rows_of_each_group(codes, len(self.groups), n_rows, random_state)
+        rows = _rows_of_each_group(codes, n_rows, random_state)
         starts = self.X.starts
         chosen = np.split(rows, np.searchsorted(rows, starts[1:]))
         places = [part - start for part, start in zip(chosen, starts, strict=True)]
@@ -91,7 +95,7 @@ class ModelRows:
             self.host, drawn, drawn.split(codes[rows]), self.groups, self.batch_size
         )
 
-    def layer_moments(self, layer: int) -> tuple[GroupMoments, NDArray[Any] | None]:
+    def layer_moments(self, layer: int) -> tuple[Moments, NDArray[Any] | None]:
         """Moments of a layer's inputs, and these, shape (N, n), if they are few."""
         keep = 0 if isinstance(self.X, PartitionedRows) else _KEPT_BYTES
         parts = self._map(_moments_of_layer, layer, keep, each=[self.codes])
@@ -100,11 +104,11 @@ class ModelRows:
 
     def last_layer_moments(
         self, targets: NDArray[Any], layer: int, kept: NDArray[Any] | None
-    ) -> GroupMoments:
+    ) -> Moments:
         """Joint moments of the last layer's inputs, from `kept` ones, and targets."""
         each = [self.codes, self.X.split(targets.reshape(len(targets), -1))]
         parts = self._map(_moments_of_last_layer, layer, kept, each=each)
-        return self._named(parts.reduce(GroupMoments.merge))
+        return self._named(parts.reduce(_merged))
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
         """Gaps of the outputs of every layer, from one pass.
@@ -139,10 +143,14 @@ class ModelRows:
         names = column_names(self.host, self.X)
         return self.X.map(_in_part, function, self.host, names, size, *args, each=each)
 
-    def _named(self, total: GroupMoments) -> GroupMoments:
+    def _named(self, totals: list[GroupMoments]) -> Moments:
         """Moments of codes as those of the groups that these stand for."""
-        groups = self.groups[total.groups]
-        return GroupMoments(groups, total.counts, total.means, total.scatters)
+        each = self.groups if isinstance(self.groups, list) else [self.groups]
+        found = [
+            GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
+            for groups, m in zip(each, totals, strict=True)
+        ]
+        return found if len(found) > 1 else found[0]
 
 
 def predictions(
@@ -203,7 +211,7 @@ def _moments_of_layer(
     layer: int,
     keep: int,
     codes: NDArray[np.integer],
-) -> tuple[GroupMoments | None, NDArray[Any] | None]:
+) -> tuple[list[GroupMoments] | None, NDArray[Any] | None]:
     what = f"layer {host.layer_names[layer]!r}"
     total, kept = None, None
     for rows, X_batch in batches(X, batch_size):
@@ -227,7 +235,7 @@ def _moments_of_last_layer(
     kept: NDArray[Any] | None,
     codes: NDArray[np.integer],
     targets: NDArray[np.float64],
-) -> GroupMoments | None:
+) -> list[GroupMoments] | None:
     last, total, joint = host.n_layers - 1, None, np.empty((0, 0))
     what = f"layer {host.layer_names[last]!r} and y"
     for rows, X_batch in batches(X, batch_size):
@@ -245,9 +253,9 @@ def _moments_of_last_layer(
 
 def _moments_of_every_layer(
     host: LayerHost, X: Any, batch_size: int, codes: NDArray[np.integer]
-) -> list[GroupMoments | None]:
+) -> list[list[GroupMoments] | None]:
     """Of the inputs, or the outputs less the bias where these are fewer."""
-    totals: list[GroupMoments | None] = [None] * host.n_layers
+    totals: list[list[GroupMoments] | None] = [None] * host.n_layers
     left_out = {i for i in range(host.n_layers) if min(host.shape(i)) > _WIDEST}
     weights = {
         i: host.weight(i).T
@@ -290,16 +298,16 @@ def _outputs(
 
 
 def _added(
-    total: GroupMoments | None,
+    total: list[GroupMoments] | None,
     A: NDArray[Any],
     codes: NDArray[np.integer],
     rows: slice,
     what: str,
-) -> GroupMoments:
+) -> list[GroupMoments]:
     """Add the moments of a batch, whose groups may be others than those before."""
     try:
-        moments = GroupMoments.from_data(A, codes[rows])
-        return moments if total is None else total.merge(moments)
+        moments = GroupMoments._compared(A, codes[rows], "each")
+        return moments if total is None else _merged(total, moments)
     except ValueError as error:
         raise ValueError(
             f"Moments of {what}, over rows {rows.start} to {rows.stop - 1} "
@@ -307,15 +315,19 @@ def _added(
         ) from error
 
 
-def _merge_moments(one: Any, other: Any) -> tuple[GroupMoments, None]:
-    return one[0].merge(other[0]), None
+def _merged(one: list[GroupMoments], other: list[GroupMoments]) -> list[GroupMoments]:
+    return [mine.merge(others) for mine, others in zip(one, other, strict=True)]
+
+
+def _merge_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
+    return _merged(one[0], other[0]), None
 
 
 def _merge_each(
-    one: list[GroupMoments | None], other: list[GroupMoments | None]
-) -> list[GroupMoments | None]:
+    one: list[list[GroupMoments] | None], other: list[list[GroupMoments] | None]
+) -> list[list[GroupMoments] | None]:
     return [
-        None if mine is None or others is None else mine.merge(others)
+        None if mine is None or others is None else _merged(mine, others)
         for mine, others in zip(one, other, strict=True)
     ]
 
@@ -336,17 +348,17 @@ def _some_rows(
 
 
 def _rows_of_each_group(
-    codes: NDArray[np.integer],
-    n_groups: int,
-    n_rows: int,
-    random_state: np.random.RandomState,
+    codes: NDArray[np.integer], n_rows: int, random_state: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Draw about as many rows of each group, `n_rows` at most in all, in order."""
-    each = max(n_rows // n_groups, 2)
+    columns = codes.reshape(len(codes), -1).T
+    sizes = [int(own.max()) + 1 for own in columns]
+    each = max(n_rows // sum(sizes), 2)
     chosen = []
-    for group in range(n_groups):
-        rows = np.flatnonzero(codes == group)
-        if len(rows) > each:
-            rows = random_state.choice(rows, each, replace=False)
-        chosen.append(rows)
-    return np.sort(np.concatenate(chosen))
+    for own, n_groups in zip(columns, sizes, strict=True):
+        for group in range(n_groups):
+            rows = np.flatnonzero(own == group)
+            if len(rows) > each:
+                rows = random_state.choice(rows, each, replace=False)
+            chosen.append(rows)
+    return np.unique(np.concatenate(chosen))

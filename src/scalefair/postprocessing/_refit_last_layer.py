@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair.postprocessing._direct import direct_weights
-from scalefair.postprocessing._fair_layer import reduced, worthwhile
+from scalefair.postprocessing._fair_layer import reduced, within_each, worthwhile
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerMoments
+from scalefair.postprocessing._layer_moments import LayerMoments, Moments
 from scalefair.streaming import GroupMoments, is_partitioned
 
 Array = NDArray[np.float64]
@@ -82,7 +82,7 @@ class LastLayer:
 
 
 def refit_last_layer(
-    joint: GroupMoments, weight: Array, kind: str, reductions: tuple[float, float]
+    moments: Moments, weight: Array, kind: str, reductions: tuple[float, float]
 ) -> LastLayer:
     """Fit the last layer from the moments of rows ``[a, y]``, its inputs and targets.
 
@@ -90,10 +90,13 @@ def refit_last_layer(
     divided by them; the weight is the one within them with the smallest squared error.
     """
     n = weight.shape[1]
+    each = moments if isinstance(moments, list) else [moments]
+    joint = each[0]
     inputs = LayerMoments(
-        GroupMoments(
-            joint.groups, joint.counts, joint.means[:, :n], joint.scatters[:, :n, :n]
-        )
+        [
+            GroupMoments(m.groups, m.counts, m.means[:, :n], m.scatters[:, :n, :n])
+            for m in each
+        ]
     )
     S = _total_scatter(joint)
     values, vectors = np.linalg.eigh(S[:n, :n])
@@ -116,17 +119,22 @@ def refit_last_layer(
     converged = True
     if max(reductions) > 1:
         sizes = np.sqrt(values + ridge)
-        found = direct_weights(
-            fitted,
-            (fitted @ vectors) * sizes,
-            vectors / sizes,
-            inputs.differences,
-            inputs.covariance_differences,
-            mean_bound=reduced(before[0], reductions[0]),
-            covariance_bound=reduced(before[1], reductions[1]),
-            tol=_TOL,
-        )
-        fitted, converged = found.weight, found.converged
+        whitening = (fitted @ vectors) * sizes, vectors / sizes
+        if inputs.n_attributes > 1:
+            fitted, converged = within_each(
+                fitted, *whitening, inputs, reductions, tol=_TOL
+            )
+        else:
+            found = direct_weights(
+                fitted,
+                *whitening,
+                inputs.differences,
+                inputs.covariance_differences,
+                mean_bound=reduced(before[0], reductions[0]),
+                covariance_bound=reduced(before[1], reductions[1]),
+                tol=_TOL,
+            )
+            fitted, converged = found.weight, found.converged
     return LastLayer(
         weight=fitted,
         bias=joint.mean[n:] - fitted @ joint.mean[:n],

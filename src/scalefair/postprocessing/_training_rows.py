@@ -5,46 +5,59 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from scalefair._entries import check_features
-from scalefair._groups import check_two_groups, encode_groups
+from scalefair._groups import check_compared, compared_attributes, fitted_groups
 from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 
 class TrainingRows(NamedTuple):
-    """Rows with a group each; codes, indices into `groups`, are cut as the rows are."""
+    """Rows with a group each; codes, indices into `groups`, are cut as the rows are.
+
+    Of several attributes, each by itself, a group of each and a list of groups.
+    """
 
     X: Any
-    codes: Any  # ndarray of shape (N,), or Parts
-    groups: NDArray[Any]
+    codes: Any  # ndarray of shape (N,) or (N, n_attributes), or Parts
+    groups: Any
     n_rows: int
 
 
 def training_rows(
-    estimator: BaseEstimator, X: Any, sensitive_features: Any
+    estimator: BaseEstimator, X: Any, sensitive_features: Any, attributes: str = "joint"
 ) -> TrainingRows:
     """Return rows and groups, two or more; the estimator takes note of the features."""
     if is_partitioned(X):
         X = PartitionedRows.of(X)
         check_features(estimator, X, reset=True)
-        groups, codes = X.encode(sensitive_features)
+        compared = X.compared_attributes(sensitive_features, attributes)
         n_rows = X.shape[0]
     else:
         X = validate_data(estimator, X, skip_check_array=True)
         n_rows = _num_samples(X)
-        groups, codes = encode_groups(sensitive_features, n_rows)
+        compared = compared_attributes(sensitive_features, n_rows, attributes)
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
-    check_two_groups(groups, "the estimator itself")
-    return TrainingRows(X, codes, groups, n_rows)
+    check_compared(compared, "the estimator itself")
+    codes, *others = (attribute.codes for attribute in compared)
+    if others and is_partitioned(X):
+        codes = codes.map(_side_by_side, each=others).persist()
+    elif others:
+        codes = _side_by_side(codes, *others)
+    return TrainingRows(X, codes, fitted_groups(compared), n_rows)
+
+
+def _side_by_side(*codes: NDArray[Any]) -> NDArray[Any]:
+    return np.column_stack(codes)
 
 
 def is_module(estimator: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import SQUARES_OVERFLOW, all_finite, judged_later
-from scalefair._groups import encode_groups, encode_values
+from scalefair._groups import (
+    Attribute,
+    combinations,
+    compared_attributes,
+    encode_values,
+)
 from scalefair._writing import write_files
 from scalefair.streaming._accumulate import accumulate
 from scalefair.streaming._blocks import check_rows
@@ -18,6 +24,9 @@ from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 
 _FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
+# Scatter matrices of combinations of attributes may take so much, or twice as much as
+# those of the groups; where they take more, rows are read once for each attribute.
+_JOINT_BYTES = 2**28
 
 
 class GroupMoments:
@@ -113,11 +122,19 @@ class GroupMoments:
         GroupMoments
             Moments of the groups that occur.
         """
+        return cls._compared(X, groups, "joint")[0]
+
+    @classmethod
+    def _compared(cls, X: Any, groups: Any, attributes: str) -> list[GroupMoments]:
+        """`from_data`, for each attribute by itself if told so."""
         if is_partitioned(X):
-            rows = PartitionedRows.of(X)
-            return cls._from_codes(rows, *rows.encode(groups, warn=False))
+            X = PartitionedRows.of(X)
+            return cls._of_each(
+                X, X.compared_attributes(groups, attributes, warn=False)
+            )
         X = check_rows(X)
-        return cls._from_codes(X, *encode_groups(groups, X.shape[0], warn=False))
+        given = groups, X.shape[0], attributes
+        return cls._of_each(X, compared_attributes(*given, warn=False))
 
     @classmethod
     def _from_codes(cls, X: Any, groups: NDArray[Any], codes: Any) -> GroupMoments:
@@ -128,6 +145,24 @@ class GroupMoments:
             return cls._keep(groups, total.counts, total.means, total.scatters)
         sums = accumulate(check_rows(X), codes, len(groups))
         return cls._keep(groups, *sums.to_moments())
+
+    @classmethod
+    def _of_each(cls, X: Any, compared: Sequence[Attribute]) -> list[GroupMoments]:
+        """Moments of the groups of each attribute, codes cut as the rows are."""
+        if len(compared) == 1:
+            return [cls._from_codes(X, compared[0].groups, compared[0].codes)]
+        codes = [attribute.codes for attribute in compared]
+        sizes = [len(attribute.groups) for attribute in compared]
+        found: list[GroupMoments]
+        if isinstance(X, PartitionedRows):
+            found = X.map(_of_each_in_part, sizes, each=codes).reduce(_merge_each)
+        else:
+            found = _of_each_in_part(check_rows(X), sizes, *codes)
+        # What other processes return may not be changed.
+        return [
+            cls._keep(groups[m.groups], m.counts, m.means, m.scatters)
+            for m, (_, groups, _) in zip(found, compared, strict=True)
+        ]
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
         """Add rows, many at a time, in place; if they are refused nothing has changed.
@@ -275,6 +310,47 @@ class GroupMoments:
                     "it by GroupMoments.save."
                 ) from error
         return cls(**arrays)
+
+
+def _merge_each(
+    one: list[GroupMoments], other: list[GroupMoments]
+) -> list[GroupMoments]:
+    return [mine.merge(others) for mine, others in zip(one, other, strict=True)]
+
+
+def _of_each_in_part(
+    X: Any, sizes: list[int], *codes: NDArray[np.integer]
+) -> list[GroupMoments]:
+    """Moments of the codes that occur in a part: unions of combinations."""
+    attributes = [
+        Attribute("", np.arange(size), own)
+        for size, own in zip(sizes, codes, strict=True)
+    ]
+    row, cells = combinations(attributes)
+    square = 8 * X.shape[1] ** 2
+    if len(row) * square > max(_JOINT_BYTES, 2 * sum(sizes) * square):
+        return [_moments_of_part(X, own) for own in codes]
+    joint = GroupMoments._keep(cells, *accumulate(X, cells, len(row)).to_moments())
+    return [_united(joint, own[row]) for own in codes]
+
+
+def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
+    """Moments of unions: those of one code become one."""
+    counts, means, scatters = joint.counts, joint.means, joint.scatters
+    groups, codes = encode_values(codes, name="codes")
+    sizes = np.bincount(codes, counts).astype(np.int64)
+    shares = counts / sizes[codes]
+    centres = np.zeros((len(groups), means.shape[1]))
+    np.add.at(centres, codes, shares[:, None] * means)
+    sums = np.zeros((len(groups), *scatters.shape[1:]))
+    with judged_later():
+        offsets = np.sqrt(counts)[:, None] * (means - centres[codes])
+        for code, scatter, offset in zip(codes, scatters, offsets, strict=True):
+            sums[code] += scatter
+            sums[code] += np.outer(offset, offset)
+    if not all_finite(np.diagonal(sums, axis1=1, axis2=2)):
+        raise ValueError(SQUARES_OVERFLOW)
+    return GroupMoments._keep(groups, sizes, centres, sums)
 
 
 def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:

@@ -14,9 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair._groups import (
+    Attribute,
     check_values,
+    compared_attributes,
     encode_attributes,
-    encode_groups,
     encode_values,
     join_attributes,
     listed,
@@ -353,6 +354,35 @@ class PartitionedRows:
         codes : Parts
             Indices of shape (n_rows of the part,), in a small type of integers.
         """
+        ((_, distinct, codes),) = self._encode(values, name, what, "joint", warn)
+        return distinct, codes
+
+    def compared_attributes(
+        self, sensitive_features: Any, attributes: str = "joint", *, warn: bool = True
+    ) -> list[Attribute]:
+        """Return what is compared: the columns joined into one, or each by itself.
+
+        Parameters
+        ----------
+        sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
+            As the values of `encode`.
+        attributes : {"joint", "each"}, default="joint"
+            Whether combinations that occur are groups, or values of each column.
+        warn : bool, default=True
+            Whether the user is warned of combinations of few rows.
+
+        Returns
+        -------
+        list of tuple of str, ndarray and Parts
+            Name, sorted groups, and codes as of `encode`, of each attribute.
+        """
+        return self._encode(
+            sensitive_features, "sensitive_features", "group", attributes, warn
+        )
+
+    def _encode(
+        self, values: Any, name: str, what: str, attributes: str, warn: bool
+    ) -> list[Attribute]:
         of_groups = what == "group"
         if is_dask(values):
             local = not isinstance(self.parts, DaskParts)
@@ -362,25 +392,34 @@ class PartitionedRows:
             sizes = [None] * len(given) if local else self.lengths.tolist()
             parts = given.select(numbers)
             places = parts.like(zip(numbers, sizes, strict=True))
-            parts = parts.map(_encoded, name, what, each=[places]).persist()
-            distinct, is_joint = _merged(parts.map(_distinct).gather(), name)
-            codes = parts.map(_codes, distinct).persist()
-            if warn and is_joint:
+            parts = parts.map(_encoded, name, what, attributes, each=[places]).persist()
+            merged = _merged(parts.map(_distinct).gather(), name)
+            found = [
+                Attribute(own, distinct, parts.map(_codes, j, distinct).persist())
+                for j, (own, distinct, _) in enumerate(merged)
+            ]
+            if warn and merged[0][2]:
+                _, distinct, codes = found[0]
                 warn_few_rows(distinct, sum(codes.map(_sizes, len(distinct)).gather()))
             if not local:
-                return distinct, codes
-            found = np.concatenate(codes.gather())
+                return found
+            found = [c._replace(codes=np.concatenate(c.codes.gather())) for c in found]
         elif of_groups:
-            distinct, found = encode_groups(values, self.shape[0], warn=warn)
+            n = self.shape[0]
+            found = compared_attributes(values, n, attributes, warn=warn)
         else:
             values = check_values(values, name=name, what=what)
-            distinct, found = encode_values(values, name=name)
-        if len(found) != self.shape[0]:
+            found = [Attribute(name, *encode_values(values, name=name))]
+        n_given = len(found[0].codes)
+        if n_given != self.shape[0]:
             raise ValueError(
-                f"{name} must have one {what} per sample, got {len(found)} {what}s for "
+                f"{name} must have one {what} per sample, got {n_given} {what}s for "
                 f"{self.shape[0]} samples."
             )
-        return distinct, self.split(found.astype(_small_type(distinct)))
+        return [
+            Attribute(own, values, self.split(codes.astype(_small_type(values))))
+            for own, values, codes in found
+        ]
 
 
 class _Description(NamedTuple):
@@ -451,50 +490,64 @@ def _check_alike(found: list[_Description], kept: list[int]) -> None:
 class _Column(NamedTuple):
     """Values of the rows of a part, encoded."""
 
+    name: str
     distinct: NDArray[Any]
     codes: NDArray[Any]
     attributes: list[str]  # columns of which they are combinations
 
 
 def _encoded(
-    values: Any, name: str, what: str, place: tuple[int, int | None]
-) -> _Column:
+    values: Any, name: str, what: str, attributes: str, place: tuple[int, int | None]
+) -> list[_Column]:
     number, n_rows = place
+    names: list[str] = []
     with _naming(number):
         if what == "group":
-            attributes = encode_attributes(values)
-            distinct, codes = join_attributes(attributes)
+            found = encode_attributes(values)
+            names = [attribute.name for attribute in found]
+            if attributes == "joint":
+                found = [Attribute(name, *join_attributes(found))]
         else:
             values = check_values(values, name=name, what=what)
-            distinct, codes = encode_values(values, name=name)
-            attributes = []
-    if len(codes) != (len(codes) if n_rows is None else n_rows):
+            found = [Attribute(name, *encode_values(values, name=name))]
+    n_given = len(found[0].codes)
+    if n_given != (n_given if n_rows is None else n_rows):
         raise ValueError(
-            f"Partition {number} of {name} has {len(codes)} {what}s for {n_rows} "
+            f"Partition {number} of {name} has {n_given} {what}s for {n_rows} "
             "rows of X."
         )
-    codes = codes.astype(_small_type(distinct))
-    return _Column(distinct, codes, [attribute.name for attribute in attributes])
+    return [
+        _Column(own, distinct, codes.astype(_small_type(distinct)), names)
+        for own, distinct, codes in found
+    ]
 
 
-def _distinct(column: _Column) -> _Column:
-    return column._replace(codes=column.codes[:0])
+def _distinct(columns: list[_Column]) -> list[_Column]:
+    return [column._replace(codes=column.codes[:0]) for column in columns]
 
 
-def _merged(found: list[_Column], name: str) -> tuple[NDArray[Any], bool]:
-    """Return the distinct values of all parts, and whether they are combinations."""
-    names = [part.attributes for part in found]
+def _merged(
+    found: list[list[_Column]], name: str
+) -> list[tuple[str, NDArray[Any], bool]]:
+    """Name and distinct values of each column, and whether they are combinations."""
+    names = [part[0].attributes for part in found]
     if any(own != names[0] for own in names):
         other = next(own for own in names if own != names[0])
         raise ValueError(
             f"{name} has the columns {listed(names[0])} in one partition and "
             f"{listed(other)} in another: all must have the same."
         )
-    distinct = np.concatenate([part.distinct for part in found])
-    return encode_values(distinct, name=name)[0], len(names[0]) > 1
+    is_joint = len(names[0]) > len(found[0])
+    merged = []
+    for columns in zip(*found, strict=True):
+        distinct = np.concatenate([column.distinct for column in columns])
+        distinct = encode_values(distinct, name=name)[0]
+        merged.append((columns[0].name, distinct, is_joint))
+    return merged
 
 
-def _codes(column: _Column, distinct: NDArray[Any]) -> NDArray[Any]:
+def _codes(columns: list[_Column], j: int, distinct: NDArray[Any]) -> NDArray[Any]:
+    column = columns[j]
     known = np.searchsorted(distinct, column.distinct).astype(_small_type(distinct))
     codes: NDArray[Any] = known[column.codes]
     return codes

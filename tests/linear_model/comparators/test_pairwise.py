@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
+from scalefair._groups import Attribute
 from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.linear_model.comparators._pairwise import (
@@ -39,7 +40,8 @@ def _data(m=60, d=3, n_groups=3, seed=0):
 
 def _problem(X, y, groups, constraint, kappa=0.3, interactions=True, alpha=0.0):
     signs = np.where(y == 1, 1.0, -1.0)
-    rows = TrainingRows(X, signs, groups, np.array([0, 1]), np.unique(groups))
+    compared = [Attribute("group", np.unique(groups), groups)]
+    rows = TrainingRows.of(X, signs, np.array([0, 1]), compared)
     oracle = rows.oracle(interactions=interactions)
     return PairwiseProblem(rows, cell_pairs(rows, constraint), oracle, kappa, alpha)
 

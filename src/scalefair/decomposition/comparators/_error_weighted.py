@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA
+from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
 from scalefair.decomposition._pencil import captured, compress, leading_basis, top_sums
-from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
@@ -126,7 +125,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
         self.tol = tol
         self.max_iter = max_iter
 
-    def _find_basis(self, moments: GroupMoments) -> str | None:
+    def _find_basis(self, moments: Moments) -> str | None:
         if len(moments.groups) != 2:
             raise ValueError(
                 f"sensitive_features has {len(moments.groups)} groups, but the "

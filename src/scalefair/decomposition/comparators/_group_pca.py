@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from scalefair._docs import documented
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA
+from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
 from scalefair.decomposition._pencil import compress, leading_basis, top_sums
-from scalefair.streaming import GroupMoments
 
 
 @documented(**TEXTS)
@@ -49,7 +48,7 @@ class GroupPCA(BaseGroupPCA):
         self.n_components = n_components
         self.centering = centering
 
-    def _find_basis(self, moments: GroupMoments) -> None:
+    def _find_basis(self, moments: Moments) -> None:
         C = moments.covariances(self.centering)
         r = self.n_components
         U = leading_basis(moments.counts / moments.counts.sum(), C, r)

@@ -11,14 +11,13 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA
+from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
 from scalefair.decomposition._pencil import (
     captured,
     leading_basis,
     top_sums,
     weighted_sum,
 )
-from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
@@ -134,7 +133,7 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         self.max_iter = max_iter
         self.step = step
 
-    def _find_basis(self, moments: GroupMoments) -> None:
+    def _find_basis(self, moments: Moments) -> None:
         C = moments.covariances(self.centering)
         best = top_sums(C, self.n_components)
         found = multiplicative_weights(

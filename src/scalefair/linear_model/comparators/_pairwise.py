@@ -170,7 +170,7 @@ class CellPairs(NamedTuple):
 
 def cell_pairs(rows: TrainingRows, constraint: str) -> CellPairs:
     """Return the cells of the rows and the pairs that a constraint compares."""
-    n_groups = len(rows.groups)
+    (groups,), n_groups = rows.groups, len(rows.members)
     k, other = np.array(list(permutations(range(n_groups), 2))).reshape(-1, 2).T
     if constraint == "group_auc":
         return CellPairs(rows.codes, np.arange(n_groups), k[:, None], other[:, None])
@@ -178,7 +178,7 @@ def cell_pairs(rows: TrainingRows, constraint: str) -> CellPairs:
     missing = np.flatnonzero(np.bincount(cells, minlength=2 * n_groups) == 0)
     if missing.size:
         group, sign = divmod(int(missing[0]), 2)
-        name, label = rows.groups.tolist()[group], rows.classes.tolist()[sign]
+        name, label = groups.tolist()[group], rows.classes.tolist()[sign]
         raise ValueError(
             f"Group {name!r} has no rows of class {label!r}: constraint={constraint!r} "
             "compares rows of both classes in every group. Leave the group out, or use "
