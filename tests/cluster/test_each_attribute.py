@@ -11,6 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.cluster import FairSpectralClustering, fair_assignment
+from scalefair.cluster._assignment_prices import AssignmentProblem, optimal_prices
 from scalefair.cluster._share_bounds import ShareBounds, joint_cells
 from scalefair.cluster._solvers import FairProblem, independent_groups
 from scalefair.datasets import make_fair_sbm
@@ -175,7 +176,7 @@ def bounds_hold(labels, groups, k, tolerance):
     return True
 
 
-def by_integer_program(X, centers, groups, tolerance):
+def by_integer_program(X, centers, groups, tolerance, whole=True):
     """Cost of the cheapest assignment within all bounds, a binary variable per pair."""
     C = ((X[:, None] - centers) ** 2).sum(axis=2)
     n, k = C.shape
@@ -191,7 +192,7 @@ def by_integer_program(X, centers, groups, tolerance):
             lower = counts - (1 - tolerance) * share * sizes
             limits.append(LinearConstraint(upper, -np.inf, 1e-9))
             limits.append(LinearConstraint(lower, -1e-9, np.inf))
-    found = milp(C.ravel(), integrality=np.ones(n * k), bounds=Bounds(0, 1),
+    found = milp(C.ravel(), integrality=np.full(n * k, whole), bounds=Bounds(0, 1),
                  constraints=limits, options={"mip_rel_gap": 1e-6})  # fmt: skip
     return found.fun
 
@@ -210,6 +211,19 @@ def test_fair_labels_against_an_integer_program(n, k, a, seed):
     how = {"sensitive_features": groups, "tolerance": 0.25, "attributes": "each"}
     found = fair_assignment(X, centers, **how)
     best = by_integer_program(X, centers, groups, 0.25)
+    # The bound of the prices is the value of the relaxation, not more.
+    members, cells = joint_cells(groups)
+    order = np.argsort(cells, kind="stable")
+    costs = ((X[order, None] - centers) ** 2).sum(axis=2)
+    sizes = np.bincount(cells)
+    problem = AssignmentProblem(
+        costs,
+        np.append(0, np.cumsum(sizes)),
+        np.ones(sizes.size),
+        ShareBounds(sizes, k, 0.25, members),
+    )
+    relaxed = by_integer_program(X, centers, groups, 0.25, whole=False)
+    np.testing.assert_allclose(optimal_prices(problem).lower_bound, relaxed, rtol=1e-6)
     assert bounds_hold(found.labels, groups, k, 0.25)
     assert found.max_violation == 0.0
     assert found.lower_bound <= best * (1 + 1e-6)
