@@ -79,15 +79,16 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         tags.input_tags.positive_only = precomputed
         return tags
 
-    def _validate(self, W: Any) -> Any:
+    def _validate(self, W: Any, *, reset: bool = True) -> Any:
         """Check a matrix, dense or sparse, as scikit-learn does."""
         return validate_data(
             self,
             W,
             accept_sparse="csr" if self.__sklearn_tags__().input_tags.sparse else False,
             dtype=[np.float64, np.float32],
-            ensure_min_samples=2,
+            ensure_min_samples=2 if reset else 1,
             estimator=self,
+            reset=reset,
         )
 
     def _graph(self, W: Any) -> sparse.csr_array:
@@ -170,7 +171,7 @@ def partitioned_affinity(W: Any) -> PartitionedMatrix:
     rows = PartitionedRows.of(W)
     check_square(rows.shape)
     graph = PartitionedMatrix(rows)
-    rows.map(_refuse_negative).gather()
+    rows.map(refuse_negative).gather()
     return graph
 
 
@@ -187,7 +188,7 @@ def _checked_affinity(W: Any) -> sparse.csr_array:
     """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
     check_square(W.shape)
     A = with_small_indices(canonical(sparse.csr_array(W)))
-    _refuse_negative(A)
+    refuse_negative(A)
     with np.errstate(over="ignore"):
         total = A.data.sum(dtype=np.float64)
     if not np.isfinite(total):
@@ -201,7 +202,8 @@ def _checked_affinity(W: Any) -> sparse.csr_array:
     return _symmetric(A)
 
 
-def _refuse_negative(A: sparse.csr_array) -> None:
+def refuse_negative(A: sparse.csr_array) -> None:
+    """Refuse negative weights, and name one."""
     if A.nnz and A.data.min() < 0:
         p = int(A.data.argmin())
         i = int(np.searchsorted(A.indptr, p, side="right")) - 1

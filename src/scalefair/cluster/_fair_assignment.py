@@ -57,6 +57,10 @@ class FairAssignment:
         share in the population. 0.0: all bounds hold.
     n_moved : int
         Rows that are not at a nearest centre.
+    prices : ndarray of shape (n_groups, n_centers)
+        Of a row of each group, in sorted order, at each centre: every row is where its
+        squared distance plus the price is least, ties as they come, and so may further
+        rows be. Zero where the nearest centres meet the bounds.
     message : str
         How the assignment was found.
     """
@@ -67,6 +71,7 @@ class FairAssignment:
     lower_bound: float
     max_violation: float
     n_moved: int
+    prices: Array
     message: str
 
     @property
@@ -146,13 +151,14 @@ def fair_assignment(
     bounds = ShareBounds(np.bincount(codes), k, tolerance)
     order = np.argsort(codes, kind="stable")
     rows, codes = rows[order], codes[order]
-    costs = _squared_distances(rows, means)
+    costs = squared_distances(rows, means)
 
     def count(labels: NDArray[np.int64]) -> NDArray[np.int64]:
         h = bounds.sizes.size
         return np.bincount(codes * k + labels, minlength=h * k).reshape(h, k)
 
     nearest = costs.argmin(axis=1)
+    prices = np.zeros((bounds.sizes.size, k))
     nearest_cost = _cost(rows, means, nearest)
     if bounds.met_by(count(nearest)):
         lower_bound, labels = nearest_cost, nearest
@@ -168,7 +174,9 @@ def fair_assignment(
         relaxed = optimal_prices(problem, enough=search.near)
         search.run(relaxed, fallback)
         assert search.labels is not None  # the fallback at least
+        assert search.prices is not None
         labels, lower_bound = search.labels, search.lower_bound
+        prices = search.prices
         message = f"Linear program solved in {relaxed.n_rounds} rounds."
         if not relaxed.optimal:
             message = (
@@ -187,6 +195,7 @@ def fair_assignment(
         lower_bound=min(lower_bound, cost),
         max_violation=bounds.violation(count(labels)),
         n_moved=int(moved.sum()),
+        prices=prices,
         message=message,
     )
 
@@ -206,7 +215,7 @@ def _check(X: Array, centers: Array, tolerance: float) -> None:
         raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
 
 
-def _squared_distances(X: Array, centers: Array) -> Array:
+def squared_distances(X: Array, centers: Array) -> Array:
     """Squared distances by one product; their digits depend on no number of threads."""
     with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         middle = centers.mean(axis=0)
@@ -257,6 +266,7 @@ class CountSearch:
     lower_bound: float
     cost: float = np.inf
     labels: NDArray[np.int64] | None = None
+    prices: Array | None = None  # at which every row has its label
     cuts: list[tuple[Array, Array]] = field(default_factory=list)
 
     def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
@@ -304,7 +314,7 @@ class CountSearch:
                 raise RuntimeError(f"No path left in the transport of group {s}.")
         cost = float(problem.costs[np.arange(labels.size), labels].sum())
         if cost < self.cost:
-            self.cost, self.labels = cost, labels
+            self.cost, self.labels, self.prices = cost, labels, prices
         self._cut(prices)
 
     def _try(self, table: NDArray[np.int64] | None, relaxed: OptimalPrices) -> bool:

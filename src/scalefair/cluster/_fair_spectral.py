@@ -30,6 +30,7 @@ from scalefair.cluster._base import (
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
+from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.metrics import balance_score
 from scalefair.operators import (
@@ -48,7 +49,7 @@ _ENOUGH, _UNLIKE = 10, 0.2
 
 
 @documented(**TEXTS)
-class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
+class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     r"""Spectral clustering in which every cluster mirrors the population.
 
     The embedding maximises :math:`\mathrm{Tr}(H^T M H)` with
@@ -345,7 +346,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 stacklevel=5,
             )
         with progress.task("labels"):
-            labels = self._round(problem, result.vectors, rng)
+            labels, clusters = self._round(problem, result.vectors, rng)
         self._set_clusters(kept, labels, result.vectors)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
@@ -354,6 +355,10 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.converged_ = result.converged
         self.fairness_violation_ = problem.violation(result.vectors)
         self.history_ = result.history
+        self._extension = None
+        if self.solver_ != "admm":  # which gives no eigenvectors
+            found = problem, result.vectors, kept
+            self._extension = NystroemExtension.of(*found, **clusters)
         self._judge(labels, codes)
         progress.close()
         return self
@@ -395,7 +400,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 # Of a copy: the solver starts alike, whoever found the neighbours.
                 own = deepcopy(rng)
                 found = neighbors_graph(W, self.n_neighbors, self.neighbors, own)
-                self.affinity_matrix_, self.neighbors_, self.neighbors_recall_ = found
+                self.affinity_matrix_, self.neighbors_, *known = found
+                self.neighbors_recall_, search = known
+                self._search = W, search
             elif self.affinity == "precomputed_nearest_neighbors":
                 self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
             else:
@@ -425,26 +432,29 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
 
     def _round(
         self, problem: FairProblem, H: NDArray[np.float64], rng: np.random.RandomState
-    ) -> NDArray[np.int32]:
-        """Labels from the rows of the embedding."""
+    ) -> tuple[NDArray[np.int32], dict[str, Any]]:
+        """Labels from the rows of the embedding, and what new nodes take of them."""
         rows = embedding_rows(H, problem.affinity)
         labels = embedding_kmeans(
             rows, self.n_clusters, n_init=self.n_init, random_state=rng
         )
+        means, prices = cluster_means(rows, labels), None
+        clusters = np.flatnonzero(np.bincount(labels))
         self.assignment_: FairAssignment | None = None
         if self.assign_labels == "fair":
             try:
                 self.assignment_ = fair_assignment(
                     rows,
-                    cluster_means(rows, labels),
+                    means,
                     sensitive_features=problem.group_codes,
                     tolerance=self.balance_tolerance,
                 )
             except ValueError as error:  # it names its own parameter
                 message = str(error).replace(" tolerance=", " balance_tolerance=")
                 raise ValueError(message) from error
-            labels = self.assignment_.labels
-        return labels
+            labels, prices = self.assignment_.labels, self.assignment_.prices
+            clusters = np.arange(len(means))
+        return labels, {"centres": means, "clusters": clusters, "prices": prices}
 
     def _judge(self, labels: NDArray[np.int32], codes: NDArray[np.int64]) -> None:
         """Measure the clusters; warn of dust, and of what k-means has left unfair."""
