@@ -78,3 +78,39 @@ class Fit:
         return balance_score(
             self.run(method), sensitive_features=self.data.sensitive_features
         )
+
+
+class Predict:
+    """A tenth of the nodes as new ones, beside a fit of all of them."""
+
+    params = ([0.0, 0.1],)
+    param_names = ("regularization",)
+    timeout = 900
+    number = 1
+
+    def setup(self, regularization):
+        self.data = block_model(100_000, 50)
+        W, groups = self.data.graph, self.data.sensitive_features
+        self.new = np.arange(groups.size) % 10 == 0
+        self.model = FairSpectralClustering(
+            50, tol=1e-3, regularization=regularization, random_state=0
+        )
+        self.model.fit(W[~self.new][:, ~self.new], sensitive_features=groups[~self.new])
+        self.rows, self.groups = W[self.new][:, ~self.new], groups[self.new]
+        if not self.track_agreement(regularization) >= 0.9:
+            raise AssertionError("planted clusters missed")
+
+    def run(self):
+        return self.model.predict(self.rows, sensitive_features=self.groups)
+
+    def time_predict(self, regularization):
+        self.run()
+
+    peakmem_predict = time_predict
+
+    def time_fit_of_all(self, regularization):
+        W, groups = self.data.graph, self.data.sensitive_features
+        self.model.fit(W, sensitive_features=groups)
+
+    def track_agreement(self, regularization):
+        return adjusted_rand_score(self.data.target[self.new], self.run())

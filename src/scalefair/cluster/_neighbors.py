@@ -270,7 +270,8 @@ class _Lists:
     def _centred(self, X: Any) -> NDArray[np.float32]:
         """Centred before they are rounded: float32 keeps its digits for differences."""
         rows = np.empty(X.shape, dtype=np.float32)
-        return np.subtract(X, self.middle, out=rows, casting="same_kind")
+        np.subtract(X, self.middle, out=rows, casting="same_kind")
+        return rows
 
     def order(self) -> Indices:
         """Rows, list by list."""

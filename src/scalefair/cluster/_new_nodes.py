@@ -55,12 +55,13 @@ class NystroemExtension:
         # Q Q^T M H = F S. All columns of F depend: S is the shortest that does it.
         Q, F = problem.Q, problem.F
         MQ = np.ascontiguousarray(problem.affinity @ Q)
-        S = np.linalg.lstsq(block_gram(Q, F), block_gram(MQ, H), rcond=None)[0]
-        shifts, stop = [], 0
+        S: Any = np.linalg.lstsq(block_gram(Q, F), block_gram(MQ, H), rcond=None)[0]
+        shifts: list[Array] = []
+        stop = 0
         for codes in problem.group_codes.reshape(problem.n, -1).T:
             shares = np.bincount(codes) / problem.n
             start, stop = stop, stop + shares.size
-            shifts.append(S[start:stop] - shares @ S[start:stop])
+            shifts.append(np.asarray(S[start:stop] - shares @ S[start:stop]))
         scale = np.zeros(kept.size)
         scale[kept] = problem.affinity.inv_sqrt_degrees
         return cls(scale, problem.affinity.tau, shifts, **clusters)
@@ -76,7 +77,7 @@ class NystroemExtension:
         known = self.scale > 0
         R = H * self.scale[:, None]
         with judged_later():
-            sums = np.asarray(multiply(np.column_stack([R, known])))
+            sums = multiply(np.column_stack([R, known]))
             rows, weights = sums[:, :-1], sums[:, -1]
             rows = rows + (self.tau / known.sum()) * R.sum(axis=0)
             for shift, own in zip(self.shifts, codes, strict=False):
@@ -157,6 +158,21 @@ class PredictingClustering(GraphClustering):
             `regularization`; if the solver was ``"admm"``, whose embedding is of no
             eigenvectors; or if an eigenvalue is so near 0 that its residual is more
             than a tenth of it.
+
+        Examples
+        --------
+        >>> from sklearn.metrics import adjusted_rand_score
+        >>> from scalefair.cluster import FairSpectralClustering
+        >>> from scalefair.datasets import make_fair_sbm
+        >>> data = make_fair_sbm(2000, n_clusters=4, n_groups=2, random_state=0)
+        >>> W, groups = data.graph, data.sensitive_features
+        >>> old, new = slice(0, 1800), slice(1800, 2000)
+        >>> model = FairSpectralClustering(n_clusters=4, random_state=0)
+        >>> model = model.fit(W[old, old], sensitive_features=groups[old])
+        >>> labels = model.predict(W[new, old], sensitive_features=groups[new])
+        >>> whole = model.fit_predict(W, sensitive_features=groups)
+        >>> float(adjusted_rand_score(whole[new], labels))
+        1.0
         """
         check_is_fitted(self)
         X = self._validate(W, reset=False)
@@ -207,7 +223,7 @@ class PredictingClustering(GraphClustering):
         else:
             W = canonical(sparse.csr_array(X))
             refuse_negative(W)
-        return W.__matmul__
+        return lambda block: np.asarray(W @ block)
 
     def _check_eigenvalues(self) -> None:
         """Refuse to divide by eigenvalues that are mostly noise."""

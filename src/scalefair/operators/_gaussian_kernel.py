@@ -92,7 +92,7 @@ class RBFKernel(TypedOperator):
         X = _check_features(X)
         super().__init__(dtype, X.shape[0])
         self.gamma = _check_gamma(gamma, X.shape[1])
-        self._middle = _middle_of(X)
+        self._middle: Array = _middle_of(X)
         self._exact_tiles = rbf_tiles(_kernel_points(X, self.gamma, self._middle))
         self._set_type()
 
@@ -208,16 +208,17 @@ class NystroemKernel(TypedOperator):
                 f"n_landmarks must be a positive integer, got {n_landmarks!r}."
             )
         rng = check_random_state(random_state)
-        self._middle = _middle_of(X)
+        self._middle: Array = _middle_of(X)
         points = _kernel_points(X, self.gamma, self._middle)
         if not np.isfinite(points).all():
             raise ValueError(
                 "The features times the square root of gamma overflow: rescale them."
             )
-        Z, self.landmarks, self.trace_error = _pivoted_cholesky(
+        Z, landmarks, self.trace_error = _pivoted_cholesky(
             points, min(int(n_landmarks), self.shape[0]), rng
         )
-        self._landmark_points = points[self.landmarks]
+        self.landmarks: NDArray[np.int64] = landmarks
+        self._landmark_points: Array = points[landmarks]
         self.frobenius_error, self.frobenius_error_std = _sampled_error(points, Z, rng)
         self.factor: np.ndarray = Z
         self._set_type()
@@ -249,14 +250,12 @@ class NystroemKernel(TypedOperator):
             The sums that `RBFKernel.matmat_at` forms, approximately, in float64.
         """
         at = _kernel_points(_check_features(points), self.gamma, self._middle)
-        Z = self.factor.astype(np.float64, copy=False)
+        Z: Any = self.factor.astype(np.float64, copy=False)
+        drawn: Array = self._landmark_points
+        out = np.empty((len(at), B.shape[1]))
         with single_blas_thread():
             known = np.linalg.pinv(Z[self.landmarks].T) @ block_gram(Z, B)
-        out = np.empty((len(at), B.shape[1]))
-        for rows, columns in _kernel_columns(
-            rbf_tiles(at), len(at), self._landmark_points
-        ):
-            with single_blas_thread():
+            for rows, columns in _kernel_columns(rbf_tiles(at), len(at), drawn):
                 out[rows] = columns @ known
         return out
 
