@@ -50,7 +50,9 @@ def planted():
 @pytest.mark.parametrize("regularization", [0.0, 0.5])
 @pytest.mark.parametrize("solver", ["nullspace", "chebyshev", "dual"])
 def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
-    W, groups, _ = planted
+    W, groups, target = planted
+    # Groups that follow the clusters have to be moved, at prices.
+    groups = np.where(np.arange(900) % 3 == 0, target % 3, groups)
     # Another piece, and an isolated node: left out, or all but the latter.
     W = sparse.block_diag([W, np.ones((5, 5)) - np.eye(5), [[0.0]]], format="csr")
     groups = np.append(groups, [0, 1, 2, 0, 1, 2])
@@ -66,7 +68,9 @@ def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
     rows, found = rows_of(model), embed(model, W, groups)
     np.testing.assert_allclose(found[known], rows[known], atol=1e-6 * abs(rows).max())
     labels = model.predict(W, sensitive_features=groups)
-    np.testing.assert_array_equal(labels, model.labels_)
+    # But for rows at which two clusters cost the same.
+    assert (labels != model.labels_).sum() <= 3 * 4
+    assert model.assignment_.n_moved > 3 * 4
     assert (labels == -1).sum() == 6
 
 
