@@ -78,3 +78,62 @@ class Fit:
         return balance_score(
             self.run(method), sensitive_features=self.data.sensitive_features
         )
+
+
+class EachAttribute:
+    """Several attributes, each by itself, of three groups: 1.3 times one, at most."""
+
+    params = ([1, 5],)
+    param_names = ("n_attributes",)
+    timeout = 900
+    number = 1
+    repeat = (3, 5, 60.0)
+
+    def setup(self, n_attributes):
+        self.data = block_model(100_000, 10)
+        rng = np.random.default_rng(0)
+        groups = rng.integers(0, 3, (100_000, n_attributes))
+        groups[:, 0] = self.data.sensitive_features.astype(np.int64) % 3
+        self.groups = groups
+
+    def time_fit(self, n_attributes):
+        model = FairSpectralClustering(10, attributes="each", random_state=0)
+        model.fit(self.data.graph, sensitive_features=self.groups)
+        if not model.fairness_violation_ < 1e-8:
+            raise AssertionError(f"|F^T H| = {model.fairness_violation_:.1e}")
+
+
+class Predict:
+    """A tenth of the nodes as new ones, beside a fit of all of them."""
+
+    params = ([0.0, 0.1],)
+    param_names = ("regularization",)
+    timeout = 900
+    number = 1
+
+    def setup(self, regularization):
+        self.data = block_model(100_000, 50)
+        W, groups = self.data.graph, self.data.sensitive_features
+        self.new = np.arange(groups.size) % 10 == 0
+        self.model = FairSpectralClustering(
+            50, tol=1e-3, regularization=regularization, random_state=0
+        )
+        self.model.fit(W[~self.new][:, ~self.new], sensitive_features=groups[~self.new])
+        self.rows, self.groups = W[self.new][:, ~self.new], groups[self.new]
+        if not self.track_agreement(regularization) >= 0.9:
+            raise AssertionError("planted clusters missed")
+
+    def run(self):
+        return self.model.predict(self.rows, sensitive_features=self.groups)
+
+    def time_predict(self, regularization):
+        self.run()
+
+    peakmem_predict = time_predict
+
+    def time_fit_of_all(self, regularization):
+        W, groups = self.data.graph, self.data.sensitive_features
+        self.model.fit(W, sensitive_features=groups)
+
+    def track_agreement(self, regularization):
+        return adjusted_rand_score(self.data.target[self.new], self.run())

@@ -226,6 +226,73 @@ def _judged(W, groups, k, **options):
     }
 
 
+def new_nodes(
+    graphs=("facebooknet", *GRAPHS), amounts=(0, 0.1), k=10, patients=True, repeats=3
+):
+    """Clusters of a tenth of the nodes by predict, beside a fit of all of them."""
+    problems = [(name, W, groups, {}) for name, W, groups in _real_graphs(graphs)]
+    if patients:
+        data = datasets.fetch_diabetes()
+        options = {"affinity": "nearest_neighbors", "connected_components": "all"}
+        X = StandardScaler().fit_transform(data.data)
+        problems.append(("patients", X, np.asarray(data.sensitive_features), options))
+    for name, X, groups, options in problems:
+        rows = [
+            {"labels": labels, "regularization": f"{amount:g}"}
+            | _predicted(
+                X,
+                np.asarray(groups),
+                repeats,
+                n_clusters=k,
+                regularization=amount,
+                assign_labels=labels,
+                **options,
+            )
+            for labels in ("kmeans", "fair")
+            for amount in amounts
+        ]
+        show(f"{name}, {len(groups):,} nodes, k = {k}", *rows)
+
+
+def _predicted(X, groups, repeats, **options):
+    """Cells on predict: agreement with a fit of all nodes, balance, time."""
+    new = np.zeros(len(groups), dtype=bool)
+    new[np.random.default_rng(0).permutation(new.size)[: new.size // 10]] = True
+    # Nodes whose ties are all to new ones, or that are left without any.
+    options = {"connected_components": "largest", "random_state": 0, **options}
+    pairwise = options.get("affinity") is None
+    old = X[~new][:, ~new] if pairwise else X[~new]
+    rows = X[new][:, ~new] if pairwise else X[new]
+    model, whole = (FairSpectralClustering(**options) for _ in range(2))
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            model.fit(old, sensitive_features=groups[~new])
+            refit = partial(whole.fit, X, sensitive_features=groups)
+            predict = partial(model.predict, rows, sensitive_features=groups[new])
+            seconds, _ = alternate(repeats, {"fit": refit, "predict": predict})
+    except ValueError as error:  # no counts are so fair
+        return {"agreement of fits": str(error).partition(":")[0]}
+    labels = predict()
+    known = labels >= 0
+    found = {
+        "agreement of fits": adjusted_rand_score(whole.labels_[~new], model.labels_),
+        "of predict": adjusted_rand_score(whole.labels_[new][known], labels[known]),
+    }
+    if options["assign_labels"] == "kmeans":
+        found["groups unknown"] = adjusted_rand_score(
+            whole.labels_[new][known], model.predict(rows)[known]
+        )
+    found["balance fitted"] = model.balance_.mean()
+    for title, of in (("of new nodes", labels), ("by the fit", whole.labels_[new])):
+        found[title] = balance_score(of, sensitive_features=groups[new])
+    return {
+        **{title: f"{value:.2f}" for title, value in found.items()},
+        "no tie": str((~known).sum()),
+        "fit, s": number(seconds["fit"], 2),
+        "predict, s": number(seconds["predict"], 2),
+    }
+
+
 def meshes(side=300, data=True, repeats=3):
     """Where multigrid pays: a grid, and nearest neighbours of real patients."""
     W = grid(side)

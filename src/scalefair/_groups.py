@@ -75,6 +75,8 @@ def compared_attributes(
     warn: bool = True,
 ) -> list[Attribute]:
     """Return what is compared: the columns joined into one, or each by itself."""
+    if attributes not in ("joint", "each"):
+        raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
         return encode_attributes(sensitive_features, n_samples)
     groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)

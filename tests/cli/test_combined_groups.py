@@ -6,6 +6,8 @@ import pandas
 import pytest
 
 from scalefair.cli._options import split_names
+from scalefair.files._values import join_values, split_values
+from scalefair.metrics import balance_score
 
 
 def with_two(command):
@@ -88,10 +90,43 @@ def test_groups_of_nodes_in_two_columns(workspace):
         found = workspace.done(graph, groups=groups)["input"]["groups"]
         assert list(found) == ["0, 0", "0, 1", "1, 0", "1, 1"]
         assert sum(found.values()) == n
+    how = ["--attributes", "each", "--assign-labels", "fair"]
+    report = workspace.done(workspace.edges, *how, groups=two)
+    expected = [dict(enumerate(np.bincount(x).tolist())) for x in (sex, old)]
+    found = report["input"]["groups"].values()
+    assert [{int(k): v for k, v in x.items()} for x in found] == expected
+    names = [f"attribute {j} {value}" for j in (1, 2) for value in (0, 1)]
+    for found in report["clusters"]:
+        counts = [found["groups"][name] for name in names]
+        assert counts[0] + counts[1] == counts[2] + counts[3] == found["size"]
+        pairs = np.sort(np.reshape(counts, (2, 2)), axis=1)
+        assert found["balance"] == (pairs[:, 0] / pairs[:, 1]).min()
     lines[3] = "3,,1"
     missing = workspace.write("two.csv", ["id,sex,old", *lines])
     result = workspace.run(groups=missing)
     assert "two.csv:5: 1 group(s) are missing" in result.stderr
+
+
+def test_names_of_combinations_are_split():
+    frame = pandas.DataFrame({"a": ["x, y", "\\", "\\,", "z"], "b": [3, 10, 3, 2]})
+    names, *_ = join_values(frame)
+    found = split_values(names)
+    assert found.to_numpy().tolist() == frame.to_numpy().tolist()
+
+
+def test_evaluate_each_attribute(people):
+    frame = with_two(people)[["sex", "old"]]
+    frame["label"] = np.arange(len(frame)) // 3 % 2
+    path = people.save(frame, "labels.csv")
+    line = ["evaluate", path, "--groups", "sex,old", "--attributes", "each"]
+    result = people.invoke(*line, "--report", people.report, "--quiet")
+    assert result.exit_code == 0, result.output
+    each = [
+        balance_score(frame["label"], sensitive_features=frame[name], average=None)
+        for name in ("sex", "old")
+    ]
+    found = [cluster["balance"] for cluster in people.read_report()["clusters"]]
+    np.testing.assert_allclose(found, np.min(each, axis=0))
 
 
 def test_features_of_arrays(components):

@@ -34,6 +34,13 @@ def with_groups(estimator):
                 sensitive_features = np.arange(_num_samples(W)) % 2
             return super().fit(W, y, sensitive_features=sensitive_features)
 
+        if hasattr(estimator, "predict"):
+
+            def predict(self, W, *, sensitive_features=None):
+                if self.assign_labels == "fair" and sensitive_features is None:
+                    sensitive_features = np.arange(_num_samples(W)) % 2
+                return super().predict(W, sensitive_features=sensitive_features)
+
     name = f"_{estimator.__name__}"
     WithGroups.__name__ = WithGroups.__qualname__ = name
     globals()[name] = WithGroups  # where pickle looks for it

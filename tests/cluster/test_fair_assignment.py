@@ -97,6 +97,10 @@ def checked(X, centers, groups, tolerance=0.1):
     assert result.lower_bound <= result.cost
     assert result.lower_bound >= result.nearest_cost * (1 - 1e-12)
     assert 0 <= result.gap <= 1
+    priced = C + result.prices[np.unique(groups, return_inverse=True)[1]]
+    least = priced.min(axis=1)
+    own = priced[np.arange(len(X)), result.labels]
+    np.testing.assert_allclose(own, least, atol=1e-9 * (abs(priced).max() or 1))
     return result
 
 

@@ -51,7 +51,7 @@ _PARAMETERS = {
     "Affinity": "affinity n_neighbors neighbors gamma regularization "
     "connected_components,--components",
     "Eigenvectors": "solver tol",
-    "Clusters": "assign_labels balance_tolerance random_state",
+    "Clusters": "attributes assign_labels balance_tolerance random_state",
     "Advanced": "n_landmarks max_iter n_init dtype",
 }
 _CHANGED: dict[str, dict[str, Any]] = {
@@ -92,6 +92,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     written, show = _fit.take_outputs(options, data, output="")
     baseline = options.pop("baseline")
     reading = Reading.take(options, memory_limit=sys.maxsize)
+    options["attributes"] = reading.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
     start = time.perf_counter()
     X, ids, groups, source = _read(data, reading, options["affinity"], standardize)
@@ -117,14 +118,19 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
 
 def _read(
     path: Path, reading: Reading, affinity: str, standardize: bool
-) -> tuple[Any, NDArray[Any], NDArray[Any], dict[str, Any]]:
+) -> tuple[Any, NDArray[Any], Any, dict[str, Any]]:
     """Return what is clustered, ids, groups, and what a report says of them."""
     given = str(reading.groups)
     if affinity == "precomputed":
         graph: Any = read_graph(path, **reading.text)
         say_notes(graph)
         header = reading.groups_header
-        groups = read_values(Path(given), graph, "group", header=header, say=note)
+        how: dict[str, Any] = {
+            "header": header,
+            "each": reading.attributes == "each",
+            "say": note,
+        }
+        groups = read_values(Path(given), graph, "group", **how)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
         source = {"graph": str(path), "groups_file": given, **size}
         return graph.matrix, graph.ids, groups, source
@@ -135,7 +141,7 @@ def _read(
         raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
     of = "groups_file" if "groups" in rows.from_files else "groups_column"
     size = {"n_rows": rows.n_rows, "n_features": X.shape[1]}
-    return X, rows.ids, rows.groups, {"rows": str(path), of: given, **size}
+    return X, rows.ids, rows.compared, {"rows": str(path), of: given, **size}
 
 
 def run_both(
@@ -189,22 +195,35 @@ def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     found = {name: getattr(model, f"{name}_") for name in _FITTED}
     found |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
-        kept = {k: v for k, v in vars(assignment).items() if k != "labels"}
+        kept = {
+            k: v for k, v in vars(assignment).items() if k not in ("labels", "prices")
+        }
         found["assignment"] = {**kept, "gap": assignment.gap}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def measure_clusters(
-    labels: NDArray[Any], groups: NDArray[Any], matrix: Any = None
+    labels: NDArray[Any], groups: Any, matrix: Any = None
 ) -> dict[str, Any]:
     """Balance and cut of a clustering, and the composition of its clusters."""
-    counts = pandas.crosstab(labels[labels != -1], groups[labels != -1])
-    balance = balance_score(labels, sensitive_features=groups, average=None)
+    kept, each = labels != -1, _report.by_attribute(groups)
+    tables = {of: pandas.crosstab(labels[kept], x[kept]) for of, x in each.items()}
+    counts = pandas.concat(tables.values(), axis=1)
+    names = [(of, group) for of, table in tables.items() for group in table]
+    counts.columns = [group if of == "" else f"{of} {group}" for of, group in names]
+    balance = balance_score(
+        labels, sensitive_features=groups, average=None, attributes="each"
+    )
     found = {"balance_mean": balance.mean(), "balance_min": balance.min()}
     if matrix is not None and _have_edges(matrix, labels):
         found["normalized_cut"] = normalized_cut_score(matrix, labels)
     found["clusters"] = [
-        {"label": label, "size": row.sum(), "balance": own, "groups": dict(row)}
+        {
+            "label": label,
+            "size": row.sum() // len(each),
+            "balance": own,
+            "groups": dict(row),
+        }
         for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
     ]
     return found
@@ -244,16 +263,19 @@ def add_clusters(
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
-        axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
-        for ax, name in zip(axes, reversed(labels), strict=True):
-            how = {"ax": ax, "name": name, "sensitive_features": groups}
-            how["legend"] = ax is axes[-1]
-            ClusterCompositionDisplay.from_predictions(labels[name], **how)
+        each = _report.by_attribute(groups)
+        shape = {"nrows": len(each), "ncols": len(labels), "squeeze": False}
+        rows = figure.subplots(sharey=True, **shape)
+        for axes, own in zip(rows, each.values(), strict=True):
+            for ax, name in zip(axes, reversed(labels), strict=True):
+                how = {"ax": ax, "name": name, "sensitive_features": own}
+                how["legend"] = ax is axes[-1]
+                ClusterCompositionDisplay.from_predictions(labels[name], **how)
 
     caption = "Share of each group in each cluster; dashed: in the population."
     # More bars than this could not be told apart.
     if len(columns) <= 31 and len(records) <= 200:
-        size = (5.0 + 4 * len(labels), 4.2)
+        size = (5.0 + 4 * len(labels), 4.2 * len(_report.by_attribute(groups)))
         report.figures.append(
             _report.Figure(plot, size, f"{report.title}. {caption}", caption)
         )

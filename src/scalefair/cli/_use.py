@@ -397,14 +397,12 @@ def evaluate(result: Path, **options: Any) -> None:
     content["input"] = {**source, "n_rows": rows.n_rows}
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
     if kind == "labels":
-        if rows.each is not None:
-            raise click.UsageError("--attributes each applies to scores only.")
         labels = as_values(rows.X[column])
-        found = _cluster.measure_clusters(labels, rows.groups)
+        found = _cluster.measure_clusters(labels, rows.compared)
         if options["graph"] is not None:
             found["normalized_cut"] = _cut(options["graph"], rows, labels)
         _cluster.add_clusters(
-            report, {"result": found}, {"result": labels}, rows.groups
+            report, {"result": found}, {"result": labels}, rows.compared
         )
     else:
         how = {key: options[key] for key in ("interval", "threshold", "given")}

@@ -86,9 +86,15 @@ class AssignmentProblem:
         total = float(np.sum(values * self.weights[groups]))
         return total, sums * self.weights, table * self.weights[:, None]
 
-    def certify(self, prices: Array, credits: Array) -> tuple[Array, float]:
+    def certify(self, prices: Array, multipliers: Array) -> tuple[Array, float]:
         """Prices less the dearest fair mix of rows, and the lower bound they prove."""
-        # The credits, >= 0, are the multipliers of the smallest size of clusters.
+        # The last, >= 0, are the multipliers of the smallest size of clusters.
+        credits = multipliers[-self.shape[1] :]
+        extra = self.bounds.smallest * float(credits.sum())
+        if self.bounds.members is not None:  # groups overlap: no mix is at hand
+            if multipliers.size > credits.size:
+                prices = self.prices_of(multipliers)
+            return prices, self.choices(prices)[0] + extra
         prices = prices + credits
         low, high = self.bounds.lower, self.bounds.upper
         left = np.full(self.shape[1], 1.0 - low.sum())
@@ -98,8 +104,15 @@ class AssignmentProblem:
             dearest += more * np.take_along_axis(prices, s[None, :], axis=0)[0]
             left -= more
         prices = prices - dearest - credits
-        value = self.choices(prices)[0]
-        return prices, value + self.bounds.smallest * float(credits.sum())
+        return prices, self.choices(prices)[0] + extra
+
+    def prices_of(self, x: Array) -> Array:
+        """Prices from multipliers, >= 0, of upper bounds, lower ones, smallest size."""
+        k, bounds = self.shape[1], self.bounds
+        above, below = x[:-k].reshape(2, -1, k)
+        shared = bounds.upper @ above - bounds.lower @ below
+        prices: Array = bounds.of_groups.T @ (above - below) - shared - x[-k:]
+        return prices
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,7 @@ def optimal_prices(
         if found is None:
             break
         counts = found.counts
-        prices, bound = problem.certify(prices + found.step, found.credits)
+        prices, bound = problem.certify(prices + found.step, found.multipliers)
         if bound > best[0]:
             best = bound, prices
         inside = bool(found.outside.max() < 1e-6)
@@ -184,7 +197,7 @@ def _start(problem: AssignmentProblem) -> Array:
     two = np.partition(problem.costs, 1, axis=1)[:, :2]
     unit = float(np.median(two[:, 1] - two[:, 0])) or float(problem.costs.mean()) or 1.0
     sample = _sample(problem)
-    x = np.zeros(2 * h * k + k)
+    x = np.zeros(2 * problem.bounds.group_sizes.size * k + k)
     for part, temperature, steps in [
         *((sample, t, 30) for t in (1.0, 0.3, 0.1, 0.03)),
         (problem, 0.02, 10),
@@ -198,7 +211,7 @@ def _start(problem: AssignmentProblem) -> Array:
             bounds=[(0, None)] * x.size,
             options={"maxiter": steps, "maxcor": 10, "ftol": 1e-7, "gtol": 1e-7},
         ).x
-    return _prices_of(x, problem) * unit
+    return problem.prices_of(x) * unit
 
 
 def _sample(problem: AssignmentProblem) -> AssignmentProblem:
@@ -220,11 +233,10 @@ def _smoothed_dual(
 ) -> tuple[float, Array]:
     """Negative smoothed dual per row, in units, and its gradient, for a minimiser."""
     bounds, credits = problem.bounds, x[-problem.shape[1] :]
-    value, _, counts = problem.choices(
-        _prices_of(x, problem) * unit, temperature * unit
-    )
+    value, _, counts = problem.choices(problem.prices_of(x) * unit, temperature * unit)
     value += bounds.smallest * credits.sum() * unit
     sizes = counts.sum(axis=0)
+    counts = bounds.of_groups @ counts
     gradient = np.concatenate(
         [
             (counts - bounds.upper[:, None] * sizes).ravel(),
@@ -236,20 +248,11 @@ def _smoothed_dual(
     return -value / (n * unit), -gradient / n
 
 
-def _prices_of(x: Array, problem: AssignmentProblem) -> Array:
-    """Prices from multipliers, >= 0, of upper bounds, lower ones and smallest size."""
-    (h, k), bounds = problem.shape, problem.bounds
-    above, below = x[:-k].reshape(2, h, k)
-    shared = bounds.upper @ above - bounds.lower @ below
-    prices: Array = above - below - shared - x[-k:]
-    return prices
-
-
 class _BoxSolution(NamedTuple):
     """Of the linear program in a box: the change of the prices, and what it means."""
 
     step: Array  # (h, k)
-    credits: Array  # (k,)
+    multipliers: Array  # (2 h k + k,): of the bounds
     counts: Array  # (h, k)
     outside: Array  # (h, k): rows bought at the sides of the box
     value: float
@@ -341,11 +344,11 @@ class _Box:
         if result.status != 0:  # there is a solution, but rounding can hide it
             return None
         step = result.eqlin.marginals[m:].reshape(h, k) * unit
-        credits = np.maximum(-result.ineqlin.marginals[-k:] * unit, 0)
+        multipliers = np.maximum(-result.ineqlin.marginals * unit, 0)
         counts, added, removed = result.x[n_pairs:].reshape(3, h, k)
         lows = float((self.low * self.times) @ problem.weights[self.groups])
         value = lows + float(result.fun) * unit
-        return _BoxSolution(step, credits, counts, added + removed, value)
+        return _BoxSolution(step, multipliers, counts, added + removed, value)
 
 
 class ColumnBound:

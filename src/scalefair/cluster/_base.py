@@ -79,15 +79,16 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         tags.input_tags.positive_only = precomputed
         return tags
 
-    def _validate(self, W: Any) -> Any:
+    def _validate(self, W: Any, *, reset: bool = True) -> Any:
         """Check a matrix, dense or sparse, as scikit-learn does."""
         return validate_data(
             self,
             W,
             accept_sparse="csr" if self.__sklearn_tags__().input_tags.sparse else False,
             dtype=[np.float64, np.float32],
-            ensure_min_samples=2,
+            ensure_min_samples=2 if reset else 1,
             estimator=self,
+            reset=reset,
         )
 
     def _graph(self, W: Any) -> sparse.csr_array:
@@ -151,14 +152,18 @@ class GraphClustering(ClusterMixin, BaseEstimator):
 
 
 def kept_groups(
-    groups: NDArray[Any], codes: NDArray[np.int64], kept: NDArray[np.bool_]
+    groups: NDArray[Any],
+    codes: NDArray[np.int64],
+    kept: NDArray[np.bool_],
+    *,
+    name: str = "sensitive_features",
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Find the groups of the kept nodes, at least two, and the index of each one's."""
     present, codes = encode_values(codes[kept], name="sensitive_features")
     groups = groups[present]
     if groups.size < 2:
         raise ValueError(
-            "sensitive_features has fewer than two groups among the clustered nodes "
+            f"{name} has fewer than two groups among the clustered nodes "
             f"(only {groups.tolist()[0]!r}): fairness compares groups. For one group "
             "use sklearn.cluster.SpectralClustering."
         )
@@ -170,7 +175,7 @@ def partitioned_affinity(W: Any) -> PartitionedMatrix:
     rows = PartitionedRows.of(W)
     check_square(rows.shape)
     graph = PartitionedMatrix(rows)
-    rows.map(_refuse_negative).gather()
+    rows.map(refuse_negative).gather()
     return graph
 
 
@@ -187,7 +192,7 @@ def _checked_affinity(W: Any) -> sparse.csr_array:
     """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
     check_square(W.shape)
     A = with_small_indices(canonical(sparse.csr_array(W)))
-    _refuse_negative(A)
+    refuse_negative(A)
     with np.errstate(over="ignore"):
         total = A.data.sum(dtype=np.float64)
     if not np.isfinite(total):
@@ -201,7 +206,8 @@ def _checked_affinity(W: Any) -> sparse.csr_array:
     return _symmetric(A)
 
 
-def _refuse_negative(A: sparse.csr_array) -> None:
+def refuse_negative(A: sparse.csr_array) -> None:
+    """Refuse negative weights, and name one."""
     if A.nnz and A.data.min() < 0:
         p = int(A.data.argmin())
         i = int(np.searchsorted(A.indptr, p, side="right")) - 1

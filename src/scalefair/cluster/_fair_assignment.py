@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
+from scalefair._docs import documented
 from scalefair._entries import check_array
-from scalefair._groups import encode_groups
+from scalefair._groups import compared_attributes
 from scalefair.cluster._assignment_prices import (
     GAP,
     AssignmentProblem,
@@ -20,7 +21,7 @@ from scalefair.cluster._assignment_prices import (
     OptimalPrices,
     optimal_prices,
 )
-from scalefair.cluster._share_bounds import MARGINS, ShareBounds
+from scalefair.cluster._share_bounds import MARGINS, ShareBounds, joint_cells
 from scalefair.kernels import move_along_paths, single_blas_thread
 
 Array = NDArray[np.float64]
@@ -32,6 +33,8 @@ _PATIENCE = 4
 _AROUND = 24
 # Most row-cluster pairs of an integer program over rows.
 _FEW_PAIRS = 4000
+# Most counts of one over several attributes.
+_FEW_COUNTS = 100
 # Nodes of one integer program over rows, counts near given ones, counts with cuts.
 _NODES = 300
 _NEAR_NODES = 20
@@ -57,6 +60,12 @@ class FairAssignment:
         share in the population. 0.0: all bounds hold.
     n_moved : int
         Rows that are not at a nearest centre.
+    prices : ndarray of shape (n_groups, n_centers)
+        Of a row of each group, in sorted order, at each centre: every row is where its
+        squared distance plus the price is least, ties as they come, and so may further
+        rows be. Zero where the nearest centres meet the bounds. With
+        ``attributes="each"`` those of all attributes, one after the other; a row pays
+        the sum of its own, and all but a few rows are where that is least.
     message : str
         How the assignment was found.
     """
@@ -67,6 +76,7 @@ class FairAssignment:
     lower_bound: float
     max_violation: float
     n_moved: int
+    prices: Array
     message: str
 
     @property
@@ -75,12 +85,14 @@ class FairAssignment:
         return 1 - self.lower_bound / self.cost if self.cost > 0 else 0.0
 
 
+@documented()
 def fair_assignment(
     X: ArrayLike,
     centers: ArrayLike,
     *,
     sensitive_features: ArrayLike,
     tolerance: float = 0.1,
+    attributes: str = "joint",
 ) -> FairAssignment:
     r"""Assign rows to centres so that every cluster mirrors the population.
 
@@ -100,11 +112,12 @@ def fair_assignment(
     centers : array-like of shape (k, d)
         Centres, ``k <= n``; usually means of the clusters of k-means.
     sensitive_features : array-like of shape (n,) or (n, k)
-        Group of each row: numbers, strings or booleans, none missing. Of k columns
-        each combination that occurs is a group.
+        Group of each row: numbers, strings or booleans, none missing; of k columns
+        see `attributes`.
     tolerance : float, default=0.1
         Largest relative deviation of a share, at least 0: 0.1 lets a group of 30 %
         have between 27 % and 33 % of a cluster; from 1 on a group may be absent.
+    %(attributes)s
 
     Returns
     -------
@@ -122,7 +135,10 @@ def fair_assignment(
     Prices of a linear program give the lower bound. With whole counts given, the best
     assignment is a transport problem; only the choice of the counts is not proved
     optimal. While the gap is more than a thousandth, cutting planes raise the bound
-    (Dantzig and Wolfe 1960) and integer programs look for other counts. Memory: 8 n k
+    (Dantzig and Wolfe 1960) and integer programs look for other counts. With
+    ``attributes="each"`` the counts are those of combinations, the bounds hold for sums
+    of them, and the linear program is rounded within bounds that are tighter by a few
+    rows; the integer programs are for few combinations. Memory: 8 n k
     bytes of squared distances, about 100 n and a sorted copy of `X`.
 
     Examples
@@ -142,17 +158,21 @@ def fair_assignment(
     n, k = rows.shape[0], means.shape[0]
     _check(rows, means, tolerance)
     tolerance = min(float(tolerance), float(n))  # from there on no share is bounded
-    _, codes = encode_groups(sensitive_features, n)
-    bounds = ShareBounds(np.bincount(codes), k, tolerance)
+    compared = compared_attributes(sensitive_features, n, attributes)
+    codes, members = compared[0].codes, None
+    if len(compared) > 1:
+        members, codes = joint_cells(np.column_stack([a.codes for a in compared]))
+    bounds = ShareBounds(np.bincount(codes), k, tolerance, members)
     order = np.argsort(codes, kind="stable")
     rows, codes = rows[order], codes[order]
-    costs = _squared_distances(rows, means)
+    costs = squared_distances(rows, means)
 
     def count(labels: NDArray[np.int64]) -> NDArray[np.int64]:
         h = bounds.sizes.size
         return np.bincount(codes * k + labels, minlength=h * k).reshape(h, k)
 
     nearest = costs.argmin(axis=1)
+    prices = np.zeros((bounds.group_sizes.size, k))
     nearest_cost = _cost(rows, means, nearest)
     if bounds.met_by(count(nearest)):
         lower_bound, labels = nearest_cost, nearest
@@ -168,7 +188,12 @@ def fair_assignment(
         relaxed = optimal_prices(problem, enough=search.near)
         search.run(relaxed, fallback)
         assert search.labels is not None  # the fallback at least
+        assert search.prices is not None
         labels, lower_bound = search.labels, search.lower_bound
+        prices = search.prices
+        if members is not None:  # at these rows are, but for a few, where they belong
+            added = bounds.of_groups.T.toarray().astype(np.float64)
+            prices = np.linalg.lstsq(added, relaxed.prices, rcond=None)[0]
         message = f"Linear program solved in {relaxed.n_rounds} rounds."
         if not relaxed.optimal:
             message = (
@@ -187,6 +212,7 @@ def fair_assignment(
         lower_bound=min(lower_bound, cost),
         max_violation=bounds.violation(count(labels)),
         n_moved=int(moved.sum()),
+        prices=prices,
         message=message,
     )
 
@@ -206,7 +232,7 @@ def _check(X: Array, centers: Array, tolerance: float) -> None:
         raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
 
 
-def _squared_distances(X: Array, centers: Array) -> Array:
+def squared_distances(X: Array, centers: Array) -> Array:
     """Squared distances by one product; their digits depend on no number of threads."""
     with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         middle = centers.mean(axis=0)
@@ -234,10 +260,10 @@ def _cost(X: Array, centers: Array, labels: NDArray[np.int64]) -> float:
 
 
 def _infeasible(bounds: ShareBounds) -> str:
-    smallest = int(bounds.sizes.min())
+    smallest = int(bounds.group_sizes.min())
     return (
-        f"No whole counts of {bounds.sizes.size} groups in {bounds.k} clusters were "
-        f"found with all shares within tolerance={bounds.tolerance:g} of the "
+        f"No whole counts of {bounds.group_sizes.size} groups in {bounds.k} clusters "
+        f"were found with all shares within tolerance={bounds.tolerance:g} of the "
         f"population's (the smallest group has {smallest} rows, "
         f"{smallest / bounds.k:.3g} per cluster). Use fewer clusters or "
         f"tolerance={bounds.nearest_feasible_tolerance():.10g}, the nearest found to "
@@ -257,20 +283,26 @@ class CountSearch:
     lower_bound: float
     cost: float = np.inf
     labels: NDArray[np.int64] | None = None
+    prices: Array | None = None  # at which every row has its label
     cuts: list[tuple[Array, Array]] = field(default_factory=list)
 
     def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
         """Try tables near the relaxation, then others; the fallback is a fair one."""
+        overlapping = self.problem.bounds.members is not None
         self._cut(relaxed.prices)
         if not self._done():
             self.near(relaxed)
         if self.labels is None:
             self.evaluate(fallback, relaxed.prices)
-        if self._done() or self._try_searched(relaxed):
+        # Of combinations there may be too many for integer programs over their counts.
+        if self._done() or (overlapping and relaxed.prices.size > _FEW_COUNTS):
+            return
+        if self._try_searched(relaxed):
             return
         table = self._table_of_rows(relaxed)
         if table is not None:
             self.evaluate(table, relaxed.prices)
+        if table is not None:
             return
         for _ in range(_MAX_ROUNDS):
             table = self._table_of_cuts()
@@ -280,6 +312,8 @@ class CountSearch:
     def near(self, relaxed: OptimalPrices) -> bool:
         """Try tables near a relaxation; return whether they are good enough."""
         self.lower_bound = max(self.lower_bound, relaxed.lower_bound)
+        if self.problem.bounds.members is not None:
+            return self._try(self._overlapping_table(relaxed), relaxed)
         done = self._try(self._nearest_table(relaxed, relaxed.prices), relaxed)
         if self.labels is None or done:
             return done
@@ -304,7 +338,7 @@ class CountSearch:
                 raise RuntimeError(f"No path left in the transport of group {s}.")
         cost = float(problem.costs[np.arange(labels.size), labels].sum())
         if cost < self.cost:
-            self.cost, self.labels = cost, labels
+            self.cost, self.labels, self.prices = cost, labels, prices
         self._cut(prices)
 
     def _try(self, table: NDArray[np.int64] | None, relaxed: OptimalPrices) -> bool:
@@ -372,6 +406,40 @@ class CountSearch:
             return None
         whole = low + result.x.reshape(3, h, k).sum(axis=0)
         return bounds.rounded(whole.ravel())
+
+    def _overlapping_table(self, relaxed: OptimalPrices) -> NDArray[np.int64] | None:
+        """`_nearest_table` of several attributes, whose vertices are not whole.
+
+        But few of their entries are not. They are rounded, kind by kind, within bounds
+        that are tighter by some rows.
+        """
+        bounds, counts, steep = self.problem.bounds, relaxed.counts, relaxed.steepness
+        floor, ceil = np.floor(counts), np.ceil(counts)
+        lengths = np.stack([floor, ceil - floor, bounds.sizes[:, None] - ceil])
+        slopes = np.stack(
+            [-relaxed.prices - steep, -relaxed.prices, steep - relaxed.prices]
+        )
+        for margin in (0.0, *2.0 ** np.arange(-1, 6)):
+            shares, of_kind = bounds.constraints(margin=margin)
+            result = linprog(
+                (slopes / (np.abs(slopes).max() or 1.0)).ravel(),
+                A_ub=sparse.hstack([shares.A] * 3, format="csr"),
+                b_ub=shares.ub,
+                A_eq=sparse.hstack([of_kind.A] * 3, format="csr"),
+                b_eq=of_kind.ub,
+                bounds=np.column_stack([np.zeros(lengths.size), lengths.ravel()]),
+                method="highs-ds",
+            )
+            if result.x is None:
+                return None
+            found = result.x.reshape(lengths.shape).sum(axis=0)
+            whole = np.floor(found + 1e-6)
+            # The largest remainders of each kind are rounded up.
+            rank = np.argsort(np.argsort(whole - found, axis=1), axis=1)
+            whole += rank < (bounds.sizes - whole.sum(axis=1))[:, None]
+            if (table := bounds.rounded(whole.ravel())) is not None:
+                return table
+        return None
 
     def _searched_table(
         self, relaxed: OptimalPrices, radius: float

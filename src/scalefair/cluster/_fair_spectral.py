@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 
 from scalefair._decorators import fit_context, with_callbacks
 from scalefair._docs import documented
-from scalefair._groups import encode_groups
+from scalefair._groups import Attribute, compared_attributes, fitted_groups
 from scalefair._random import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
@@ -30,6 +30,7 @@ from scalefair.cluster._base import (
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
+from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.metrics import balance_score
 from scalefair.operators import (
@@ -48,13 +49,14 @@ _ENOUGH, _UNLIKE = 10, 0.2
 
 
 @documented(**TEXTS)
-class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
+class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     r"""Spectral clustering in which every cluster mirrors the population.
 
     The embedding maximises :math:`\mathrm{Tr}(H^T M H)` with
     :math:`M = D^{-1/2} W D^{-1/2}` subject to :math:`H^T H = I` and
     :math:`F^T H = 0`, :math:`F = D^{-1/2} (G - 1 z^T)`, where :math:`G` indicates
-    the groups and :math:`z` holds their shares; k-means on the rows of
+    the groups and :math:`z` holds their shares (of all attributes side by side with
+    ``attributes="each"``); k-means on the rows of
     :math:`D^{-1/2} H` gives the clusters. With exactly `n_clusters` different rows
     every cluster would hold each group in its share of the population; the balance
     that is reached is measured in `balance_`.
@@ -128,6 +130,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         takes about half the memory and time; ``"chebyshev"`` still finishes in float64.
     n_init : int, default=10
         Attempts of k-means on all rows: starts, and attempts to mend the best.
+    %(attributes)s
     assign_labels : {"kmeans", "fair"}, default="kmeans"
         How the embedding is rounded: by k-means, which can lose balance, or
         (``"fair"``) by k-means and then `fair_assignment`.
@@ -158,7 +161,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Whether all residuals reached `tol`.
     fairness_violation_ : float
         :math:`|F^T H|_F`, zero up to rounding except with ``"admm"``.
-    %(groups_)s
+    %(groups_each_)s
     solver_ : str
         The solver that ran.
     history_ : dict of ndarray or None
@@ -167,7 +170,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Cost, lower bound and moved nodes of ``assign_labels="fair"``.
     balance_ : ndarray of shape (n_clusters,)
         Balance of each cluster (:func:`scalefair.metrics.balance_score`), between 0
-        and 1; shorter if k-means left a cluster without nodes.
+        and 1, the smallest over attributes with ``attributes="each"``; shorter if
+        k-means left a cluster without nodes.
     minimum_balance_ : float
         The smallest of these.
     affinity_matrix_ : csr_array or LinearOperator of shape (n, n)
@@ -241,6 +245,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             Options(type, {np.float32, np.float64}),
             StrOptions({"float32", "float64"}),
         ],
+        "attributes": [StrOptions({"joint", "each"})],
         "assign_labels": [StrOptions({"kmeans", "fair"})],
         "balance_tolerance": [Interval(Real, 0, None, closed="left")],
     }
@@ -260,6 +265,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         max_iter: int | None = None,
         dtype: Any = np.float64,
         n_init: int = 10,
+        attributes: str = "joint",
         assign_labels: str = "kmeans",
         balance_tolerance: float = 0.1,
         connected_components: str = "raise",
@@ -277,6 +283,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.max_iter = max_iter
         self.dtype = dtype
         self.n_init = n_init
+        self.attributes = attributes
         self.assign_labels = assign_labels
         self.balance_tolerance = balance_tolerance
         self.connected_components = connected_components
@@ -297,8 +304,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             collection or a reader (`scalefair.operators.PartitionedMatrix`). With
             another `affinity` than ``"precomputed"`` rows of features.
         %(y_ignored)s
-        %(sensitive_features)s
-            A Dask array or series, too.
+        sensitive_features : array-like of shape (n,) or (n, k)
+            Group of each node, at least two: numbers, strings or booleans; of k columns
+            see `attributes`. A Dask array, series or data frame, too.
 
         Returns
         -------
@@ -326,14 +334,21 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         """
         progress = _FitProgress(self, W)
         W = self._check_input(W)
-        groups, all_codes = encode_groups(sensitive_features, W.shape[0])
+        compared = compared_attributes(sensitive_features, W.shape[0], self.attributes)
         rng = check_random_state(self.random_state)
         with progress.task("affinity"):
             normalized, kept = self._normalized(W, rng)
-        self.groups_, codes = kept_groups(groups, all_codes, kept)
-        self._check_sizes(codes.size)
+        compared = [
+            Attribute(name, *kept_groups(groups, codes, kept, name=name))
+            for name, groups, codes in compared
+        ]
+        self.groups_ = fitted_groups(compared)
+        codes = compared[0].codes
+        if len(compared) > 1:
+            codes = np.column_stack([attribute.codes for attribute in compared])
 
         problem = FairProblem(normalized, codes, self.n_clusters)
+        self._check_sizes(problem)
         with progress.task("eigenvectors", self.n_clusters) as callback:
             options = SolverOptions(self.tol, self.max_iter, self.dtype, rng, callback)
             self.solver_, result = solve(self.solver, problem, options)
@@ -345,7 +360,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 stacklevel=5,
             )
         with progress.task("labels"):
-            labels = self._round(problem, result.vectors, rng)
+            labels, clusters = self._round(problem, result.vectors, rng)
         self._set_clusters(kept, labels, result.vectors)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
@@ -354,6 +369,10 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.converged_ = result.converged
         self.fairness_violation_ = problem.violation(result.vectors)
         self.history_ = result.history
+        self._extension = None
+        if self.solver_ != "admm":  # which gives no eigenvectors
+            found = problem, result.vectors, kept
+            self._extension = NystroemExtension.of(*found, **clusters)
         self._judge(labels, codes)
         progress.close()
         return self
@@ -395,7 +414,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 # Of a copy: the solver starts alike, whoever found the neighbours.
                 own = deepcopy(rng)
                 found = neighbors_graph(W, self.n_neighbors, self.neighbors, own)
-                self.affinity_matrix_, self.neighbors_, self.neighbors_recall_ = found
+                self.affinity_matrix_, self.neighbors_, *known = found
+                self.neighbors_recall_, search = known
+                self._search = W, search
             elif self.affinity == "precomputed_nearest_neighbors":
                 self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
             else:
@@ -425,32 +446,40 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
 
     def _round(
         self, problem: FairProblem, H: NDArray[np.float64], rng: np.random.RandomState
-    ) -> NDArray[np.int32]:
-        """Labels from the rows of the embedding."""
+    ) -> tuple[NDArray[np.int32], dict[str, Any]]:
+        """Labels from the rows of the embedding, and what new nodes take of them."""
         rows = embedding_rows(H, problem.affinity)
         labels = embedding_kmeans(
             rows, self.n_clusters, n_init=self.n_init, random_state=rng
         )
+        means, prices = cluster_means(rows, labels), None
+        clusters = np.flatnonzero(np.bincount(labels))
         self.assignment_: FairAssignment | None = None
         if self.assign_labels == "fair":
             try:
                 self.assignment_ = fair_assignment(
                     rows,
-                    cluster_means(rows, labels),
+                    means,
                     sensitive_features=problem.group_codes,
                     tolerance=self.balance_tolerance,
+                    attributes=self.attributes,
                 )
             except ValueError as error:  # it names its own parameter
                 message = str(error).replace(" tolerance=", " balance_tolerance=")
                 raise ValueError(message) from error
-            labels = self.assignment_.labels
-        return labels
+            labels, prices = self.assignment_.labels, self.assignment_.prices
+            clusters = np.arange(len(means))
+        return labels, {"centres": means, "clusters": clusters, "prices": prices}
 
     def _judge(self, labels: NDArray[np.int32], codes: NDArray[np.int64]) -> None:
         """Measure the clusters; warn of dust, and of what k-means has left unfair."""
-        balance = balance_score(labels, sensitive_features=codes, average=None)
-        self.balance_, self.minimum_balance_ = balance, float(balance.min())
-        sizes, counts = np.bincount(labels), np.bincount(codes)
+        columns = codes.reshape(len(codes), -1).T  # one for each attribute
+        balance = np.array(
+            [balance_score(labels, sensitive_features=c, average=None) for c in columns]
+        )
+        self.balance_ = balance.min(axis=0)
+        self.minimum_balance_ = float(balance.min())
+        sizes, counts = np.bincount(labels), [np.bincount(c) for c in columns]
         sizes = sizes[sizes > 0]
         n, k = labels.size, self.n_clusters
         dust = np.sort(sizes[sizes < n * min(_DUST, _DUST_OF_AVERAGE / k)])
@@ -463,26 +492,29 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 "clusters costly.",
                 stacklevel=6,
             )
-        judged = np.where(sizes * (counts.min() / n) >= _ENOUGH, balance, np.inf)
-        worst, population = judged.argmin(), counts.min() / counts.max()
+        rarest, population = np.array([(c.min(), c.min() / c.max()) for c in counts]).T
+        enough = sizes * (rarest[:, None] / n) >= _ENOUGH
+        judged = np.where(enough, balance / population[:, None], np.inf)
+        of, worst = np.unravel_index(judged.argmin(), judged.shape)
         # "admm" solves another problem, and an embedding on its way promises nothing.
         promised = self.converged_ and self.solver_ != "admm"
         rounded = promised and self.assign_labels == "kmeans"
-        if rounded and judged[worst] < _UNLIKE * population:
+        if rounded and judged[of, worst] < _UNLIKE:
             warnings.warn(
-                f"A cluster of {sizes[worst]} nodes has balance {judged[worst]:.2g}, "
-                f"and the population {population:.2g}: k-means has lost what the "
-                'embedding promised. assign_labels="fair" keeps it.',
+                f"A cluster of {sizes[worst]} nodes has balance "
+                f"{balance[of, worst]:.2g}, and the population {population[of]:.2g}: "
+                "k-means has lost what the embedding promised. "
+                'assign_labels="fair" keeps it.',
                 stacklevel=6,
             )
 
-    def _check_sizes(self, n: int) -> None:
-        n_groups = self.groups_.size
-        most = min(n - 1, n - n_groups + 1)
+    def _check_sizes(self, problem: FairProblem) -> None:
+        n, rank = problem.Q.shape
+        most = min(n - 1, n - rank)
         if self.n_clusters > most:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be less than the number of "
-                f"clustered nodes, n_samples={n}, and {n_groups} groups leave at most "
+                f"clustered nodes, n_samples={n}, and {rank + 1} groups leave at most "
                 f"{most} fair directions: choose n_clusters <= {most}."
             )
 

@@ -36,9 +36,13 @@ _ADDED = (5, 3, 2, 1)
 def embedding_rows(H: Array, affinity: Any) -> Array:
     """Rows of ``D^{-1/2} H``, of unit length if the affinity is regularised."""
     rows: Array = H * affinity.inv_sqrt_degrees[:, None]
-    if affinity.tau > 0:
-        # None is zero: D^{1/2} 1 is in the span of H, or they are nearly so.
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+    return unit_rows(rows) if affinity.tau > 0 else rows
+
+
+def unit_rows(rows: Array) -> Array:
+    """Rows brought to unit length, in place."""
+    # None is zero: D^{1/2} 1 is in the span of H, or they are nearly so.
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
     return rows
 
 

@@ -8,7 +8,7 @@ sample of rows decides, whose exact neighbours are computed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -40,6 +40,8 @@ _LISTS, _ROWS_PER_LIST, _ITERATIONS = 2.5, 64, 5
 _FIRST_PROBES, _MORE_PROBES = 8, 1.4
 # Rows whose neighbours are searched at a time.
 _BLOCK = 16_384
+# New rows whose exact neighbours are found before lists are made again.
+_FEW = 1000
 
 
 class NeighborsGraph(NamedTuple):
@@ -48,6 +50,7 @@ class NeighborsGraph(NamedTuple):
     affinity: sparse.csr_array
     neighbors: str
     recall: float | None
+    search: Any = None  # how new rows find theirs; None: exactly
 
 
 def neighbors_graph(
@@ -61,9 +64,8 @@ def neighbors_graph(
         raise ValueError(
             f"n_neighbors = {n_neighbors} must be less than the number of samples, {n}."
         )
-    largest = max(X.max(), -X.min())
-    if largest > 0 and not 1e-15 <= largest <= 1e15:
-        X = X / largest  # squared distances in range, for the same neighbours
+    if (unit := _unit(X)) != 1:
+        X = X / unit
     if _is_approximate(X, neighbors):
         found = _approximate(X, n_neighbors, check_random_state(random_state))
         if found is not None:
@@ -72,18 +74,50 @@ def neighbors_graph(
     return NeighborsGraph(_symmetric(sparse.csr_array(exact)), "exact", 1.0)
 
 
-def stored_neighbors(distances: Any, n_neighbors: int) -> sparse.csr_array:
+def new_neighbors(
+    X: Any, n_neighbors: int, fitted: Any, search: Any
+) -> sparse.csr_array:
+    """Neighbours of new rows among the fitted ones, found as theirs were; weight 1."""
+    (m, n), exact = (X.shape[0], fitted.shape[0]), search is None
+    if not (exact or isinstance(search, tuple)):
+        if not hasattr(search, "transform"):
+            raise ValueError(f"neighbors={search} has no `transform` for new rows.")
+        return _ones(_graph_by(search, search.transform, X, (m, n)))
+    if (unit := _unit(fitted)) != 1:
+        X, fitted = X / unit, fitted / unit
+    if exact or m <= _FEW:
+        nearest = NearestNeighbors(n_neighbors=n_neighbors).fit(fitted)
+        return _graph_of(nearest.kneighbors(X, return_distance=False), n)
+    seed, n_probes = search
+    lists = _Lists(fitted, seed)
+    found = [
+        lists.search_new(X[start : start + _BLOCK], n_neighbors, n_probes)
+        for start in range(0, m, _BLOCK)
+    ]
+    neighbors = np.concatenate(found)
+    short = np.flatnonzero((neighbors < 0).any(axis=1))
+    if short.size:
+        nearest = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute")
+        rest = nearest.fit(fitted).kneighbors(X[short], return_distance=False)
+        neighbors[short] = rest
+    return _graph_of(neighbors, n)
+
+
+def stored_neighbors(
+    distances: Any, n_neighbors: int, *, of_fit: bool = True
+) -> sparse.csr_array:
     """Symmetric graph of the nearest neighbours in a graph of distances."""
-    n = distances.shape[0]
-    if distances.shape[1] != n:
+    # Not `of_fit`: rows of new nodes, whose neighbours have weight 1.
+    m, n = distances.shape
+    if of_fit and m != n:
         raise ValueError(
             f"A graph of distances must be a square matrix, got shape "
             f'{distances.shape}. For rows of features use affinity="nearest_neighbors".'
         )
     if not sparse.issparse(distances):  # zeros are distances, too
-        entries = np.tile(np.arange(n), n), np.arange(0, n * n + 1, n)
-        distances = sparse.csr_array((distances.ravel(), *entries), shape=(n, n))
-    graph = _without_loops(distances)
+        entries = np.tile(np.arange(n), m), np.arange(0, m * n + 1, n)
+        distances = sparse.csr_array((distances.ravel(), *entries), shape=(m, n))
+    graph = _without_loops(distances) if of_fit else sparse.csr_array(distances)
     if (smallest := graph.data.min(initial=0)) < 0:
         raise ValueError(
             f"Negative values in data: the smallest distance is {smallest:g}."
@@ -97,7 +131,8 @@ def stored_neighbors(distances: Any, n_neighbors: int) -> sparse.csr_array:
         )
     graph = sort_graph_by_row_values(graph, warn_when_not_sorted=False)
     ranks = np.arange(graph.nnz) - np.repeat(graph.indptr[:-1], counts)
-    return _symmetric(_graph_of(graph.indices[ranks < n_neighbors], n))
+    nearest = graph.indices[ranks < n_neighbors].reshape(m, n_neighbors)
+    return _symmetric(_graph_of(nearest, n)) if of_fit else _graph_of(nearest, n)
 
 
 def with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
@@ -112,15 +147,8 @@ def with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
 def _transformed(X: Any, transformer: Any, rng: RandomState) -> NeighborsGraph:
     """All neighbours that a transformer stores; their recall if it is Euclidean."""
     transformer, n = clone(transformer), X.shape[0]
-    graph = transformer.fit_transform(X)
-    if not (sparse.issparse(graph) and graph.shape == (n, n)):
-        raise ValueError(
-            f"neighbors={transformer} must make a sparse graph of shape {(n, n)} of "
-            f"{n} rows, got {type(graph).__name__} of shape "
-            f"{getattr(graph, 'shape', 'unknown')}."
-        )
-    graph = _without_loops(graph)
-    graph.data = np.ones(graph.nnz)
+    graph = _graph_by(transformer, transformer.fit_transform, X, (n, n))
+    graph = _ones(_without_loops(graph))
     metric = getattr(transformer, "metric", None)
     recall = None
     if metric == "euclidean" or (metric == "minkowski" and transformer.p == 2):
@@ -128,7 +156,33 @@ def _transformed(X: Any, transformer: Any, rng: RandomState) -> NeighborsGraph:
         found = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]] for i in rows]
         reach = _reach(X, rows, [neighbors.size for neighbors in found])
         recall = float(_hits(X, rows, found, reach).mean())
-    return NeighborsGraph(_symmetric(graph), "transformer", recall)
+    return NeighborsGraph(_symmetric(graph), "transformer", recall, transformer)
+
+
+def _graph_by(
+    transformer: Any, transform: Callable[[Any], Any], X: Any, shape: tuple[int, int]
+) -> sparse.csr_array:
+    """Sparse graph of rows by a transformer, of the right shape."""
+    graph = transform(X)
+    if not (sparse.issparse(graph) and graph.shape == shape):
+        raise ValueError(
+            f"neighbors={transformer} must make a sparse graph of shape {shape} of "
+            f"{shape[0]} rows, got {type(graph).__name__} of shape "
+            f"{getattr(graph, 'shape', 'unknown')}."
+        )
+    return sparse.csr_array(graph)
+
+
+def _ones(graph: sparse.csr_array) -> sparse.csr_array:
+    """Return the graph without weights; stored zeros are edges."""
+    entries = np.ones(graph.nnz), graph.indices, graph.indptr
+    return sparse.csr_array(entries, shape=graph.shape)
+
+
+def _unit(X: Any) -> float:
+    """By what rows are divided, for squared distances in range; 1 as a rule."""
+    largest = float(max(X.max(), -X.min()))
+    return largest if largest > 0 and not 1e-15 <= largest <= 1e15 else 1.0
 
 
 def _is_approximate(X: Any, neighbors: str) -> bool:
@@ -176,7 +230,7 @@ def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph |
         neighbors[short] = _exact(X, short, n_neighbors)
     del lists
     graph = _symmetric(_graph_of(neighbors, n))
-    return NeighborsGraph(graph, "approximate", float(hits.mean()))
+    return NeighborsGraph(graph, "approximate", float(hits.mean()), (seed, n_probes))
 
 
 class _Lists:
@@ -185,9 +239,8 @@ class _Lists:
     def __init__(self, X: NDArray[np.floating], seed: int) -> None:
         self.faiss = _faiss()
         n, d = X.shape
-        # Centred before they are rounded: float32 keeps its digits for differences.
-        self.rows = np.empty((n, d), dtype=np.float32)
-        np.subtract(X, X.mean(axis=0), out=self.rows, casting="same_kind")
+        self.middle = X.mean(axis=0)
+        self.rows = self._centred(X)
         self.n_lists = int(min(_LISTS * np.sqrt(n), n / 2))
         quantizer = self.faiss.IndexFlatL2(d)
         self.index = self.faiss.IndexIVFFlat(quantizer, d, self.n_lists)
@@ -201,10 +254,24 @@ class _Lists:
 
     def search(self, rows: Indices, n_neighbors: int, n_probes: int) -> Indices:
         """Neighbours of rows, themselves left out; -1 if there are too few."""
+        found = self._search(self.rows[rows], n_neighbors + 1, n_probes)
+        return _without_self(found, rows)
+
+    def search_new(self, X: Any, n_neighbors: int, n_probes: int) -> Indices:
+        """Neighbours of other rows; -1 if there are too few."""
+        return self._search(self._centred(X), n_neighbors, n_probes)
+
+    def _search(self, rows: Any, n_neighbors: int, n_probes: int) -> Indices:
         self.index.nprobe = n_probes
         with self._repeatable():
-            _, found = self.index.search(self.rows[rows], n_neighbors + 1)
-        return _without_self(found, rows)
+            found: Indices = self.index.search(rows, n_neighbors)[1]
+        return found
+
+    def _centred(self, X: Any) -> NDArray[np.float32]:
+        """Centred before they are rounded: float32 keeps its digits for differences."""
+        rows = np.empty(X.shape, dtype=np.float32)
+        np.subtract(X, self.middle, out=rows, casting="same_kind")
+        return rows
 
     def order(self) -> Indices:
         """Rows, list by list."""
@@ -306,10 +373,10 @@ def _without_loops(graph: Any) -> sparse.csr_array:
 
 
 def _graph_of(neighbors: Indices, n: int) -> sparse.csr_array:
-    """Unweighted graph of equally many neighbours of each row."""
-    bounds = np.arange(n + 1) * (neighbors.size // n)
-    ones = np.ones(neighbors.size)
-    return sparse.csr_array((ones, neighbors.ravel(), bounds), shape=(n, n))
+    """Unweighted graph from rows to equally many neighbours each, among n."""
+    m, n_each = neighbors.shape
+    bounds, ones = np.arange(m + 1) * n_each, np.ones(neighbors.size)
+    return sparse.csr_array((ones, neighbors.ravel(), bounds), shape=(m, n))
 
 
 def _symmetric(graph: sparse.csr_array) -> sparse.csr_array:

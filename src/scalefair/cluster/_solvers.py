@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
+from scalefair.cluster._share_bounds import joint_cells
 from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
 from scalefair.linalg import (
     EigenResult,
@@ -45,6 +46,8 @@ DENSE_LIMIT = 26_754
 
 # Up to this order the dense solver is the fastest (docs/performance.md).
 _DENSE_ORDER = 100
+# A column of zeros and ones that is so near to the span of others depends on them.
+_DEPENDENT = 1e-9
 # Nodes whose neighbours' neighbours are counted, and what speaks against a mesh: two
 # hops reach so many times the nodes of one, or an aggregate touches so many others. In
 # the plane 3 and 6, in space 4 and 11 to 14, on social networks 12 to 36 and 14 to 100.
@@ -58,7 +61,8 @@ class FairProblem:
     """Maximise Tr(H' M H) with H'H = I_k, F'H = 0; M the normalised affinity."""
 
     affinity: Any  # M, in float64, with its degrees
-    group_codes: NDArray[np.int64]  # (n,): from 0; every group occurs
+    # (n,), or (n, a) of several attributes: from 0; every group occurs
+    group_codes: NDArray[np.int64]
     k: int
 
     @property
@@ -69,20 +73,41 @@ class FairProblem:
     @cached_property
     def F(self) -> Array:
         r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
-        counts = np.bincount(self.group_codes)
-        F0 = (self.group_codes[:, None] == np.arange(counts.size)) - counts / self.n
-        F: Array = F0 * self.affinity.inv_sqrt_degrees[:, None]
+        F0 = [
+            (codes[:, None] == np.arange(counts.size)) - counts / self.n
+            for codes in self.group_codes.reshape(self.n, -1).T
+            for counts in [np.bincount(codes)]
+        ]
+        F: Array = np.hstack(F0) * self.affinity.inv_sqrt_degrees[:, None]
         return F
 
     @cached_property
     def Q(self) -> Array:
-        """Orthonormal basis of the span of F, n x (h - 1)."""
-        # The columns of F add up to zero; all but one are independent.
-        return np.linalg.qr(self.F[:, :-1])[0]
+        """Orthonormal basis of the span of F, n x (h - 1) or less."""
+        if self.group_codes.ndim == 1:
+            # The columns of F add up to zero; all but one are independent.
+            return np.linalg.qr(self.F[:, :-1])[0]
+        return np.linalg.qr(self.F[:, independent_groups(self.group_codes)])[0]
 
     def violation(self, H: Array) -> float:
         """Frobenius norm of ``F.T @ H``, with all columns of F."""
         return float(np.linalg.norm(block_gram(self.F, H)))
+
+
+def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find groups, counted through all attributes, whose columns of F are a basis.
+
+    Which columns depend on others is a matter of the combinations that occur, not of
+    how often they do nor of degrees: few rows of zeros and ones, well conditioned.
+    """
+    cells, _ = joint_cells(codes)
+    sizes = cells.max(axis=0) + 1
+    G = np.hstack(
+        [c[:, None] == np.arange(h) for c, h in zip(cells.T, sizes, strict=True)]
+    )
+    R, order = qr(G - G.mean(axis=0), mode="r", pivoting=True)
+    pivots = np.abs(np.diagonal(R))
+    return np.sort(order[: int((pivots > _DEPENDENT * pivots[0]).sum())])
 
 
 @dataclass(frozen=True)

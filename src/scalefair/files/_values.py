@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ def read_values(
     *,
     header: bool | None = None,
     kind: str | None = None,
+    each: bool = False,
     say: _Say,
-) -> NDArray[Any]:
+) -> Any:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    Of groups ``id,value,value`` or columns of an array, too: their combinations.
+    Of groups ``id,value,value`` or columns of an array, too: their combinations, or
+    for `each` a frame.
     `units` are rows or a `Graph`. `header` of None takes a first line for it that is
     of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
     """
@@ -74,6 +77,8 @@ def read_values(
             f"give one per {unit}, in the order of the rows.{hint}"
         )
     found = array if table is None else as_values(values, kind)
+    if is_joint and each:
+        return split_values(found)
     if is_joint and (few := few_rows(*np.unique(found, return_counts=True))):
         say(f"{path}: {few}")
     return found
@@ -157,6 +162,15 @@ def join_values(
     names, codes = encode_groups(table, len(frame), warn=False)
     found = "".join(column.dtype.kind for column in values.values())
     return names[codes], found, table
+
+
+def split_values(names: NDArray[Any]) -> pandas.DataFrame:
+    """Return the values of which names of combinations are made; undo `join_values`."""
+    distinct, codes = np.unique(names, return_inverse=True)
+    parts = [re.findall(r"((?:\\.|[^\\,])*)(?:, |$)", name) for name in distinct]
+    words = [[re.sub(r"\\(.)", r"\1", word) for word in part[:-1]] for part in parts]
+    values = [as_values(column)[codes] for column in zip(*words, strict=True)]
+    return pandas.DataFrame({f"attribute {j}": x for j, x in enumerate(values, 1)})
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_values, encode_groups, encode_values
+from scalefair._groups import check_values, compared_attributes, encode_values
 
 _TEXTS = {
     "labels_and_groups": """\
@@ -16,8 +17,12 @@ labels : array-like of shape (n_samples,)
     Cluster of each sample. Samples labelled -1 are unassigned and ignored.
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
-    columns each combination. The groups are those that occur among the assigned
+    columns see `attributes`. The groups are those that occur among the assigned
     samples.""",
+    "attributes": """\
+attributes : {"joint", "each"}, default="joint"
+    Of several columns ``"joint"`` compares the combinations that occur, ``"each"`` the
+    groups of each column by itself; the smallest balance of a cluster counts.""",
     "raises": """\
 Raises
 ------
@@ -33,10 +38,15 @@ def balance_score(
     *,
     sensitive_features: ArrayLike,
     average: Literal["mean"] = "mean",
+    attributes: str = "joint",
 ) -> float: ...
 @overload
 def balance_score(
-    labels: ArrayLike, *, sensitive_features: ArrayLike, average: None
+    labels: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    average: None,
+    attributes: str = "joint",
 ) -> NDArray[np.float64]: ...
 @documented(**_TEXTS)
 def balance_score(
@@ -44,6 +54,7 @@ def balance_score(
     *,
     sensitive_features: ArrayLike,
     average: Literal["mean"] | None = "mean",
+    attributes: str = "joint",
 ) -> float | NDArray[np.float64]:
     r"""Balance of the clusters, averaged over clusters or one by one.
 
@@ -61,6 +72,7 @@ def balance_score(
     average : {"mean"} or None, default="mean"
         ``"mean"`` gives the mean over clusters, whatever their sizes; None gives the
         balance of each cluster.
+    %(attributes)s
 
     Returns
     -------
@@ -89,26 +101,34 @@ def balance_score(
     0.5
     >>> balance_score(labels, sensitive_features=groups, average=None)
     array([0.5, 0.5])
+    >>> both = list(zip(groups, ["x", "y", "x", "x", "y", "y"]))
+    >>> balance_score(labels, sensitive_features=both, attributes="each")
+    0.5
     """
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
-    counts, groups = _contingency(labels, sensitive_features)
-    if groups.shape[0] < 2:
-        raise ValueError(
-            "balance compares groups, but sensitive_features has only one among the "
-            f"assigned samples: {groups.tolist()[0]!r}."
-        )
-    balance = counts.min(axis=1) / counts.max(axis=1)
+    each = []
+    for name, counts, groups in _contingency(labels, sensitive_features, attributes):
+        if groups.shape[0] < 2:
+            raise ValueError(
+                f"balance compares groups, but {name} has only one among the assigned "
+                f"samples: {groups.tolist()[0]!r}."
+            )
+        each.append(counts.min(axis=1) / counts.max(axis=1))
+    balance = np.min(each, axis=0)
     return balance if average is None else float(balance.mean())
 
 
 @documented(**_TEXTS)
-def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -> float:
+def minimum_balance_score(
+    labels: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> float:
     """Balance of the least balanced cluster, see `balance_score`.
 
     Parameters
     ----------
     %(labels_and_groups)s
+    %(attributes)s
 
     Returns
     -------
@@ -123,14 +143,19 @@ def minimum_balance_score(labels: ArrayLike, *, sensitive_features: ArrayLike) -
     >>> minimum_balance_score([0, 0, 0, 1, 1], sensitive_features=list("aabab"))
     0.5
     """
-    balance = balance_score(labels, sensitive_features=sensitive_features, average=None)
+    balance = balance_score(
+        labels,
+        sensitive_features=sensitive_features,
+        average=None,
+        attributes=attributes,
+    )
     return float(balance.min())
 
 
 @documented(**_TEXTS)
 def group_proportions(
-    labels: ArrayLike, *, sensitive_features: ArrayLike
-) -> NDArray[np.float64]:
+    labels: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+) -> Any:
     """Share of each group in each cluster.
 
     In a fair clustering every row equals the shares of the groups in all data.
@@ -138,12 +163,15 @@ def group_proportions(
     Parameters
     ----------
     %(labels_and_groups)s
+    attributes : {"joint", "each"}, default="joint"
+        Of several columns ``"joint"`` takes the combinations that occur for groups,
+        ``"each"`` the groups of each column by itself.
 
     Returns
     -------
-    proportions : ndarray of shape (n_clusters, n_groups)
+    proportions : ndarray of shape (n_clusters, n_groups), or list of them
         Rows sum to one; rows follow the sorted labels (without -1), columns the
-        sorted groups.
+        sorted groups. A list, one per column, for several with ``"each"``.
 
     %(raises)s
 
@@ -154,9 +182,11 @@ def group_proportions(
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
     """
-    counts, _ = _contingency(labels, sensitive_features)
-    proportions: NDArray[np.float64] = counts / counts.sum(axis=1, keepdims=True)
-    return proportions
+    found = [
+        counts / counts.sum(axis=1, keepdims=True)
+        for _, counts, _ in _contingency(labels, sensitive_features, attributes)
+    ]
+    return found if len(found) > 1 else found[0]
 
 
 def encode_clusters(
@@ -178,13 +208,15 @@ def encode_clusters(
 
 
 def _contingency(
-    labels: ArrayLike, sensitive_features: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Count the assigned samples of each cluster and group; return the groups, too."""
+    labels: ArrayLike, sensitive_features: ArrayLike, attributes: str
+) -> Iterator[tuple[str, NDArray[np.int64], NDArray[Any]]]:
+    """Of each attribute its name, the assigned samples by cluster and group; groups."""
     assigned, clusters, cluster_codes = encode_clusters(labels)
-    groups, codes = encode_groups(sensitive_features, len(assigned))
-    present, group_codes = encode_values(codes[assigned], name="codes")
-    groups = groups[present]
-    shape = (len(clusters), len(groups))
-    cells = cluster_codes * shape[1] + group_codes
-    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape), groups
+    for name, groups, codes in compared_attributes(
+        sensitive_features, len(assigned), attributes
+    ):
+        present, group_codes = encode_values(codes[assigned], name="codes")
+        shape = (len(clusters), len(present))
+        cells = cluster_codes * shape[1] + group_codes
+        counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+        yield name, counts, groups[present]

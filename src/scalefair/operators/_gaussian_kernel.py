@@ -27,6 +27,7 @@ from scalefair.operators._base import Array, TypedOperator, put_sum
 
 _BLOCK = 50  # landmarks that are drawn together
 _CHUNK_TILES = 64  # tiles of the kernel's rows that are worked on at a time
+_BLOCK_AT = 512  # other points whose kernel is worked on at a time
 _PIVOT = 1e-12  # smaller pivots are rounding errors of the diagonal, which is 1
 _SAMPLED_ROWS = 256  # exact rows behind the error in the Frobenius norm
 _DEGREE_ROWS = 1024  # rows behind the estimate of the degrees
@@ -91,7 +92,8 @@ class RBFKernel(TypedOperator):
         X = _check_features(X)
         super().__init__(dtype, X.shape[0])
         self.gamma = _check_gamma(gamma, X.shape[1])
-        self._exact_tiles = rbf_tiles(_kernel_points(X, self.gamma))
+        self._middle: Array = _middle_of(X)
+        self._exact_tiles = rbf_tiles(_kernel_points(X, self.gamma, self._middle))
         self._set_type()
 
     def _set_type(self) -> None:
@@ -108,6 +110,29 @@ class RBFKernel(TypedOperator):
     ) -> None:
         real = self.dtype.type
         rbf_matmat(self._tiles, X, out, real(alpha), real(shift), real(beta))
+
+    def matmat_at(self, points: Any, B: Any) -> Array:
+        r"""Product of the kernel's rows at other points with a block, in float64.
+
+        Parameters
+        ----------
+        points : array-like of shape (m, d)
+            Features, in the units of `X`.
+        B : ndarray of shape (n, k)
+            Block.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            Sums over all :math:`x_j` of :math:`\exp(-\gamma |p_i - x_j|^2) b_j`.
+        """
+        at = _kernel_points(_check_features(points), self.gamma, self._middle)
+        out = np.zeros((len(at), B.shape[1]))
+        for start in range(0, len(at), _BLOCK_AT):
+            some = at[start : start + _BLOCK_AT]
+            for rows, columns in _kernel_columns(self._exact_tiles, len(B), some):
+                out[start : start + _BLOCK_AT] += block_gram(columns, B[rows])
+        return out
 
 
 @documented(**_TEXTS)
@@ -183,14 +208,17 @@ class NystroemKernel(TypedOperator):
                 f"n_landmarks must be a positive integer, got {n_landmarks!r}."
             )
         rng = check_random_state(random_state)
-        points = _kernel_points(X, self.gamma)
+        self._middle: Array = _middle_of(X)
+        points = _kernel_points(X, self.gamma, self._middle)
         if not np.isfinite(points).all():
             raise ValueError(
                 "The features times the square root of gamma overflow: rescale them."
             )
-        Z, self.landmarks, self.trace_error = _pivoted_cholesky(
+        Z, landmarks, self.trace_error = _pivoted_cholesky(
             points, min(int(n_landmarks), self.shape[0]), rng
         )
+        self.landmarks: NDArray[np.int64] = landmarks
+        self._landmark_points: Array = points[landmarks]
         self.frobenius_error, self.frobenius_error_std = _sampled_error(points, Z, rng)
         self.factor: np.ndarray = Z
         self._set_type()
@@ -203,6 +231,33 @@ class NystroemKernel(TypedOperator):
     ) -> None:
         put_sum(X, out, -alpha * shift, beta)
         block_subtract(out, self.factor, -alpha * block_gram(self.factor, X))
+
+    def matmat_at(self, points: Any, B: Any) -> Array:
+        """Product of the approximation's rows at other points with a block.
+
+        A row of the factor is the one that reproduces the kernel at the landmarks.
+
+        Parameters
+        ----------
+        points : array-like of shape (m, d)
+            Features, in the units of `X`.
+        B : ndarray of shape (n, k)
+            Block.
+
+        Returns
+        -------
+        ndarray of shape (m, k)
+            The sums that `RBFKernel.matmat_at` forms, approximately, in float64.
+        """
+        at = _kernel_points(_check_features(points), self.gamma, self._middle)
+        Z: Any = self.factor.astype(np.float64, copy=False)
+        drawn: Array = self._landmark_points
+        out = np.empty((len(at), B.shape[1]))
+        with single_blas_thread():
+            known = np.linalg.pinv(Z[self.landmarks].T) @ block_gram(Z, B)
+            for rows, columns in _kernel_columns(rbf_tiles(at), len(at), drawn):
+                out[rows] = columns @ known
+        return out
 
 
 def _pivoted_cholesky(
@@ -317,9 +372,15 @@ def _check_gamma(gamma: float | None, n_features: int) -> float:
     return gamma
 
 
-def _kernel_points(X: Array, gamma: float) -> Array:
+def _middle_of(X: Array) -> Array:
+    with judged_later():
+        middle: Array = X.mean(axis=0)
+    return middle
+
+
+def _kernel_points(X: Array, gamma: float, middle: Array) -> Array:
     """Points so that the kernel is ``2**-squared_distance``, centred for float32."""
     with judged_later():
-        points: Array = X - X.mean(axis=0)
+        points: Array = X - middle
         points *= math.sqrt(gamma / math.log(2))
     return points

@@ -1,0 +1,195 @@
+"""Clusters of nodes that come after the fit."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import KNeighborsTransformer
+
+from scalefair.cluster import FairSpectralClustering, _neighbors
+from scalefair.datasets import make_fair_sbm
+from scalefair.metrics import balance_score
+
+dask = pytest.importorskip("dask")
+
+
+def fit(W, groups, k=4, **options):
+    options = {"random_state": 0, "tol": 1e-8, **options}
+    return FairSpectralClustering(k, **options).fit(W, sensitive_features=groups)
+
+
+def rows_of(model):
+    """Rows of the fit, by definition; 0 for nodes left out."""
+    rows = model.embedding_ * model._extension.scale[:, None]
+    if model.regularization > 0:
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rows / np.where(lengths > 0, lengths, 1)
+    return rows
+
+
+def embed(model, W, codes):
+    """Rows of new nodes, as `predict` compares them."""
+    given = model.embedding_, model.eigenvalues_, [codes]
+    return model._extension.embed(model._weights_of_new(W), *given)[0]
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Graph, groups and planted clusters."""
+    data = make_fair_sbm(
+        900, n_clusters=4, n_groups=3, average_degree=40, random_state=1
+    )
+    return data.graph, data.sensitive_features, data.target
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.5])
+@pytest.mark.parametrize("solver", ["nullspace", "chebyshev", "dual"])
+def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
+    W, groups, target = planted
+    # Groups that follow the clusters have to be moved, at prices.
+    groups = np.where(np.arange(900) % 3 == 0, target % 3, groups)
+    # Another piece, and an isolated node: left out, or all but the latter.
+    W = sparse.block_diag([W, np.ones((5, 5)) - np.eye(5), [[0.0]]], format="csr")
+    groups = np.append(groups, [0, 1, 2, 0, 1, 2])
+    model = fit(
+        W,
+        groups,
+        solver=solver,
+        regularization=regularization,
+        connected_components="largest",
+        assign_labels="fair",
+    )
+    known = model.labels_ >= 0
+    rows, found = rows_of(model), embed(model, W, groups)
+    np.testing.assert_allclose(found[known], rows[known], atol=1e-6 * abs(rows).max())
+    labels = model.predict(W, sensitive_features=groups)
+    # But for rows at which two clusters cost the same.
+    assert (labels != model.labels_).sum() <= 3 * 4
+    assert model.assignment_.n_moved > 3 * 4
+    assert (labels == -1).sum() == 6
+
+
+@pytest.mark.parametrize("keep", [aslinearoperator, lambda W: [dask.delayed(W)]])
+def test_any_storage_pickled_and_names_of_groups(planted, keep):
+    W, groups, _ = planted
+    names = np.array(["south", "north", "west"])[groups]
+    model = pickle.loads(pickle.dumps(fit(keep(W), names, regularization=0.1)))
+    new = W[:50]
+    first = model.predict(new, sensitive_features=names[:50])
+    np.testing.assert_array_equal(first, model.labels_[:50])
+    for A in (new.toarray(), sparse.coo_matrix(new), 1 * new):
+        again = model.predict(A, sensitive_features=list(names[:50]))
+        np.testing.assert_array_equal(again, first)
+    alone = [model.predict(new[[i]], sensitive_features=names[[i]]) for i in range(5)]
+    np.testing.assert_array_equal(np.ravel(alone), first[:5])
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.1])
+def test_held_out_nodes(planted, regularization):
+    W, groups, target = planted
+    new = np.arange(900) % 10 == 0
+    model = fit(W[~new][:, ~new], groups[~new], regularization=regularization)
+    rows = W[new][:, ~new]
+    truth = target[new]
+    for known in (groups[new], None):
+        labels = model.predict(rows, sensitive_features=known)
+        assert adjusted_rand_score(truth, labels) > 0.95
+    fair = fit(W[~new][:, ~new], groups[~new], assign_labels="fair")
+    labels = fair.predict(rows, sensitive_features=groups[new])
+    assert balance_score(labels, sensitive_features=groups[new]) > 0.3
+
+
+def test_unknown_groups_are_the_mean_over_the_population(planted):
+    W, groups, _ = planted
+    model = fit(W, groups)
+    shares = np.bincount(groups) / groups.size
+    each = [embed(model, W[:9], np.full(9, s)) for s in range(3)]
+    given = model.embedding_, model.eigenvalues_, []
+    unknown, _ = model._extension.embed(model._weights_of_new(W[:9]), *given)
+    np.testing.assert_allclose(np.tensordot(shares, each, 1), unknown, atol=1e-12)
+    assert abs(each[0] - each[1]).max() > 1e-3 * abs(unknown).max()
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.5])
+@pytest.mark.parametrize("affinity", ["rbf", "rbf_nystroem"])
+def test_kernels(affinity, regularization):
+    X, blob = make_blobs(700, n_features=3, centers=4, random_state=3)
+    groups = np.arange(700) % 3
+    X, new, known = X[:600], X[600:], blob[600:]
+    how = {"gamma": 0.3, "n_landmarks": 80, "regularization": regularization}
+    model = fit(X, groups[:600], affinity=affinity, **how)
+    rows, found = rows_of(model), embed(model, X, groups[:600])
+    np.testing.assert_allclose(found, rows, atol=1e-5 * abs(rows).max())
+    labels = model.predict(new, sensitive_features=groups[600:])
+    assert adjusted_rand_score(known, labels) == 1
+    if not regularization:
+        with pytest.raises(ValueError, match=r"1 of 2 new nodes.*first: 1\)"):
+            model.predict([new[0], new[0] + 1e3])
+
+
+def neighbors_of(how, monkeypatch):
+    if how == "approximate":
+        pytest.importorskip("faiss", reason="needs the extra neighbors")
+        monkeypatch.setattr(_neighbors, "_FEW", 10)
+    if how == "transformer":
+        return KNeighborsTransformer(n_neighbors=10)
+    return how
+
+
+@pytest.mark.parametrize("how", ["exact", "approximate", "transformer", "stored"])
+def test_nearest_neighbors(how, monkeypatch):
+    X, blob = make_blobs(1650, n_features=4, centers=3, random_state=1)
+    groups = np.arange(1650) % 2
+    options = {"affinity": "nearest_neighbors", "connected_components": "all"}
+    options["neighbors"] = neighbors_of(how, monkeypatch)
+    if how == "exact":
+        X *= 1e200  # whose squares overflow
+    X, new = X[:1500], X[1500:]
+    if how == "stored":
+        search = KNeighborsTransformer(n_neighbors=10).fit(X)
+        options |= {"affinity": "precomputed_nearest_neighbors", "neighbors": "auto"}
+        X, new = search.transform(X), search.transform(new)
+    model = fit(X, groups[:1500], 3, **options)
+    labels = model.predict(new, sensitive_features=groups[1500:])
+    assert adjusted_rand_score(blob[:1500], model.labels_) > 0.95
+    assert adjusted_rand_score(blob[1500:], labels) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("change", "groups", "message"),
+    [
+        (lambda W: W[:, :-1], 0, "899 features, but FairSpectral.* expecting 900"),
+        (lambda W: -W, 0, "Negative values in data.*row 0, column"),
+        (lambda W: W * np.nan, 0, "NaN"),
+        (lambda W: W * [[0], [0], [1]], 0, r"2 of 3 new nodes have.*first: 0\)"),
+        (lambda W: W, 7, r"1 group\(s\) that fit did not see: 7. It saw 0, 1, 2"),
+        (lambda W: W[:2], 0, "3 groups for 2 samples"),
+        (lambda W: W * 1e-320, 0, "another unit"),
+    ],
+)
+def test_bad_rows(planted, change, groups, message):
+    W, all_groups, _ = planted
+    model = fit(W, all_groups, tol=1e-2, n_init=1)
+    with pytest.raises(ValueError, match=message):
+        model.predict(change(W[:3].toarray()), sensitive_features=[groups, 1, 2])
+
+
+def test_what_cannot_be_predicted(planted):
+    W, groups, _ = planted
+    with pytest.warns(ConvergenceWarning):
+        model = fit(W, groups, solver="admm", tol=1e-2)
+    with pytest.raises(ValueError, match="admm"):
+        model.predict(W)
+    model = fit(W, groups, assign_labels="fair", tol=1e-2)
+    with pytest.raises(ValueError, match="pass sensitive_features"):
+        model.predict(W)
+    # All eigenvalues but 1 and -1 are 0.
+    bipartite = 1 - np.kron(np.eye(2), np.ones((6, 6)))
+    model = fit(bipartite, np.arange(12) % 2, 3, solver="chebyshev")
+    with pytest.raises(ValueError, match=r"2 of 3 eigenvalues are too near 0.*lower"):
+        model.predict(bipartite)
