@@ -33,7 +33,7 @@ groups_ : ndarray of shape (n_groups,)
     The groups, sorted.""",
     "groups_each_": """\
 groups_ : ndarray of shape (n_groups,), or list of them
-    The groups, sorted; with ``attributes="each"`` and several columns those of each.""",
+    The groups, sorted; with ``attributes="each"`` and several columns, of each.""",
 }
 _LINE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 
