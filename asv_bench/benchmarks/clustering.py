@@ -20,11 +20,11 @@ METHODS = {
     "sklearn-amg": {"eigen_solver": "amg"},
 }
 
-N_CLUSTERS = {10_000: 10, 100_000: 50}  # that the graph tells apart
+N_CLUSTERS = {10_000: 10, 100_000: 50, 1_000_000: 20}  # that the graph tells apart
 
 
 class Fit:
-    params = (list(N_CLUSTERS), list(METHODS))
+    params = ([10_000, 100_000], list(METHODS))
     param_names = ("n_nodes", "method")
     timeout = 900
     number = 1
@@ -78,3 +78,9 @@ class Fit:
         return balance_score(
             self.run(method), sensitive_features=self.data.sensitive_features
         )
+
+
+class MillionNodes(Fit):
+    """30 million entries, which should not be copied."""
+
+    params = ([1_000_000], ["scalefair", "scalefair-float32"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -148,7 +148,7 @@ def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
     """Nodes within two hops for each node within one, for a sample of nodes."""
     n = indptr.size - 1
 
-    def neighbors(nodes: NDArray[Any]) -> NDArray[Any]:
+    def neighbors(nodes: Iterable[int]) -> NDArray[Any]:
         """Return the neighbours of nodes, one after the other."""
         rows = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
         return np.concatenate([*rows, indices[:0]])

@@ -61,11 +61,11 @@ def csr_matmat(
     else:
         _scale_rows(X, read_only(scale), scaled)
         V = read_only(scaled)
-    sums = alpha, shift, beta, read_only(scale)
+    scalars, own = (alpha, shift, beta), read_only(scale)
     if X.shape[1] == 1:
-        _matvec(*csr, V.reshape(-1), X.reshape(-1), out.reshape(-1), *sums)
+        _matvec(*csr, V.reshape(-1), X.reshape(-1), out.reshape(-1), *scalars, own)
     else:
-        _matmat(*csr, V, X, out, *sums)
+        _matmat(*csr, V, X, out, *scalars, own)
 
 
 @parallel(lambda X, *_: 0.5 * X.size)
@@ -103,9 +103,7 @@ def _matvec(
 
 
 @parallel(
-    lambda indptr, indices, data, V, X, out, *_: (
-        0.2 * data.size * X.shape[1] + out.size
-    )
+    lambda indptr, indices, data, V, X, out, *_: 0.2 * data.size * X.shape[1] + out.size
 )
 def _matmat(
     indptr: IntArray,

@@ -174,15 +174,17 @@ class NormalizedAffinity(_Normalized):
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
         data, room = self._data, None
-        real = map(self.dtype.type, (alpha, shift - self.shift, beta))
+        real = self.dtype.type
+        scalars = real(alpha), real(shift - self.shift), real(beta)
         if self._scale is not None:
             # One entry that is read again and again.
             data = np.ndarray(self.indices.shape, data.dtype, data, strides=(0,))
             # Kept, as fresh pages cost half a product; gone while a thread works in it.
-            room, self._room = self._room, None
+            room = vars(self).pop("_room", None)
             if room is None or room.shape != X.shape:
                 room = np.empty_like(X)
-        csr_matmat(self.indptr, self.indices, data, X, out, *real, self._scale, room)
+        csr = self.indptr, self.indices, data
+        csr_matmat(*csr, X, out, *scalars, self._scale, room)
         self._room = room
         self._add_constant(X, out, alpha)
 
@@ -280,7 +282,7 @@ class NormalizedOperator(_Normalized):
 
 def equal_weight(data: np.ndarray) -> float | None:
     """Weight that all entries have; None if they differ, or there are none."""
-    if data.size == 0 or not (least := data.min()) == data.max():
+    if data.size == 0 or (least := data.min()) != data.max():
         return None
     return float(least)
 
