@@ -166,10 +166,10 @@ def markdown(table):
     print("|", " | ".join(WORDS.values()), "|\n" + "| --- " * len(WORDS) + "|")
     for row in table.to_dict("records"):
         cells = (text[name].format(row[name]) for name in WORDS)
-        print("|", " | ".join(cells), "|")
+        print("|", " | ".join(cells).replace("nan", "–"), "|")
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -178,7 +178,7 @@ def main():
     parser.add_argument("--draw", action="store_true", help="measure nothing")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.one:
         fit_one(int(options.one[0]), options.one[1])
         return
