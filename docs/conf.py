@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib.metadata import version as distribution_version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",  # a copy of MathJax: a site that needs no network
     "command_help",
     "inherited",
     "plain_types",
 ]
-# Formulas are drawn by MathJax, from its address on the network or, for a site to be
-# read without one, from this package, if it is installed.
-if find_spec("sphinx-mathjax-offline"):
-    extensions.append("sphinx-mathjax-offline")
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
 
@@ -56,6 +52,32 @@ copybutton_prompt_is_regexp = True
 # -- Reference, from the docstrings -------------------------------------------------
 autosummary_generate = True
 autosummary_ignore_module_all = False  # what __all__ lists, and nothing else
+# Pages of the reference name the chapter of the guide: by package, or by object.
+_CHAPTERS = {
+    "cluster": "fair_clustering",
+    "decomposition": "fair_pca",
+    "linear_model": "partial_fairness",
+    "postprocessing": "fair_regression",
+    "postprocessing.FairCalibratedClassifier": "fair_calibration",
+    "postprocessing.fair_calibration_path": "fair_calibration",
+    "metrics": "fairness_caveats",
+    "linalg": "fair_clustering",
+    "operators": "scaling",
+    "optimize": "partial_fairness",
+    "optimize.maximize_on_simplex": "fair_pca",
+    "optimize.minimax_on_fantope": "fair_pca",
+    "optimize.ConcaveSearch": "fair_pca",
+    "optimize.maximize_quadratic_on_simplex": "fair_pca",
+    "optimize.parity_isotonic_regression": "fair_calibration",
+    "optimize.augmented_lagrangian": "fair_regression",
+    "streaming": "scaling",
+    "files": "scaling",
+    "plotting": "user_guide/index",
+    "datasets": "getting_started",
+}
+autosummary_context = {
+    "chapters": {f"scalefair.{name}": page for name, page in _CHAPTERS.items()}
+}
 autodoc_typehints = "none"  # the docstrings say more
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
@@ -96,8 +118,8 @@ html_title = "scalefair"
 html_static_path = ["_static"]
 html_css_files = ["scalefair.css"]
 html_show_sourcelink = False
-_SINGLE = ("index", "getting_started", "cli", "scaling", "performance")
-_SINGLE += ("results/index", "paper_tables", "comparison", "contributing", "changelog")
+_SINGLE = ("index", "getting_started", "tutorial", "cli", "scaling", "glossary")
+_SINGLE += ("interoperability", "comparison", "changelog")
 html_sidebars: dict[str, list[str]] = {page: [] for page in _SINGLE}
 html_theme_options: dict[str, Any] = {
     "header_links_before_dropdown": 5,

@@ -1,0 +1,59 @@
+"""What stands in two files of the project is the same in both."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / ".github").is_dir(), reason="a source distribution has no workflows"
+)
+
+
+def _yaml(name):
+    return pytest.importorskip("yaml").safe_load((ROOT / name).read_text())
+
+
+def test_one_version():
+    version = PROJECT["version"]
+    assert _yaml("CITATION.cff")["version"] == version
+    assert _yaml("conda/recipe.yaml")["context"]["version"] == version
+    assert f"version = {{{version}}}" in _text("docs/glossary.md")
+    assert re.search(rf"^## {re.escape(version)}\b", _text("CHANGELOG.md"), re.M)
+
+
+def _text(name):
+    return (ROOT / name).read_text()
+
+
+def test_conda_needs_what_pip_needs():
+    recipe = _yaml("conda/recipe.yaml")["requirements"]
+    # Conda's numba brings TBB of its own.
+    needed = {
+        re.sub(r"\s|;.*", "", line)
+        for line in [*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"]
+        if not line.startswith("tbb")
+    }
+    assert {line.replace(" ", "") for line in recipe["run"]} == needed
+
+
+def test_workflows_run_what_is_promised():
+    tests = _yaml(".github/workflows/tests.yml")["jobs"]
+    promised = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert tests["tests"]["strategy"]["matrix"]["python"] == promised
+    assert f"python{PROJECT['requires-python']}" == f"python>={promised[0]}"
+    sessions = set(re.findall(r"^def (\w+)\(session", _text("noxfile.py"), re.M))
+    assert set(tests["checks"]["strategy"]["matrix"]["session"]) < sessions
+
+
+@pytest.mark.parametrize("form", ["1_bug", "2_slow", "3_wish"])
+def test_forms_ask(form):
+    asked = _yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
+    assert {"name", "description", "body"} <= set(asked)
+    ids = [field["id"] for field in asked["body"]]
+    assert len(set(ids)) == len(ids)
+    assert all(field["attributes"]["label"] for field in asked["body"])
