@@ -20,11 +20,11 @@ METHODS = {
     "sklearn-amg": {"eigen_solver": "amg"},
 }
 
-N_CLUSTERS = {10_000: 10, 100_000: 50}  # that the graph tells apart
+N_CLUSTERS = {10_000: 10, 100_000: 50, 1_000_000: 20}  # that the graph tells apart
 
 
 class Fit:
-    params = (list(N_CLUSTERS), list(METHODS))
+    params = ([10_000, 100_000], list(METHODS))
     param_names = ("n_nodes", "method")
     timeout = 900
     number = 1
@@ -137,3 +137,9 @@ class Predict:
 
     def track_agreement(self, regularization):
         return adjusted_rand_score(self.data.target[self.new], self.run())
+
+
+class MillionNodes(Fit):
+    """30 million entries, which should not be copied."""
+
+    params = ([1_000_000], ["scalefair", "scalefair-float32"])

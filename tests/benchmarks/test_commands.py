@@ -1,6 +1,8 @@
 """What all commands of the tables do: options, missing data, files, and cells."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,3 +112,18 @@ def test_documented_ratios_exist_and_run(load, capsys):
     rows = re.findall(r"\| (\w+) \| \S+ \| \S+ \| (\d*) \|", capsys.readouterr().out)
     assert [row[0] for row in rows] == ["FairPCA", "PCA"]
     assert int(rows[0][1]) > 0
+
+
+def test_sizes_of_graphs(load, capsys, tmp_path):
+    sizes = load("asv_bench", sizes="graph_sizes").sizes
+    sizes.fit_one(4000, "float32")
+    *stages, row = capsys.readouterr().out.splitlines()
+    assert stages == ["generate", "fit", "end"]
+    assert json.loads(row)["ari"] > 0.97
+    shutil.copy(ROOT / "docs/images/graph_sizes.csv", tmp_path)
+    sizes.main(["--draw", "--folder", str(tmp_path)])
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) > 5
+    page = (ROOT / "docs/scaling.md").read_text("utf-8").splitlines()
+    assert set(rows) <= set(page)  # the page shows what is stored
+    assert (tmp_path / "graph_sizes.svg").stat().st_size > 10_000

@@ -1,5 +1,7 @@
 """FairSpectralClustering: correctness, invariances, parameters."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -140,6 +142,29 @@ def test_float32_agrees_with_float64(planted):
     )
     assert fits[0].residuals_.max() <= 1e-7
     assert subspace_angles(fits[0].embedding_, fits[1].embedding_).max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_unweighted_graphs_are_not_copied(dtype):
+    data = make_fair_sbm(
+        10_000, n_clusters=2, n_groups=2, average_degree=150, random_state=0
+    )
+    model = FairSpectralClustering(2, dtype=dtype, tol=1e-3, n_init=1, random_state=0)
+    found = []
+    for weights in (np.float64, bool):
+        W = data.graph.astype(weights)
+        for measured in (False, True):  # the first compiles
+            if measured:
+                tracemalloc.start()
+            model.fit(W, sensitive_features=data.sensitive_features)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 3 * W.nnz  # a copy of the entries takes 4 bytes each, or 8
+        assert model.affinity_matrix_.dtype == np.float64
+        found.append((model.labels_.copy(), model.embedding_))
+    (labels, H), (same_labels, same_H) = found
+    np.testing.assert_array_equal(labels, same_labels)
+    np.testing.assert_allclose(H, same_H, atol=1e-10)
 
 
 def test_input_formats_agree(planted):

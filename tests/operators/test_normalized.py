@@ -97,6 +97,56 @@ def test_shares_the_indices_and_leaves_the_graph_alone(graphs):
     assert np.array_equal(W.indices, before.indices)
 
 
+def equal_weights(graphs, weight, dtype):
+    """Unweighted graph with a node without edges; some entries are stored twice."""
+    A = sparse.block_diag([graphs.nearest_neighbors(80) != 0, np.zeros((1, 1))])
+    A = sparse.coo_array(A)
+    rows, columns = (np.append(nodes, nodes[:50]) for nodes in A.coords)
+    indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=81)))
+    indices = columns[np.argsort(rows, kind="stable")]
+    data = np.full(indices.size, weight, dtype)
+    return sparse.csr_array((data, indices, indptr), shape=A.shape)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("weight", "weights"), [(1, bool), (1, np.int8), (1, float), (3.5, np.float32)]
+)
+def test_equal_weights_are_not_stored(graphs, weight, weights, dtype):
+    W = equal_weights(graphs, weight, weights)
+    M = NormalizedAffinity(W, regularization=0.3, shift=0.2, dtype=dtype)
+    held = sum(v.nbytes for v in vars(M).values() if isinstance(v, np.ndarray))
+    assert held < W.indices.nbytes + W.indptr.nbytes + 5 * 8 * 81
+    dense = W.astype(np.float64).toarray()
+    constant = 0.3 * dense.sum() / dense.size
+    expected = normalized(dense + constant) + 0.2 * np.eye(81)
+    tolerance = 50 * np.finfo(dtype).eps
+    rng = np.random.default_rng(0)
+    for k in (1, 4, 4):  # the block to work in is used again
+        X, start = rng.standard_normal((2, 81, k)).astype(dtype)
+        before = X.copy()
+        out = M.apply(X, start.copy(), alpha=0.7, shift=-0.4, beta=1.3)
+        right = 0.7 * (expected @ X + 0.4 * X) + 1.3 * start
+        np.testing.assert_allclose(out, right, rtol=tolerance, atol=tolerance)
+        assert np.array_equal(X, before)
+    np.testing.assert_allclose(
+        M.matrix.toarray() + constant / np.sqrt(np.outer(M.degrees, M.degrees)),
+        normalized(dense + constant),
+        rtol=tolerance,
+    )
+
+
+def test_explicit_zeros_are_stored(graphs):
+    W = sparse.csr_array(graphs.block_model(60) != 0, dtype=np.float64)
+    dense = W.toarray()
+    dense[0, W.indices[0]] = 0
+    W.data[0] = 0
+    d = dense.sum(axis=1)
+    np.testing.assert_allclose(
+        matrix(NormalizedAffinity(W)), dense / np.sqrt(d[:, None] * d), atol=1e-14
+    )
+
+
 def test_degrees_are_summed_in_float64():
     W = np.ones((3, 3), np.float32)
     W[0, 1] = W[1, 0] = 2.0**25

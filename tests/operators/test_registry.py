@@ -159,6 +159,11 @@ REGISTRY = {
         dense_normalized,
     ),
     "NormalizedAffinity, coo": (normalized(sparse.coo_array), graph, dense_normalized),
+    "NormalizedAffinity, unweighted": (
+        normalized(with_int64_indices, regularization=0.7, shift=1.5),
+        lambda: 3.5 * (graph() > 0),
+        lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
+    ),
     "NormalizedAffinity, regularized": (
         normalized(sparse.csr_array, regularization=0.7, shift=1.5),
         graph,

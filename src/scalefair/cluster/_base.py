@@ -17,6 +17,7 @@ from scalefair._groups import encode_values
 from scalefair.cluster._neighbors import neighbors_graph, with_small_indices
 from scalefair.kernels import csr_is_symmetric
 from scalefair.operators import PartitionedMatrix
+from scalefair.operators._normalized import equal_weight
 from scalefair.streaming import PartitionedRows
 
 TEXTS = {
@@ -81,6 +82,8 @@ class GraphClustering(ClusterMixin, BaseEstimator):
 
     def _validate(self, W: Any, *, reset: bool = True) -> Any:
         """Check a matrix, dense or sparse, as scikit-learn does."""
+        if self.affinity == "precomputed" and sparse.issparse(W):
+            W = _unweighted(W)
         return validate_data(
             self,
             W,
@@ -147,8 +150,10 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         """Spread labels and embedding of the kept nodes among all."""
         self.labels_ = np.full(kept.size, -1, dtype=np.int32)
         self.labels_[kept] = labels
-        self.embedding_ = np.zeros((kept.size, H.shape[1]))
-        self.embedding_[kept] = H
+        if not kept.all():
+            H, rows = np.zeros((kept.size, H.shape[1])), H
+            H[kept] = rows
+        self.embedding_ = H
 
 
 def kept_groups(
@@ -186,6 +191,17 @@ def check_square(shape: tuple[int, ...]) -> None:
             f"A precomputed affinity must be a square matrix, got shape {shape}. "
             'For rows of features use affinity="nearest_neighbors".'
         )
+
+
+def _unweighted(W: Any) -> Any:
+    """Of small integers that are all equal, a matrix that stores one float64."""
+    # As float64 they would take eight times the memory.
+    if W.format == "csr" and W.dtype.kind in "biu" and W.dtype.itemsize == 1:
+        weight = equal_weight(W.data)
+        if weight:
+            data = np.broadcast_to(np.float64(weight), W.data.shape)
+            return sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
+    return W
 
 
 def _checked_affinity(W: Any) -> sparse.csr_array:

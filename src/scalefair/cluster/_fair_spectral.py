@@ -60,8 +60,8 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     :math:`D^{-1/2} H` gives the clusters. With exactly `n_clusters` different rows
     every cluster would hold each group in its share of the population; the balance
     that is reached is measured in `balance_`.
-    Memory beyond `W`: 8 (float64) or 12 (float32) bytes per stored entry for M, and
-    about ``24 n k`` bytes for the iteration.
+    Memory beyond `W`: 8 (float64) or 12 (float32) bytes per stored entry for M, none if
+    all stored weights are equal, and about ``50 n k`` bytes for the iteration.
 
     Parameters
     ----------

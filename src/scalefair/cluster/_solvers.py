@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -162,28 +162,29 @@ def choose_solver(problem: FairProblem) -> str:
     if n <= _DENSE_ORDER or (many_clusters and n <= DENSE_LIMIT):
         return "nullspace"
     if isinstance(affinity, NormalizedAffinity) and not many_clusters:
-        M = affinity.matrix
         # The first costs milliseconds, and settles most graphs that are no mesh.
-        if _two_hop_growth(M) < _TWO_HOPS and coarse_degree(M) < _COARSE_DEGREE:
+        few = _two_hop_growth(affinity.indptr, affinity.indices) < _TWO_HOPS
+        if few and coarse_degree(affinity.matrix) < _COARSE_DEGREE:
             return "lobpcg"
     return "chebyshev"
 
 
-def _two_hop_growth(M: sparse.csr_array) -> float:
+def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
     """Nodes within two hops for each node within one, for a sample of nodes."""
-    n = M.shape[0]
+    n = indptr.size - 1
+
+    def neighbors(nodes: Iterable[int]) -> NDArray[Any]:
+        """Return the neighbours of nodes, one after the other."""
+        rows = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
+        return np.concatenate([*rows, indices[:0]])
+
     nodes = np.linspace(0, n - 1, min(n, _SAMPLE)).astype(int)
-    near = _pattern(M[nodes])
-    if near.nnz > n:
+    near = [np.unique(neighbors([i])) for i in nodes]
+    n_near = sum(there.size for there in near)
+    if n_near > n:
         return np.inf
-    between = np.unique(near.indices)
-    reached = near[:, between] @ _pattern(M[between])
-    return float(reached.nnz / max(near.nnz, 1))
-
-
-def _pattern(A: sparse.csr_array) -> sparse.csr_array:
-    ones = np.ones(A.nnz, dtype=np.float32)
-    return sparse.csr_array((ones, A.indices, A.indptr), shape=A.shape)
+    reached = sum(np.unique(neighbors(there)).size for there in near)
+    return reached / max(n_near, 1)
 
 
 def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -255,6 +256,7 @@ def _chebyshev(
         common["tol"] = max(options.tol, _SINGLE_TOL)
         coarse = chebyshev(low, problem.k, X0=X0, **common)
         X0 = coarse.vectors
+        del single, low  # 4 bytes per entry, or a block
     operator = Projected(problem.affinity, problem.Q, constrained_value=value)
     common["tol"] = options.tol
     result = chebyshev(operator, problem.k, X0=X0, **common)

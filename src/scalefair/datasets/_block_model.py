@@ -1,11 +1,12 @@
 """The modified stochastic block model: planted clusters that are perfectly fair."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import Bunch
 
 from scalefair._random import random_generator
@@ -14,7 +15,6 @@ from scalefair.datasets._common import (
     Ints,
     check_count,
     generator,
-    symmetric_graph,
 )
 
 # Above this probability a walk over all pairs is cheaper than drawing distinct ones.
@@ -129,18 +129,45 @@ def make_fair_sbm(
     n_pairs = _count_pairs(sizes, np.ones(n_clusters, np.int64))
     drawn = zip(kinds, n_pairs, chosen.tolist(), strict=True)
     keys = np.concatenate([kind.sample(n, p, rng) for kind, n, p in drawn])
-    i, j = np.divmod(keys, n_nodes)
+    del kinds, drawn
     if cohesion is not None:  # thinning keeps the edges independent
-        share = np.where(cluster_of[i] == cluster_of[j], kept_share[cluster_of[i]], 1.0)
-        kept = rng.random(share.size) < share
-        i, j = i[kept], j[kept]
+        kept = np.empty(keys.size, dtype=bool)
+        for part in _chunks(keys.size):
+            i, j = (cluster_of[nodes] for nodes in np.divmod(keys[part], n_nodes))
+            share = np.where(i == j, kept_share[i], 1.0)
+            kept[part] = rng.random(share.size) < share
+        keys = keys[kept]
     return Bunch(
-        graph=symmetric_graph(i, j, n_nodes),
+        graph=_graph(keys, n_nodes),
         sensitive_features=group_of,
         target=cluster_of,
         probabilities=chosen,
         DESCR=_DESCR.format(*chosen, n_nodes, n_clusters, n_groups),
     )
+
+
+def _chunks(size: int) -> Iterator[slice]:
+    """Parts of an array that bound what is held beside it."""
+    return (slice(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK))
+
+
+def _graph(keys: Ints, n_nodes: int) -> sparse.csr_array:
+    """Symmetric graph of ones from distinct keys ``i * n_nodes + j``, i < j."""
+    keys.sort()
+    most = max(n_nodes, 2 * keys.size)
+    index_type = np.int32 if most <= np.iinfo(np.int32).max else np.int64
+    indptr = np.searchsorted(keys, np.arange(n_nodes + 1) * n_nodes).astype(index_type)
+    indices = np.empty(keys.size, index_type)
+    for part in _chunks(keys.size):
+        indices[part] = keys[part] % n_nodes
+    # Of ones that take a byte; those of the result come last.
+    upper = sparse.csr_array(
+        (np.ones(keys.size, bool), indices, indptr), shape=(n_nodes, n_nodes)
+    )
+    both = upper + upper.T.tocsr()
+    del upper
+    entries = np.ones(both.nnz), both.indices, both.indptr
+    return sparse.csr_array(entries, shape=both.shape)
 
 
 def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
@@ -188,8 +215,8 @@ class _PairKind:
             # The law of one coin per pair, at a cost that follows the edges.
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
         kept = [np.empty(0, dtype=np.int64)]
-        for start in range(0, self.n_ordered, _CHUNK):
-            i, j = self.decode(np.arange(start, min(start + _CHUNK, self.n_ordered)))
+        for part in _chunks(self.n_ordered):
+            i, j = self.decode(np.arange(part.start, part.stop))
             once = i < j
             keys = self._keys(i[once], j[once])
             kept.append(keys[rng.random(keys.size) < probability])
@@ -218,12 +245,19 @@ class _PairKind:
             # A draw hits a given pair with probability 2 / n_ordered; with a margin.
             share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
             draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
-            i, j = self.decode(rng.integers(self.n_ordered, size=draws))
-            pair = i != j
-            keys = np.concatenate([keys, self._keys(i[pair], j[pair])])
+            found = [keys]
+            for part in _chunks(draws):
+                numbers = rng.integers(self.n_ordered, size=part.stop - part.start)
+                i, j = self.decode(numbers)
+                pair = i != j
+                found.append(self._keys(i[pair], j[pair]))
+            keys = np.concatenate(found)
+            del found
             # numpy.unique hashes since NumPy 2.3, tens of times slower for large keys.
             keys.sort()
-            keys = keys[np.diff(keys, prepend=-1) > 0]
+            first = np.ones(keys.size, dtype=bool)
+            np.not_equal(keys[1:], keys[:-1], out=first[1:])
+            keys = keys[first]
         # Too many: drop at random, not from the sorted end, to favour no pair.
         return np.delete(keys, rng.choice(keys.size, keys.size - count, replace=False))
 

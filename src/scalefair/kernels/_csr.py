@@ -39,21 +39,40 @@ def csr_matmat(
     alpha: Scalar,
     shift: Scalar,
     beta: Scalar,
+    scale: FloatArray | None = None,
+    scaled: FloatArray | None = None,
 ) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
     Blocks are C-contiguous, of the type of `data`; `out` is not read when
     ``beta == 0``. Each row is summed in storage order, whatever the number of threads.
+    With `scale`, not zero, A is ``diag(scale) @ A0 @ diag(scale)``, A0 what is stored,
+    and `scaled` a block to work in. (To look up the scale of each entry was tried: half
+    as long again.)
     (Working through the columns in tiles that fit the cache was tried: slower at every
     width, as a gathered row then uses only part of the cache lines it brings in.)
     """
     if indices.dtype != np.int32 and indices.size <= _FEW and X.shape[0] <= _FEW:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
     csr = read_only(indptr), read_only(indices), read_only(data)
-    if X.shape[1] == 1:
-        _matvec(*csr, read_only(X).reshape(-1), out.reshape(-1), alpha, shift, beta)
+    V = X = read_only(X)
+    if scale is None or scaled is None:
+        scale = np.empty(0, X.dtype)
     else:
-        _matmat(*csr, read_only(X), out, alpha, shift, beta)
+        _scale_rows(X, read_only(scale), scaled)
+        V = read_only(scaled)
+    scalars, own = (alpha, shift, beta), read_only(scale)
+    if X.shape[1] == 1:
+        _matvec(*csr, V.reshape(-1), X.reshape(-1), out.reshape(-1), *scalars, own)
+    else:
+        _matmat(*csr, V, X, out, *scalars, own)
+
+
+@parallel(lambda X, *_: 0.5 * X.size)
+def _scale_rows(X: FloatArray, scale: FloatArray, out: FloatArray) -> None:
+    for i in numba.prange(X.shape[0]):
+        for c in range(X.shape[1]):
+            out[i, c] = scale[i] * X[i, c]
 
 
 @parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
@@ -61,37 +80,42 @@ def _matvec(
     indptr: IntArray,
     indices: IntArray,
     data: FloatArray,
+    v: FloatArray,
     x: FloatArray,
     out: FloatArray,
     alpha: Scalar,
     shift: Scalar,
     beta: Scalar,
+    scale: FloatArray,
 ) -> None:
     for i in numba.prange(indptr.shape[0] - 1):
+        own = scale[i] if scale.shape[0] else x.dtype.type(1)
         total: Scalar = 0.0
         if shift != 0:
-            total -= shift * x[i]
+            total -= shift * x[i] / own
         # Unsigned: no look at each for negative indices, twice as fast.
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-            total += data[p] * x[np.uintp(indices[p])]
-        total *= alpha
+            total += data[p] * v[np.uintp(indices[p])]
+        total *= alpha * own
         if beta != 0:
             total += beta * out[i]
         out[i] = total
 
 
 @parallel(
-    lambda indptr, indices, data, X, out, *_: 0.2 * data.size * X.shape[1] + out.size
+    lambda indptr, indices, data, V, X, out, *_: 0.2 * data.size * X.shape[1] + out.size
 )
 def _matmat(
     indptr: IntArray,
     indices: IntArray,
     data: FloatArray,
+    V: FloatArray,
     X: FloatArray,
     out: FloatArray,
     alpha: Scalar,
     shift: Scalar,
     beta: Scalar,
+    scale: FloatArray,
 ) -> None:
     k = X.shape[1]
     for part in numba.prange(_PARTS):
@@ -103,11 +127,11 @@ def _matmat(
                 for c in range(k):
                     out[i, c] *= beta
             if shift != 0:
-                factor = alpha * shift
                 for c in range(k):
-                    out[i, c] -= factor * X[i, c]
+                    out[i, c] -= alpha * shift * X[i, c]
             p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
-            _add_combination(indices, data, p, end, alpha, X, out, i)
+            factor = alpha * scale[i] if scale.shape[0] else alpha
+            _add_combination(indices, data, p, end, factor, V, out, i)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -194,6 +194,10 @@ def chebyshev(
         best = min(best, worst)
         if n_converged == k or n_iter >= max_iter or stalled >= _PATIENCE:
             break
+        if given:  # not good enough: room to improve
+            given = False
+            iteration.widen()
+            continue
         if stalled == 2:
             iteration.unlock()
         else:
@@ -229,25 +233,31 @@ class _Iteration(Iteration):
         self.tol = tol * self.scale
         # A multiple of the identity has an interval of no width.
         self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
-        self.X = np.empty((self.n, m), self.dtype)
-        self.Y = np.empty_like(self.X)
-        self.values = np.zeros(m)
-        self.residuals = np.full(m, np.inf)
-        self.avoided = np.empty((self.n, 0), self.dtype)
-        self._set_locked(self.avoided, np.empty(0), np.empty(0))
+        self.X = self.Y = np.empty((self.n, 0), self.dtype)
+        self.values = self.residuals = np.empty(0)
+        self.fixed = self.locked = np.empty((self.n, 0), self.dtype)
+        self.locked_values = self.locked_residuals = np.empty(0)
         self.n_products = self.n_columns = len(bounds.nodes)
 
     def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
-        """Fill the block with the given vectors and random ones."""
+        """Fill the block with the given vectors, and random ones if these are few."""
         self.rng = rng
-        self.avoided = avoided.astype(self.dtype, copy=False)
-        given = min(X0.shape[1], self.m)
-        self.X[:, given:] = random_generator(self.rng).standard_normal(
+        self._set_locked(avoided, 0)
+        self._set_active(X0[:, : self.m].astype(self.dtype))
+        if self.X.shape[1] < self.k:
+            self.widen()
+
+    def widen(self) -> None:
+        """Add random vectors to the block."""
+        given = self.X.shape[1]
+        X = np.empty((self.n, self.m), self.dtype)
+        X[:, given:] = random_generator(self.rng).standard_normal(
             (self.n, self.m - given), dtype=self.dtype
         )
-        self.X[:, :given] = X0[:, :given]
-        inside = kernels.block_gram(self.avoided, self.X)
-        kernels.block_subtract(self.X, self.avoided, inside)
+        X[:, :given] = self.X
+        self._set_active(X)
+        avoided = self.fixed
+        kernels.block_subtract(X, avoided, kernels.block_gram(avoided, X))
 
     def filter(self, degree: int) -> None:
         """Multiply the active block by the scaled Chebyshev polynomial."""
@@ -268,8 +278,7 @@ class _Iteration(Iteration):
 
     def rayleigh_ritz(self) -> None:
         """Turn the active block into Ritz vectors; measure their residuals."""
-        against = np.hstack([self.avoided, self.locked])
-        self.X = orthonormalize(self.X, against=against, rng=self.rng)
+        self.X = orthonormalize(self.X, against=self.fixed, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
         self.count(self.X.shape[1])
         projected = kernels.block_gram(self.X, self.Y)
@@ -291,11 +300,10 @@ class _Iteration(Iteration):
         count = int(np.argmin(ready))
         if count == 0:
             return
-        self._set_locked(
-            np.hstack([self.locked, self.X[:, :count]]),
-            np.append(self.locked_values, self.values[:count]),
-            np.append(self.locked_residuals, self.residuals[:count]),
-        )
+        self.locked_values = np.append(self.locked_values, self.values[:count])
+        self.locked_residuals = np.append(self.locked_residuals, self.residuals[:count])
+        n_locked = self.locked_values.size
+        self._set_locked(np.hstack([self.fixed, self.X[:, :count]]), n_locked)
         # In the memory of the blocks there are: fresh pages cost as much as a product.
         rest = self.X[:, count:]
         X, Y = (
@@ -307,9 +315,11 @@ class _Iteration(Iteration):
 
     def unlock(self) -> None:
         """Take all vectors up again: errors in locked ones hold the rest back."""
+        n_locked = self.locked.shape[1]
         self._set_active(np.hstack([self.locked, self.X]))
         self.values, self.residuals = self._all_pairs()
-        self._set_locked(np.empty((self.n, 0), self.dtype), np.empty(0), np.empty(0))
+        self._set_locked(self.fixed[:, : self.fixed.shape[1] - n_locked], 0)
+        self.locked_values = self.locked_residuals = np.empty(0)
 
     def first_degree(self) -> int:
         """Degree for random vectors, less if the largest value would drown the rest."""
@@ -356,7 +366,7 @@ class _Iteration(Iteration):
         return float((np.log(np.maximum(room, 1.0)) / excess).min())
 
     def pairs(self) -> Pairs:
-        """Return the k largest pairs."""
+        """Return the k largest pairs; the vectors may be the block itself."""
         values, residuals = self._all_pairs()
         largest = self._largest()
         return values[largest], self._vectors(largest), residuals[largest]
@@ -373,16 +383,19 @@ class _Iteration(Iteration):
 
     def _vectors(self, places: NDArray[np.intp]) -> Array:
         """Vectors of the pairs in the given places among all."""
+        n_locked, n_active = self.locked.shape[1], self.X.shape[1]
+        if not n_locked and np.array_equal(places, np.arange(n_active)):
+            return self.X.astype(np.float64, copy=False)
         vectors = np.empty((self.n, len(places)))
-        n_locked = self.locked.shape[1]
         from_locked = places < n_locked
         vectors[:, from_locked] = _take(self.locked, places[from_locked])
         vectors[:, ~from_locked] = _take(self.X, places[~from_locked] - n_locked)
         return vectors
 
-    def _set_locked(self, vectors: np.ndarray, values: Array, residuals: Array) -> None:
-        self.locked = np.ascontiguousarray(vectors)
-        self.locked_values, self.locked_residuals = values, residuals
+    def _set_locked(self, fixed: np.ndarray, n_locked: int) -> None:
+        """Set the vectors to avoid; the last of them are locked pairs."""
+        self.fixed = np.ascontiguousarray(fixed, dtype=self.dtype)
+        self.locked = self.fixed[:, fixed.shape[1] - n_locked :]
 
     def _set_active(self, X: np.ndarray) -> None:
         self.X = np.ascontiguousarray(X)

@@ -91,7 +91,9 @@ class NormalizedAffinity(_Normalized):
     %(degrees)s
     matrix : scipy.sparse.csr_array
         :math:`D^{-1/2} W D^{-1/2}` without the constant of the regularisation; shares
-        the index arrays of a CSR `W`.
+        the index arrays of a CSR `W`. Where all stored weights are equal, entries are
+        not stored, and made whenever this is asked for: products then take the weights
+        from the nodes, and keep a block to work in.
 
     Raises
     ------
@@ -126,34 +128,64 @@ class NormalizedAffinity(_Normalized):
         _check_square_and_real(W)
         super().__init__(dtype, W.shape[0])
         self.shift = float(shift)
+        self.indices, self.indptr = W.indices, W.indptr
+        self._weight = equal_weight(W.data)
         with judged_later():
-            degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
+            if self._weight is None:
+                degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
+            else:
+                degrees = self._weight * np.diff(W.indptr)
         self._set_degrees(degrees, regularization)
+        if self._weight is None:
+            self._data = self._entries(W.data)
+            if not all_finite(self._data):
+                raise ValueError(
+                    f"Weights divided by degrees are out of the range of {self.dtype}: "
+                    "the sums of rows are too small beside their entries."
+                )
+        self._set_type()
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        """Normalised affinity, stored."""
+        data = self._data
+        if self._weight is not None:
+            data = self._entries(np.full(self.indices.size, self._weight))
+        return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
+
+    def _entries(self, weights: np.ndarray) -> np.ndarray:
         # In float64: weights and degrees may be out of the range of float32.
-        data = W.data.astype(np.float64)
-        csr_scale(W.indptr, W.indices, data, self.inv_sqrt_degrees)
+        data = weights.astype(np.float64)
+        csr_scale(self.indptr, self.indices, data, self.inv_sqrt_degrees)
         with judged_later():  # negative weights: the degrees may be much smaller
-            data = data.astype(self.dtype, copy=False)
-        if not all_finite(data):
-            raise ValueError(
-                f"Weights divided by degrees are out of the range of {self.dtype}: "
-                "the sums of rows are too small beside their entries."
-            )
-        self.matrix = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
-        self._set_constant()
+            return data.astype(self.dtype, copy=False)
 
     def _set_type(self) -> None:
-        self.matrix = self.matrix.astype(self.dtype)
+        self._scale: np.ndarray | None = None
+        if self._weight is None:
+            self._data = self._data.astype(self.dtype, copy=False)
+        else:
+            self._data = np.ones(1, self.dtype)
+            self._scale = np.sqrt(self._weight / self.degrees).astype(self.dtype)
+        self._room: np.ndarray | None = None
         self._set_constant()
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
-        A, real = self.matrix, self.dtype.type
-        shift = shift - self.shift
-        csr_matmat(
-            A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
-        )
+        data, room = self._data, None
+        real = self.dtype.type
+        scalars = real(alpha), real(shift - self.shift), real(beta)
+        if self._scale is not None:
+            # One entry that is read again and again.
+            data = np.ndarray(self.indices.shape, data.dtype, data, strides=(0,))
+            # Kept, as fresh pages cost half a product; gone while a thread works in it.
+            room = self.__dict__.pop("_room", None)
+            if room is None or room.shape != X.shape:
+                room = np.empty_like(X)
+        csr = self.indptr, self.indices, data
+        csr_matmat(*csr, X, out, *scalars, self._scale, room)
+        self._room = room
         self._add_constant(X, out, alpha)
 
 
@@ -246,6 +278,13 @@ class NormalizedOperator(_Normalized):
             np.multiply(X, real(alpha * (shift - self.shift)), out=scaled)
             out -= scaled
         self._add_constant(X, out, alpha)
+
+
+def equal_weight(data: np.ndarray) -> float | None:
+    """Weight that all entries have; None if they differ, or there are none."""
+    if data.size == 0 or (least := data.min()) != data.max():
+        return None
+    return float(least)
 
 
 def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,10 @@ class Projected(SymmetricBlockOperator):
         check_product(B)
         basis = basis.astype(self.dtype)
         self._left, self._right = np.hstack([basis, B]), np.hstack([B, basis])
-        self._transposed = np.vstack([basis.T, B.T])
+
+    @cached_property
+    def _transposed(self) -> np.ndarray:
+        return np.ascontiguousarray(self._left.T)
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
