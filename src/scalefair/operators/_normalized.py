@@ -180,7 +180,7 @@ class NormalizedAffinity(_Normalized):
             # One entry that is read again and again.
             data = np.ndarray(self.indices.shape, data.dtype, data, strides=(0,))
             # Kept, as fresh pages cost half a product; gone while a thread works in it.
-            room = vars(self).pop("_room", None)
+            room = self.__dict__.pop("_room", None)
             if room is None or room.shape != X.shape:
                 room = np.empty_like(X)
         csr = self.indptr, self.indices, data
