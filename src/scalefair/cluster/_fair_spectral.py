@@ -77,7 +77,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         - ``"admm"``: algorithm 1 of [3]_, which solves another problem: it enforces
           :math:`F^T M H = 0` (M shifted by 1.01).
         - ``"nullspace"``: dense, for up to a few thousand nodes (o-FSC of [1]_).
-        - ``"auto"``: the fastest on every graph measured: ``"nullspace"`` up to 100
+        - ``"auto"``: the fastest measured, or nearly so: ``"nullspace"`` up to 100
           nodes, or up to 26,754 when `n_clusters` exceeds a quarter of them;
           ``"lobpcg"`` on graphs that grow as lines or planes do (grids, road
           networks); else ``"chebyshev"``.

@@ -99,7 +99,7 @@ class FairPCA(BaseGroupPCA):
         Bound on the error of the largest loss and on the difference of the losses
         of two groups, relative to the loss.
     max_iter : int, default=100
-        Most evaluations of the dual, an eigenproblem each. Two groups need 4 to 20.
+        Most evaluations of the dual, an eigenproblem each. Two groups need about 10.
     random_state : int, RandomState instance or None, default=None
         For starting vectors with many features; the result hardly depends on it.
 
