@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-SCRIPTS = sorted(FOLDER.glob("*.py"))
+SCRIPTS = sorted(FOLDER.glob("*/*.py"))
 NETWORK = {"urllib", "requests", "http", "socket", "pooch", "ftplib"}
 
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -75,10 +75,19 @@ def constant_titles(tree):
     return [title.value for title in titles if isinstance(title, ast.Constant)]
 
 
-def test_gallery_has_its_title_and_at_least_twelve_scripts():
-    header = (FOLDER / "GALLERY_HEADER.rst").read_text(encoding="utf-8").splitlines()
-    assert header[1] == "=" * len(header[0])
+@pytest.mark.parametrize(
+    "folder",
+    sorted({FOLDER, *(s.parent for s in SCRIPTS)}),
+    ids=lambda folder: folder.name,
+)
+def test_gallery_and_its_sections_have_titles(folder):
+    header = (folder / "GALLERY_HEADER.rst").read_text(encoding="utf-8").splitlines()
+    assert header[1] == ("=" if folder == FOLDER else "-") * len(header[0])
+
+
+def test_every_script_is_in_a_section():
     assert len(SCRIPTS) >= 12
+    assert not list(FOLDER.glob("*.py"))
 
 
 @every_script
