@@ -5,11 +5,14 @@ Fair where decisions are contested
 Applicants are scored, and the top of the ranking is invited. Ordinary logistic
 regression gives one group far more places. Here parity is asked for among the top 5 %
 to 30 %, where decisions are contested, for several gaps, and compared with parity over
-all ranks, which constrains the scores everywhere.
+all ranks, which constrains the scores everywhere. On real rows the latter, with a
+smaller gap, is as fair in the contested ranks, and no less accurate: what the interval
+gains is freedom elsewhere, not accuracy.
 
 The rows are those of the data set a9a (income above 50,000 dollars; the groups are
 women and men), read from the folder named by ``SCALEFAIR_DATA``. Where they are not,
-made-up rows take their place; ``fetch_a9a()`` downloads them.
+made-up rows take their place, and the figure shows beside them what a9a gave;
+``fetch_a9a()`` downloads it.
 """
 
 import matplotlib.pyplot as plt
@@ -22,16 +25,30 @@ from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import GroupRateDisplay, ParetoFrontDisplay
 
 INTERVAL = (0.05, 0.30)
+KAPPAS = (0.02, 0.05, 0.1, 0.2, 0.3)
+CONTESTED, ALL = "parity in top 5 % to 30 %", "parity in all ranks"
+# What a9a gave on 2026-11-23, by this script: fairness and accuracy for each gap.
+STORED = {
+    CONTESTED: (
+        (0.969, 0.953, 0.905, 0.784, 0.692),
+        (0.8257, 0.8281, 0.8315, 0.8358, 0.8394),
+    ),
+    ALL: (
+        (0.947, 0.830, 0.637, 0.364, 0.224),
+        (0.8315, 0.8367, 0.8413, 0.8476, 0.8479),
+    ),
+}
 
 # %%
 # Rows to learn from, and others to judge by
 # ------------------------------------------
+made_up = False
 try:
     data = fetch_a9a(download_if_missing=False)
     train = data.data, data.target, data.sensitive_features
     test = data.data_test, data.target_test, data.sensitive_features_test
 except (OSError, ImportError):
-    print("made-up rows: the data are not on this disk")
+    made_up = True
     data = make_biased_rows(20_000, 20, random_state=0)
     half = np.arange(20_000) < 10_000
     names = np.where(np.asarray(data.sensitive_features) == 0, "A", "B")
@@ -51,28 +68,17 @@ def judge(scores, X, y, groups):
 # A path of gaps for the interval, and one for all ranks
 # ------------------------------------------------------
 X, y, groups = train
-results = []
-models = {}
-for name, interval in (("top 5 % to 30 %", INTERVAL), ("all ranks", (0.0, 1.0))):
-    path = partial_fairness_path(
-        X,
-        y,
-        sensitive_features=groups,
-        kappas=(0.02, 0.05, 0.1, 0.2, 0.3),
-        interval=interval,
+found, models = {}, {}
+for name, interval in ((CONTESTED, INTERVAL), (ALL, (0.0, 1.0))):
+    models[name] = partial_fairness_path(
+        X, y, sensitive_features=groups, kappas=KAPPAS, interval=interval
     )
-    models[name] = path[1]
-    for model in path:
-        scores = model.decision_function(test[0], sensitive_features=test[2])
-        accuracy, fairness = judge(scores, *test)
-        results.append(
-            {
-                "method": f"parity in {name}",
-                "kappa": model.kappa,
-                "accuracy": accuracy,
-                "fairness": fairness,
-            }
-        )
+    judged = [
+        judge(model.decision_function(test[0], sensitive_features=test[2]), *test)
+        for model in models[name]
+    ]
+    found[name] = tuple(zip(*judged, strict=True))[::-1]
+    for model, (accuracy, fairness) in zip(models[name], judged, strict=True):
         print(
             f"{name}, kappa {model.kappa}: accuracy {accuracy:.4f}, fairness "
             f"{fairness:.3f}, {model.n_oracle_calls_} passes over the rows"
@@ -82,27 +88,38 @@ accuracy, fairness = judge(plain.decision_function(test[0]), *test)
 print(f"logistic regression: accuracy {accuracy:.4f}, fairness {fairness:.3f}")
 
 # %%
-# The front, and the rates of the two groups
-# ------------------------------------------
-# The title compares the most accurate points that are as fair as both methods can be.
-figure, axes = plt.subplots(2, 1, figsize=(8.5, 9), layout="constrained")
-ParetoFrontDisplay.from_results(results, ax=axes[0])
-points = {}
-for run in results:
-    points.setdefault(run["method"], []).append((run["fairness"], run["accuracy"]))
-level = min(max(fairness for fairness, _ in those) for those in points.values())
-found = {
-    name: max(accuracy for fairness, accuracy in those if fairness >= level)
-    for name, those in points.items()
-}
-axes[0].set_title(
-    f"With a fairness of at least {level:.2f}:\naccuracy "
-    + ",\n".join(f"{value:.3f} by {name}" for name, value in found.items())
+# The fronts, and the rates of the two groups
+# -------------------------------------------
+# The titles compare the most accurate points that are as fair as both methods can be.
+# A gap is allowed on the rows learned from; on others noise adds to it.
+fronts = {"a9a, stored": STORED, "made-up rows": found} if made_up else {"a9a": found}
+figure, axes = plt.subplots(
+    len(fronts) + 1, 1, figsize=(7.5, 4 * len(fronts) + 4.5), layout="constrained"
 )
+for ax, (where, front) in zip(axes[:-1], fronts.items(), strict=True):
+    ParetoFrontDisplay(
+        {name: accuracy for name, (_, accuracy) in front.items()},
+        fairness={name: fairness for name, (fairness, _) in front.items()},
+    ).plot(ax)
+    level = min(max(fairness) for fairness, _ in front.values())
+    best = {
+        name: max(a for f, a in zip(*both, strict=True) if f >= level)
+        for name, both in front.items()
+    }
+    ax.set_title(
+        f"{where}: with a fairness of at least {level:.2f},\naccuracy "
+        + ",\n".join(f"{accuracy:.3f} by {name}" for name, accuracy in best.items())
+    )
+fair = models[CONTESTED][1]
 GroupRateDisplay.from_estimator(
-    {"logistic regression": plain, "partially fair": models["top 5 % to 30 %"]},
+    {"logistic regression": plain, "partially fair": fair},
     test[0],
     sensitive_features=test[2],
-    ax=axes[1],
+    ax=axes[-1],
+)
+gap = 1 - found[CONTESTED][0][1]
+axes[-1].set_title(
+    f"{list(fronts)[-1]}: allowed and kept is a gap of {fair.partial_parity_gap_:.3f}\n"
+    f"on the rows learned from; on others, drawn here, it is {gap:.3f}"
 )
 plt.show()
