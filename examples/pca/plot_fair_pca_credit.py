@@ -5,8 +5,9 @@ Who pays for fewer components
 Plain PCA keeps what is best for all rows together. Here the rows are clients of a
 bank, the groups those who went to graduate school and the others. With few components
 one group is reconstructed worse than by its own best components, the other hardly;
-which of them pays depends on the number of components. Fair PCA makes both losses equal; the figure shows them for each number of
-components, and what it costs all rows together.
+which of them pays depends on the number of components. Fair PCA makes both losses
+equal; the figure shows them for each number of components, and what it costs all rows
+together.
 
 The 30,000 clients of the data set "default of credit card clients" are read from the
 folder named by ``SCALEFAIR_DATA``. Where they are not, made-up clients take their
@@ -21,7 +22,6 @@ from scalefair.datasets import fetch_credit_default
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.plotting import GroupLossDisplay
 from scalefair.streaming import GroupMoments
-
 
 # What the real clients gave on 2026-11-23, by this script: the largest loss by PCA and
 # by fair PCA, and what the latter adds to the error of all rows at the most, in percent.

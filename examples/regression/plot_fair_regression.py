@@ -144,6 +144,7 @@ for where, runs in fronts.items():
     (_, _, error, distance), changed = runs[0], runs[3]
     axes[where].set_title(
         f"{where}: with the gap divided by 15,\n"
-        f"{changed[2] / error:.2f} times the error for a distance of {changed[3]:.2f} rather than {distance:.2f}"
+        f"{changed[2] / error:.2f} times the error, and a distance "
+        f"of {changed[3]:.2f}, not {distance:.2f}"
     )
 plt.show()
