@@ -24,7 +24,7 @@ from scalefair.plotting import GroupLossDisplay
 from scalefair.streaming import GroupMoments
 
 # What the real clients gave on 2026-11-23, by this script: the largest loss by PCA and
-# by fair PCA, and what the latter adds to the error of all rows at the most, in percent.
+# by fair PCA, and what the latter adds to the error of all rows, at most, in %.
 STORED = (0.694, 0.376, 1.3)
 
 

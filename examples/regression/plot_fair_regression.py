@@ -125,7 +125,7 @@ if made_up:
     fronts = {"made-up rows": results, "bar passage data, stored": STORED}
 rows = [["before", "after"], *([where] * 2 for where in fronts)]
 figure, axes = plt.subplot_mosaic(
-    rows, figsize=(8.5, 3.7 * len(rows)), layout="constrained"
+    rows, figsize=(9, 3.7 * len(rows)), layout="constrained"
 )
 axes["after"].sharey(axes["before"])
 OutputDensityDisplay.from_predictions(
@@ -138,8 +138,8 @@ for where, runs in fronts.items():
     columns = ("method", "setting", "mse", "ks")
     table = [dict(zip(columns, run, strict=True)) for run in runs]
     for row in table:
-        if row["method"] == LAYER:
-            row["method"] = f"{LAYER}\n(beside: gap divided by)"
+        if row["setting"]:
+            row["method"] = "layer changed, gap over ..."
     FairnessAccuracyDisplay.from_results(table, ax=axes[where])
     (_, _, error, distance), changed = runs[0], runs[3]
     axes[where].set_title(
