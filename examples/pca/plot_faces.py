@@ -111,15 +111,16 @@ differences = drawn["FairPCA"] - drawn["PCA"]
 largest = np.abs(differences[chosen]).max()
 grey = {"cmap": "gray", "vmin": 0, "vmax": 1}
 figure, axes = plt.subplots(4, 6, figsize=(8.5, 7), layout="constrained")
-rows = {"original": X, **drawn, "difference": differences}
+enlarged = f"FairPCA less PCA,\n-{largest:.2f} to {largest:.2f}"
+rows = {"original": X, **drawn, enlarged: differences}
 for row, (name, Y) in zip(axes, rows.items(), strict=True):
     style = grey
-    if name == "difference":
+    if name == enlarged:
         style = {"cmap": "PuOr", "vmin": -largest, "vmax": largest}
     for ax, i in zip(row, chosen, strict=True):
         ax.imshow(Y[i].reshape(shape), **style)
         ax.set(xticks=[], yticks=[])
-    row[0].set_ylabel(name, fontsize="large")
+    row[0].set_ylabel(name)
 errors = [model.group_reconstruction_errors_ for model in models.values()]
 losses = [model.group_losses_ for model in models.values()]
 for g, group in enumerate(models["PCA"].groups_):
