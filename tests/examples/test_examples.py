@@ -114,6 +114,25 @@ def test_example_imports_public_names_only(script):
             assert not any(name.startswith("_") for name in names)
 
 
+def says_what_real_data_gave(tree):
+    """Whether a script that can do without its data shows stored numbers of them."""
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    data = any(calls(tree, "fetch_.*")) or "SCALEFAIR_DATA" in {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    }
+    return not data or names.count("STORED") > 1
+
+
+@every_script
+def test_beside_made_up_data_stands_what_real_ones_gave(script):
+    assert says_what_real_data_gave(ast.parse(script.read_text(encoding="utf-8")))
+
+
+def test_the_check_of_what_real_data_gave_can_fail():
+    assert says_what_real_data_gave(ast.parse("STORED = 1; fetch_a9a(); print(STORED)"))
+    assert not says_what_real_data_gave(ast.parse("STORED = 1; fetch_a9a()"))
+
+
 @every_script
 def test_titles_of_figures_are_computed(script):
     assert not constant_titles(ast.parse(script.read_text(encoding="utf-8")))
