@@ -139,11 +139,11 @@ for where, runs in fronts.items():
     table = [dict(zip(columns, run, strict=True)) for run in runs]
     for row in table:
         if row["setting"]:
-            row["method"] = "layer changed, gap over ..."
+            row["method"] = "layer changed, squared gap over"
     FairnessAccuracyDisplay.from_results(table, ax=axes[where])
     (_, _, error, distance), changed = runs[0], runs[3]
     axes[where].set_title(
-        f"{where}: with the gap divided by 15,\n"
+        f"{where}: with the squared gap over 15,\n"
         f"{changed[2] / error:.2f} times the error, and a distance "
         f"of {changed[3]:.2f}, not {distance:.2f}"
     )
