@@ -99,6 +99,11 @@ if os.environ.get("SCALEFAIR_DOCS_LINKS"):
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
+    "subsection_order": [
+        f"../examples/{section}"
+        for section in ("clustering", "pca", "classification", "regression", "large")
+    ],
+    "thumbnail_size": (800, 560),  # pixels; the style sheet draws them half as large
     "filename_pattern": r"[\\/]plot_",
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib",),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-SCRIPTS = sorted(FOLDER.glob("*.py"))
+SCRIPTS = sorted(FOLDER.glob("*/*.py"))
 NETWORK = {"urllib", "requests", "http", "socket", "pooch", "ftplib"}
 
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -75,10 +75,19 @@ def constant_titles(tree):
     return [title.value for title in titles if isinstance(title, ast.Constant)]
 
 
-def test_gallery_has_its_title_and_at_least_twelve_scripts():
-    header = (FOLDER / "GALLERY_HEADER.rst").read_text(encoding="utf-8").splitlines()
-    assert header[1] == "=" * len(header[0])
+@pytest.mark.parametrize(
+    "folder",
+    sorted({FOLDER, *(s.parent for s in SCRIPTS)}),
+    ids=lambda folder: folder.name,
+)
+def test_gallery_and_its_sections_have_titles(folder):
+    header = (folder / "GALLERY_HEADER.rst").read_text(encoding="utf-8").splitlines()
+    assert header[1] == ("=" if folder == FOLDER else "-") * len(header[0])
+
+
+def test_every_script_is_in_a_section():
     assert len(SCRIPTS) >= 12
+    assert not list(FOLDER.glob("*.py"))
 
 
 @every_script
@@ -103,6 +112,25 @@ def test_example_imports_public_names_only(script):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("scalefair"):
             names = [*node.module.split("."), *(alias.name for alias in node.names)]
             assert not any(name.startswith("_") for name in names)
+
+
+def says_what_real_data_gave(tree):
+    """Whether a script that can do without its data shows stored numbers of them."""
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    data = any(calls(tree, "fetch_.*")) or "SCALEFAIR_DATA" in {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    }
+    return not data or names.count("STORED") > 1
+
+
+@every_script
+def test_beside_made_up_data_stands_what_real_ones_gave(script):
+    assert says_what_real_data_gave(ast.parse(script.read_text(encoding="utf-8")))
+
+
+def test_the_check_of_what_real_data_gave_can_fail():
+    assert says_what_real_data_gave(ast.parse("STORED = 1; fetch_a9a(); print(STORED)"))
+    assert not says_what_real_data_gave(ast.parse("STORED = 1; fetch_a9a()"))
 
 
 @every_script

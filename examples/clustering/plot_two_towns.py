@@ -67,7 +67,7 @@ for ax, (name, labels) in zip(axes, panels.items(), strict=True):
     agreements = {how: agreement(labels, half) for how, half in halves.items()}
     how = max(agreements, key=agreements.get)
     ax.set(
-        title=f"{name}: {100 * agreements[how]:.1f} % are split {how},\n"
+        title=f"{name}: {100 * agreements[how]:.1f} %\nare split {how},\n"
         f"balance {balance:.2f}",
         xlabel="east (km)",
         aspect="equal",

@@ -54,9 +54,9 @@ print("losses at the boundary point in that direction:", best - found.points[0])
 # %%
 # A picture of it
 # ---------------
-# To the left the whole region, to the right the part between the groups' own best
-# subspaces. No point of the region lies beyond the solid corner: no subspace is better
-# for both groups.
+# To the left the whole region; its marked corner, between the groups' own best
+# subspaces, is enlarged to the right. No point of the region lies beyond the solid
+# corner: no subspace is better for both groups.
 figure, axes = plt.subplots(1, 2, figsize=(13, 4.8), layout="constrained")
 for ax, view in zip(axes, ("all", "optimum"), strict=True):
     JointNumericalRangeDisplay.from_estimator(
@@ -67,4 +67,18 @@ for ax, view in zip(axes, ("all", "optimum"), strict=True):
         view=view,
         legend=ax is axes[-1],
     )
+whole, corner = axes
+times = np.ptp(whole.get_xlim()) / np.ptp(corner.get_xlim())
+whole.set_title(f"the whole region,\n{whole.get_title()}")
+corner.set_title(
+    f"its marked corner, enlarged {times:.0f} times,\n{corner.get_title()}"
+)
+whole.indicate_inset(
+    (
+        *(corner.get_xlim()[0], corner.get_ylim()[0]),
+        *(np.ptp(corner.get_xlim()), np.ptp(corner.get_ylim())),
+    ),
+    edgecolor="black",
+    alpha=1.0,
+)
 plt.show()
