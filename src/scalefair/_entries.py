@@ -142,3 +142,10 @@ def _first_difference(names: Any, fitted: Any) -> str:
     pairs = zip(names, fitted, strict=True)
     i, (name, expected) = next((i, p) for i, p in enumerate(pairs) if p[0] != p[1])
     return f"{name!r} instead of {expected!r} (column {i})"
+
+
+def equal_weight(data: NDArray[Any]) -> float | None:
+    """Weight that all entries have; None if they differ, or there are none."""
+    if data.size == 0 or (least := data.min()) != data.max():
+        return None
+    return float(least)

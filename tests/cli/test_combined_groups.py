@@ -187,10 +187,6 @@ def test_scores_of_each_attribute(people):
     gaps = [found[groups]["ks"] for groups in found]
     assert gaps[2] == max(gaps[:2])
     assert len(found["sex,old"]["groups"]) == 4
-    result = people.invoke(
-        *line[:-2], "--groups", "sex,old", "--attributes", "each", "--labels", "old"
-    )
-    assert "applies to scores only" in result.stderr
 
 
 def test_a_classifier_of_each_attribute_is_used(people):

@@ -12,12 +12,11 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._entries import canonical, validate_data
+from scalefair._entries import canonical, equal_weight, validate_data
 from scalefair._groups import encode_values
 from scalefair.cluster._neighbors import neighbors_graph, with_small_indices
 from scalefair.kernels import csr_is_symmetric
 from scalefair.operators import PartitionedMatrix
-from scalefair.operators._normalized import equal_weight
 from scalefair.streaming import PartitionedRows
 
 TEXTS = {

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, judged_later
+from scalefair._entries import all_finite, equal_weight, judged_later
 from scalefair.kernels import block_gram, block_subtract, csr_matmat, csr_scale
 from scalefair.operators._base import Array, TypedOperator, apply_block
 
@@ -278,13 +278,6 @@ class NormalizedOperator(_Normalized):
             np.multiply(X, real(alpha * (shift - self.shift)), out=scaled)
             out -= scaled
         self._add_constant(X, out, alpha)
-
-
-def equal_weight(data: np.ndarray) -> float | None:
-    """Weight that all entries have; None if they differ, or there are none."""
-    if data.size == 0 or (least := data.min()) != data.max():
-        return None
-    return float(least)
 
 
 def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:

@@ -231,7 +231,7 @@ class ScoreDensityDisplay(_DensityDisplay):
             [own.codes[r] + i for i, ((_, r), own) in zip(first, drawn, strict=False)]
         )
         values = np.concatenate([values[r] for (_, r), _ in drawn])
-        if len(drawn) > 1:
+        if len(drawn) > 1 or given is not None:
             groups = np.array(
                 [
                     f"{own.name} {group}{label}".strip()
