@@ -220,7 +220,7 @@ def test_bad_input(axes):
 
 
 @pytest.mark.filterwarnings("ignore:The largest loss")
-def test_several_attributes_each_by_itself():
+def test_several_attributes_each_by_itself(pyplot):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 4)) * [3, 2, 1, 1]
     groups = np.column_stack([rng.integers(0, 2, 120), rng.integers(5, 8, 120)])
