@@ -83,10 +83,36 @@ def compared_attributes(
     return [Attribute("sensitive_features", groups, codes)]
 
 
+def one_or_each(found: list[Any]) -> Any:
+    """Return what belongs to the attributes: of a single one by itself, else a list."""
+    return found if len(found) > 1 else found[0]
+
+
+def each_of(given: Any) -> list[Any]:
+    """Return a list of what belongs to each attribute, as of `one_or_each`."""
+    return given if isinstance(given, list) else [given]
+
+
 def fitted_groups(compared: Sequence[Attribute]) -> Any:
     """Return `groups_` of an estimator: an array, or a list of one per attribute."""
-    groups = [attribute.groups for attribute in compared]
-    return groups if len(groups) > 1 else groups[0]
+    return one_or_each([attribute.groups for attribute in compared])
+
+
+def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.int64]]:
+    """Return of each attribute its groups as indices into those that `fit` saw."""
+    known = each_of(fitted)
+    if len(compared) != len(known):
+        raise ValueError(
+            f"sensitive_features has {len(compared)} attribute(s), fit saw "
+            f"{len(known)}: give the same ones in the same order."
+        )
+    of = "sensitive_features has"
+    return [
+        known_codes(
+            groups, own, given=of if len(known) == 1 else f"Column {name} of {of}"
+        )
+        for (name, groups, _), own in zip(compared, known, strict=True)
+    ]
 
 
 def check_compared(compared: Sequence[Attribute], instead: str) -> None:
@@ -110,7 +136,9 @@ def join_attributes(
     """
     if len(attributes) == 1:
         return attributes[0].groups, attributes[0].codes
-    row, codes = combinations(attributes)
+    row, codes = combinations(
+        [own.codes for own in attributes], [len(own.groups) for own in attributes]
+    )
     words = [
         np.array([_text(group) for group in groups], object)[own[row]]
         for _, groups, own in attributes
@@ -129,23 +157,25 @@ def join_attributes(
 
 
 def combinations(
-    attributes: Sequence[Attribute],
+    codes: Sequence[NDArray[np.integer]], sizes: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each combination that occurs a row that has it, and each row's."""
-    first, *others = attributes
-    cells = first.codes.astype(np.int64, copy=False)
-    n_cells, n = len(first.groups), len(cells)
-    for other in others:
-        if n_cells * len(other.groups) > max(_COUNTED_RANGE, 4 * n):
+    """Return for each combination that occurs a row that has it, and each row's.
+
+    `sizes` are the numbers of groups of the attributes, of which these are codes.
+    """
+    cells = codes[0].astype(np.int64, copy=False)
+    n_cells, n = sizes[0], len(cells)
+    for other, size in zip(codes[1:], sizes[1:], strict=True):
+        if n_cells * size > max(_COUNTED_RANGE, 4 * n):
             # Those that occur: at most n, so that the product cannot overflow.
             found, cells = encode_values(cells, name="codes")
             n_cells = len(found)
-        cells = cells * len(other.groups) + other.codes
-        n_cells *= len(other.groups)
-    found, codes = encode_values(cells, name="codes")
+        cells = cells * size + other
+        n_cells *= size
+    found, cells = encode_values(cells, name="codes")
     row = np.empty(len(found), np.int64)
-    row[codes] = np.arange(n)
-    return row, codes
+    row[cells] = np.arange(n)
+    return row, cells
 
 
 def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:

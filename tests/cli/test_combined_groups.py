@@ -1,12 +1,14 @@
 """``--groups sex,old``: the combinations that occur, in every command."""
 
+from types import SimpleNamespace
+
 import joblib
 import numpy as np
 import pandas
 import pytest
 
 from scalefair.cli._options import split_names
-from scalefair.files._values import join_values, split_values
+from scalefair.files._values import read_values
 from scalefair.metrics import balance_score
 
 
@@ -107,10 +109,13 @@ def test_groups_of_nodes_in_two_columns(workspace):
     assert "two.csv:5: 1 group(s) are missing" in result.stderr
 
 
-def test_names_of_combinations_are_split():
+def test_attributes_of_values_with_commas(tmp_path):
     frame = pandas.DataFrame({"a": ["x, y", "\\", "\\,", "z"], "b": [3, 10, 3, 2]})
-    names, *_ = join_values(frame)
-    found = split_values(names)
+    path = tmp_path / "groups.csv"
+    frame.iloc[[2, 0, 3, 1]].to_csv(path, index_label="id")
+    people = SimpleNamespace(unit="row", ids=np.arange(4), path="rows.csv")
+    people.ordered = people.named = True
+    found = read_values(path, people, "group", each=True, say=print)
     assert found.to_numpy().tolist() == frame.to_numpy().tolist()
 
 

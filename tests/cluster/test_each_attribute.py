@@ -128,7 +128,7 @@ def test_nodes_of_the_fit_get_their_labels_again(graph, assign_labels):
     found = model.predict(W, sensitive_features=people)
     different = (found != model.labels_).mean()
     assert different <= (0.05 if assign_labels == "fair" else 0.0)
-    with pytest.raises(ValueError, match="fit had 4"):
+    with pytest.raises(ValueError, match="fit saw 4"):
         model.predict(W, sensitive_features=people["sex"])
 
 

@@ -195,7 +195,7 @@ def test_combinations_that_are_new():
     unseen = attributes.assign(age=attributes["age"] + 1)
     with pytest.raises(ValueError, match=r"Column age .*: 3\. It saw 0, 1, 2"):
         model.predict(X, sensitive_features=unseen)
-    with pytest.raises(ValueError, match=r"1 attribute\(s\), but fit saw 2"):
+    with pytest.raises(ValueError, match=r"1 attribute\(s\), fit saw 2"):
         model.predict(X, sensitive_features=attributes["sex"])
 
 

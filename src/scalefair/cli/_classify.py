@@ -288,8 +288,8 @@ def _measure(
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
-        of = {"sensitive_features": rows.compared, "interval": fair.interval}
-        of["attributes"] = getattr(fair, "attributes", "joint")
+        of = {"sensitive_features": rows.compared, "attributes": "each"}
+        of |= {"interval": fair.interval}
         of |= {"y_true": rows.target, "given": getattr(fair, "given", None)}
         try:
             gaps = [

@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
+from scalefair._groups import each_of
 from scalefair._memory import peak_memory
 from scalefair.cli import _fit, _report, _rows
 from scalefair.cli import _options as opt
@@ -145,8 +146,8 @@ def _compare(model: Any, plain: Any, counts: Any, of: Any) -> dict[str, Any]:
 
 def _groups(model: Any) -> Any:
     """Names of the groups of all attributes."""
-    each = model.groups_ if isinstance(model.groups_, list) else [model.groups_]
-    return np.concatenate([groups.astype(np.str_) for groups in each])
+    each = [groups.astype(np.str_) for groups in each_of(model.groups_)]
+    return np.concatenate(each)
 
 
 def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:

@@ -252,10 +252,8 @@ def _measure(
     for when, values in outputs.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
         found[f"mse_{when}"] = columns[f"mse_{when}"].mean()
-        found[f"ks_{when}"] = max(
-            statistical_parity_ks(values, sensitive_features=own)
-            for own in _report.by_attribute(groups).values()
-        )
+        of = {"sensitive_features": groups, "attributes": "each"}
+        found[f"ks_{when}"] = statistical_parity_ks(values, **of)
     return {**found, "groups": _report.group_means(pandas.DataFrame(columns), groups)}
 
 

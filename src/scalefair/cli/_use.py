@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -461,24 +460,20 @@ def _measure(
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
     scores, target = rows.X[column].to_numpy(np.float64), rows.target
-    of: dict[str, Any] = {}
-    attributes = _report.by_attribute(rows.compared).values()
-
-    def largest(gap: Callable[..., float]) -> float:
-        return max(gap(scores, sensitive_features=own, **of) for own in attributes)
-
-    found: dict[str, Any] = {"ks": largest(metrics.statistical_parity_ks)}
+    # Columns that were asked for as combinations are one already.
+    of: dict[str, Any] = {"sensitive_features": rows.compared, "attributes": "each"}
+    found: dict[str, Any] = {"ks": metrics.statistical_parity_ks(scores, **of)}
     parts, classes = {}, np.unique([0, 1] if target is None else target)
     if given is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
     if len(classes) == 2:
         of |= {"interval": interval, "y_true": target, "given": given}
         try:
-            found["partial_parity_gap"] = largest(metrics.partial_parity_gap)
+            found["partial_parity_gap"] = metrics.partial_parity_gap(scores, **of)
         except ValueError as error:
             raise Failure(f"{rows.path}: {error}") from error
-        of["threshold"] = threshold
-        found["weak_partial_parity_gap"] = largest(metrics.partial_parity_gap)
+        weak = metrics.partial_parity_gap(scores, threshold=threshold, **of)
+        found["weak_partial_parity_gap"] = weak
         parts["selection_rate"] = scores > threshold
         predicted = classes[parts["selection_rate"] * 1]
         if target is not None and "prediction" in rows.X:

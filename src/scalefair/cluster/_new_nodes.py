@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
 from scalefair._entries import canonical, judged_later
-from scalefair._groups import compared_attributes, known_codes
+from scalefair._groups import compared_attributes, known_groups
 from scalefair.cluster._base import TEXTS, GraphClustering, refuse_negative
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
@@ -210,16 +210,8 @@ class PredictingClustering(GraphClustering):
             compared = compared_attributes(
                 sensitive_features, n, self.attributes, warn=False
             )
-            known = self.groups_ if isinstance(self.groups_, list) else [self.groups_]
-            if len(compared) != len(known):
-                raise ValueError(
-                    f"sensitive_features has {len(compared)} column(s), fit had "
-                    f"{len(known)}: give the same attributes in the same order."
-                )
-            return [
-                known_codes(groups, own)[codes]
-                for (_, groups, codes), own in zip(compared, known, strict=True)
-            ]
+            known = known_groups(compared, self.groups_)
+            return [own[x.codes] for own, x in zip(known, compared, strict=True)]
         if self.assignment_ is not None:
             raise ValueError(
                 'Labels of assign_labels="fair" depend on groups: pass '

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
-from scalefair._groups import Attribute, combinations
+from scalefair._groups import combinations
 
 Array = NDArray[np.float64]
 
@@ -29,8 +29,7 @@ MARGINS = (0.0, 2e-6)
 
 def joint_cells(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Any]:
     """Find the combinations of attributes that occur, c x a, and each row's."""
-    columns = [Attribute("", np.arange(x.max() + 1), x) for x in codes.T]
-    row, cells = combinations(columns)
+    row, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
     return codes[row], cells
 
 

@@ -33,6 +33,7 @@ from scalefair._groups import (
     Attribute,
     check_compared,
     compared_attributes,
+    each_of,
     fitted_groups,
 )
 from scalefair.streaming import (
@@ -195,7 +196,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             moments in a list not of the same rows.
         """
         estimator = cls(**parameters)
-        each = moments if isinstance(moments, list) else [moments]
+        each = each_of(moments)
         if len(each) > 1 and "attributes" in estimator.get_params():
             estimator.set_params(attributes="each")
         estimator._validate_params()

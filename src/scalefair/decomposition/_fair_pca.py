@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._groups import Attribute, fitted_groups
+from scalefair._groups import Attribute, each_of, fitted_groups, one_or_each
 from scalefair.decomposition._base import (
     TEXTS,
     BaseGroupPCA,
@@ -57,9 +57,7 @@ def _solved(name: str) -> Any:
 
     def solve_all(estimator: FairPCA) -> Any:
         check_is_fitted(estimator, "moments_")
-        moments = estimator.moments_
-        each = moments if isinstance(moments, list) else [moments]
-        warning = estimator._fit_moments(each)
+        warning = estimator._fit_moments(each_of(estimator.moments_))
         if warning:
             warnings.warn(warning, ConvergenceWarning, stacklevel=3)
         return vars(estimator)[name]
@@ -250,9 +248,8 @@ class FairPCA(BaseGroupPCA):
         each = GroupMoments._compared(X, sensitive_features, self.attributes)
         # Those so far may be the caller's own (`from_moments`): they do not change.
         each = each if first else self._merged(each)
-        self.moments_ = each if len(each) > 1 else each[0]
-        groups = [moments.groups for moments in each]
-        self.groups_ = groups if len(groups) > 1 else groups[0]
+        self.moments_ = one_or_each(each)
+        self.groups_ = one_or_each([moments.groups for moments in each])
         self.mean_, self.solver_ = each[0].mean, "gram"
         for name, attribute in vars(FairPCA).items():
             if isinstance(attribute, cached_property):
@@ -261,13 +258,13 @@ class FairPCA(BaseGroupPCA):
 
     def _merged(self, each: list[GroupMoments]) -> list[GroupMoments]:
         """Moments so far with those of more rows."""
-        known = self.moments_ if isinstance(self.moments_, list) else [self.moments_]
+        known = each_of(self.moments_)
         if len(known) != len(each):
             raise ValueError(
                 f"sensitive_features has {len(each)} attribute(s), the rows before had "
                 f"{len(known)}: give the same columns, and leave `attributes` as it is."
             )
-        return [old.merge(new) for old, new in zip(known, each, strict=True)]
+        return GroupMoments._merge_each(known, each)
 
     def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
         solver = self.solver

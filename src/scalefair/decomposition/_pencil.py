@@ -146,11 +146,7 @@ def _combined(
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Each row's combination of codes, and the codes of each that occurs."""
     codes = [first, *others]
-    attributes = [
-        Attribute("", np.arange(size), own)
-        for size, own in zip(sizes, codes, strict=True)
-    ]
-    row, cells = combinations(attributes)
+    row, cells = combinations(codes, sizes)
     return cells, np.column_stack([own[row] for own in codes])
 
 

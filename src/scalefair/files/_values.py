@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,11 +40,12 @@ def read_values(
     `units` are rows or a `Graph`. `header` of None takes a first line for it that is
     of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
     """
-    n, unit, is_joint = len(units.ids), units.unit, False
+    n, unit, joined = len(units.ids), units.unit, None
     if file_format(path) == "npy":
         array = read_dense(path)
         if array.ndim == 2 and what == "group" and array.shape[1] > 1:
-            array, is_joint = join_values(pandas.DataFrame(array))[0], True
+            array, _, joined = join_values(pandas.DataFrame(array))
+            names = array
         if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
             raise FileError(
                 f"{path}: expected one {what} per {unit}, numbers or strings, found "
@@ -67,7 +67,8 @@ def read_values(
             f"{what}(s) are missing, the first here. Give each {unit} a {what}."
         )
     if isinstance(values, pandas.DataFrame):
-        values, is_joint = pandas.Series(join_values(values)[0], values.index), True
+        names, _, joined = join_values(values)
+        values = pandas.Series(names, values.index)
     if table is not None and keys is not None:
         values = _in_order(table, keys, values, units, what, say)
     elif len(values) != n:
@@ -77,9 +78,12 @@ def read_values(
             f"give one per {unit}, in the order of the rows.{hint}"
         )
     found = array if table is None else as_values(values, kind)
-    if is_joint and each:
-        return split_values(found)
-    if is_joint and (few := few_rows(*np.unique(found, return_counts=True))):
+    if joined is not None and each:
+        distinct, first = np.unique(names, return_index=True)
+        joined = joined.iloc[first[np.searchsorted(distinct, found)]]
+        joined.columns = [f"attribute {j}" for j in range(1, joined.shape[1] + 1)]
+        return joined.reset_index(drop=True)
+    if joined is not None and (few := few_rows(*np.unique(found, return_counts=True))):
         say(f"{path}: {few}")
     return found
 
@@ -162,15 +166,6 @@ def join_values(
     names, codes = encode_groups(table, len(frame), warn=False)
     found = "".join(column.dtype.kind for column in values.values())
     return names[codes], found, table
-
-
-def split_values(names: NDArray[Any]) -> pandas.DataFrame:
-    """Return the values of which names of combinations are made; undo `join_values`."""
-    distinct, codes = np.unique(names, return_inverse=True)
-    parts = [re.findall(r"((?:\\.|[^\\,])*)(?:, |$)", name) for name in distinct]
-    words = [[re.sub(r"\\(.)", r"\1", word) for word in part[:-1]] for part in parts]
-    values = [as_values(column)[codes] for column in zip(*words, strict=True)]
-    return pandas.DataFrame({f"attribute {j}": x for j, x in enumerate(values, 1)})
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:

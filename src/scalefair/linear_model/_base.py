@@ -26,12 +26,12 @@ from scalefair._entries import (
     validate_data,
 )
 from scalefair._groups import (
-    Attribute,
     check_interval,
     combinations,
     compared_attributes,
+    each_of,
     fitted_groups,
-    known_codes,
+    known_groups,
 )
 from scalefair.linear_model._training_rows import (
     TrainingRows,
@@ -378,7 +378,6 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
     def _known_groups(self, X: Any, sensitive_features: Any) -> tuple[OwnGroups, Any]:
         """Return groups as `fit` saw them, and their codes for each attribute."""
-        fitted = self.groups_ if isinstance(self.groups_, list) else [self.groups_]
         if isinstance(X, PartitionedRows):
             given = X.compared_attributes(
                 sensitive_features, self.attributes, warn=False
@@ -387,17 +386,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             given = compared_attributes(
                 sensitive_features, X.shape[0], self.attributes, warn=False
             )
-        if len(given) != len(fitted):
-            raise ValueError(
-                f"sensitive_features has {len(given)} attribute(s), but fit saw "
-                f"{len(fitted)}."
-            )
-        known = []
-        for (name, groups, _), of_fit in zip(given, fitted, strict=True):
-            of = f"Column {name} of sensitive_features has" * (len(fitted) > 1)
-            how = {"given": of} if of else {}
-            known.append(known_codes(groups, of_fit, **how))
-        n_each = [len(groups) for groups in fitted]
+        known = known_groups(given, self.groups_)
+        n_each = [len(groups) for groups in each_of(self.groups_)]
         return (known, n_each), [codes for *_, codes in given]
 
 
@@ -420,10 +410,9 @@ def group_scores(
     of_group, groups = None, np.empty((1, 0), np.int64)
     to_known, n_each = known or ([], [])
     if known is not None:
-        given = zip(to_known, codes, n_each, strict=True)
-        found = [Attribute("", np.arange(n), own[code]) for own, code, n in given]
-        row, of_group = combinations(found)
-        groups = np.column_stack([own.codes[row] for own in found])
+        found = [own[code] for own, code in zip(to_known, codes, strict=True)]
+        row, of_group = combinations(found, n_each)
+        groups = np.column_stack([own[row] for own in found])
     members = own_rows(groups, n_each)
     own, shift = (members @ a for a in (coef, intercept))
     own, shift = own.astype(X.dtype), shift.astype(X.dtype)

@@ -261,7 +261,10 @@ class ScoreOracle(RowOracle):
         combine: _Combine | None = None
         if one_pass:
             parts = compared.of_cells([ramp.parts(moments) * shares[:, None]])
-            slopes_of = lambda: [ramp.slopes(sums, shares)]  # noqa: E731
+
+            def slopes_of() -> list[Array]:
+                return [ramp.slopes(sums, shares)]
+
         else:
             thetas = theta.reshape(compared.n_families, -1)
             of = self._rows, scores, compared, thetas, width

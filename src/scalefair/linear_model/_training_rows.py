@@ -67,13 +67,11 @@ class TrainingRows:
         given: str | None = None,
     ) -> TrainingRows:
         """Return rows with the attributes that are compared, each by itself."""
-        (_, groups, codes), *others = compared
-        members = np.arange(len(groups))[:, None]
-        if others:
-            row, codes = combinations(compared)
-            members = np.column_stack([own.codes[row] for own in compared])
-        names = [own.name for own in compared]
-        all_groups = [own.groups for own in compared]
+        names, all_groups, each = map(list, zip(*compared, strict=True))
+        codes, members = each[0], np.arange(len(all_groups[0]))[:, None]
+        if len(each) > 1:
+            row, codes = combinations(each, list(map(len, all_groups)))
+            members = np.column_stack([own[row] for own in each])
         return cls(X, signs, codes, members, classes, all_groups, names, given)
 
     @property

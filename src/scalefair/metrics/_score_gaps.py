@@ -255,8 +255,6 @@ def encode_compared(
     sensitive_features: ArrayLike, n_samples: int, attributes: str = "joint"
 ) -> list[Attribute]:
     """Return what is compared, joint or each attribute; two groups at least."""
-    if attributes not in ("joint", "each"):
-        raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     compared = compared_attributes(sensitive_features, n_samples, attributes)
     for name, groups, _ in compared:
         if len(groups) < 2:

@@ -48,6 +48,11 @@ ValueError
     "gamma_used": """\
 gamma : float
     The value that is used.""",
+    "at": """\
+points : array-like of shape (m, d)
+    Features, in the units of `X`.
+B : ndarray of shape (n, k)
+    Block.""",
 }
 
 
@@ -116,10 +121,7 @@ class RBFKernel(TypedOperator):
 
         Parameters
         ----------
-        points : array-like of shape (m, d)
-            Features, in the units of `X`.
-        B : ndarray of shape (n, k)
-            Block.
+        %(at)s
 
         Returns
         -------
@@ -239,10 +241,7 @@ class NystroemKernel(TypedOperator):
 
         Parameters
         ----------
-        points : array-like of shape (m, d)
-            Features, in the units of `X`.
-        B : ndarray of shape (n, k)
-            Block.
+        %(at)s
 
         Returns
         -------

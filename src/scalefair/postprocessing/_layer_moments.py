@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._entries import judged_later
+from scalefair._groups import each_of
 from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
@@ -32,7 +33,7 @@ class LayerMoments:
     """
 
     def __init__(self, moments: Moments) -> None:
-        each = moments if isinstance(moments, list) else [moments]
+        each = each_of(moments)
         each = [m for j, m in enumerate(each) if not any(_same(m, o) for o in each[:j])]
         self.moments = each[0]
         self.counts, self.means, self.scatters = (

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._groups import each_of, one_or_each
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -108,7 +109,7 @@ class ModelRows:
         """Joint moments of the last layer's inputs, from `kept` ones, and targets."""
         each = [self.codes, self.X.split(targets.reshape(len(targets), -1))]
         parts = self._map(_moments_of_last_layer, layer, kept, each=each)
-        return self._named(parts.reduce(_merged))
+        return self._named(parts.reduce(GroupMoments._merge_each))
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
         """Gaps of the outputs of every layer, from one pass.
@@ -145,12 +146,13 @@ class ModelRows:
 
     def _named(self, totals: list[GroupMoments]) -> Moments:
         """Moments of codes as those of the groups that these stand for."""
-        each = self.groups if isinstance(self.groups, list) else [self.groups]
-        found = [
-            GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
-            for groups, m in zip(each, totals, strict=True)
-        ]
-        return found if len(found) > 1 else found[0]
+        found: Moments = one_or_each(
+            [
+                GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
+                for groups, m in zip(each_of(self.groups), totals, strict=True)
+            ]
+        )
+        return found
 
 
 def predictions(
@@ -307,7 +309,7 @@ def _added(
     """Add the moments of a batch, whose groups may be others than those before."""
     try:
         moments = GroupMoments._compared(A, codes[rows], "each")
-        return moments if total is None else _merged(total, moments)
+        return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(
             f"Moments of {what}, over rows {rows.start} to {rows.stop - 1} "
@@ -315,19 +317,17 @@ def _added(
         ) from error
 
 
-def _merged(one: list[GroupMoments], other: list[GroupMoments]) -> list[GroupMoments]:
-    return [mine.merge(others) for mine, others in zip(one, other, strict=True)]
-
-
 def _merge_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
-    return _merged(one[0], other[0]), None
+    return GroupMoments._merge_each(one[0], other[0]), None
 
 
 def _merge_each(
     one: list[list[GroupMoments] | None], other: list[list[GroupMoments] | None]
 ) -> list[list[GroupMoments] | None]:
     return [
-        None if mine is None or others is None else _merged(mine, others)
+        None
+        if mine is None or others is None
+        else GroupMoments._merge_each(mine, others)
         for mine, others in zip(one, other, strict=True)
     ]
 

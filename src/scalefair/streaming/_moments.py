@@ -155,7 +155,7 @@ class GroupMoments:
         sizes = [len(attribute.groups) for attribute in compared]
         found: list[GroupMoments]
         if isinstance(X, PartitionedRows):
-            found = X.map(_of_each_in_part, sizes, each=codes).reduce(_merge_each)
+            found = X.map(_of_each_in_part, sizes, each=codes).reduce(cls._merge_each)
         else:
             found = _of_each_in_part(check_rows(X), sizes, *codes)
         # What other processes return may not be changed.
@@ -223,6 +223,13 @@ class GroupMoments:
         if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
             raise ValueError(SQUARES_OVERFLOW)
         return GroupMoments._keep(groups, counts, means, scatters)
+
+    @staticmethod
+    def _merge_each(
+        one: list[GroupMoments], other: list[GroupMoments]
+    ) -> list[GroupMoments]:
+        """`merge`, for the moments of each attribute."""
+        return [mine.merge(others) for mine, others in zip(one, other, strict=True)]
 
     @property
     def n_features(self) -> int:
@@ -312,21 +319,11 @@ class GroupMoments:
         return cls(**arrays)
 
 
-def _merge_each(
-    one: list[GroupMoments], other: list[GroupMoments]
-) -> list[GroupMoments]:
-    return [mine.merge(others) for mine, others in zip(one, other, strict=True)]
-
-
 def _of_each_in_part(
     X: Any, sizes: list[int], *codes: NDArray[np.integer]
 ) -> list[GroupMoments]:
     """Moments of the codes that occur in a part: unions of combinations."""
-    attributes = [
-        Attribute("", np.arange(size), own)
-        for size, own in zip(sizes, codes, strict=True)
-    ]
-    row, cells = combinations(attributes)
+    row, cells = combinations(codes, sizes)
     square = 8 * X.shape[1] ** 2
     if len(row) * square > max(_JOINT_BYTES, 2 * sum(sizes) * square):
         return [_moments_of_part(X, own) for own in codes]
