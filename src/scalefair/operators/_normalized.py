@@ -12,7 +12,13 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
 from scalefair._entries import all_finite, equal_weight, judged_later
-from scalefair.kernels import block_gram, block_subtract, csr_matmat, csr_scale
+from scalefair.kernels import (
+    block_gram,
+    block_subtract,
+    csr_matmat,
+    csr_room,
+    csr_scale,
+)
 from scalefair.operators._base import Array, TypedOperator, apply_block
 
 _SYMMETRY_UNITS = 100  # last places; rounding errors of x^T W y are far below
@@ -173,16 +179,15 @@ class NormalizedAffinity(_Normalized):
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
-        data, room = self._data, None
+        data = self._data
         real = self.dtype.type
         scalars = real(alpha), real(shift - self.shift), real(beta)
         if self._scale is not None:
             # One entry that is read again and again.
             data = np.ndarray(self.indices.shape, data.dtype, data, strides=(0,))
-            # Kept, as fresh pages cost half a product; gone while a thread works in it.
-            room = self.__dict__.pop("_room", None)
-            if room is None or room.shape != X.shape:
-                room = np.empty_like(X)
+        # Kept, as fresh pages cost half a product; gone while a thread works in it.
+        room = self.__dict__.pop("_room", None)
+        room = csr_room(X, room, self._scale is not None)
         csr = self.indptr, self.indices, data
         csr_matmat(*csr, X, out, *scalars, self._scale, room)
         self._room = room
