@@ -4,7 +4,7 @@ import warnings
 from functools import partial
 
 import numpy as np
-from _clustering_problems import census, four_area, thyroid
+from _clustering_problems import census, four_area, four_area_rows, thyroid
 from _layout import number
 from _timing import timed
 from benchmarks.block_lbfgs import DualProblem
@@ -189,11 +189,31 @@ def few_clusters(graphs=GRAPHS, repeats=3):
             _embeddings(title, W, groups, k, 1e-3, ours, "eigsh", repeats)
 
 
+def _all_graphs(names, others, n_nodes):
+    """Real graphs, a block model, and neighbours of rows whose units are alike."""
+    yield from _real_graphs(names)
+    if "block" in others:
+        data = block_model(n_nodes, 20)
+        yield "block model", data.graph, data.sensitive_features
+    if "patients" in others:
+        data = datasets.fetch_diabetes()
+        W = neighbors_graph(StandardScaler().fit_transform(data.data), 10).affinity
+        yield "patients", *largest_component(W, np.asarray(data.sensitive_features))
+    if "4area" in others:
+        points, groups = four_area_rows(None)
+        W = neighbors_graph(StandardScaler().fit_transform(points), 10).affinity
+        yield "4area", *largest_component(W, groups)
+
+
 def regularization(
-    graphs=("facebooknet", *GRAPHS), clusters=(5, 10, 25), amounts=(0, 0.1, 1)
+    graphs=("facebooknet", *GRAPHS),
+    others=("block", "patients", "4area"),
+    clusters=(5, 10, 25),
+    amounts=(0, 0.1, 1),
+    n_nodes=100_000,
 ):
-    """Sizes, balance, cut and time by regularisation and labels, on real graphs."""
-    for name, W, groups in _real_graphs(graphs):
+    """Sizes, balance, cut and time by regularisation and labels, on all our graphs."""
+    for name, W, groups in _all_graphs(graphs, others, n_nodes):
         counts = np.unique(groups, return_counts=True)[1]
         population = f"balance of the population {counts.min() / counts.max():.2f}"
         for k in clusters:

@@ -118,11 +118,16 @@ def census(n_rows: int | None) -> Problem:
     return _kernel("Census", points, groups, 1 / points.shape[1])
 
 
-def four_area(n_rows: int | None) -> Problem:
-    """Researchers in eight dimensions, four fields as groups; gamma = 1 / d."""
+def four_area_rows(n_rows: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Researchers in eight dimensions, and their fields as groups."""
     rows = _read_csv(data_file("4area", "4area.csv.gz"))
     table = np.array(rows[1:], dtype=np.float64)
-    points, groups = _sample(table[:, 1:], table[:, 0], n_rows)
+    return _sample(table[:, 1:], table[:, 0], n_rows)
+
+
+def four_area(n_rows: int | None) -> Problem:
+    """Kernel of researchers, four fields as groups; gamma = 1 / d."""
+    points, groups = four_area_rows(n_rows)
     return _kernel("4area", points, groups, 1 / points.shape[1])
 
 
