@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import joblib
 import numpy as np
@@ -214,7 +215,8 @@ def test_pipes(models, monkeypatch):
     found = pandas.read_csv(io.StringIO(result.stdout))
     assert found["score"].tolist() == scores.tolist()
     result = models.predict(None, "--verbose")
-    assert "predicted high" in result.stdout
+    n = (found["prediction"] == "high").sum()
+    assert re.search(rf"high\W+{n}\W+{n / 40:g}", result.stdout)
 
 
 def test_what_cannot_be_predicted(models):
