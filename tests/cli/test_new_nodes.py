@@ -153,6 +153,14 @@ def test_a_matrix_of_new_nodes(clusters, kind, options):
         assert in_order(clusters.labels(path)) == expected
 
 
+def test_groups_are_words_if_those_of_the_fit_were(clusters):
+    clusters.groups = np.where(clusters.groups == "g0", "1", "x")
+    model = clusters.fit_graph()
+    groups = clusters.write("groups.txt", ["1"] * 10)
+    expected = model.predict(clusters.new, sensitive_features=["1"] * 10)
+    assert in_order(clusters.labels(clusters.npz, "--groups", groups)) == [*expected]
+
+
 def test_edges_of_new_nodes(clusters):
     """Ends that the fit had are old nodes, wherever in a line and a list they stand."""
     ids = clusters.fit_edges(*FAIR)
