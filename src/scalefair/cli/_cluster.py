@@ -119,8 +119,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, groups)
     columns = {"id": ids, "label": model.labels_}
-    known = model.groups_ if isinstance(model.groups_, list) else [model.groups_]
-    saved |= {"clustering": model, "groups": np.concatenate(known)}
+    saved |= {"clustering": model, "groups": model.groups_}
     writers = {
         "output": lambda file: write_table(file, columns),
         "model": partial(joblib.dump, saved),

@@ -229,7 +229,7 @@ def _read_features(
     frame = pandas.DataFrame(columns=names, dtype=float)
     frame = frame.astype(dict.fromkeys(saved["words"], object))
     of: dict[str, Any] = {name: saved[name] for name in own}
-    of |= {"groups": saved.get("groups"), "target": saved.get("classes")}
+    of |= {"groups": _groups_of(saved), "target": saved.get("classes")}
     of["group_kinds"] = saved.get("group_kinds", "")
     like = _rows.Rows(model_file, frame, names, np.arange(0), **of)
     rows = _rows.read_rows(table, how, like=like)
@@ -243,8 +243,14 @@ def _read_nodes(
     from scalefair.cli import _cluster
 
     nodes = read_new_nodes(path, saved["nodes"], saved["named"], **how.text)
-    groups = _cluster.read_groups(nodes, how, saved["groups"].dtype.kind)
+    groups = _cluster.read_groups(nodes, how, _groups_of(saved).dtype.kind)
     return nodes, nodes.matrix, groups
+
+
+def _groups_of(saved: dict[str, Any]) -> Any:
+    """Return the groups of a model, of all its attributes; None if it has none."""
+    groups = saved.get("groups")
+    return np.concatenate(groups) if isinstance(groups, list) else groups
 
 
 @opt.command(_DESCRIBED, table="TABLE")
