@@ -281,19 +281,15 @@ def add_clusters(
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
-        each = _report.by_attribute(groups)
-        shape = {"nrows": len(each), "ncols": len(labels), "squeeze": False}
-        rows = figure.subplots(sharey=True, **shape)
-        for axes, own in zip(rows, each.values(), strict=True):
-            for ax, name in zip(axes, reversed(labels), strict=True):
-                how = {"ax": ax, "name": name, "sensitive_features": own}
-                how["legend"] = ax is axes[-1]
-                ClusterCompositionDisplay.from_predictions(labels[name], **how)
+        how = {"sensitive_features": groups, "attributes": "each"}
+        axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
+        for ax, name in zip(axes, reversed(labels), strict=True):
+            how |= {"ax": ax, "name": name, "legend": ax is axes[-1]}
+            ClusterCompositionDisplay.from_predictions(labels[name], **how)
 
     caption = "Share of each group in each cluster; dashed: in the population."
     # More bars than this could not be told apart.
     if len(columns) <= 31 and len(records) <= 200:
-        size = (5.0 + 4 * len(labels), 4.2 * len(_report.by_attribute(groups)))
-        report.figures.append(
-            _report.Figure(plot, size, f"{report.title}. {caption}", caption)
-        )
+        height = 2.2 + 2 * len(_report.by_attribute(groups))
+        size, alt = (5.0 + 4 * len(labels), height), f"{report.title}. {caption}"
+        report.figures.append(_report.Figure(plot, size, alt, caption))
