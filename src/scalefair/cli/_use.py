@@ -158,11 +158,8 @@ def _load_components(path: Path) -> dict[str, Any]:
     from sklearn.preprocessing import FunctionTransformer
 
     with reading(path, "an output of scalefair pca"), np.load(path) as file:
-        found = dict(file)
-        columns = found["feature_names"].tolist()
-        axes, mean = found["components"] / found["scale"], found["mean"]
-        fill = found.get("imputation", np.nan)
-        known = json.loads(str(found.get("reading", "{}")))
+        axes, mean = file["components"] / file["scale"], file["mean"]
+        fill, known = file["imputation"], json.loads(str(file["reading"]))
 
     def project(block: Any) -> Any:
         if sparse.issparse(block):
@@ -170,11 +167,7 @@ def _load_components(path: Path) -> dict[str, Any]:
         X = np.asarray(block, dtype=np.float64)
         return (np.where(np.isnan(X), fill, X) - mean) @ axes.T
 
-    encoder = FunctionTransformer(project, accept_sparse=True)
-    # Older files tell no more than the names.
-    saved = {"columns": columns, "words": [], "n_columns": len(columns)}
-    saved |= {"has_header": True, "zero_based": False, "reading": {}}
-    return {**saved, **known, "encoder": encoder}
+    return {**known, "encoder": FunctionTransformer(project, accept_sparse=True)}
 
 
 def _apply(
