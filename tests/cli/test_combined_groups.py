@@ -178,6 +178,15 @@ def test_each_attribute_by_itself(command):
     assert found["parameters"]["attributes"] == "each"
     source = found["input"].get("train", found["input"])
     assert list(source["groups"]) == ["sex", "old"]
+    # A file of groups has no names of columns.
+    frame = with_two(command)[["sex", "old"]]
+    lines = [f"{sex},{old}" for sex, old in frame.itertuples(index=False)]
+    file = command.write("both.csv", [f"{i},{line}" for i, line in enumerate(lines)])
+    table = command.save(command.frame.drop(columns="sex"), "one.csv")
+    found = command.done(table, *loose, "--attributes", "each", groups=file)
+    named = [(group["attribute"], group["group"]) for group in of_groups(found)]
+    assert [group for _, group in named] == ["f", "m", "0", "1"]
+    assert {name for name, _ in named} == {"attribute 1", "attribute 2"}
 
 
 def test_scores_of_each_attribute(people):
@@ -206,6 +215,14 @@ def test_a_classifier_of_each_attribute_is_used(people):
     assert result.exit_code == 0, result.output
     model = joblib.load(people.output)["classifier"]
     assert [own.tolist() for own in model.groups_] == [["f", "m"], [0, 1]]
+    written = pandas.read_csv(scores)
+    lines = [f"{i},f,1" for i in range(new.sum())]
+    file = people.write("both.csv", ["id,sex,old", *lines])
+    result = people.invoke(
+        "predict", people.output, other, "--groups", file, "-o", scores
+    )
+    assert result.exit_code == 0, result.output
+    pandas.testing.assert_frame_equal(pandas.read_csv(scores), written)
     other = people.save(frame.assign(sex="x"), "other.csv")
     result = people.invoke("predict", people.output, other, "-o", scores)
     assert "Column sex of" in result.stderr

@@ -1,6 +1,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pandas
 import pytest
 
 from scalefair.cluster import FairSpectralClustering
@@ -105,6 +106,59 @@ def test_from_estimator(ax):
     np.testing.assert_allclose(display.proportions, expected)
 
 
+AGES = np.arange(12) % 3 * 10
+BOTH = {"group": GROUPS, "age": AGES}
+
+
+def test_several_attributes_lie_above_each_other(ax):
+    """Clusters are in one order; each attribute is drawn as it would be alone."""
+    frame = pandas.DataFrame(BOTH)
+    display = draw(ax, sensitive_features=frame, attributes="each")
+    assert display.clusters.tolist() == [3, 5]
+    assert display.groups.tolist() == ["a", "b", "c", 0, 10, 20]
+    assert display.attributes == {"group": 3, "age": 3}
+    bottoms = np.array([[b.get_y() for b in bars] for bars in display.bars_]).T
+    lines = np.array([line.get_ydata()[0] for line in display.lines_])
+    [foot] = {*bottoms[:, 0]}
+    assert foot > 1
+    for j, column in enumerate(frame):
+        alone = group_proportions(LABELS, sensitive_features=frame[column])
+        own, low = slice(3 * j, 3 * j + 3), (foot, 0)[j]
+        np.testing.assert_allclose(heights(display)[:, own], alone)
+        np.testing.assert_allclose(bottoms[:, own] - low, alone.cumsum(1) - alone)
+        shares = np.unique(frame[column][LABELS != -1], return_counts=True)[1] / 10
+        np.testing.assert_allclose(display.population[own], shares)
+        found = lines[2 * j : 2 * j + 2] - low
+        np.testing.assert_allclose(found, shares.cumsum()[:-1])
+    of = {"sensitive_features": frame, "attributes": "each"}
+    balance = balance_score(LABELS, **of)
+    assert display.average_balance == pytest.approx(balance)
+    assert balance < balance_score(LABELS, sensitive_features=AGES)
+    entries = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert entries[:6] == ["group", "c", "b", "a", "age", "20"]
+    assert ax.get_ylim() == (0, 1 + foot)
+    with pytest.raises(ValueError, match=r"Column age .* has only one group"):
+        draw(ax, sensitive_features=frame.assign(age=1), attributes="each")
+    with pytest.raises(ValueError, match=r"4 groups of attributes .*'age': 1"):
+        draw(ax, sensitive_features=frame.assign(age=LABELS == -1), attributes="each")
+    with pytest.raises(ValueError, match='attributes must be "joint" or "each"'):
+        draw(ax, sensitive_features=frame, attributes="both")
+
+
+def test_attributes_of_an_estimator(ax):
+    data = make_fair_sbm(60, n_clusters=2, n_groups=2, random_state=0)
+    both = np.column_stack([data.sensitive_features, np.arange(60) // 2 % 2])
+    groups = {"sensitive_features": both}
+    model = FairSpectralClustering(2, attributes="each", random_state=0)
+    model.fit(data.graph, **groups)
+    display = ClusterCompositionDisplay.from_estimator(model, **groups, ax=ax)
+    assert display.attributes == {"0": 2, "1": 2}
+    assert display.average_balance == pytest.approx(model.balance_.mean())
+    how = {**groups, "attributes": "joint", "ax": ax}
+    display = ClusterCompositionDisplay.from_estimator(model, **how)
+    assert display.groups.tolist() == ["0, 0", "0, 1", "1, 0", "1, 1"]
+
+
 def test_clusters_may_have_names_of_any_type(ax):
     for labels in (["x", "x", "y"], [True, True, False], [0.5, 0.5, 2.0]):
         display = draw(ax, labels, ["a", "b", "a"])
@@ -122,6 +176,7 @@ def test_balance_of_the_clusters_drawn_is_the_default(ax):
     [
         ({"groups": ["a"]}, "two groups or more .* got 1 groups"),
         ({"clusters": []}, "got 2 groups and 0 clusters"),
+        ({"attributes": {"x": 2, "y": 1}}, "got 2 groups of attributes"),
         ({"population": [1.0]}, r"proportions must have shape \(2, 2\)"),
         ({"proportions": [[0.5, 0.5]]}, r"got \(1, 2\) and \(2,\)"),
     ],

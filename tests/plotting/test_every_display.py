@@ -4,6 +4,7 @@ import builtins
 import inspect
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -46,13 +47,13 @@ def figure_of(width, height, columns=1, **options):
 
 
 def of_groups(names):
-    return {"sensitive_features": np.array(names)[CODES % len(names)]}
+    return np.array(names)[CODES % len(names)]
 
 
 def cluster(names, scale):
     return ClusterCompositionDisplay.from_predictions(
         RNG.integers(0, 6, 600),
-        **of_groups(names),
+        sensitive_features=of_groups(names),
         name="A clustering with a long name",
         ax=figure_of(6.4, 4.8),
     )
@@ -63,7 +64,7 @@ def clusters(names, scale):
     for ax in axes:
         display = ClusterCompositionDisplay.from_predictions(
             RNG.integers(0, 20, 600),
-            **of_groups(names),
+            sensitive_features=of_groups(names),
             name="Fair, k-means",
             ax=ax,
             legend=ax is axes[-1],
@@ -71,10 +72,25 @@ def clusters(names, scale):
     return display
 
 
+def each_attribute(names):
+    """Two attributes, the second of two groups."""
+    ages = np.array(["under 30", "30 and over"])[CODES // 2 % 2]
+    return pandas.DataFrame({"education": of_groups(names), "age": ages})
+
+
+def cluster_each(names, scale):
+    return ClusterCompositionDisplay.from_predictions(
+        RNG.integers(0, 6, 600),
+        sensitive_features=each_attribute(names),
+        attributes="each",
+        ax=figure_of(6.4, 4.8),
+    )
+
+
 def outputs(names, scale):
     return OutputDensityDisplay.from_predictions(
         {"before": scale * SCORES, "with one layer changed": 0.5 * scale * SCORES},
-        **of_groups(names),
+        sensitive_features=of_groups(names),
         kind="histogram",
         ax=figure_of(9.5, 3.5, 2, sharey=True),
     )
@@ -83,7 +99,7 @@ def outputs(names, scale):
 def scores(names, scale):
     return ScoreDensityDisplay.from_predictions(
         scale * SCORES,
-        **of_groups(names),
+        sensitive_features=of_groups(names),
         interval=(0.1, 0.4),
         name="PartiallyFairClassifier",
         ax=figure_of(8, 4.5),
@@ -93,10 +109,20 @@ def scores(names, scale):
 def rates(names, scale):
     return GroupRateDisplay.from_predictions(
         {"logistic regression": SCORES, "partially fair": -SCORES},
-        **of_groups(names),
+        sensitive_features=of_groups(names),
         interval=(0.05, 0.3),
         kappa=0.1,
         pair=names[:2],
+        ax=figure_of(8, 5),
+    )
+
+
+def rates_each(names, scale):
+    return GroupRateDisplay.from_predictions(
+        {"logistic regression": SCORES, "partially fair": -SCORES},
+        sensitive_features=each_attribute(names),
+        attributes="each",
+        pair={"education": names[:2]},
         ax=figure_of(8, 5),
     )
 
@@ -149,6 +175,7 @@ def near_optimum(names, scale):
 EVERY = [
     cluster, clusters, outputs, scores, rates,
     pareto, trade_off, losses, plane, near_optimum,
+    cluster_each, rates_each,
 ]  # fmt: skip
 
 
@@ -177,7 +204,7 @@ CASES = {
     "tiny": (LONG, 1e-9),
     "large": (["f", "m"], 1e7),
 }
-SHARES = {cluster, clusters, rates}  # which have no scale
+SHARES = {cluster, clusters, cluster_each, rates, rates_each}  # which have no scale
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.linear_model import PartiallyFairClassifier
+from scalefair.metrics import partial_demographic_parity_gap, partial_parity_gap
 from scalefair.plotting import GroupRateDisplay
 from scalefair.plotting._group_rate import allowed_region
 
@@ -152,6 +154,55 @@ def test_pairs_of_many_groups():
     for pair in ((0, 0), (0, 5), (0,)):
         with pytest.raises(ValueError, match="pair must be two of the groups"):
             draw(SCORES, groups, pair=pair)
+
+
+RACES = np.array(["asian", "black", "white"])[RNG.integers(0, 3, 300)]
+PEOPLE = pandas.DataFrame({"sex": GROUPS, "race": RACES, "age": RNG.random(300) < 0.4})
+PAIR = {"race": ("white", "asian")}
+
+
+def test_each_attribute_has_a_curve():
+    how = {"attributes": "each", "pair": PAIR, "interval": (0.1, 0.6)}
+    models = {"plain": SCORES, "fair": -SCORES}
+    display = draw(models, PEOPLE, **how)
+    assert list(display.gaps)[:4] == [
+        *("plain, sex", "plain, race", "plain, age"),
+        "fair, sex",
+    ]
+    assert display.groups.tolist() == ["f / white / False", "m / asian / True"]
+    for name in PEOPLE:
+        alone = draw(models, PEOPLE[name], pair=PAIR.get(name), interval=(0.1, 0.6))
+        for model in models:
+            curve = display.rates[f"{model}, {name}"]
+            np.testing.assert_array_equal(curve, alone.rates[model])
+    two = PEOPLE[["sex", "age"]]
+    of = {"sensitive_features": two, "interval": (0.1, 0.6), "attributes": "each"}
+    gaps = draw(SCORES, two, attributes="each", interval=(0.1, 0.6)).gaps
+    assert max(gaps.values()) == pytest.approx(partial_parity_gap(SCORES, **of))
+    y = {"y_true": SCORES > 0, "given": "label"}
+    gaps = draw(SCORES, two, attributes="each", **y).gaps
+    assert "scores, age, labelled False" in gaps
+    with pytest.raises(
+        ValueError, match=r"3 groups of race, .*pair=\{'race': \('asian"
+    ):
+        draw(SCORES, PEOPLE, attributes="each")
+    with pytest.raises(ValueError, match="two of the groups of race"):
+        draw(SCORES, PEOPLE, attributes="each", pair={"race": ("x", "white")})
+    with pytest.raises(ValueError, match=r"Column age .* has only one group"):
+        draw(SCORES, two.assign(age=1), attributes="each")
+
+
+def test_attributes_of_a_model(ax):
+    model = PartiallyFairClassifier(kappa=0.9, attributes="each", interactions=False)
+    two, X = PEOPLE[["sex", "age"]], SCORES[:, None]
+    model.fit(X, SCORES > 0, sensitive_features=two)
+    how = {"sensitive_features": two, "ax": ax}
+    display = GroupRateDisplay.from_estimator(model, X, **how)
+    names = [f"PartiallyFairClassifier, {name}" for name in two]
+    assert list(display.gaps) == names
+    how["pair"] = ("f, False", "m, True")
+    display = GroupRateDisplay.from_estimator(model, X, attributes="joint", **how)
+    assert display.groups.tolist() == ["f, False", "m, True"]
 
 
 class GroupAware(LogisticRegression):

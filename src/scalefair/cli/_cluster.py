@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import joblib
 import numpy as np
 import pandas
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._output import write_table
 from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
-from scalefair.files import read_graph
+from scalefair.files._graphs import Graph, read_graph
 from scalefair.files._values import read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
@@ -34,6 +36,8 @@ lanczos (s-FSC); nullspace, dense and exact (o-FSC).
 Advanced: --solver dual, by L-BFGS; --solver admm (Tonin et al. 2025), under
 another constraint, for comparison.
 """
+_MODEL = "File to write the fitted clustering to, for predict (joblib)."
+_EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROWS = ("nearest_neighbors", *_KERNELS)
 _OF_ROWS = ("id_column", "drop", "missing", "standardize", "keep_groups")
@@ -45,6 +49,7 @@ _CONDITIONS = {
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     "balance_tolerance": ("assign_labels", ("fair",)),
+    "model_file": ("solver", _EIGENSOLVERS),
 }
 _PARAMETERS = {
     "Required": "n_clusters,-k",
@@ -64,6 +69,7 @@ _OPTIONS = [
     *(*opt.GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
     *(opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
+    opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]
 Runs = dict[str, dict[str, Any]]
@@ -89,13 +95,14 @@ _FITTED += ["n_iter", "n_products", "fairness_violation", "history", "eigenvalue
 def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
-    written, show = _fit.take_outputs(options, data, output="")
+    written, show = _fit.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
     reading = Reading.take(options, memory_limit=sys.maxsize)
     options["attributes"] = reading.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
     start = time.perf_counter()
-    X, ids, groups, source = _read(data, reading, options["affinity"], standardize)
+    how = {"affinity": options["affinity"], "standardize": standardize}
+    X, ids, groups, source, saved = _read(data, reading, **how)
     seconds = {"read": time.perf_counter() - start}
     model = FairSpectralClustering(**options)
     labels, runs = run_both(model, X, groups, path=data, show=show, baseline=baseline)
@@ -112,36 +119,47 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, groups)
     columns = {"id": ids, "label": model.labels_}
-    writers = {"output": lambda file: write_table(file, columns)}
+    saved |= {"clustering": model, "groups": model.groups_}
+    writers = {
+        "output": lambda file: write_table(file, columns),
+        "model": partial(joblib.dump, saved),
+    }
     _fit.finish(report, written, writers, show=show, converged=model.converged_)
 
 
 def _read(
-    path: Path, reading: Reading, affinity: str, standardize: bool
-) -> tuple[Any, NDArray[Any], Any, dict[str, Any]]:
-    """Return what is clustered, ids, groups, and what a report says of them."""
+    path: Path, reading: Reading, *, affinity: str, standardize: bool
+) -> tuple[Any, NDArray[Any], Any, dict[str, Any], dict[str, Any]]:
+    """Return what is clustered, ids, groups; what a report and a model say of them."""
     given = str(reading.groups)
     if affinity == "precomputed":
         graph: Any = read_graph(path, **reading.text)
-        say_notes(graph)
-        header = reading.groups_header
-        how: dict[str, Any] = {
-            "header": header,
-            "each": reading.attributes == "each",
-            "say": note,
-        }
-        groups = read_values(Path(given), graph, "group", **how)
+        groups = read_groups(graph, reading)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
         source = {"graph": str(path), "groups_file": given, **size}
-        return graph.matrix, graph.ids, groups, source
+        saved = {"nodes": graph.ids, "named": graph.named}
+        saved["reading"] = {"attributes": reading.attributes}
+        return graph.matrix, graph.ids, groups, source, saved
     rows = read_rows(path, reading, words="refuse")
     impute = reading.missing == "impute"
-    X = encode(fit_encoder(rows, standardize=standardize, impute=impute), rows)
+    encoder = fit_encoder(rows, standardize=standardize, impute=impute)
+    X, saved = encode(encoder, rows), _fit.describe_columns(rows, reading)
     if sparse.issparse(X) and affinity != "nearest_neighbors":
         raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
     of = "groups_file" if "groups" in rows.from_files else "groups_column"
     size = {"n_rows": rows.n_rows, "n_features": X.shape[1]}
-    return X, rows.ids, rows.compared, {"rows": str(path), of: given, **size}
+    source = {"rows": str(path), of: given, **size}
+    return X, rows.ids, rows.compared, source, {**saved, "encoder": encoder}
+
+
+def read_groups(graph: Graph, reading: Reading, kind: str | None = None) -> Any:
+    """Read groups of nodes, if any, of a kind if told; say the notes of their graph."""
+    say_notes(graph)
+    if reading.groups is None:
+        return None
+    how: dict[str, Any] = {"header": reading.groups_header, "kind": kind, "say": note}
+    how["each"] = reading.attributes == "each"
+    return read_values(Path(reading.groups), graph, "group", **how)
 
 
 def run_both(
@@ -263,19 +281,15 @@ def add_clusters(
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
-        each = _report.by_attribute(groups)
-        shape = {"nrows": len(each), "ncols": len(labels), "squeeze": False}
-        rows = figure.subplots(sharey=True, **shape)
-        for axes, own in zip(rows, each.values(), strict=True):
-            for ax, name in zip(axes, reversed(labels), strict=True):
-                how = {"ax": ax, "name": name, "sensitive_features": own}
-                how["legend"] = ax is axes[-1]
-                ClusterCompositionDisplay.from_predictions(labels[name], **how)
+        how = {"sensitive_features": groups, "attributes": "each"}
+        axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
+        for ax, name in zip(axes, reversed(labels), strict=True):
+            how |= {"ax": ax, "name": name, "legend": ax is axes[-1]}
+            ClusterCompositionDisplay.from_predictions(labels[name], **how)
 
     caption = "Share of each group in each cluster; dashed: in the population."
     # More bars than this could not be told apart.
     if len(columns) <= 31 and len(records) <= 200:
-        size = (5.0 + 4 * len(labels), 4.2 * len(_report.by_attribute(groups)))
-        report.figures.append(
-            _report.Figure(plot, size, f"{report.title}. {caption}", caption)
-        )
+        height = 2.2 + 2 * len(_report.by_attribute(groups))
+        size, alt = (5.0 + 4 * len(labels), height), f"{report.title}. {caption}"
+        report.figures.append(_report.Figure(plot, size, alt, caption))

@@ -79,11 +79,19 @@ def fit(
         from sklearn.callback import ProgressBar
 
         model.set_callbacks(ProgressBar())
-    context = click.get_current_context(silent=True)
     start = time.perf_counter()
+    with judged(path):
+        model.fit(X, *args, **kwargs)
+    return time.perf_counter() - start
+
+
+@contextmanager
+def judged(path: Path | str) -> Iterator[None]:
+    """Have what an estimator says name options, and its errors the file at `path`."""
+    context = click.get_current_context(silent=True)
     with library_warnings():
         try:
-            model.fit(X, *args, **kwargs)
+            yield
         except FileError:
             raise  # it names the file, and the place
         except FloatingPointError as error:
@@ -91,7 +99,6 @@ def fit(
             raise Failure(f"{path}: {told}") from error
         except (ImportError, ValueError, TypeError) as error:
             raise Failure(f"{path}: {translate(str(error), context)}") from error
-    return time.perf_counter() - start
 
 
 @contextmanager

@@ -253,8 +253,8 @@ def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
         if given is not None and getattr(rows, role) is None:
             kind = None if like is None else getattr(like, role).dtype.kind
             how = {"header": getattr(reading, f"{role}_header"), "kind": kind}
-            values = read_values(Path(given), rows, what, say=note, **how)
-            setattr(rows, role, values)
+            how["each"] = reading.attributes == "each"
+            setattr(rows, role, read_values(Path(given), rows, what, say=note, **how))
             setattr(rows, f"{role}_from", given)
             rows.from_files.append(role)
 

@@ -24,16 +24,21 @@ from scalefair._memory import array_limit
 from scalefair.cli import _errors, _fit, _output, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure
-from scalefair.files import FileError, read_graph, reading
+from scalefair.files import FileError, reading
 from scalefair.files import _matrices as matrices
+from scalefair.files._graphs import read_graph, read_new_nodes
 from scalefair.files._tables import TableFile
 from scalefair.files._values import ID_NAMES, as_values
 from scalefair.streaming import RowReader
 
 _PREDICT = """\b
-MODEL is from `scalefair classify`, `regress` or `pca`, or of scikit-learn,
-saved by joblib.dump. A line of the output has the id of a row, or its number
-from 0, and score and prediction, prediction alone, or component_1 ...
+MODEL is from `scalefair classify`, `regress`, `pca` or `cluster --model`, or of
+scikit-learn, saved by joblib.dump. A line of the output has the id of a row, or
+its number from 0, and score and prediction, prediction alone, component_1 ...,
+or the label of a cluster.
+\b
+With clusters of a graph TABLE has edges: a matrix of new nodes x nodes of the
+graph, or `source target [weight]` if the graph was such a list.
 """
 _EVALUATE = """\b
 RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
@@ -86,6 +91,10 @@ _LINES = [
     ("regress MODEL", "number", True, "-o fair.joblib"),
 ]
 _SAVED = {"columns", "words", "n_columns", "has_header", "zero_based", "reading"}
+_SAVED_OF_GRAPH = {"nodes", "named", "reading"}
+# Options about rows of features.
+_NOT_OF_NODES = {"drop", "id_column", "keep_groups", "memory_limit", "missing"}
+_NOT_OF_NODES |= {"svmlight"}
 _MEASURES = {
     "ks": "KS distance",
     "partial_parity_gap": "partial parity gap",
@@ -131,11 +140,14 @@ def predict(
                 name: _regress.predict(model, model_file, rows, method)
                 for name, method in methods.items()
             }
-    report = _report.Report("predict", {}, "", facts=[("rows", f"{rows.n_rows:,}")])
-    if "score" in columns:
-        counts = _report.count_values(columns["prediction"]).items()
-        report.facts += [(f"predicted {name}", f"{n:,}") for name, n in counts]
-    columns = {"id" if rows.named else "row": rows.ids, **columns}
+    m, is_id = len(rows.ids), rows.named or "label" in columns  # as cluster writes it
+    report = _report.Report("predict", {}, "", facts=[(f"{rows.unit}s", f"{m:,}")])
+    if "score" in columns or "label" in columns:
+        *_, (name, values) = columns.items()
+        counts = _report.count_values(values).items()
+        shares = [{name: x, f"{rows.unit}s": n, "share": n / m} for x, n in counts]
+        report.tables = [_report.Table(f"Each {name}", shares, terminal=True)]
+    columns = {"id" if is_id else "row": rows.ids, **columns}
     write = partial(_output.write_table, columns=columns)
     _fit.finish(report, written, {"output": write}, show=show)
 
@@ -145,11 +157,8 @@ def _load_components(path: Path) -> dict[str, Any]:
     from sklearn.preprocessing import FunctionTransformer
 
     with reading(path, "an output of scalefair pca"), np.load(path) as file:
-        found = dict(file)
-        columns = found["feature_names"].tolist()
-        axes, mean = found["components"] / found["scale"], found["mean"]
-        fill = found.get("imputation", np.nan)
-        known = json.loads(str(found.get("reading", "{}")))
+        axes, mean = file["components"] / file["scale"], file["mean"]
+        fill, known = file["imputation"], json.loads(str(file["reading"]))
 
     def project(block: Any) -> Any:
         if sparse.issparse(block):
@@ -157,54 +166,83 @@ def _load_components(path: Path) -> dict[str, Any]:
         X = np.asarray(block, dtype=np.float64)
         return (np.where(np.isnan(X), fill, X) - mean) @ axes.T
 
-    encoder = FunctionTransformer(project, accept_sparse=True)
-    # Older files tell no more than the names.
-    saved = {"columns": columns, "words": [], "n_columns": len(columns)}
-    saved |= {"has_header": True, "zero_based": False, "reading": {}}
-    return {**saved, **known, "encoder": encoder}
+    return {**known, "encoder": FunctionTransformer(project, accept_sparse=True)}
 
 
 def _apply(
     saved: dict[str, Any], model_file: Path, table: Path, given: dict[str, Any]
-) -> tuple[_rows.Rows, dict[str, Any]]:
-    """Read rows as a command read its own, and score or project them."""
-    if lacking := _SAVED - saved.keys():
+) -> tuple[Any, dict[str, Any]]:
+    """Read rows as a command read its own, and score, label or project them."""
+    gives_labels, of_graph = "clustering" in saved, "nodes" in saved
+    if lacking := (_SAVED_OF_GRAPH if of_graph else _SAVED) - saved.keys():
         raise Failure(
             f"{model_file}: is no model of this version of scalefair (it has no "
             f"{min(lacking)}). Train it again."
         )
-    model, known = saved.get("classifier"), dict(saved["reading"])
+    model: Any = saved.get("classifier", saved.get("clustering"))
+    known = saved["reading"]
     needs_groups = model is not None and getattr(model, "interactions", True)
+    if gives_labels:
+        needs_groups = model.assignment_ is not None
+        idle = _NOT_OF_NODES if of_graph else {"memory_limit"}
+    else:
+        idle = set() if needs_groups else {"groups"}
+    wrong, imputes = sorted(idle & given.keys()), known.get("missing") == "impute"
+    if given.get("missing") == "impute" and not imputes:
+        wrong.append("missing impute")
+    for name in wrong:
+        told = f"--{name.replace('_', '-')} does not apply"
+        raise click.UsageError(f"{told}: MODEL was made without it.")
+    known = {**known, "missing": "impute" if imputes else "error"}
     if matrices.rows_format(table, given.get("svmlight", False)) == "table":
         known |= {"target": None, "drop": (), "keep_groups": False}
-        known |= {} if needs_groups else {"groups": None}
-    if needs_groups and (given.get("groups") or known["groups"]) is None:
+    known |= {} if needs_groups else {"groups": None}
+    known |= {"memory_limit": sys.maxsize} if gives_labels else {}
+    how = _rows.Reading(**{**known, **given})
+    if needs_groups and how.groups is None:
         raise click.UsageError(_fit.NEEDS_GROUPS)
-    imputes = known.get("missing") == "impute"
-    known["missing"] = "impute" if imputes else "error"
-    fills = given.get("missing") == "impute" and not imputes
-    if fills or ("groups" in given and not needs_groups):
-        name = "--missing impute" if fills else "--groups"
-        raise click.UsageError(f"{name} does not apply: MODEL was made without it.")
-    names, own = list(saved["columns"]), ("n_columns", "has_header", "zero_based")
-    frame = pandas.DataFrame(columns=names, dtype=float)
-    frame = frame.astype(dict.fromkeys(saved["words"], object))
-    how: dict[str, Any] = {name: saved[name] for name in own}
-    how |= {"groups": saved.get("groups"), "target": saved.get("classes")}
-    how["group_kinds"] = saved.get("group_kinds", "")
-    like = _rows.Rows(model_file, frame, names, np.arange(0), **how)
-    rows = _rows.read_rows(table, _rows.Reading(**{**known, **given}), like=like)
-    try:
-        X = _rows.encode(saved["encoder"], rows)
+    with _fit.judged(table):
+        read = _read_nodes if of_graph else _read_features
+        rows, X, groups = read(saved, model_file, table, how)
+        if gives_labels:
+            return rows, {"label": model.predict(X, sensitive_features=groups)}
         if model is None:
             found = np.vstack(list(X.blocks())) if isinstance(X, RowReader) else X
             return rows, {f"component_{j}": x for j, x in enumerate(found.T, start=1)}
-        scores = model.decision_function(X, sensitive_features=rows.compared)
-    except FileError:
-        raise
-    except ValueError as error:
-        raise Failure(f"{table}: {error}") from error
+        scores = model.decision_function(X, sensitive_features=groups)
     return rows, {"score": scores, "prediction": model.classes_[(scores > 0) * 1]}
+
+
+def _read_features(
+    saved: dict[str, Any], model_file: Path, table: Path, how: _rows.Reading
+) -> tuple[_rows.Rows, Any, Any]:
+    """Read rows as those of a model; their features, and groups."""
+    names, own = list(saved["columns"]), ("n_columns", "has_header", "zero_based")
+    frame = pandas.DataFrame(columns=names, dtype=float)
+    frame = frame.astype(dict.fromkeys(saved["words"], object))
+    of: dict[str, Any] = {name: saved[name] for name in own}
+    of |= {"groups": _groups_of(saved), "target": saved.get("classes")}
+    of["group_kinds"] = saved.get("group_kinds", "")
+    like = _rows.Rows(model_file, frame, names, np.arange(0), **of)
+    rows = _rows.read_rows(table, how, like=like)
+    return rows, _rows.encode(saved["encoder"], rows), rows.compared
+
+
+def _read_nodes(
+    saved: dict[str, Any], _: Path, path: Path, how: _rows.Reading
+) -> tuple[Any, Any, Any]:
+    """Read nodes that are new to a graph: their weights to its own, and groups."""
+    from scalefair.cli import _cluster
+
+    nodes = read_new_nodes(path, saved["nodes"], saved["named"], **how.text)
+    groups = _cluster.read_groups(nodes, how, _groups_of(saved).dtype.kind)
+    return nodes, nodes.matrix, groups
+
+
+def _groups_of(saved: dict[str, Any]) -> Any:
+    """Return the groups of a model, of all its attributes; None if it has none."""
+    groups = saved.get("groups")
+    return np.concatenate(groups) if isinstance(groups, list) else groups
 
 
 @opt.command(_DESCRIBED, table="TABLE")

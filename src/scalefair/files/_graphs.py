@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ _Array = NDArray[Any]
 _NAMES = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,node1 node2"
 _NAMES += ",id_1 id_2,id1 id2,u v,i j"
 _HEADERS = [(first, second) for first, second in map(str.split, _NAMES.split(","))]
+_MATRICES = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Weights of two mentions of an edge that differ by less are the same.
 _ROUNDING = 1e-8
 
@@ -110,11 +111,46 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
             return _read_edges(table)
         matrix, notes = _read_square(table), table.notes
     else:
-        read = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}[kind]
-        matrix, notes = _square(path, read(path)), []
+        matrix, notes = _square(path, _MATRICES[kind](path)), []
     # Negative weights and symmetry are for the estimator to judge.
     ids = np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, ids, named=False, notes=notes)
+
+
+def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Graph:
+    """Read weights of new nodes, in rows, to those of a graph that has `ids`.
+
+    A matrix; or, if the graph was a list of edges, one in which new ids are new nodes.
+    """
+    kind, n = file_format(path), len(ids)
+    if kind in _MATRICES:
+        matrix = as_matrix(path, _MATRICES[kind](path), "weight")
+        if matrix.shape[1] != n:
+            raise FileError(
+                f"{path}: has shape {matrix.shape}; needed are a row for each new node "
+                f"and a column for each of the {n} nodes of the fit, in their order."
+            )
+        return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
+    table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
+    if not named or len(table.names) not in (2, 3):
+        wanted = f"a matrix (npz, npy, mtx) of new nodes x {n} nodes of the fit"
+        wanted += ", or lines `source target [weight]`" * named
+        raise FileError(f"{path}: is text of {len(table.names)} columns, not {wanted}.")
+    graph = _read_edges(table)
+    at = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
+    new, old = np.flatnonzero(at < 0), np.flatnonzero(at >= 0)
+    if not (new.size and old.size):
+        raise FileError(
+            f"{path}: has {new.size} new nodes and {old.size} of the {n} nodes of the "
+            "fit; needed are edges between both. Check the ids."
+        )
+    shape = at.size, n
+    place = sparse.csr_array((np.ones(old.size), (old, at[old])), shape=shape)
+    matrix = sparse.csr_array(graph.matrix[new] @ place)
+    if ignored := graph.n_edges - matrix.nnz:
+        told = f"{ignored} edge(s) among new nodes, or among those of the fit,"
+        graph.notes.append(f"{path}: {told} were ignored.")
+    return replace(graph, matrix=matrix, ids=graph.ids[new])
 
 
 def _square(path: Path, X: Any) -> sparse.csr_array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -9,10 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
-from scalefair._groups import check_values, encode_groups
-from scalefair.metrics import balance_score, group_proportions
+from scalefair._groups import check_compared, check_values, compared_attributes
+from scalefair.metrics import group_proportions
 from scalefair.plotting import _draw
 
+# Between the feet of the stacks of one attribute, of height 1, and of the next.
+_STEP = 1.1
+_LINE = {"color": "black", "linewidth": 1.4, "linestyle": (0, (5, 3))}
 _HATCHES = ("", "///", "...", "xxx")
 # With more clusters their names would overlap; with more letters they are slanted.
 _MOST_NAMES, _MOST_LETTERS = 16, 36
@@ -36,13 +40,15 @@ class ClusterCompositionDisplay:
     """Stacked bars of the share of each group in each cluster.
 
     Dashed lines mark the shares in the population: the clustering is fair when all
-    bars meet them. Clusters are sorted by their most overrepresented group and, for
-    each, by how much it is. Use `from_predictions` or `from_estimator`.
+    bars meet them. Several attributes lie above each other, the first at the top.
+    Clusters are sorted by their most overrepresented group and, for each, by how much
+    it is. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
     proportions : ndarray of shape (n_clusters, n_groups)
-        Share of each group in each cluster, as of `metrics.group_proportions`.
+        Share of each group in each cluster, as of `metrics.group_proportions`; of
+        several attributes side by side.
     population : ndarray of shape (n_groups,)
         Share of each group among the clustered samples; two groups or more.
     clusters : ndarray of shape (n_clusters,)
@@ -51,6 +57,8 @@ class ClusterCompositionDisplay:
     average_balance : float or None, default=None
         As of `metrics.balance_score`; None takes that of the clusters drawn.
     %(name)s
+    attributes : mapping of str to int or None, default=None
+        Of several attributes names and numbers of groups, in the order of `groups`.
 
     Attributes
     ----------
@@ -83,16 +91,20 @@ class ClusterCompositionDisplay:
         groups: NDArray[Any],
         average_balance: float | None = None,
         name: str | None = None,
+        attributes: Mapping[str, int] | None = None,
     ) -> None:
         self.proportions = np.asarray(proportions, dtype=np.float64)
         self.population = np.asarray(population, dtype=np.float64)
         self.clusters = np.asarray(clusters)
         self.groups = np.asarray(groups)
         n_clusters, n_groups = self.clusters.size, self.groups.size
-        if n_groups < 2 or n_clusters < 1:
+        self.attributes = {"": n_groups} if attributes is None else dict(attributes)
+        sizes = list(self.attributes.values())
+        if min(sizes, default=0) < 2 or sum(sizes) != n_groups or n_clusters < 1:
+            of = "" if attributes is None else f" of attributes {self.attributes}"
             raise ValueError(
                 "The figure is for two groups or more and one cluster or more, got "
-                f"{n_groups} groups and {n_clusters} clusters."
+                f"{n_groups} groups{of} and {n_clusters} clusters."
             )
         shapes = self.proportions.shape, self.population.shape
         if shapes != ((n_clusters, n_groups), (n_groups,)):
@@ -102,8 +114,10 @@ class ClusterCompositionDisplay:
                 f"got {shapes[0]} and {shapes[1]}."
             )
         if average_balance is None:
-            balances = self.proportions.min(axis=1) / self.proportions.max(axis=1)
-            average_balance = float(balances.mean())
+            starts = np.cumsum([0, *sizes[:-1]])
+            least = np.minimum.reduceat(self.proportions, starts, axis=1)
+            most = np.maximum.reduceat(self.proportions, starts, axis=1)
+            average_balance = float((least / most).min(axis=1).mean())
         self.average_balance = average_balance
         self.name = name
 
@@ -113,6 +127,7 @@ class ClusterCompositionDisplay:
         labels: ArrayLike,
         *,
         sensitive_features: ArrayLike,
+        attributes: str = "joint",
         ax: Any = None,
         name: str | None = None,
         legend: bool = True,
@@ -125,25 +140,30 @@ class ClusterCompositionDisplay:
         labels : array-like of shape (n_samples,)
             Cluster of each sample. Samples labelled -1 are left out.
         %(sensitive_features)s
+        %(attributes)s
         %(named)s
         ValueError
             If lengths differ, a value is missing, no sample is assigned, or there are
             fewer than two groups.
         """
         labels = check_values(labels, name="labels", what="cluster label")
-        names, codes = encode_groups(sensitive_features, len(labels))
-        groups = names[codes]
-        proportions = group_proportions(labels, sensitive_features=groups)
-        balance = balance_score(labels, sensitive_features=groups)
+        each = compared_attributes(sensitive_features, len(labels), attributes)
+        check_compared(each, "the sizes of the clusters")
         assigned = labels != -1
         together = np.where(assigned, 0, -1)
+        of = [{"sensitive_features": groups[codes]} for _, groups, codes in each]
+        present = {
+            name: groups[np.unique(codes[assigned])].astype(object)
+            for name, groups, codes in each
+        }
+        sizes = {name: len(groups) for name, groups in present.items()}
         display = cls(
-            proportions,
-            population=group_proportions(together, sensitive_features=groups)[0],
+            np.hstack([group_proportions(labels, **own) for own in of]),
+            population=np.hstack([group_proportions(together, **own)[0] for own in of]),
             clusters=np.unique(labels[assigned]),
-            groups=np.unique(groups[assigned]),
-            average_balance=balance,
+            groups=np.concatenate([*present.values()]),
             name=name,
+            attributes=sizes if len(each) > 1 else None,
         )
         return display.plot(ax, legend=legend, **bar_kwargs)
 
@@ -153,6 +173,7 @@ class ClusterCompositionDisplay:
         estimator: Any,
         *,
         sensitive_features: ArrayLike,
+        attributes: str | None = None,
         ax: Any = None,
         name: str | None = None,
         legend: bool = True,
@@ -165,13 +186,18 @@ class ClusterCompositionDisplay:
         estimator : estimator
             Fitted to these rows, with `labels_`.
         %(sensitive_features)s
+        attributes : {"joint", "each"} or None, default=None
+            As for `from_predictions`; None takes that of the estimator.
         %(named)s
         %(as_for_predictions)s
         """
         check_is_fitted(estimator, "labels_")
+        if attributes is None:
+            attributes = getattr(estimator, "attributes", "joint")
         return cls.from_predictions(
             estimator.labels_,
             sensitive_features=sensitive_features,
+            attributes=attributes,
             ax=ax,
             name=type(estimator).__name__ if name is None else name,
             legend=legend,
@@ -189,35 +215,40 @@ class ClusterCompositionDisplay:
         # By most overrepresented group, then by how much.
         excess = self.proportions - self.population
         order = np.lexsort((-excess.max(axis=1), excess.argmax(axis=1)))
-        shares = self.proportions[order]
-        tops = shares.cumsum(axis=1)
-        style = {"width": 0.9 if len(order) <= _MOST_GAPS else 1.0, **bar_kwargs}
-        self.bars_ = [
-            ax.bar(
-                range(len(order)),
-                shares[:, g],
-                bottom=tops[:, g] - shares[:, g],
-                label=_draw.literal(group),
-                **{**_appearance(g), **style},
-            )
-            for g, group in enumerate(self.groups)
-        ]
-        self.lines_ = [
-            ax.axhline(height, color="black", linewidth=1.4, linestyle=(0, (5, 3)))
-            for height in self.population.cumsum()[:-1]
-        ]
+        n, k = len(order), len(self.attributes)
+        style = {"width": 0.9 if n <= _MOST_GAPS else 1.0, **bar_kwargs}
+        self.bars_: list[Any] = []
+        self.lines_: list[Any] = []
+        handles: list[Any] = []
+        # The stacks of the first attribute are at the top.
+        feet = _STEP * np.arange(k)[::-1]
+        for foot, (name, size) in zip(feet, self.attributes.items(), strict=True):
+            first = len(self.bars_)
+            tops = np.full(n, foot)
+            for g in range(first, first + size):
+                look = {"label": _draw.literal(self.groups[g]), **_appearance(g)}
+                shares = self.proportions[order, g]
+                bars = ax.bar(range(n), shares, bottom=tops, **{**look, **style})
+                self.bars_.append(bars)
+                tops = tops + shares
+            for height in self.population[first : first + size - 1].cumsum():
+                self.lines_.append(ax.axhline(foot + height, **_LINE))
+            # As high as the stack, in its order: the last group lies on top.
+            handles += [_draw.literal(name)] * (k > 1) + self.bars_[first:][::-1]
         self.lines_[0].set_label("share in the population")
         if legend:
-            # As high as the stack, in its order: the last group lies on top.
-            handles = ax.get_legend_handles_labels()[0][::-1]
-            _draw.legend(ax, "group", handles, handlelength=2.0)
-        ax.set(xlim=(-0.5, len(order) - 0.5), ylim=(0, 1), xticks=[])
-        of_clusters = f"{len(order)} clusters"
-        if len(order) <= _MOST_NAMES:
+            handles.append(self.lines_[0])
+            _draw.legend(ax, "group" if k == 1 else "", handles, handlelength=2.0)
+        ax.set(xlim=(-0.5, n - 0.5), ylim=(0, 1 + feet[0]), xticks=[])
+        if k > 1:
+            ticks = np.add.outer(feet, [0.0, 0.5])
+            ax.set_yticks(ticks.ravel(), ["0.0", "0.5"] * k)
+        of_clusters = f"{n} clusters"
+        if n <= _MOST_NAMES:
             of_clusters = "cluster"
             names = list(map(_draw.literal, self.clusters[order]))
             crowded = len(names) * (1 + max(map(len, names))) > _MOST_LETTERS
-            ax.set_xticks(range(len(order)), names, **(_SLANTED if crowded else {}))
+            ax.set_xticks(range(n), names, **(_SLANTED if crowded else {}))
         _draw.labels(ax, of_clusters, "share of each group")
         name = f"{_draw.literal(self.name)}: " if self.name else ""
         _draw.title(ax, f"{name}average balance {self.average_balance:.2f}")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import Attribute, check_interval, encode_attributes
+from scalefair._groups import check_interval
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _models
 
@@ -47,9 +47,7 @@ bins : int or array-like of edges, default=50
     Bins of the histogram, the same for all."""
 _OF_SCORES = f"""\
 {_TEXTS["given"]}
-attributes : {{"joint", "each"}}, default="joint"
-    Of several columns ``"joint"`` draws the combinations, ``"each"`` the groups of each
-    column by itself.
+{_TEXTS["attributes"]}
 {_KIND.format("histogram")}
 {_TEXTS["threshold"]}
 {_TEXTS["drawing"]}"""
@@ -211,19 +209,16 @@ class ScoreDensityDisplay(_DensityDisplay):
         """
         interval = check_interval(interval)
         models = _models.by_name(scores, name, "")
-        found, groups, codes = _models.check_rows(
-            models, sensitive_features, "scores", warn=attributes != "each"
+        found, each = _models.check_rows(
+            models, sensitive_features, "scores", attributes
         )
         if len(found) > 1:
             raise ValueError(f"The figure is for one model, got {list(models)}.")
         [values], [name] = found, models
-        of: dict[str, Any] = {"sensitive_features": codes, "given": given}
-        each = [Attribute("", groups, codes)]
-        if attributes == "each":
-            of |= {"sensitive_features": sensitive_features, "attributes": attributes}
-            own = encode_attributes(sensitive_features, len(values))
-            each = own if len(own) > 1 else each
-        gap = partial_parity_gap(values, y_true=y_true, interval=interval, **of)
+        of: dict[str, Any] = {"interval": interval, "y_true": y_true, "given": given}
+        # Encoded, so that small groups are warned of once.
+        of["sensitive_features"] = np.column_stack([own.codes for own in each])
+        gap = partial_parity_gap(values, attributes="each", **of)
         compared = _models.compared_rows(given, y_true, len(values))
         drawn = list(product(compared.items(), each))
         first = np.cumsum([0, *(len(own.groups) for _, own in drawn)])
@@ -231,10 +226,11 @@ class ScoreDensityDisplay(_DensityDisplay):
             [own.codes[r] + i for i, ((_, r), own) in zip(first, drawn, strict=False)]
         )
         values = np.concatenate([values[r] for (_, r), _ in drawn])
+        groups = each[0].groups
         if len(drawn) > 1 or given is not None:
             groups = np.array(
                 [
-                    f"{own.name} {group}{label}".strip()
+                    f"{own.name} " * (len(each) > 1) + f"{group}{label}"
                     for (label, _), own in drawn
                     for group in own.groups.tolist()
                 ]
@@ -416,7 +412,9 @@ class OutputDensityDisplay(_DensityDisplay):
         %(bad_rows)s
         """
         given = _models.by_name(y_pred, name, "")
-        outputs, groups, codes = _models.check_rows(given, sensitive_features, "y_pred")
+        outputs, [(_, groups, codes)] = _models.check_rows(
+            given, sensitive_features, "y_pred"
+        )
         grid, densities = _densities(outputs, groups, codes, kind, bins)
         if output_name is None:
             output_name = next(

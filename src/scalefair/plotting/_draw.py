@@ -48,6 +48,10 @@ y_true : array-like of shape (n_samples,), default=None
     Label of each row, the larger one of two positive; needed with `given`.
 given : {"positive", "label"} or None, default=None
     Which rows are compared: all, the positive ones, or those of the same label.""",
+    "attributes": """\
+attributes : {"joint", "each"}, default="joint"
+    Of several columns ``"joint"`` draws the combinations, ``"each"`` the groups of each
+    column by itself.""",
     "X": """\
 X : {array-like, sparse matrix} of shape (n_samples, n_features)
     Rows.""",

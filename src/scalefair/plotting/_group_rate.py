@@ -17,9 +17,10 @@ _ALLOWED = "#009E73"
 _MOST_GAPS = 3
 _OPTIONS = f"""\
 {_draw.TEXTS["given"]}
-pair : sequence of two groups or None, default=None
+{_draw.TEXTS["attributes"]}
+pair : sequence of two groups, mapping of columns to such, or None, default=None
     Which groups to compare, needed if there are more than two. The first is on the
-    horizontal axis.
+    horizontal axis. The mapping is for ``attributes="each"``.
 {_draw.TEXTS["drawing"]}"""
 
 
@@ -35,8 +36,8 @@ kappa : float or None, default=None
 interval : tuple of float or None, default=None
     Ranks, from the top, in which parity is asked for.
 kappa : float or None, default=None
-    Largest allowed gap. Of both, and of `given`, None takes what the models have, if
-    those that have one agree.
+    Largest allowed gap. Of both, and of `given` and `attributes`, None takes what the
+    models have, if those that have one agree.
 {_OPTIONS}""",
 )
 class GroupRateDisplay:
@@ -125,7 +126,8 @@ class GroupRateDisplay:
         name: str | None = None,
         y_true: ArrayLike | None = None,
         given: str | None = None,
-        pair: Sequence[Any] | None = None,
+        attributes: str = "joint",
+        pair: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -144,21 +146,36 @@ class GroupRateDisplay:
         %(bad_rows)s
         """
         models = _models.by_name(scores, name, "scores")
-        found, groups, codes = _models.check_rows(models, sensitive_features, "scores")
-        compared = _models.compared_rows(given, y_true, len(codes))
-        chosen = _choose_pair(groups.tolist(), pair)
+        found, each = _models.check_rows(
+            models, sensitive_features, "scores", attributes
+        )
+        compared = _models.compared_rows(given, y_true, len(found[0]))
+        names = [own.name * (len(each) > 1) for own in each]
+        pairs = [
+            _choose_pair(name, own.groups.tolist(), pair)
+            for name, own in zip(names, each, strict=True)
+        ]
         rates = {}
         for key, values in zip(models, found, strict=True):
             for label, rows in compared.items():
-                own = [values[rows][codes[rows] == k] for k in chosen]
-                if not all(map(len, own)):
-                    raise ValueError(f"One of the two groups has no rows{label}.")
-                rates[f"{key}{label}"] = _rate_curve(*own)
-        display = cls(rates, groups=groups[chosen], interval=interval, kappa=kappa)
+                for of, own, chosen in zip(names, each, pairs, strict=True):
+                    parts = [values[rows][own.codes[rows] == k] for k in chosen]
+                    if not all(map(len, parts)):
+                        raise ValueError(f"One of the two groups has no rows{label}.")
+                    rates[f"{key}{of and f', {of}'}{label}"] = _rate_curve(*parts)
+        groups, *others = (
+            own.groups[chosen] for own, chosen in zip(each, pairs, strict=True)
+        )
+        if others:  # an axis has a group of each attribute
+            both = zip(groups, *others, strict=True)
+            groups = np.array([" / ".join(map(str, one)) for one in both])
+        display = cls(rates, groups=groups, interval=interval, kappa=kappa)
         return display.plot(ax, legend=legend, **line_kwargs)
 
     from_estimator = _models.estimator_method(
-        from_predictions, "decision_function", ("interval", "kappa", "given")
+        from_predictions,
+        "decision_function",
+        ("interval", "kappa", "given", "attributes"),
     )
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
@@ -205,18 +222,25 @@ class GroupRateDisplay:
         return f"largest gaps{where}: from {low} to {high}"
 
 
-def _choose_pair(names: list[Any], pair: Sequence[Any] | None) -> list[int]:
-    """Return which two of the groups to compare."""
+def _choose_pair(name: str, names: list[Any], pair: Any) -> list[int]:
+    """Return which two of the groups of an attribute, if it has a name, to compare."""
+    of = name and f" of {name}"
+    if isinstance(pair, Mapping):
+        pair = pair.get(name)
     if pair is None:
         if len(names) > 2:
+            two = tuple(names[:2])
+            shown = {name: two} if name else two
             raise ValueError(
-                f"There are {len(names)} groups, {names[:8]}: say which two to "
-                f"compare, as in pair=({names[0]!r}, {names[1]!r})."
+                f"There are {len(names)} groups{of}, {names[:8]}: say which two to "
+                f"compare, as in pair={shown}."
             )
         return [0, 1]
     chosen = list(pair)
     if len(chosen) != 2 or chosen[0] == chosen[1] or not set(chosen) <= set(names):
-        raise ValueError(f"pair must be two of the groups {names[:8]}, got {pair!r}.")
+        raise ValueError(
+            f"pair must be two of the groups{of}, {names[:8]}, got {pair!r}."
+        )
     return [names.index(group) for group in chosen]
 
 

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._groups import check_values, encode_groups, encode_values
+from scalefair._groups import (
+    Attribute,
+    check_compared,
+    check_values,
+    compared_attributes,
+    encode_values,
+)
 
 
 def estimator_method(
@@ -136,10 +142,9 @@ def check_rows(
     given: Mapping[str, ArrayLike],
     sensitive_features: ArrayLike,
     what: str,
-    *,
-    warn: bool = True,
-) -> tuple[list[NDArray[np.float64]], NDArray[Any], NDArray[np.int64]]:
-    """Return each model's numbers for the rows, the groups, and each row's group."""
+    attributes: str = "joint",
+) -> tuple[list[NDArray[np.float64]], list[Attribute]]:
+    """Return each model's numbers for the rows, and the groups that are compared."""
     found = [
         _check_numbers(values, f"{what} of {name!r}" if name else what)
         for name, values in given.items()
@@ -150,13 +155,9 @@ def check_rows(
             f"All models must have {what} for the same rows, but some have "
             f"{min(sizes)} and some {max(sizes)}."
         )
-    groups, codes = encode_groups(sensitive_features, sizes.pop(), warn=warn)
-    if groups.size < 2:
-        raise ValueError(
-            f"sensitive_features has only one group, {groups[0]!r}; two or more are "
-            "compared."
-        )
-    return found, groups, codes
+    each = compared_attributes(sensitive_features, sizes.pop(), attributes)
+    check_compared(each, "a figure of all rows")
+    return found, each
 
 
 def _check_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -1,0 +1,269 @@
+"""`scalefair cluster --model`, and `predict` of clusters for new nodes and rows."""
+
+import re
+
+import joblib
+import numpy as np
+import pandas
+import pytest
+from scipy import io, sparse
+
+from scalefair.cluster import FairSpectralClustering
+
+AFFINITIES = {
+    "nearest_neighbors": ("--n-neighbors", 40),
+    "rbf": ("--gamma", 0.1),
+    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
+}
+FAIR = ("--assign-labels", "fair")
+N_OLD = 80  # nodes of the fit; the others are new
+
+
+class Clusters:
+    """A graph in files, without its last nodes, and runs on what is new."""
+
+    def __init__(self, workspace):
+        self.workspace, self.folder = workspace, workspace.folder
+        self.write, self.fails = workspace.write, workspace.fails
+        self.model = self.folder / "model.joblib"
+        self.W = workspace.data.graph.tocsr()
+        self.groups = np.array([f"g{g}" for g in workspace.data.sensitive_features])
+        self.new = self.W[N_OLD:, :N_OLD]
+        self.npz = self.folder / "new.npz"
+        sparse.save_npz(self.npz, sparse.csr_array(self.new))
+        self.new_groups = self.write("new_groups.txt", self.groups[N_OLD:])
+
+    def fit(self, data, *options, code=0, **roles):
+        """Save a model of what is clustered, which is then returned."""
+        result = self.workspace.run(data, "--model", self.model, *options, **roles)
+        assert result.exit_code == code, result.output
+        return joblib.load(self.model)["clustering"]
+
+    def fit_graph(self, *options):
+        """Save a model of the old nodes, which come as a matrix."""
+        old = self.folder / "old.npz"
+        sparse.save_npz(old, sparse.csr_array(self.W[:N_OLD, :N_OLD]))
+        groups = self.write("old_groups.txt", self.groups[:N_OLD])
+        return self.fit(old, *options, groups=groups)
+
+    def fit_edges(self, *options):
+        """Save a model of the old nodes, which come as a list of edges; their ids."""
+        lines = [f"n{i},n{j}" for i, j in self.workspace.pairs if max(i, j) < N_OLD]
+        edges = self.write("old.csv", lines)
+        self.by_id = self.write(
+            "all.csv", [f"n{i},{g}" for i, g in enumerate(self.groups)]
+        )
+        roles = {"groups": self.by_id}
+        result = self.workspace.run(edges, "--model", self.model, *options, **roles)
+        assert result.exit_code == 0, result.output
+        return list(self.workspace.labels())
+
+    def predict(self, data, *options):
+        """Run ``predict``, which replaces the labels of the fit."""
+        self.workspace.output.write_bytes(b"id,label\nan older result\n")
+        arguments = ["predict", self.model, data, "-o", self.workspace.output]
+        return self.workspace.invoke(*arguments, *options)
+
+    def labels(self, data, *options, said=""):
+        """Labels by the ids of the rows, of a run that says nothing but a note."""
+        result = self.predict(data, *options)
+        assert (result.exit_code, result.stdout) == (0, ""), result.output
+        assert said in result.stderr
+        assert bool(said) == bool(result.stderr)
+        return self.workspace.labels()
+
+
+@pytest.fixture
+def clusters(workspace):
+    return Clusters(workspace)
+
+
+def in_order(labels):
+    """Labels of nodes that are numbered."""
+    assert list(labels) == [str(i) for i in range(len(labels))]
+    return list(labels.values())
+
+
+@pytest.mark.parametrize("source", ["npy", "table"])
+@pytest.mark.parametrize("affinity", AFFINITIES)
+def test_rows(clusters, affinity, source):
+    workspace = clusters.workspace
+    rows = getattr(workspace, source)
+    options = ("--affinity", affinity, *AFFINITIES[affinity], "--standardize")
+    model = clusters.fit(rows, *options, k=2, groups=workspace.sexes)
+    X = (workspace.X - workspace.X.mean(axis=0)) / workspace.X.std(axis=0)
+    found = in_order(clusters.labels(rows, "--groups", workspace.sexes))
+    assert found == model.predict(X, sensitive_features=workspace.sex).tolist()
+    assert found == model.labels_.tolist()
+    some = workspace.folder / "some.npy"
+    np.save(some, workspace.X[[40, 3]])
+    if source == "npy":
+        expected = model.predict(X[[40, 3]]).tolist()
+        assert in_order(clusters.labels(some)) == expected == found[40:41] + found[3:4]
+
+
+def test_a_table_with_ids_and_groups(clusters):
+    """Fair labels take the groups from the same column as the fit."""
+    workspace = clusters.workspace
+    frame = pandas.DataFrame(workspace.X, columns=["height", "weight"])
+    frame.insert(0, "id", [f"p{i}" for i in range(60)])
+    frame["sex"] = np.where(np.arange(60) % 3, "f", "m")
+    table, new = clusters.folder / "people.csv", clusters.folder / "new.csv"
+    frame.to_csv(table, index=False)
+    how = ("--affinity", "rbf", "--gamma", 0.1)
+    model = clusters.fit(table, *how, *FAIR, k=3, groups="sex")
+    frame[["id", "sex", "weight", "height"]].to_csv(new, index=False)
+    found = clusters.labels(new)
+    X, groups = workspace.X, {"sensitive_features": frame["sex"]}
+    assert list(found) == frame["id"].tolist()
+    assert list(found.values()) == model.predict(X, **groups).tolist()
+    frame.assign(sex="x").to_csv(new, index=False)
+    clusters.fails(clusters.predict(new), "the group 'x' does not occur")
+    frame.drop(columns="sex").to_csv(new, index=False)
+    clusters.fails(clusters.predict(new), "sex: neither a column", "--groups")
+    frame.drop(columns="weight").to_csv(new, index=False)
+    clusters.fails(clusters.predict(new), new, "lacks 1 of the 2 columns", "weight")
+    result = clusters.predict(table, "--memory-limit", "1kB")
+    clusters.fails(result, "--memory-limit", "does not apply", code=2)
+    # Other labels do without groups.
+    model = clusters.fit(table, *how, k=3, groups="sex")
+    frame.drop(columns="sex").to_csv(new, index=False)
+    assert [*clusters.labels(new).values()] == model.predict(X).tolist()
+    frame.to_csv(new, index=False)
+    assert [*clusters.labels(new).values()] == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize("options", [(), FAIR])
+@pytest.mark.parametrize("kind", ["npz", "mtx", "npy"])
+def test_a_matrix_of_new_nodes(clusters, kind, options):
+    model = clusters.fit_graph(*options)
+    path = clusters.folder / f"new.{kind}"
+    if kind == "mtx":
+        io.mmwrite(path, sparse.coo_matrix(clusters.new))
+    elif kind == "npy":
+        np.save(path, clusters.new.toarray())
+    found = in_order(clusters.labels(path, "--groups", clusters.new_groups))
+    groups = {"sensitive_features": clusters.groups[N_OLD:]}
+    assert found == model.predict(clusters.new, **groups).tolist()
+    assert len(set(found)) == 3
+    if options:
+        clusters.fails(clusters.predict(path), "--groups", code=2)
+    else:
+        expected = model.predict(clusters.new).tolist()
+        assert in_order(clusters.labels(path)) == expected
+
+
+def test_groups_are_words_if_those_of_the_fit_were(clusters):
+    clusters.groups = np.where(clusters.groups == "g0", "1", "x")
+    model = clusters.fit_graph()
+    groups = clusters.write("groups.txt", ["1"] * 10)
+    expected = model.predict(clusters.new, sensitive_features=["1"] * 10)
+    assert in_order(clusters.labels(clusters.npz, "--groups", groups)) == [*expected]
+
+
+def test_edges_of_new_nodes(clusters):
+    """Ends that the fit had are old nodes, wherever in a line and a list they stand."""
+    ids = clusters.fit_edges(*FAIR)
+    model = joblib.load(clusters.model)["clustering"]
+    pairs = np.array(clusters.workspace.pairs)
+    is_new = pairs >= N_OLD
+    lines = [f"n{i},n{j}" for i, j in pairs[is_new.any(axis=1)][::-1]]
+    lines[::2] = [",".join(reversed(line.split(","))) for line in lines[::2]]
+    said = f"{is_new.all(axis=1).sum()} edge(s) among new nodes"
+    edges = clusters.write("new.csv", lines)
+    others = f"{N_OLD} id(s) are not in"
+    found = clusters.labels(edges, "--groups", clusters.by_id, said=said)
+    assert others in clusters.predict(edges, "--groups", clusters.by_id).stderr
+    rows, columns = ([int(name[1:]) for name in names] for names in (found, ids))
+    assert sorted(rows) == list(range(N_OLD, 90))
+    groups = {"sensitive_features": clusters.groups[rows]}
+    expected = model.predict(clusters.W[rows][:, columns], **groups)
+    assert list(found.values()) == expected.tolist()
+    # A matrix has the order of the labels.
+    sparse.save_npz(clusters.npz, clusters.W[rows][:, columns])
+    written = clusters.write("groups.txt", clusters.groups[rows])
+    found = in_order(clusters.labels(clusters.npz, "--groups", written))
+    assert found == expected.tolist()
+
+
+def test_several_attributes(clusters):
+    age = np.where(np.arange(90) % 3, "old", "young")
+    pairs = zip(clusters.groups, age, strict=True)
+    lines = [f"n{i},{g},{a}" for i, (g, a) in enumerate(pairs)]
+    clusters.write("both.csv", lines)
+    edges = clusters.write(
+        "all.csv", [f"n{i} n{j}" for i, j in clusters.workspace.pairs]
+    )
+    options = (*FAIR, "--balance-tolerance", 0.9, "--attributes", "each")
+    model = clusters.fit(edges, *options, groups=clusters.folder / "both.csv")
+    friends = clusters.write("new.csv", [f"x n{i}" for i in range(0, 20, 2)])
+    for a, b in (("g0", "old"), ("g1", "young")):
+        groups = clusters.write("x.csv", [f"x,{a},{b}"])
+        weights = np.isin(np.arange(90), np.arange(0, 20, 2)) * 1.0
+        order = pandas.factorize(np.ravel(clusters.workspace.pairs))[1]
+        expected = model.predict([weights[order]], sensitive_features=[[a, b]])
+        found = clusters.labels(friends, "--groups", groups)
+        assert found == {"x": expected.item()}
+    one = clusters.write("x.csv", ["x,g0"])
+    clusters.fails(clusters.predict(friends, "--groups", one), "--groups has 1 column")
+
+
+def test_the_summary_on_a_terminal(clusters, on_a_terminal):
+    clusters.fit_graph()
+    arguments = (
+        "predict",
+        clusters.model,
+        clusters.npz,
+        "-o",
+        clusters.workspace.output,
+    )
+    code, shown = on_a_terminal(*arguments)
+    assert code == 0
+    found = list(clusters.workspace.labels().values())
+    for label in set(found):
+        n = found.count(label)
+        assert re.search(rf"{label}\W+{n}\W+{n / len(found):g}", shown)
+    assert re.search(r"nodes\s+10\b", shown)
+
+
+def test_new_nodes_that_do_not_fit(clusters):
+    clusters.fit_graph()
+    wrong = clusters.folder / "wrong.npz"
+    sparse.save_npz(wrong, sparse.csr_array(clusters.new.T))
+    clusters.fails(clusters.predict(wrong), wrong, "(80, 10)", "the 80 nodes")
+    edges = clusters.write("new.csv", ["x,1", "x,2"])
+    line = clusters.fails(clusters.predict(edges), edges, "not a matrix")
+    assert "lines" not in line
+    clusters.fails(clusters.predict("no.npz"), "no.npz: no such file")
+    few = clusters.write("few.txt", clusters.groups[:7])
+    result = clusters.predict(clusters.npz, "--groups", few)
+    clusters.fails(result, "7 groups for the 10 nodes")
+    others = clusters.write("others.txt", ["g9"] * 10)
+    result = clusters.predict(clusters.npz, "--groups", others)
+    clusters.fails(result, "--groups has 1 group(s) that fit did not see: 'g9'")
+    for option in (("--drop", "x"), ("--missing", "drop"), ("--svmlight",)):
+        result = clusters.predict(clusters.npz, *option)
+        clusters.fails(result, f"{option[0]} ", "does not apply", code=2)
+    empty = clusters.new.tolil()
+    empty[4] = 0
+    sparse.save_npz(wrong, sparse.csr_array(empty))
+    clusters.fails(clusters.predict(wrong), wrong, "no weight", "first: 4")
+    clusters.fit_edges()
+    for lines in (["x,y", "y,z"], ["n1,n2", "n2,n3"]):
+        path = clusters.write("new.csv", lines)
+        clusters.fails(clusters.predict(path), path, "edges between both")
+    path = clusters.write("new.csv", ["1 2 3 4", "1 2 3 4"])
+    clusters.fails(clusters.predict(path), path, "4 columns", "or lines `source")
+
+
+def test_models_that_cannot_be_written(clusters):
+    run = clusters.workspace.run
+    result = run(None, "--model", clusters.folder / "model.pkl")
+    clusters.fails(result, "must end in .joblib", code=2)
+    result = run(None, "--model", clusters.model, "--solver", "admm")
+    clusters.fails(result, "--model applies to --solver auto", code=2)
+    clusters.fails(run(None, "--model", clusters.model, k=90), "less than")
+    assert not clusters.model.exists()
+    joblib.dump({"clustering": FairSpectralClustering(2), "nodes": []}, clusters.model)
+    result = clusters.predict(clusters.npz)
+    clusters.fails(result, clusters.model, "no model of this version")
