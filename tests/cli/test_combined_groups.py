@@ -97,7 +97,7 @@ def test_groups_of_nodes_in_two_columns(workspace):
     expected = [dict(enumerate(np.bincount(x).tolist())) for x in (sex, old)]
     found = report["input"]["groups"].values()
     assert [{int(k): v for k, v in x.items()} for x in found] == expected
-    names = [f"attribute {j} {value}" for j in (1, 2) for value in (0, 1)]
+    names = [f"{name} {value}" for name in ("sex", "old") for value in (0, 1)]
     for found in report["clusters"]:
         counts = [found["groups"][name] for name in names]
         assert counts[0] + counts[1] == counts[2] + counts[3] == found["size"]
@@ -178,7 +178,7 @@ def test_each_attribute_by_itself(command):
     assert found["parameters"]["attributes"] == "each"
     source = found["input"].get("train", found["input"])
     assert list(source["groups"]) == ["sex", "old"]
-    # A file of groups has no names of columns.
+    # A file of groups without a header has no names of columns.
     frame = with_two(command)[["sex", "old"]]
     lines = [f"{sex},{old}" for sex, old in frame.itertuples(index=False)]
     file = command.write("both.csv", [f"{i},{line}" for i, line in enumerate(lines)])

@@ -205,7 +205,9 @@ def test_several_attributes(clusters):
         found = clusters.labels(friends, "--groups", groups)
         assert found == {"x": expected.item()}
     one = clusters.write("x.csv", ["x,g0"])
-    clusters.fails(clusters.predict(friends, "--groups", one), "--groups has 1 column")
+    clusters.fails(
+        clusters.predict(friends, "--groups", one), "--groups has 1 attribute"
+    )
 
 
 def test_the_summary_on_a_terminal(clusters, on_a_terminal):

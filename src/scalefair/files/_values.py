@@ -44,7 +44,7 @@ def read_values(
     if file_format(path) == "npy":
         array = read_dense(path)
         if array.ndim == 2 and what == "group" and array.shape[1] > 1:
-            array, _, joined = join_values(pandas.DataFrame(array))
+            array, _, joined = join_values(_named(pandas.DataFrame(array)))
             names = array
         if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
             raise FileError(
@@ -81,7 +81,6 @@ def read_values(
     if joined is not None and each:
         distinct, first = np.unique(names, return_index=True)
         joined = joined.iloc[first[np.searchsorted(distinct, found)]]
-        joined.columns = [f"attribute {j}" for j in range(1, joined.shape[1] + 1)]
         return joined.reset_index(drop=True)
     if joined is not None and (few := few_rows(*np.unique(found, return_counts=True))):
         say(f"{path}: {few}")
@@ -110,8 +109,19 @@ def _read_text(
     start = int(header is None and (top in names or is_new))
     if start and top not in names:
         say(f"{path}: the first line, {top!r}, was taken for a header.")
+    if len(table.names) > 2:
+        heads = table.names[1:] if table.has_header else ()
+        values = _named(values, values.iloc[0] if start else heads)
     keys = first[start:] if len(table.names) >= 2 else None
     return table, keys, values[start:]
+
+
+def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFrame:
+    """Columns by the words of a header, or as "attribute 1" where these do not do."""
+    names = [str(name).strip() for name in names]
+    if len(set(names)) < values.shape[1]:
+        names = [f"attribute {j + 1}" for j in range(values.shape[1])]
+    return values.set_axis(names, axis=1)
 
 
 def _in_order(
