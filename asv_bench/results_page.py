@@ -322,6 +322,9 @@ def _suite_title(suite: str) -> str:
 
 # -- Figures ------------------------------------------------------------------------
 
+# Text as text: small files, and legible for screen readers.
+STYLE = {"svg.hashsalt": "scalefair", "svg.fonttype": "none", "font.size": 8}
+
 
 def ratios_at_largest(run: Run) -> list[tuple[str, float, bool]]:
     """Label and ratio of each compared method, at the last parameters that ran.
@@ -406,9 +409,7 @@ def draw(run: Run, folder: Path) -> dict[str, str]:
         figure.savefig(folder / name, metadata={"Date": None})
         captions[name] = title.replace("\n", " ")
 
-    # Text as text: small files, and legible for screen readers.
-    style = {"svg.hashsalt": "scalefair", "svg.fonttype": "none", "font.size": 8}
-    with rc_context(style):
+    with rc_context(STYLE):
         if pairs := ratios_at_largest(run):
             figure, ax = dots(pairs, lambda ratio: f"{ratio:.2g}", 1)
             ax.axvline(1, color="0.4", linewidth=1, zorder=0)

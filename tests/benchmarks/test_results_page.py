@@ -5,6 +5,7 @@ import math
 import platform
 import re
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
@@ -215,3 +216,17 @@ def test_peers_are_in_the_suites(script):
         text = (FOLDER / "benchmarks" / f"{owner.split('.')[0]}.py").read_text()
         assert f"def {method}(" in text
         assert f"def {owner.split('.')[2]}(" in text
+
+
+def test_chapters_show_the_numbers_of_their_tables(load, tmp_path):
+    pictures = load("asv_bench", pictures="chapter_pictures").pictures
+    pictures.main(["--output", str(tmp_path)])
+    for name, make in pictures.CHAPTERS.items():
+        numbers = escape(make().numbers())
+        assert numbers.count(";") >= 8
+        for folder in (tmp_path, ROOT / "docs/images"):
+            text = (folder / f"{name}.svg").read_text(encoding="utf-8")
+            assert numbers in text, f"python {pictures.__file__}"
+            assert float(re.search(r'viewBox="0 0 ([\d.]+)', text)[1]) < 300
+        page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+        assert f"](images/{name}.svg)" in page
