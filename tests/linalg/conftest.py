@@ -39,7 +39,7 @@ def check_pairs(result, dense, k, tol, *, epsilon=1e-12, by_modulus=False):
     i = np.abs(result.vectors).argmax(axis=0)
     assert (result.vectors[i, np.arange(k)] > 0).all()
     # Davis-Kahan: the subspace is right where there is a gap behind it.
-    gap = size(values[k - 1]) - size(values[k]) if k < len(values) else np.inf
+    gap = size(values[k - 1]) - size(values[k]) if k < len(values) else 0.0
     if gap > 20 * slack:
         outside = vectors[:, k:].T @ result.vectors
         bound = np.sqrt(k) * (slack + epsilon * norm) / (gap - slack)

@@ -195,7 +195,8 @@ def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:
     """Rows with small indices, which compiled code takes wherever they point."""
     if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
         raise ValueError("column indices beyond the number of columns")
-    small = sparse.get_index_dtype(maxval=max(len(columns), n_features))
+    fits = max(len(columns), n_features) <= np.iinfo(np.int32).max
+    small = np.int32 if fits else np.int64
     indices = (array.astype(small, copy=False) for array in (columns, indptr))
     return sparse.csr_array((data, *indices), shape=(len(indptr) - 1, n_features))
 
