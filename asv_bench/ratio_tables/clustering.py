@@ -29,6 +29,7 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._neighbors import neighbors_graph
 from scalefair.cluster._solvers import FairProblem as Problem
 from scalefair.cluster._solvers import SolverOptions, solve
+from scalefair.kernels import csr_matmat, csr_room
 from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
 
@@ -51,6 +52,30 @@ def spmm(sizes=(5_000, 20_000, 100_000), repeats=9):
                 row[f"{dtype}, k = {k}"] = f"{ratio:.2f}"
         rows.append(row)
     show("Time of our kernel divided by scipy's", *rows)
+
+
+def cache_lines(n_nodes=1_000_000, columns=(15, 20, 25, 30, 55), repeats=5):
+    """A product whose gathered rows start at cache lines, beside one where they do not.
+
+    Of a graph without weights, whose affinity scales the rows first: both write them.
+    """
+    W = block_model(n_nodes, 20).graph
+    rng, rows = np.random.default_rng(0), []
+    for k in columns:
+        row = {"columns": k}
+        for dtype in (np.float32, np.float64):
+            X = rng.standard_normal((n_nodes, k)).astype(dtype)
+            out, scale = np.empty_like(X), np.ones(n_nodes, dtype)
+            ones = np.ndarray(W.nnz, dtype, np.ones(1, dtype), strides=(0,))
+            given = W.indptr, W.indices, ones, X, out, *map(dtype, (1, 0, 0)), scale
+            runs = {
+                "packed": partial(csr_matmat, *given, np.empty_like(X)),
+                "lines": partial(csr_matmat, *given, csr_room(X, None, True)),
+            }
+            seconds, _ = alternate(repeats, runs)
+            row[np.dtype(dtype).name] = f"{seconds['lines'] / seconds['packed']:.2f}"
+        rows.append(row)
+    show(f"{n_nodes:,} nodes, rows at cache lines as part of packed ones", *rows)
 
 
 GRAPHS = ("lastfm_asia", "deezer_europe", "pokec")
@@ -368,27 +393,6 @@ def auto(sizes=(150, 200, 400, 800, 1600), repeats=5):
                 for solver in ("nullspace", "lanczos", "chebyshev")
             }
             compare(f"{n} nodes, k = {k}", runs, "nullspace", repeats)
-
-
-def million_nodes(sizes=((100_000, 50), (100_000, 20), (1_000_000, 20))):
-    """Fits of up to a million nodes and 30 million entries, once each."""
-    rows = []
-    for n, k in ((10_000, 20), *sizes):  # the first compiles
-        data = block_model(n, k)
-        for dtype in (np.float64, np.float32):
-            model = FairSpectralClustering(k, tol=1e-3, dtype=dtype, random_state=0)
-            groups = data.sensitive_features
-            cells = once(partial(model.fit, data.graph, sensitive_features=groups))
-            entry = 1e9 * float(cells["seconds"]) / data.graph.nnz
-            rows.append(
-                {"nodes": f"{n:,}", "k": k, "dtype": np.dtype(dtype)}
-                | cells
-                | {"ns per entry": f"{entry:.0f}"}
-                | {"residual": f"{model.residuals_.max():.1e}"}
-                | _quality(data, model.labels_)
-            )
-        block_model.cache_clear()
-    show("Up to a million nodes", *rows[2:])
 
 
 def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
