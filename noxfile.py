@@ -40,7 +40,9 @@ def oldest(session: nox.Session) -> None:
     constraints = Path(session.create_tmp(), "oldest.txt")
     constraints.write_text("".join(f"{name}=={v}.*\n" for name, v in oldest.items()))
     _install(session, "-e", ".[test]", "-c", str(constraints))
-    session.run("pytest", *session.posargs)
+    # What old libraries use is deprecated in newer ones that they are together with.
+    deprecated = "-W", "default::DeprecationWarning"
+    session.run("pytest", *deprecated, *session.posargs)
 
 
 @nox.session
