@@ -31,6 +31,9 @@ from scalefair.files._text import (
 _NUMBERS = 0.8
 # Rows by which a table that is read in pieces is judged, and numbers of a piece.
 _SAMPLE, _PIECE = 20_000, 2**21
+# Before 3.1 pandas misses the last place of some numbers, unless it is told.
+_OLD = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
+_EXACTLY: dict[str, Any] = {"float_precision": "round_trip"} if _OLD else {}
 
 
 class TableFile:
@@ -167,6 +170,7 @@ class TableFile:
             "low_memory": False,
             "iterator": True,
             "chunksize": size,
+            **_EXACTLY,
         }
         done = 0
         try:
