@@ -13,6 +13,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from scalefair.files._tables import _EXACTLY
+
 
 class Models:
     """Rows with blanks after commas, models of them, and runs of ``predict``."""
@@ -41,7 +43,7 @@ class Models:
         result = self.invoke(*command, "-o", self.model, *options)
         assert result.exit_code in (0, 3), result.output
         saved = joblib.load(self.model)
-        frame = pandas.read_csv(self.test)
+        frame = pandas.read_csv(self.test, **_EXACTLY)
         groups = frame.pop(" sex").str.strip()
         frame = frame.rename(columns=str.strip)[saved["columns"]]
         X, groups = saved["encoder"].transform(frame), {"sensitive_features": groups}
@@ -58,7 +60,7 @@ class Models:
         assert (result.exit_code, result.stdout) == (0, ""), result.output
         assert said in result.stderr
         assert bool(said) == bool(result.stderr)
-        return pandas.read_csv(self.output)
+        return pandas.read_csv(self.output, **_EXACTLY)
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_what_was_measured_is_predicted(models, options):
 
 def test_columns_go_by_name_and_ids_come_along(models):
     scores, _ = models.save(None, "--no-interactions")
-    frame = pandas.read_csv(models.test, skipinitialspace=True)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
     frame = frame[["weight", "job", "height"]].assign(more=1)
     frame.insert(0, "id", [f"p{i}" for i in range(40)])
     table = models.folder / "people.parquet"
@@ -183,21 +185,23 @@ def test_components(components, kind):
     command = ("predict", components.output, data, "-o", output)
     result = components.invoke(*command)
     assert (result.exit_code, result.output) == (0, "")
-    found = pandas.read_csv(output)
+    found = pandas.read_csv(output, **_EXACTLY)
     assert list(found) == ["row", "component_1", "component_2"]
     coordinates = np.load(components.scores)
     np.testing.assert_allclose(found.iloc[:, 1:], coordinates, rtol=0, atol=1e-12)
     if kind == "csv":
         blocks = components.invoke(*command, "--memory-limit", "1kB")
         assert (blocks.exit_code, blocks.output) == (0, "")
-        pandas.testing.assert_frame_equal(found, pandas.read_csv(output), rtol=1e-12)
+        pandas.testing.assert_frame_equal(
+            found, pandas.read_csv(output, **_EXACTLY), rtol=1e-12
+        )
 
 
 def test_pipes(models, monkeypatch):
     scores, _ = models.save()
     result = models.invoke("predict", models.model, models.test, "-o", "-", "--verbose")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = pandas.read_csv(io.StringIO(result.stdout))
+    found = pandas.read_csv(io.StringIO(result.stdout), **_EXACTLY)
     assert found["score"].tolist() == scores.tolist()
     result = models.predict(None, "--verbose")
     n = (found["prediction"] == "high").sum()
@@ -210,7 +214,7 @@ def test_what_cannot_be_predicted(models):
     models.fails(models.predict(model="no.joblib"), "no.joblib: no such file")
     short = models.write("short.csv", [line.split(", ", 1)[1] for line in models.lines])
     models.fails(models.predict(short), short, "lacks 1 of the 3", "height")
-    frame = pandas.read_csv(models.test, skipinitialspace=True)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
     table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
     models.fails(models.predict(table), "sex: neither a column")
@@ -228,7 +232,7 @@ def test_what_cannot_be_predicted(models):
 
 def test_groups_are_needed_for_calibrated_scores(models):
     scores, _ = models.save(None, *CALIBRATED)
-    frame = pandas.read_csv(models.test, skipinitialspace=True)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
     table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
     models.fails(models.predict(table), "sex: neither a column", "--groups")

@@ -136,7 +136,7 @@ def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
             pca = FairPCA(R, attributes="each", solver=solver)
             alike(pca.fit(rows, sensitive_features=given), rtol=1e-6)
     pca = FairPCA(R, attributes="each")
-    order = np.argsort(groups["place"], kind="stable")  # groups appear by and by
+    order = groups["place"].to_numpy().argsort(kind="stable")  # groups appear by and by
     for rows in np.split(order, [100, 250]):
         pca.partial_fit(X[rows], sensitive_features=groups.iloc[rows])
     alike(pca)
