@@ -106,13 +106,11 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
             f"sensitive_features has {len(compared)} attribute(s), fit saw "
             f"{len(known)}: give the same ones in the same order."
         )
-    of = "sensitive_features has"
-    return [
-        known_codes(
-            groups, own, given=of if len(known) == 1 else f"Column {name} of {of}"
-        )
-        for (name, groups, _), own in zip(compared, known, strict=True)
-    ]
+    several, found = len(known) > 1, []
+    for (name, groups, _), own in zip(compared, known, strict=True):
+        given = f"Column {name} of " * several + "sensitive_features has"
+        found.append(known_codes(groups, own, given=given))
+    return found
 
 
 def check_compared(compared: Sequence[Attribute], instead: str) -> None:

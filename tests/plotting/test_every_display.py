@@ -50,12 +50,13 @@ def of_groups(names):
     return np.array(names)[CODES % len(names)]
 
 
-def cluster(names, scale):
+def cluster(names, scale, **options):
+    options = {"sensitive_features": of_groups(names)} | options
     return ClusterCompositionDisplay.from_predictions(
         RNG.integers(0, 6, 600),
-        sensitive_features=of_groups(names),
         name="A clustering with a long name",
         ax=figure_of(6.4, 4.8),
+        **options,
     )
 
 
@@ -79,12 +80,8 @@ def each_attribute(names):
 
 
 def cluster_each(names, scale):
-    return ClusterCompositionDisplay.from_predictions(
-        RNG.integers(0, 6, 600),
-        sensitive_features=each_attribute(names),
-        attributes="each",
-        ax=figure_of(6.4, 4.8),
-    )
+    people = each_attribute(names)
+    return cluster(names, scale, sensitive_features=people, attributes="each")
 
 
 def outputs(names, scale):
