@@ -181,13 +181,47 @@ def test_nothing_that_takes_groups_is_left_out():
 
 
 @pytest.mark.filterwarnings(
-    "ignore:Gaps of groups of fewer", "ignore::sklearn.exceptions.ConvergenceWarning"
+    "ignore:Gaps of groups of fewer",
+    "ignore:The clusters are of very different sizes",
+    "ignore::sklearn.exceptions.ConvergenceWarning",
 )
 @pytest.mark.parametrize("name", TAKERS)
 def test_two_columns_are_their_combinations(name):
     take = TAKERS[name]
     expected = np.asarray(take(NAMES))
     np.testing.assert_array_equal(np.asarray(take(PEOPLE)), expected)
+
+
+NO_GROUPS = {
+    "score": (RNG.random(M), r"80 different numbers, 0\.0.*bins"),
+    "age": (18 + np.arange(M) % 73, r"73 different numbers, 18 to 90.*bins"),
+    "day": (pd.date_range("2026-01-01", periods=M), "80 different dates.*bins"),
+    "column": (PEOPLE.assign(age=18 + np.arange(M) % 73), "Column age of .*bins"),
+    "probabilities": (RNG.dirichlet([1, 2], M), "add up to 1 .*argmax"),
+    "list": (RNG.dirichlet([1, 2], M).tolist(), "add up to 1 .*argmax"),
+}
+
+
+@pytest.mark.parametrize("name", [*TAKERS, *OF_TWO])
+def test_quantities_and_probabilities_are_no_groups(name):
+    for values, words in NO_GROUPS.values():
+        with pytest.raises(ValueError, match=words) as error:
+            (TAKERS | OF_TWO)[name](values)
+        assert len(str(error.value)) < 400
+
+
+def test_the_remedies_for_quantities_work():
+    for values, _ in (NO_GROUPS["age"], NO_GROUPS["score"]):
+        groups, codes = encode_groups(pd.cut(values, bins=5))
+        assert (len(groups), len(codes)) == (5, M)
+        groups, _ = encode_groups(values.astype(str))
+        assert len(groups) == len(np.unique(values))
+    most_likely = NO_GROUPS["probabilities"][0].argmax(axis=1)
+    assert encode_groups(most_likely)[0].tolist() == [0, 1]
+    # Members marked by a column each, and codes of many groups, are groups.
+    assert len(encode_groups(np.eye(3)[np.arange(M) % 3])[0]) == 3
+    assert len(encode_groups(np.arange(M) % 50)[0]) == 50
+    assert len(encode_groups(np.arange(M) % 3 / 2)[0]) == 3
 
 
 @pytest.mark.parametrize("name", OF_TWO)
@@ -236,6 +270,14 @@ def test_columns_in_parts(kind, tmp_path):
 def test_groups_of_dask_for_rows_in_memory():
     groups, codes = encode_groups(PARTS["frame"](), M)
     assert groups[codes].tolist() == NAMES.tolist()
+
+
+def test_quantities_in_parts():
+    rows = PartitionedRows.of(delayed(X, (0, 40, M)))
+    ages = 18 + np.arange(M) % 73  # of which each part has 40
+    for groups in (delayed(ages, (0, 40, M)), delayed(X[:, 0], (0, 40, M)), ages):
+        with pytest.raises(ValueError, match=r"different numbers.*bins"):
+            rows.encode(groups)
 
 
 def test_small_combinations_and_missing_values_in_parts():

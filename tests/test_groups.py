@@ -228,7 +228,7 @@ def test_many_values_in_many_columns_do_not_overflow():
     columns[1000:, 1:] = columns[:1000, 1:]
     columns[1900:, 0] = columns[900:1000, 0]
     columns[:256] = np.arange(256)[:, None]
-    groups, codes = joined(columns)
+    groups, codes = joined(columns.astype(str))
     _, expected = np.unique(columns, axis=0, return_inverse=True)
     assert same_partition(codes, expected)
     assert len(groups) == expected.max() + 1 < 2000
@@ -359,3 +359,12 @@ def test_ends_of_intervals_are_floats(given):
 def test_intervals_have_two_ends_in_order_between_0_and_1(given, words):
     with pytest.raises(ValueError, match=words):
         check_interval(given)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [("sex", r"not the name of a column.*X\['sex'\]"), (["sex", "old"], "X.names.")],
+)
+def test_names_of_columns_are_not_taken(values, words):
+    with pytest.raises(ValueError, match=words):
+        encode_groups(values, 80)

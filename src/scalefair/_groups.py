@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from itertools import starmap
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,10 @@ _COUNTED_RANGE = 4096
 _HASHED = 2**15
 # Combinations of attributes that have fewer rows are warned of, so many by name.
 _FEW_ROWS, _NAMED = 10, 5
+# More numbers than this measure something, as 73 ages do; 42 departments are groups.
+MAX_NUMERIC_GROUPS = 50
+# Fractions and dates are seldom groups: a few levels of a scale, say.
+MAX_FRACTIONAL_GROUPS = 10
 # Packages whose calls are not the user's.
 _OURS = {"scalefair", "sklearn"}
 
@@ -40,10 +45,11 @@ def encode_groups(
     Raises
     ------
     ValueError
-        If there is not one group per sample, a value is missing, or the values
-        cannot be ordered.
+        If there is not one group per sample, a value is missing, the values cannot be
+        ordered, or they are quantities, identifiers or probabilities, not groups.
     """
     attributes = encode_attributes(sensitive_features, n_samples)
+    check_are_groups(attributes)
     groups, codes = join_attributes(attributes)
     if warn and len(attributes) > 1:
         warn_few_rows(groups, np.bincount(codes))
@@ -58,6 +64,8 @@ def encode_attributes(
     n_given = len(columns[0][1])
     if n_given != (n_given if n_samples is None else n_samples):
         hint = " Put columns side by side." * (len(columns) == n_samples)
+        if isinstance(sensitive_features, list) and isinstance(columns[0][1][0], str):
+            hint = " Names of columns are not taken: give the columns, X[names]."
         raise ValueError(
             f"sensitive_features must have one group per sample, got {n_given} groups "
             f"for {n_samples} samples.{hint}"
@@ -78,9 +86,45 @@ def compared_attributes(
     if attributes not in ("joint", "each"):
         raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
-        return encode_attributes(sensitive_features, n_samples)
+        encoded = encode_attributes(sensitive_features, n_samples)
+        check_are_groups(encoded)
+        return encoded
     groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)
     return [Attribute("sensitive_features", groups, codes)]
+
+
+def check_are_groups(attributes: Sequence[Attribute]) -> None:
+    """Raise a ValueError for quantities, dates and probabilities, not groups."""
+    if len(attributes) > 1 and all(a.groups.dtype.kind == "f" for a in attributes):
+        total = sum(groups[codes] for _, groups, codes in attributes)
+        is_mixed = any((a.groups % 1 != 0).any() for a in attributes)
+        if is_mixed and np.allclose(total, 1.0, atol=1e-3):
+            raise ValueError(
+                f"sensitive_features has {len(attributes)} columns that add up to 1 in "
+                "every row: probabilities of groups, not groups. Give each sample one, "
+                "such as the most likely, probabilities.argmax(axis=1)."
+            )
+    for name, groups, _ in attributes:
+        is_number = groups.dtype.kind in "iuf" or (
+            groups.dtype.kind == "O" and all(isinstance(v, Real) for v in groups)
+        )
+        if not (is_number or groups.dtype.kind in "mM"):
+            continue  # words may be as many as anybody likes
+        is_whole = is_number and not (groups % 1 != 0).any()
+        limit = MAX_NUMERIC_GROUPS if is_whole else MAX_FRACTIONAL_GROUPS
+        if len(groups) > limit:
+            kind = "numbers" if is_number else "dates"
+            raise ValueError(
+                f"{_describe(name, attributes)} has {len(groups):,} different {kind}, "
+                f"{groups[0]} to {groups[-1]}: a quantity, not a group. Put it into "
+                "bins, as with pandas.cut(x, bins=5); if these are codes of groups, "
+                "give them as strings, x.astype(str)."
+            )
+
+
+def _describe(name: str, attributes: Sequence[Any]) -> str:
+    """Name an attribute in a message: its column, where there are several."""
+    return f"Column {name} of " * (len(attributes) > 1) + "sensitive_features"
 
 
 def one_or_each(found: list[Any]) -> Any:
@@ -106,9 +150,9 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
             f"sensitive_features has {len(compared)} attribute(s), fit saw "
             f"{len(known)}: give the same ones in the same order."
         )
-    several, found = len(known) > 1, []
+    found = []
     for (name, groups, _), own in zip(compared, known, strict=True):
-        given = f"Column {name} of " * several + "sensitive_features has"
+        given = f"{_describe(name, compared)} has"
         found.append(known_codes(groups, own, given=given))
     return found
 
@@ -118,7 +162,7 @@ def check_compared(compared: Sequence[Attribute], instead: str) -> None:
     for name, groups, _ in compared:
         if len(compared) > 1 and len(groups) < 2:
             raise ValueError(
-                f"Column {name} of sensitive_features has only one group "
+                f"{_describe(name, compared)} has only one group "
                 f"({groups.tolist()[0]!r}): fairness compares groups. Leave it out."
             )
         check_two_groups(groups, instead)
@@ -239,9 +283,13 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
     if array.ndim != 1:
+        got = f"got shape {array.shape}."
+        if isinstance(values, str):
+            got = (
+                f"not the name of a column, {values!r}: give the column, X[{values!r}]."
+            )
         raise ValueError(
-            f"{name} must be one-dimensional with one {what} per sample, got shape "
-            f"{array.shape}."
+            f"{name} must be one-dimensional with one {what} per sample, {got}"
         )
     if array.dtype.kind in "biu":
         return array  # nothing can be missing

@@ -59,6 +59,7 @@ def expected_failures(estimator):
     return {}
 
 
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @parametrize_with_checks(
     [
         SPECTRAL(2, **ALL),
@@ -172,6 +173,7 @@ def islands():
     return sparse.csr_array(sparse.block_diag([*cliques, np.zeros((2, 2))]))
 
 
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @every
 def test_components(estimator, islands):
     groups = np.arange(36) % 2

@@ -53,6 +53,7 @@ def _groups(n, h, seed=0):
 
 
 # Each solver on each graph, and all numbers of groups with each of both.
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @pytest.mark.parametrize(
     ("solver", "name", "h"),
     [
@@ -167,6 +168,7 @@ def test_unweighted_graphs_are_not_copied(dtype):
     np.testing.assert_allclose(H, same_H, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 def test_input_formats_agree(planted):
     W = planted.graph[:400][:, :400]
     groups = planted.sensitive_features[:400]

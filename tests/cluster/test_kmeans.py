@@ -141,7 +141,7 @@ def test_fewer_distinct_rows_than_clusters(rows):
 
 
 @pytest.mark.realdata
-@pytest.mark.filterwarnings("ignore:.* dust:UserWarning")
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @pytest.mark.parametrize("fetch", [fetch_lastfm_asia, fetch_deezer_europe])
 def test_social_networks(fetch):
     data = fetch()

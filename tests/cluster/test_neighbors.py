@@ -76,6 +76,7 @@ class Made(BaseEstimator):
 # --- What is found -----------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 def test_exact_is_the_default_for_few_rows(blobs):
     model = fit(blobs)
     assert (model.neighbors_, model.neighbors_recall_) == ("exact", 1)

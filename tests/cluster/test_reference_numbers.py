@@ -18,7 +18,8 @@ from scalefair.operators import NormalizedAffinity
 pytestmark = [
     pytest.mark.realdata,
     pytest.mark.filterwarnings(
-        "ignore:.* dust:UserWarning", "ignore:A cluster of .* balance:UserWarning"
+        "ignore:The clusters are of very different sizes",
+        "ignore:A cluster of .* balance:UserWarning",
     ),
 ]
 

@@ -331,6 +331,7 @@ def test_no_convergence_is_said(planted):
     assert model.fairness_violation_ < 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 def test_refuses_weights_too_far_apart():
     W = rbf_kernel(np.random.default_rng(0).standard_normal((60, 2)))
     W[2, 3] = W[3, 2] = 1e100

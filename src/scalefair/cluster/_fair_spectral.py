@@ -41,11 +41,14 @@ from scalefair.operators import (
 )
 from scalefair.streaming import is_partitioned
 
-# A cluster with less than these parts of all nodes and of an average cluster is dust.
-_DUST, _DUST_OF_AVERAGE = 1e-3, 0.1
-# A cluster that chance should give so many of each group, and with less than this part
-# of the balance of the population, is not what was promised.
-_ENOUGH, _UNLIKE = 10, 0.2
+# Clusters are tiny below this fraction of the average size.
+MIN_CLUSTER_FRACTION = 0.1
+# One cluster above this fraction of all nodes leaves hardly any structure.
+MAX_CLUSTER_FRACTION = 0.9
+# Balance is judged where so many members of each group are expected in a cluster.
+MIN_EXPECTED_COUNT = 10
+# Less than this fraction of the population's balance is not what was promised.
+MIN_RELATIVE_BALANCE = 0.2
 
 
 @documented(**TEXTS)
@@ -327,10 +330,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         ConvergenceWarning
             If the solver stops before all residuals are below `tol`.
         UserWarning
-            If a cluster is dust, with less than a thousandth of the nodes (and less
-            than a tenth of an average cluster), or if with ``assign_labels="kmeans"``
-            a cluster that by chance should hold ten of each group has less than a
-            fifth of the balance of the population.
+            If a cluster has less than a tenth of the average, or more than 90 % of
+            all nodes; or if with ``assign_labels="kmeans"`` a cluster that by chance
+            should hold ten of each group has less than a fifth of the balance of the
+            population.
         """
         progress = _FitProgress(self, W)
         W = self._check_input(W)
@@ -373,7 +376,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         if self.solver_ != "admm":  # which gives no eigenvectors
             found = problem, result.vectors, kept
             self._extension = NystroemExtension.of(*found, **clusters)
-        self._judge(labels, codes)
+        self._check_cluster_quality(labels, codes)
         progress.close()
         return self
 
@@ -471,8 +474,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
             clusters = np.arange(len(means))
         return labels, {"centres": means, "clusters": clusters, "prices": prices}
 
-    def _judge(self, labels: NDArray[np.int32], codes: NDArray[np.int64]) -> None:
-        """Measure the clusters; warn of dust, and of what k-means has left unfair."""
+    def _check_cluster_quality(
+        self, labels: NDArray[np.int32], codes: NDArray[np.int64]
+    ) -> None:
+        """Measure the balance; warn of useless sizes and of unfair clusters."""
         columns = codes.reshape(len(codes), -1).T  # one for each attribute
         balance = np.array(
             [balance_score(labels, sensitive_features=c, average=None) for c in columns]
@@ -482,24 +487,28 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         sizes, counts = np.bincount(labels), [np.bincount(c) for c in columns]
         sizes = sizes[sizes > 0]
         n, k = labels.size, self.n_clusters
-        dust = np.sort(sizes[sizes < n * min(_DUST, _DUST_OF_AVERAGE / k)])
-        if dust.size:
-            named = ", ".join(map(str, dust[:10])) + ", ..." * (dust.size > 10)
+        tiny = np.sort(sizes[sizes < MIN_CLUSTER_FRACTION * n / k])
+        if tiny.size or (k > 1 and sizes.max() > MAX_CLUSTER_FRACTION * n):
+            shown = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
+            listed = f" {tiny.size} of {k} have {shown}," * bool(tiny.size)
             more = max(0.1, 10 * self.regularization)
+            remedy = f"regularization={more:g} (now {self.regularization:g}) makes "
+            remedy += "such clusters costly."
+            if self.regularization >= 1:
+                remedy = f"Fewer than n_clusters={k} may be of more use."
             warnings.warn(
-                f"{dust.size} of {k} clusters may be dust: {named} of {n} nodes. "
-                f"regularization={more:g} (now {self.regularization:g}) makes such "
-                "clusters costly.",
+                f"The clusters are of very different sizes:{listed} the largest has "
+                f"{sizes.max()} of {n} nodes. {remedy}",
                 stacklevel=6,
             )
         rarest, population = np.array([(c.min(), c.min() / c.max()) for c in counts]).T
-        enough = sizes * (rarest[:, None] / n) >= _ENOUGH
+        enough = sizes * (rarest[:, None] / n) >= MIN_EXPECTED_COUNT
         judged = np.where(enough, balance / population[:, None], np.inf)
         of, worst = np.unravel_index(judged.argmin(), judged.shape)
         # "admm" solves another problem, and an embedding on its way promises nothing.
         promised = self.converged_ and self.solver_ != "admm"
         rounded = promised and self.assign_labels == "kmeans"
-        if rounded and judged[of, worst] < _UNLIKE:
+        if rounded and judged[of, worst] < MIN_RELATIVE_BALANCE:
             warnings.warn(
                 f"A cluster of {sizes[worst]} nodes has balance "
                 f"{balance[of, worst]:.2g}, and the population {population[of]:.2g}: "

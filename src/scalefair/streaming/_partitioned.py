@@ -15,6 +15,7 @@ from scipy import sparse
 
 from scalefair._groups import (
     Attribute,
+    check_are_groups,
     check_values,
     compared_attributes,
     encode_attributes,
@@ -394,6 +395,8 @@ class PartitionedRows:
             places = parts.like(zip(numbers, sizes, strict=True))
             parts = parts.map(_encoded, name, what, attributes, each=[places]).persist()
             merged = _merged(parts.map(_distinct).gather(), name)
+            for column in merged if of_groups else ():
+                check_are_groups([Attribute(*column[:2], None)])
             found = [
                 Attribute(own, distinct, parts.map(_codes, j, distinct).persist())
                 for j, (own, distinct, _) in enumerate(merged)
@@ -504,6 +507,7 @@ def _encoded(
     with _naming(number):
         if what == "group":
             found = encode_attributes(values)
+            check_are_groups(found)
             names = [attribute.name for attribute in found]
             if attributes == "joint":
                 found = [Attribute(name, *join_attributes(found))]
