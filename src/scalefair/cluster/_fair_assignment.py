@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from scalefair._docs import documented
 from scalefair._entries import check_array
-from scalefair._groups import compared_attributes
-from scalefair.cluster._assignment_prices import (
-    GAP,
-    AssignmentProblem,
-    ColumnBound,
-    OptimalPrices,
-    optimal_prices,
+from scalefair._groups import combinations, compared_attributes
+from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
+from scalefair.cluster._share_bounds import (
+    ShareBounds,
+    dearest_counts,
+    round_counts,
+    round_sizes,
 )
-from scalefair.cluster._share_bounds import MARGINS, ShareBounds, joint_cells
-from scalefair.kernels import move_along_paths, single_blas_thread
+from scalefair.kernels import (
+    best_columns,
+    largest_fair_set,
+    min_cost_flow,
+    share_ties,
+    single_blas_thread,
+)
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-# Rounds of integer programs over counts; of the relaxation before one of them.
-_MAX_ROUNDS = 3
-_PATIENCE = 4
-# Sizes of a cluster that are tried around the one of the relaxation.
-_AROUND = 24
-# Most row-cluster pairs of an integer program over rows.
-_FEW_PAIRS = 4000
-# Most counts of one over several attributes.
-_FEW_COUNTS = 100
-# Nodes of one integer program over rows, counts near given ones, counts with cuts.
-_NODES = 300
-_NEAR_NODES = 20
-_CUT_NODES = 30
+# Sizes of clusters are searched until the gap to the lower bound is this part of cost.
+GAP = 1e-3
+# A start whose cost is farther from the bound than this is not the only one tried.
+MAX_START_GAP = 10 * GAP
+# Fair sets of clusters of at most so many rows are found size by size.
+MAX_SET_SIZE = 600
+# Sizes that are tried at once are at most this far from those before.
+SIZE_WINDOW = 12
+# A count that is beyond its bound by less than this part of a row meets it.
+ROUNDING = 1e-9
+# Sizes that lower the cost by less than this part are not worth another flow.
+COST_RTOL = GAP / 10
+# Nodes of the integer program that rounds the counts of several attributes.
+MAX_MILP_NODES = 200
 
 
 @dataclass(frozen=True)
@@ -56,14 +62,18 @@ class FairAssignment:
     lower_bound : float
         No assignment that meets the bounds costs less, up to rounding.
     max_violation : float
-        Largest amount by which a share misses its bound, relative to the group's
-        share in the population. 0.0: all bounds hold.
+        Largest number of rows by which a count is beyond its bound, which is rounded
+        to the next whole row. 0.0: all bounds hold; always so but with
+        ``attributes="each"``.
+    rounded : ndarray of shape (n_groups, n_centers), bool
+        Where the share itself is beyond the tolerance, by less than one row: clusters
+        in which no whole number, or none near, has a share within it.
     n_moved : int
         Rows that are not at a nearest centre.
     prices : ndarray of shape (n_groups, n_centers)
-        Of a row of each group, in sorted order, at each centre: every row is where its
-        squared distance plus the price is least, ties as they come, and so may further
-        rows be. Zero where the nearest centres meet the bounds. With
+        Dual variables, of a row of each group, in sorted order, at each centre: every
+        row is where its squared distance plus the price is least, ties as they come,
+        and so may further rows be. Zero where the nearest centres meet the bounds. With
         ``attributes="each"`` those of all attributes, one after the other; a row pays
         the sum of its own, and all but a few rows are where that is least.
     message : str
@@ -75,6 +85,7 @@ class FairAssignment:
     nearest_cost: float
     lower_bound: float
     max_violation: float
+    rounded: NDArray[np.bool_]
     n_moved: int
     prices: Array
     message: str
@@ -98,12 +109,15 @@ def fair_assignment(
 
     Minimises the sum of squared distances to the given centres subject to
 
-    .. math:: (1 - t) z_s \le n_{sl} / n_l \le (1 + t) z_s
+    .. math::
+
+        \lfloor (1 - t) z_s n_l \rfloor \le n_{sl} \le \lceil (1 + t) z_s n_l \rceil
 
     for every group s and cluster l, where :math:`n_{sl}` of the :math:`n_l` rows of
     the cluster belong to the group, :math:`z_s` is the share of the group in the
-    population and :math:`t` the tolerance. No cluster is left empty. The bounds are
-    met exactly, and a lower bound on the cost of every such assignment is returned.
+    population and :math:`t` the tolerance: shares are within the tolerance, up to one
+    row. Such counts exist for all sizes of clusters, rare groups and ``t = 0``
+    included. No cluster is left empty.
 
     Parameters
     ----------
@@ -122,95 +136,90 @@ def fair_assignment(
     Returns
     -------
     FairAssignment
-        Labels, cost, lower bound, violation and the number of moved rows.
+        Labels, cost, lower bound and the number of moved rows.
 
     Raises
     ------
     ValueError
-        If an argument does not fit, the distances overflow, or whole counts cannot
-        meet the bounds: the message then names a tolerance at which they can.
+        If an argument does not fit, or the distances overflow.
 
     Notes
     -----
-    Prices of a linear program give the lower bound. With whole counts given, the best
-    assignment is a transport problem; only the choice of the counts is not proved
-    optimal. While the gap is more than a thousandth, cutting planes raise the bound
-    (Dantzig and Wolfe 1960) and integer programs look for other counts. With
-    ``attributes="each"`` the counts are those of combinations, the bounds hold for sums
-    of them, and the linear program is rounded within bounds that are tighter by a few
-    rows; the integer programs are for few combinations. Memory: 8 n k
-    bytes of squared distances, about 100 n and a sorted copy of `X`.
+    Dual variables of the linear relaxation give the lower bound, and sizes of the
+    clusters. Clusters of few rows are bounded by the best fair sets of whole rows. For
+    given sizes the problem is a min-cost flow between pairs of a group and a cluster,
+    which is solved exactly by successive shortest paths [1]_; while the gap to the
+    bound is more than a thousandth of the cost, dynamic programming finds sizes at
+    which the bounds round more favourably. With ``attributes="each"`` counts are those
+    of combinations, the bounds hold for sums of them, and counts are rounded by an
+    integer program before the flow; counts for which all bounds hold need not exist
+    then, and `FairAssignment.max_violation` says by how much one is missed. Memory:
+    8 n k bytes of squared distances, about 100 n and a sorted copy of `X`.
+
+    References
+    ----------
+    .. [1] Ahuja, Magnanti, Orlin (1993), "Network Flows", section 9.7.
 
     Examples
     --------
     >>> from scalefair.cluster import fair_assignment
     >>> X, centers = [[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]], [[0.0], [1.0]]
-    >>> groups = ["a", "a", "b", "b", "b", "a"]
-    >>> loose = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.4)
+    >>> groups = ["a", "a", "b", "b", "b", "b"]
+    >>> loose = fair_assignment(X, centers, sensitive_features=groups, tolerance=1.0)
     >>> loose.labels
     array([0, 0, 0, 1, 1, 1], dtype=int32)
-    >>> tight = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.2)
-    >>> tight.n_moved, tight.max_violation
-    (1, 0.0)
+    >>> tight = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.0)
+    >>> tight.labels, tight.n_moved, tight.max_violation
+    (array([0, 1, 0, 0, 1, 1], dtype=int32), 2, 0.0)
     """
     rows: Any = check_array(X, dtype=np.float64, input_name="X")
     means: Any = check_array(centers, dtype=np.float64, input_name="centers")
-    n, k = rows.shape[0], means.shape[0]
     _check(rows, means, tolerance)
-    tolerance = min(float(tolerance), float(n))  # from there on no share is bounded
-    compared = compared_attributes(sensitive_features, n, attributes)
-    codes, members = compared[0].codes, None
-    if len(compared) > 1:
-        members, codes = joint_cells(np.column_stack([a.codes for a in compared]))
-    bounds = ShareBounds(np.bincount(codes), k, tolerance, members)
-    order = np.argsort(codes, kind="stable")
-    rows, codes = rows[order], codes[order]
-    costs = squared_distances(rows, means)
+    compared = compared_attributes(sensitive_features, len(rows), attributes)
+    codes = np.column_stack([attribute.codes for attribute in compared])
+    return assign_rows(rows, means, codes, float(tolerance))
 
-    def count(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        h = bounds.sizes.size
-        return np.bincount(codes * k + labels, minlength=h * k).reshape(h, k)
 
-    nearest = costs.argmin(axis=1)
-    prices = np.zeros((bounds.group_sizes.size, k))
-    nearest_cost = _cost(rows, means, nearest)
-    if bounds.met_by(count(nearest)):
-        lower_bound, labels = nearest_cost, nearest
-        message = "The nearest centres meet the bounds."
-    else:
-        fallback = bounds.any_table()
-        if fallback is None:
-            raise ValueError(_infeasible(bounds))
-        offsets = np.append(0, np.cumsum(bounds.sizes))
-        weights = np.ones(bounds.sizes.size)
-        problem = AssignmentProblem(costs, offsets, weights, bounds)
-        search = CountSearch(problem, nearest_cost)
-        relaxed = optimal_prices(problem, enough=search.near)
-        search.run(relaxed, fallback)
-        assert search.labels is not None  # the fallback at least
-        assert search.prices is not None
-        labels, lower_bound = search.labels, search.lower_bound
-        prices = search.prices
-        if members is not None:  # at these rows are, but for a few, where they belong
-            added = bounds.of_groups.T.toarray().astype(np.float64)
-            prices = np.linalg.lstsq(added, relaxed.prices, rcond=None)[0]
-        message = f"Linear program solved in {relaxed.n_rounds} rounds."
-        if not relaxed.optimal:
-            message = (
-                f"Linear program not solved to the end in {relaxed.n_rounds} rounds: "
-                "`gap` says how far the cost may be from the least."
-            )
-    cost = _cost(rows, means, labels)
-    each = np.arange(n)
-    moved = costs[each, labels] > costs[each, nearest]
+def assign_rows(
+    rows: Array,
+    centers: Array,
+    codes: Ints,
+    tolerance: float,
+    weights: Array | None = None,
+) -> FairAssignment:
+    """Assign checked rows, each of whose squared distances counts `weights` times.
+
+    `codes` (n, n_attributes) are the groups.
+    """
+    n, k = len(rows), len(centers)
+    first, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+    order = np.argsort(cells, kind="stable")
+    bounds = ShareBounds.of(codes[first], np.bincount(cells), tolerance)
+    weights = np.ones(n) if weights is None else weights
+    rows, cells, weights = rows[order], cells[order], weights[order]
+    problem = _Problem(
+        squared_distances(rows, centers) * weights[:, None], cells, bounds
+    )
+    nearest = problem.C.argmin(axis=1)
+    cost_of = _Cost(rows, centers, weights)
+    nearest_cost = cost_of(nearest)
+    labels, message = nearest, "The nearest centres meet the bounds."
+    lower_bound, prices = nearest_cost, np.zeros((bounds.members.shape[0], k))
+    if bounds.excess(problem.count(nearest)) > 0 or np.unique(nearest).size < k:
+        labels, prices, lower_bound, message = problem.solve()
+        lower_bound = max(lower_bound, nearest_cost)
+    cost = cost_of(labels)
+    moved = problem.C[np.arange(n), labels] > problem.C[np.arange(n), nearest]
     unsorted = np.empty(n, np.int32)
     unsorted[order] = labels
+    counts = problem.count(labels)
     return FairAssignment(
         labels=unsorted,
         cost=cost,
         nearest_cost=nearest_cost,
         lower_bound=min(lower_bound, cost),
-        max_violation=bounds.violation(count(labels)),
+        max_violation=bounds.excess(counts),
+        rounded=bounds.rounded(counts),
         n_moved=int(moved.sum()),
         prices=prices,
         message=message,
@@ -249,314 +258,245 @@ def squared_distances(X: Array, centers: Array) -> Array:
     return np.maximum(costs, 0, out=costs)
 
 
-def _cost(X: Array, centers: Array, labels: NDArray[np.int64]) -> float:
-    """Sum of squared distances, from differences: no cancellation."""
-    total = 0.0
-    for start in range(0, X.shape[0], 4096):
-        rows = slice(start, start + 4096)
-        difference = X[rows] - centers[labels[rows]]
-        total += float(np.einsum("ij,ij->", difference, difference))
-    return total
+class _Cost(NamedTuple):
+    """Weighted sum of squared distances, from differences: no cancellation."""
+
+    rows: Array
+    centers: Array
+    weights: Array
+
+    def __call__(self, labels: Ints) -> float:
+        total = 0.0
+        for start in range(0, len(self.rows), 4096):
+            part = slice(start, start + 4096)
+            difference = self.rows[part] - self.centers[labels[part]]
+            squares = np.einsum("ij,ij->i", difference, difference)
+            total += float(self.weights[part] @ squares)
+        return total
 
 
-def _infeasible(bounds: ShareBounds) -> str:
-    smallest = int(bounds.group_sizes.min())
-    return (
-        f"No whole counts of {bounds.group_sizes.size} groups in {bounds.k} clusters "
-        f"were found with all shares within tolerance={bounds.tolerance:g} of the "
-        f"population's (the smallest group has {smallest} rows, "
-        f"{smallest / bounds.k:.3g} per cluster). Use fewer clusters or "
-        f"tolerance={bounds.nearest_feasible_tolerance():.10g}, the nearest found to "
-        "be possible."
-    )
+class _Start(NamedTuple):
+    """A lower bound on the cost, and what a flow may start from."""
 
-
-@dataclass
-class CountSearch:
-    """Best assignment and lower bound so far; every table tried adds a cut.
-
-    Of each group, ``cost(N) >= value(p) - p . N`` at any prices p. The least sum of the
-    cuts over whole tables N is a lower bound, too, and suggests the next table.
-    """
-
-    problem: AssignmentProblem
     lower_bound: float
-    cost: float = np.inf
-    labels: NDArray[np.int64] | None = None
-    prices: Array | None = None  # at which every row has its label
-    cuts: list[tuple[Array, Array]] = field(default_factory=list)
+    prices: Array  # (c, k)
+    counts: Array  # (c, k), not whole
+    multipliers: Array  # of the share bounds, (2 h, k)
 
-    def run(self, relaxed: OptimalPrices, fallback: NDArray[np.int64]) -> None:
-        """Try tables near the relaxation, then others; the fallback is a fair one."""
-        overlapping = self.problem.bounds.members is not None
-        self._cut(relaxed.prices)
-        if not self._done():
-            self.near(relaxed)
-        if self.labels is None:
-            self.evaluate(fallback, relaxed.prices)
-        # Of combinations there may be too many for integer programs over their counts.
-        if self._done() or (overlapping and relaxed.prices.size > _FEW_COUNTS):
-            return
-        if self._try_searched(relaxed):
-            return
-        table = self._table_of_rows(relaxed)
-        if table is not None:
-            self.evaluate(table, relaxed.prices)
-        if table is not None:
-            return
-        for _ in range(_MAX_ROUNDS):
-            table = self._table_of_cuts()
-            if table is None or self._try(table, relaxed):
-                return
 
-    def near(self, relaxed: OptimalPrices) -> bool:
-        """Try tables near a relaxation; return whether they are good enough."""
-        self.lower_bound = max(self.lower_bound, relaxed.lower_bound)
-        if self.problem.bounds.members is not None:
-            return self._try(self._overlapping_table(relaxed), relaxed)
-        done = self._try(self._nearest_table(relaxed, relaxed.prices), relaxed)
-        if self.labels is None or done:
-            return done
-        prices, value = ColumnBound(self.problem).maximise(relaxed, self.cost)
-        self.lower_bound = max(self.lower_bound, min(value, self.cost))
-        done = self._done() or self._try(self._nearest_table(relaxed, prices), relaxed)
-        if not done and relaxed.n_rounds >= _PATIENCE:
-            done = self._try_searched(relaxed)
-        return done
+class _Flow(NamedTuple):
+    """The best assignment for given sizes of the clusters."""
 
-    def evaluate(self, table: NDArray[np.int64], prices: Array) -> None:
-        """Find the cheapest assignment with these counts, group by group."""
-        problem = self.problem
-        prices = prices.copy()
-        labels = np.empty(problem.costs.shape[0], np.int64)
-        for s, counts in enumerate(table):
-            rows = slice(problem.offsets[s], problem.offsets[s + 1])
-            failed = move_along_paths(
-                problem.costs[rows], prices[s], counts, labels[rows]
-            )
-            if failed:  # counts that do not add up to the rows of the group
-                raise RuntimeError(f"No path left in the transport of group {s}.")
-        cost = float(problem.costs[np.arange(labels.size), labels].sum())
-        if cost < self.cost:
-            self.cost, self.labels, self.prices = cost, labels, prices
-        self._cut(prices)
+    cost: float
+    labels: Ints
+    prices: Array  # (c, k), at which every row has its label
+    counts: Ints  # (c, k)
 
-    def _try(self, table: NDArray[np.int64] | None, relaxed: OptimalPrices) -> bool:
-        if table is not None:
-            self.evaluate(table, relaxed.prices)
-        return self._done()
 
-    def _try_searched(self, relaxed: OptimalPrices) -> bool:
-        radii = (1.0, 4.0, np.inf)
-        return any(self._try(self._searched_table(relaxed, r), relaxed) for r in radii)
+@dataclass(frozen=True)
+class _Problem:
+    """Rows sorted by kind, which go to one of k clusters each, within the bounds."""
 
-    def _done(self) -> bool:
-        found = self.labels is not None
-        return found and self.cost - self.lower_bound <= GAP * self.cost
+    C: Array  # (n, k): costs
+    kinds: Ints
+    bounds: ShareBounds
 
-    def _cut(self, prices: Array) -> None:
-        self.cuts.append((self.problem.choices(prices)[1], prices))
+    @property
+    def offsets(self) -> Ints:
+        """First row of each kind, and the number of rows."""
+        return np.append(0, np.cumsum(self.bounds.sizes))
 
-    def _raise_bound(self, result: Any, base: float, unit: float) -> None:
-        """Take over the bound that an integer program has proved."""
-        proved = getattr(result, "mip_dual_bound", None)
-        if proved is not None and np.isfinite(proved):
-            # Less what HiGHS may miss its constraints by.
-            proved = base + (proved - 1e-3) * unit
-            self.lower_bound = max(self.lower_bound, min(proved, self.cost))
+    def count(self, labels: Ints) -> Ints:
+        """Rows of each kind in each cluster."""
+        c, k = len(self.bounds.sizes), self.C.shape[1]
+        return np.bincount(self.kinds * k + labels, minlength=c * k).reshape(c, k)
 
-    def _nearest_table(
-        self, relaxed: OptimalPrices, prices: Array
-    ) -> NDArray[np.int64] | None:
-        """Whole counts near the relaxed ones, at small cost; None: none found.
+    def solve(self) -> tuple[Ints, Array, float, str]:
+        """Return labels, prices of the groups, the lower bound, and how it went."""
+        bounds = self.bounds
+        starts = sorted(self._starts(), key=lambda start: -start.lower_bound)
+        lower_bound = starts[0].lower_bound
+        flows = []
+        for start in starts:  # that of the lower bound, which is usually the better one
+            sizes = round_sizes(start.counts.sum(axis=0), len(self.C))
+            flows.append(self.flow(start.prices, start.counts, sizes))
+            if flows[-1].cost - lower_bound <= MAX_START_GAP * flows[-1].cost:
+                break
+        best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
+        # Other sizes, at which the bounds round more favourably.
+        window = SIZE_WINDOW * (bounds.n_attributes == 1)
+        while window > 0 and best.cost - lower_bound > GAP * best.cost:
+            sizes = self._favourable_sizes(best, window)
+            flow, n_flows = self.flow(best.prices, best.counts, sizes), n_flows + 1
+            if flow.cost < best.cost * (1 - COST_RTOL):
+                best = flow
+            else:
+                window //= 2
+        prices = best.prices
+        if bounds.n_attributes > 1:  # those of its combinations, but for few rows
+            above, below = np.split(starts[0].multipliers, 2)
+            shared = bounds.upper @ above - bounds.lower @ below
+            prices = above - below - shared / bounds.n_attributes
+        message = f"Lower bound from {len(starts)} dual(s), then {n_flows} flow(s)."
+        return best.labels, prices, lower_bound, message
 
-        Each cluster gets the size that costs least by itself, the largest what is left;
-        then the counts are a transport problem, whose vertices are whole.
+    def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> _Flow:
+        """Solve the problem for given sizes, from prices and counts to be near."""
+        n, bounds = len(self.C), self.bounds
+        if bounds.n_attributes == 1:
+            low, high = bounds.counts(sizes)
+            places = dearest_counts(prices, low, high, sizes, np.rint(counts))
+        else:
+            low = high = round_counts(bounds, counts, sizes)
+            places = low.copy()
+        prices, labels, values = prices.copy(), np.empty(n, np.int64), np.empty(n)
+        best_columns(self.C, self.kinds, prices, labels, values)
+        rounding = 1e-14 * float(np.abs(values).max())
+        share_ties(self.C, self.kinds, prices, places, labels, values, rounding)
+        n_paths = min_cost_flow(self.C, self.kinds, prices, low, high, places, labels)
+        if n_paths < 0:  # the counts do not add up to the rows of a kind
+            raise RuntimeError("No path is left from a surplus to a deficit.")
+        cost = float(self.C[np.arange(n), labels].sum())
+        return _Flow(cost, labels, prices, places)
+
+    def _starts(self) -> list[_Start]:
+        """Lower bounds, with prices and counts to start the flow from.
+
+        For any values v of the rows ``sum(v)``, less what the fair set of each cluster
+        gains at most, the largest ``sum(v_i - C_il)``, is a lower bound. A large
+        cluster gains at most its multipliers if a row is worth at most its priced cost;
+        of a small one the best set is found exactly, where the relaxation is weak.
         """
-        bounds, counts, steep = self.problem.bounds, relaxed.counts, relaxed.steepness
-        (h, k), sizes = counts.shape, bounds.sizes
-        columns = np.array(
-            [
-                _cheapest_size(bounds, *column)
-                for column in zip(counts.T, prices.T, steep.T, strict=True)
-            ]
-        )
-        largest = columns.argmax()
-        columns[largest] += sizes.sum() - columns.sum()
-        low, high, possible = bounds.whole(columns)
-        if not possible.all() or columns[largest] < bounds.smallest:
-            return None
-        # Convex costs with their bends at whole numbers: a variable for each piece.
-        floor, ceil = (np.clip(f(counts), low, high) for f in (np.floor, np.ceil))
-        lengths = np.stack([floor - low, ceil - floor, high - ceil]).ravel()
-        slopes = np.stack([-prices - steep, -prices, steep - prices]).ravel()
-        of_group = sparse.kron(sparse.eye_array(h), np.ones((1, k)))
-        of_column = sparse.kron(np.ones((1, h)), sparse.eye_array(k))
-        result = linprog(
-            slopes / (np.abs(slopes).max() or 1.0),
-            A_eq=sparse.vstack(
-                [sparse.hstack([part] * 3) for part in (of_group, of_column)],
-                format="csr",
-            ),
-            b_eq=np.concatenate([sizes - low.sum(axis=1), columns - low.sum(axis=0)]),
-            bounds=np.column_stack([np.zeros(lengths.size), lengths]),
-            method="highs-ds",
-        )
-        if result.x is None:
-            return None
-        whole = low + result.x.reshape(3, h, k).sum(axis=0)
-        return bounds.rounded(whole.ravel())
+        sizes = np.bincount(self.C.argmin(axis=1), minlength=self.C.shape[1])
+        is_small = sizes <= min(MAX_SET_SIZE, 0.5 * sizes.mean())
+        is_small &= self.bounds.n_attributes == 1
+        starts = []
+        if is_small.any():
+            # Rows are worth what they cost in the large clusters.
+            dual = self._dual(~is_small)
+            values = self._values(dual.prices)
+            sets = self._fair_sets(np.flatnonzero(is_small), 3 * sizes + 30, values)
+            gain = sum(fair.gain for fair in sets.values()) + dual.multipliers.sum()
+            prices, counts = dual.prices.copy(), dual.counts.copy()
+            for cluster, fair in sets.items():
+                prices[:, cluster], counts[:, cluster] = fair.prices, fair.counts
+            of_large = max(len(self.C) - counts[:, is_small].sum(), 1.0)
+            counts[:, ~is_small] *= of_large / counts[:, ~is_small].sum()
+            bound = float(values.sum() - gain)
+            starts.append(_Start(bound, prices, counts, dual.multipliers))
+            rows = np.concatenate([fair.rows for fair in sets.values()])
+            is_disjoint = np.unique(rows).size == rows.size
+            if is_disjoint and all(fair.is_exact for fair in sets.values()):
+                return starts
+        # All clusters by the relaxation: small ones then compete for rows, too.
+        dual = self._dual(np.ones(len(is_small), bool))
+        values = self._values(dual.prices)
+        sets = self._fair_sets(np.flatnonzero(is_small), 3 * sizes + 30, values)
+        gain = sum(fair.gain for fair in sets.values())
+        gain += float(dual.multipliers[:, ~is_small].sum())
+        bound = float(values.sum()) - gain
+        return [*starts, _Start(bound, dual.prices, dual.counts, dual.multipliers)]
 
-    def _overlapping_table(self, relaxed: OptimalPrices) -> NDArray[np.int64] | None:
-        """`_nearest_table` of several attributes, whose vertices are not whole.
+    def _dual(self, is_in: NDArray[np.bool_]) -> DualSolution:
+        """Dual of the relaxation to some clusters; the others have infinite prices."""
+        k, (c, h) = self.C.shape[1], self.bounds.constraints.shape
+        prices, counts = np.full((c, k), np.inf), np.zeros((c, k))
+        multipliers = np.zeros((h, k))
+        if is_in.sum() == 1:  # it takes all rows, as they come
+            prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
+            return DualSolution(multipliers, prices, counts, 0)
+        C = self.C if is_in.all() else self.C[:, is_in]
+        dual = maximise_dual(C, self.offsets, self.bounds.constraints)
+        prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
+        multipliers[:, is_in] = dual.multipliers
+        return DualSolution(multipliers, prices, counts, dual.n_passes)
 
-        But few of their entries are not. They are rounded, kind by kind, within bounds
-        that are tighter by some rows.
+    def _fair_sets(
+        self, clusters: Ints, sizes: Ints, values: Array
+    ) -> dict[int, _FairSet]:
+        """Best fair sets of clusters, of rows of given values."""
+        return {int(j): _FairSet.best(self, j, values, int(sizes[j])) for j in clusters}
+
+    def _values(self, prices: Array) -> Array:
+        """Least priced cost of each row."""
+        labels, low = np.empty(len(self.C), np.int64), np.empty(len(self.C))
+        best_columns(self.C, self.kinds, prices, labels, low)
+        return low
+
+    def _favourable_sizes(self, flow: _Flow, window: int) -> Ints:
+        """Sizes of the same sum that are worth most at the prices of a flow.
+
+        A cluster of size z is worth ``p . N``, N the dearest counts within its bounds,
+        which jump where a bound is rounded to the next person. Dynamic programming over
+        clusters, each at most `window` from its size.
         """
-        bounds, counts, steep = self.problem.bounds, relaxed.counts, relaxed.steepness
-        floor, ceil = np.floor(counts), np.ceil(counts)
-        lengths = np.stack([floor, ceil - floor, bounds.sizes[:, None] - ceil])
-        slopes = np.stack(
-            [-relaxed.prices - steep, -relaxed.prices, steep - relaxed.prices]
-        )
-        for margin in (0.0, *2.0 ** np.arange(-1, 6)):
-            shares, of_kind = bounds.constraints(margin=margin)
-            result = linprog(
-                (slopes / (np.abs(slopes).max() or 1.0)).ravel(),
-                A_ub=sparse.hstack([shares.A] * 3, format="csr"),
-                b_ub=shares.ub,
-                A_eq=sparse.hstack([of_kind.A] * 3, format="csr"),
-                b_eq=of_kind.ub,
-                bounds=np.column_stack([np.zeros(lengths.size), lengths.ravel()]),
-                method="highs-ds",
+        sizes, changes = flow.counts.sum(axis=0), np.arange(-window, window + 1)
+        reach = 3 * window  # of the sum of the changes so far
+        worth = np.full(2 * reach + 1, -np.inf)
+        worth[reach] = 0.0
+        choices = []
+        for size, prices in zip(sizes, flow.prices.T, strict=True):
+            tried = np.maximum(size + changes, 1)
+            low, high = self.bounds.counts(tried)
+            columns = np.broadcast_to(prices[:, None], low.shape)
+            gains = np.einsum(
+                "sz,sz->z", columns, dearest_counts(columns, low, high, tried, low)
             )
-            if result.x is None:
-                return None
-            found = result.x.reshape(lengths.shape).sum(axis=0)
-            whole = np.floor(found + 1e-6)
-            # The largest remainders of each kind are rounded up.
-            rank = np.argsort(np.argsort(whole - found, axis=1), axis=1)
-            whole += rank < (bounds.sizes - whole.sum(axis=1))[:, None]
-            if (table := bounds.rounded(whole.ravel())) is not None:
-                return table
-        return None
-
-    def _searched_table(
-        self, relaxed: OptimalPrices, radius: float
-    ) -> NDArray[np.int64] | None:
-        """`_nearest_table` by an integer program: seconds; within a radius."""
-        bounds, counts = self.problem.bounds, relaxed.counts.ravel()
-        hk = counts.size
-        # Deviations up and down are two more variables per count.
-        table = sparse.eye_array(hk)
-        link = sparse.hstack([table, -table, table], format="csr")
-        steep = relaxed.steepness
-        steep = np.maximum(steep, 1e-6 * steep.max() + 1e-300).ravel()
-        lower, upper = np.zeros(3 * hk), np.full(3 * hk, np.inf)
-        lower[:hk] = np.maximum(np.floor(counts) - radius, 0)
-        upper[:hk] = np.ceil(counts) + radius
-        for margin in MARGINS:
-            result = milp(
-                np.concatenate([-relaxed.prices.ravel(), steep, steep])
-                / np.median(steep),
-                integrality=np.arange(3 * hk) < hk,
-                bounds=Bounds(lower, upper),
-                constraints=[
-                    *bounds.constraints(2 * hk, margin),
-                    LinearConstraint(link, counts, counts),
-                ],
-                options={"node_limit": _NEAR_NODES, "mip_rel_gap": 1e-2},
-            )
-            found = bounds.rounded(result.x)
-            if found is not None:
-                return found
-        return None
-
-    def _table_of_rows(self, relaxed: OptimalPrices) -> NDArray[np.int64] | None:
-        """Solve the problem with whole counts; None when it has too many pairs.
-
-        Pairs whose priced cost exceeds the least of the row by more than the gap are in
-        no better assignment. Only the counts are integer variables, the rows follow.
-        """
-        problem, prices = self.problem, relaxed.prices
-        groups, n = problem.groups, problem.costs.shape[0]
-        if n > _FEW_PAIRS:
-            return None
-        reduced = problem.costs + prices[groups]
-        reduced -= reduced.min(axis=1, keepdims=True)
-        gap = (self.cost - relaxed.lower_bound) * (1 + 1e-6)
-        rows, columns = np.nonzero(reduced <= gap)
-        if rows.size > _FEW_PAIRS:
-            return None
-        k, hk, m = prices.shape[1], prices.size, rows.size
-        pairs, ones = np.arange(m), np.ones(m)
-        once = sparse.csr_array((ones, (rows, hk + pairs)), (n, hk + m))
-        into = sparse.csr_array((ones, (groups[rows] * k + columns, pairs)), (hk, m))
-        into = sparse.hstack([-sparse.eye_array(hk), into], format="csr")
-        result = milp(
-            np.concatenate([np.zeros(hk), problem.costs[rows, columns] * (100 / gap)]),
-            integrality=np.arange(hk + m) < hk,
-            bounds=Bounds(0, np.inf),
-            constraints=[
-                problem.bounds.constraints(m)[0],
-                LinearConstraint(once, 1, 1),
-                LinearConstraint(into, 0, 0),
-            ],
-            options={"node_limit": _NODES, "mip_rel_gap": GAP / 2},
-        )
-        self._raise_bound(result, 0.0, gap / 100)
-        return problem.bounds.rounded(result.x)
-
-    def _table_of_cuts(self) -> NDArray[np.int64] | None:
-        """Table that the cuts hold cheapest, None if none is; raises the bound."""
-        bounds = self.problem.bounds
-        h, hk = bounds.sizes.size, bounds.sizes.size * bounds.k
-        # One variable per group for its cost above the first cut's value.
-        unit = (self.cost - self.lower_bound) / 100
-        base = self.cuts[0][0]
-        cuts = [
-            sparse.hstack(
-                [sparse.block_diag(list(p[:, None, :])) / unit, sparse.eye_array(h)]
-            )
-            for _, p in self.cuts
-        ]
-        sides = [(v - base) / unit for v, _ in self.cuts]
-        whole = np.arange(hk + h) < hk
-        result = milp(
-            np.concatenate([np.zeros(hk), np.ones(h)]),
-            integrality=whole,
-            bounds=Bounds(np.where(whole, 0, -np.inf), np.inf),
-            constraints=[
-                *bounds.constraints(h),
-                LinearConstraint(
-                    sparse.vstack(cuts, format="csr"), np.concatenate(sides), np.inf
-                ),
-            ],
-            options={"node_limit": _CUT_NODES, "mip_rel_gap": 1e-2},
-        )
-        self._raise_bound(result, float(base.sum()), unit)
-        return bounds.rounded(result.x)
+            gains = np.where(size + changes >= 1, gains - gains[window], -np.inf)
+            # All sums of a change of this cluster and those of the others before.
+            padded = np.pad(worth, window, constant_values=-np.inf)
+            sums = sliding_window_view(padded, changes.size)[:, ::-1] + gains
+            choices.append(sums.argmax(axis=1))
+            worth = sums.max(axis=1)
+        result, at = sizes.copy(), reach
+        for cluster in reversed(range(sizes.size)):
+            change = changes[choices[cluster][at]]
+            result[cluster] += change
+            at -= change
+        return result
 
 
-def _cheapest_size(
-    bounds: ShareBounds, counts: Array, prices: Array, steepness: Array
-) -> int:
-    """Size of a cluster, near the sum of the counts, whose whole counts cost least."""
-    smallest = bounds.smallest
-    centre = round(float(counts.sum()))
-    size = np.arange(max(smallest, centre - _AROUND), max(smallest, centre) + _AROUND)
-    low, high, possible = bounds.whole(size)
-    if not possible.any():
-        return max(smallest, centre)
-    size, low, high = size[possible], low[:, possible], high[:, possible]
-    x = np.clip(np.rint(counts)[:, None], low, high)
-    each = np.arange(size.size)
-    # One row at a time, the cheapest, until they add up: exact for convex costs.
-    while (missing := np.sign(size - x.sum(axis=0))).any():
-        after = np.abs(x + missing - counts[:, None]) - np.abs(x - counts[:, None])
-        cost = after * steepness[:, None] - missing * prices[:, None]
-        cost[(x + missing < low) | (x + missing > high)] = np.inf
-        x[cost.argmin(axis=0), each] += missing
-    away = x - counts[:, None]
-    total = steepness @ np.abs(away) - prices @ away
-    return int(size[total.argmin()])
+@dataclass(frozen=True)
+class _FairSet:
+    """The rows of which one cluster gains most, with counts within the bounds."""
+
+    gain: float  # an upper bound for sets of any size
+    is_exact: bool  # whether this set has it
+    rows: Ints
+    counts: Ints  # (h,)
+    prices: Array  # (h,): between the gains of the last row in and the first one out
+
+    @classmethod
+    def best(cls, problem: _Problem, cluster: int, v: Array, most: int) -> _FairSet:
+        """Find the set for gains ``v - C[:, cluster]``, among those of few rows."""
+        bounds, offsets, n = problem.bounds, problem.offsets, len(problem.C)
+        h, most = len(offsets) - 1, min(most, MAX_SET_SIZE, n)
+        gains, rows = np.full((h, most + 1), -np.inf), []
+        for s in range(h):
+            part = slice(offsets[s], offsets[s + 1])
+            of_rows = v[part] - problem.C[part, cluster]
+            m = min(most + 1, len(of_rows))
+            kept = np.argpartition(-of_rows, m - 1)[:m]
+            kept = kept[np.argsort(-of_rows[kept], kind="stable")]
+            gains[s, :m] = of_rows[kept]
+            rows.append(offsets[s] + kept)
+        low, high = bounds.counts(np.arange(1, most + 1))
+        counts = np.zeros(h, np.int64)
+        gain = largest_fair_set(gains, low, high, counts)
+        each, is_exact = np.arange(h), True
+        if most < n:
+            # Larger sets gain at most by a tangent of the concave sums of the gains.
+            shares = (bounds.lower + bounds.upper) / 2
+            at = np.minimum(np.rint(most * shares).astype(np.int64), bounds.sizes - 1)
+            at = np.minimum(at, most)
+            slopes = gains[each, at]
+            fixed = sum(gains[s, : at[s]].sum() for s in range(h)) - at @ slopes
+            of_row, of_rounding = bounds.best_mix(slopes)
+            size = n if of_row > 0 else most + 1
+            of_larger = float(fixed + size * of_row + of_rounding)
+            gain, is_exact = max(gain, of_larger), gain >= of_larger
+        first_out = gains[each, counts]
+        last_in = np.where(counts > 0, gains[each, counts - 1], first_out)
+        prices = np.where(np.isfinite(first_out), (first_out + last_in) / 2, last_in)
+        chosen = [r[:m] for r, m in zip(rows, counts, strict=True)]
+        return cls(gain, is_exact, np.concatenate(chosen), counts, prices)

@@ -1,210 +1,185 @@
-"""Bounds on shares, and tables (groups x clusters) of whole counts that meet them."""
+"""Bounds on shares up to one person, and whole counts of rows that meet them."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+import itertools
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
-
-from scalefair._groups import combinations
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-# A bound that is missed by less than this part of a row is met.
-_ROUNDING = 1e-9
-# Nodes of a search for a table: counted, not timed, for repeatability.
-_NODES = 2000
-# Sizes of a cluster that are tried together.
-_SIZES = 4096
-# HiGHS may miss a bound by 1e-6: what to ask for, first and then.
-MARGINS = (0.0, 2e-6)
-
-
-def joint_cells(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Any]:
-    """Find the combinations of attributes that occur, c x a, and each row's."""
-    row, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
-    return codes[row], cells
+# A count that is beyond its bound by less than this part of a row meets it.
+ROUNDING = 1e-9
+# Nodes of the integer program that rounds the counts of several attributes.
+MAX_MILP_NODES = 200
 
 
 @dataclass(frozen=True)
 class ShareBounds:
-    """``(1 - t) z_s <= n_sl / n_l <= (1 + t) z_s``: tolerance t, shares z.
+    """``floor((1 - t) z_s n_l) <= N_sl <= ceil((1 + t) z_s n_l)``: the bounds.
 
-    A table counts the rows of each kind in each cluster. Kinds are the groups; with
-    several attributes combinations, and the bounds are on sums of their rows.
+    Kinds of rows are the groups; with several attributes combinations, and the bounds
+    are on sums of their rows.
     """
 
-    sizes: NDArray[np.int64]  # (c,): rows of each kind
-    k: int  # clusters
+    sizes: Ints  # (c,): rows of each kind
+    members: Any  # (h, c), sparse, 0 or 1: kinds in each group, attributes stacked
     tolerance: float
-    members: NDArray[np.int64] | None = None  # (c, a): groups of each kind
 
-    @cached_property
-    def of_groups(self) -> sparse.csr_array:
-        """Kinds in each group, h x c, one attribute after the other."""
-        if self.members is None:
-            return sparse.eye_array(self.sizes.size, dtype=np.int64, format="csr")
-        groups = self.members + self._starts
-        c, a = groups.shape
-        pairs = groups.ravel(), np.repeat(np.arange(c), a)
-        return sparse.csr_array((np.ones(c * a, np.int64), pairs))
-
-    @cached_property
-    def group_sizes(self) -> NDArray[np.int64]:
-        """Rows of each group."""
-        return np.asarray(self.of_groups @ self.sizes)
+    @classmethod
+    def of(cls, groups: Ints, sizes: Ints, tolerance: float) -> ShareBounds:
+        """Take the groups (c, n_attributes) of each kind, and how many rows it has."""
+        starts = np.append(0, np.cumsum(groups.max(axis=0) + 1))
+        at = (groups + starts[:-1]).ravel()
+        kinds = np.repeat(np.arange(len(groups)), groups.shape[1])
+        shape = (starts[-1], len(groups))
+        members = sparse.csr_array((np.ones(at.size, np.int64), (at, kinds)), shape)
+        return cls(sizes, members, tolerance)
 
     @property
-    def _starts(self) -> NDArray[np.int64]:
-        """First group of each attribute."""
-        if self.members is None:
-            return np.zeros(1, np.int64)
-        n_groups = self.members.max(axis=0) + 1
-        starts: NDArray[np.int64] = np.cumsum(n_groups) - n_groups
-        return starts
+    def n_attributes(self) -> int:
+        """Number of attributes, each of whose groups holds every row once."""
+        return int(self.members.nnz) // len(self.sizes)
 
-    @property
+    @cached_property
     def lower(self) -> Array:
         """Least share of each group in a cluster."""
-        shares: Array = self.group_sizes / self.sizes.sum()
-        return max(1 - self.tolerance, 0.0) * shares
-
-    @property
-    def upper(self) -> Array:
-        """Largest share of each group in a cluster."""
-        shares = self.group_sizes / self.sizes.sum()
-        return np.asarray(np.minimum((1 + self.tolerance) * shares, 1.0))
+        return max(1 - self.tolerance, 0.0) * self._shares
 
     @cached_property
-    def smallest(self) -> int:
-        """Fewest rows of a cluster, at most n // k, that meet the bounds; 0: none."""
-        most = int(self.sizes.sum()) // self.k
-        for start in range(1, most + 1, _SIZES):
-            size = np.arange(start, min(start + _SIZES, most + 1))
-            possible = self.whole(size)[2]
-            if possible.any():
-                return int(size[possible.argmax()])
-        return 0
+    def upper(self) -> Array:
+        """Largest share of each group in a cluster."""
+        return np.minimum((1 + self.tolerance) * self._shares, 1.0)
 
-    def whole(self, size: NDArray[np.int64]) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Fewest and most rows of each group in clusters by size; which can be."""
-        expected = self.group_sizes[:, None] * (size / self.sizes.sum())
-        low = np.ceil(np.maximum(1 - self.tolerance, 0) * expected - _ROUNDING)
-        high = np.minimum(np.floor((1 + self.tolerance) * expected + _ROUNDING), size)
-        possible = (low <= high).all(axis=0)
-        for start, stop in pairwise([*self._starts.tolist(), len(low)]):
-            least, most = low[start:stop].sum(axis=0), high[start:stop].sum(axis=0)
-            possible &= (least <= size) & (size <= most)
-        return low, high, possible
+    @property
+    def _shares(self) -> Array:
+        shares: Array = (self.members @ self.sizes) / self.sizes.sum()
+        return shares
 
-    def violation(self, table: NDArray[np.int64]) -> float:
-        """Largest relative excess over a bound; 0.0 when all bounds hold."""
-        expected = self.group_sizes[:, None] * (table.sum(axis=0) / self.sizes.sum())
-        excess = np.abs(self.of_groups @ table - expected) - self.tolerance * expected
-        excess[excess <= _ROUNDING] = 0.0
-        return float(np.max(excess / np.maximum(expected, np.finfo(float).tiny)))
+    def counts(self, size: Ints) -> tuple[Ints, Ints]:
+        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
+        low = np.floor(np.multiply.outer(self.lower, size) + ROUNDING)
+        high = np.ceil(np.multiply.outer(self.upper, size) - ROUNDING)
+        return low.astype(np.int64), np.minimum(high.astype(np.int64), size)
 
-    def met_by(self, table: NDArray[np.int64]) -> bool:
-        """Whether a table meets the bounds and leaves no cluster empty."""
-        return bool((table.sum(axis=0) > 0).all()) and self.violation(table) == 0
+    def excess(self, counts: Ints) -> float:
+        """Most rows by which the counts (c, k) of kinds are beyond a bound."""
+        low, high = self.counts(counts.sum(axis=0))
+        of_groups = self.members @ counts
+        return float(max(0, (low - of_groups).max(), (of_groups - high).max()))
 
-    def rounded(self, x: Array | None) -> NDArray[np.int64] | None:
-        """Table of the leading variables, rounded; None if it does not meet a bound."""
-        if x is None:
-            return None
-        table = np.rint(x[: self.sizes.size * self.k]).astype(np.int64)
-        table = table.reshape(-1, self.k)
-        sound = (table >= 0).all() and (table.sum(axis=1) == self.sizes).all()
-        return table if sound and self.met_by(table) else None
+    def rounded(self, counts: Ints) -> NDArray[np.bool_]:
+        """Where counts are within the bounds, but the share beyond the tolerance."""
+        expected = np.multiply.outer(self._shares, counts.sum(axis=0))
+        deviation = np.abs(self.members @ counts - expected)
+        result: NDArray[np.bool_] = deviation > self.tolerance * expected + ROUNDING
+        return result
 
-    def constraints(
-        self, n_more: int = 0, margin: float = 0.0
-    ) -> tuple[LinearConstraint, LinearConstraint]:
-        """Return ``A N <= b`` of shares and sizes, then sums of kinds, N by rows."""
-        # `n_more` variables follow the table in the program.
-        (h, c), k = self.of_groups.shape, self.k
-        columns = sparse.hstack([sparse.eye_array(k)] * c)
-        sums = sparse.vstack([columns] * h)
-        table = sparse.kron(self.of_groups, sparse.eye_array(k))
-        high = sparse.diags_array(np.repeat(self.upper, k)) @ sums
-        low = sparse.diags_array(np.repeat(self.lower, k)) @ sums
-        A = sparse.vstack([table - high, low - table, -columns])
-        b = np.concatenate([np.zeros(2 * h * k), np.full(k, -float(self.smallest))])
-        of_kind = sparse.kron(sparse.eye_array(c), np.ones((1, k)))
-        A, of_kind = (
-            sparse.hstack([B, sparse.csr_array((B.shape[0], n_more))], format="csr")
-            for B in (A, of_kind)
-        )
-        return (
-            LinearConstraint(A, -np.inf, b - margin),
-            LinearConstraint(of_kind, self.sizes, self.sizes),
-        )
+    @property
+    def constraints(self) -> Array:
+        """Columns a, (c, 2 h), of the relaxation ``a . N_l <= 1``: see the dual."""
+        of_kinds = self.members.T.toarray().astype(np.float64)
+        return np.hstack([of_kinds - self.upper, self.lower - of_kinds])
 
-    def any_table(self) -> NDArray[np.int64] | None:
-        """Table that meets the bounds; None: none found."""
-        if self.smallest == 0:
-            return None
-        hk = self.sizes.size * self.k
-        if self.members is not None:
-            # One after the other, as cards are dealt.
-            dealt = np.arange(self.sizes.sum()) % self.k
-            kinds = np.repeat(np.arange(self.sizes.size), self.sizes)
-            dealt = np.bincount(kinds * self.k + dealt, minlength=hk)
-            if (found := self.rounded(dealt.astype(float))) is not None:
-                return found
-        for margin in MARGINS:
-            shares, groups = self.constraints(margin=margin)
-            columns = -shares.A[-self.k :]
-            # The clusters are alike: largest first.
-            A = sparse.vstack([shares.A, columns[1:] - columns[:-1]], format="csr")
-            b = np.concatenate([shares.ub, np.full(self.k - 1, -margin)])
-            result = milp(
-                np.zeros(hk),
-                integrality=np.ones(hk),
-                constraints=[LinearConstraint(A, -np.inf, b), groups],
-                options={"node_limit": _NODES},
-            )
-            table = self.rounded(result.x)
-            if table is not None:
-                return table
-        return None
-
-    def nearest_feasible_tolerance(self) -> float:
-        """Tolerance of four digits, above this one, at which a table is found."""
-
-        def found(t: float) -> bool:
-            return replace(self, tolerance=t).any_table() is not None
-
-        low = self.tolerance
-        # At this one a cluster may hold a single group.
-        single = float(self.sizes.sum() / self.group_sizes.min()) - 1
-        high = max(1.0, math.ceil(1e4 * single) / 1e4)
-        for guess in (0.1, 0.2, 0.5, 1.0):
-            if low < guess < high:
-                low, high = (low, guess) if found(guess) else (guess, high)
-        while high - low > 1.5e-4:
-            middle = math.ceil(1e4 * (low + high) / 2) / 1e4
-            if middle >= high:
+    def best_mix(self, gains: Array) -> tuple[float, float]:
+        """Most that a row gains in a mix within the shares; what rounding may add."""
+        # Sum of |gains - theta|, theta the multiplier of the sum: a count that may be
+        # one larger or smaller adds so much at most.
+        mix, theta = self.lower.copy(), 0.0
+        for s in np.argsort(-gains, kind="stable"):
+            mix[s] += min(self.upper[s] - mix[s], 1.0 - mix.sum())
+            theta = float(gains[s])
+            if mix.sum() >= 1.0 - ROUNDING:
                 break
-            low, high = (low, middle) if found(middle) else (middle, high)
-        return high
+        return float(mix @ gains), float(np.abs(gains - theta).sum())
+
+
+def round_sizes(sizes: Array, n: int) -> Ints:
+    """Whole numbers, at least 1, of sum n: the largest remainders are rounded up."""
+    whole = np.maximum(np.floor(sizes + ROUNDING), 1).astype(np.int64)
+    order = np.argsort(whole - sizes, kind="stable")
+    for cluster in itertools.cycle(order):
+        if (missing := n - int(whole.sum())) == 0:
+            return whole
+        if missing > 0:
+            whole[cluster] += 1
+        else:  # of the largest one, which has rows to spare
+            whole[whole.argmax()] -= 1
+    raise AssertionError  # there are clusters
 
 
 def dearest_counts(
-    prices: Array, low: Array, high: Array, total: Array | float
-) -> Array:
-    """Find the counts of groups (first axis) that cost most, of given totals."""
-    counts = low.copy()
-    left = total - counts.sum(axis=0)
-    for s in np.argsort(-prices, kind="stable"):
-        more = np.minimum(high[s] - low[s], left)
-        counts[s] += more
+    prices: Array, low: Ints, high: Ints, sizes: Ints, near: NDArray[Any]
+) -> Ints:
+    """Maximise ``prices * N`` over counts N (h, k) within bounds, of sums `sizes`.
+
+    Of equal prices those near given counts.
+    """
+    counts, left = low.copy(), sizes - low.sum(axis=0)
+    order, columns = np.argsort(-prices, axis=0, kind="stable"), np.arange(len(sizes))
+    for s in order:
+        more = np.minimum(high[s, columns] - low[s, columns], left)
+        counts[s, columns] += more
         left = left - more
+    # The price at the margin: of a group that could have more, and less, or the last.
+    is_taken = counts > low
+    margin = np.where(is_taken, prices, np.inf).min(axis=0)
+    tied = prices == margin
+    if (tied.sum(axis=0) > 1).any():
+        total = np.where(tied, counts, 0).sum(axis=0)
+        wish = np.clip(near, low, high).astype(np.int64)
+        left = total - np.where(tied, wish, 0).sum(axis=0)
+        counts = np.where(tied, wish, counts)
+        for s in range(len(prices)):
+            more = np.clip(left, low[s] - counts[s], high[s] - counts[s]) * tied[s]
+            counts[s] += more
+            left = left - more
     return counts
+
+
+def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
+    """Whole counts (c, k) near those of the relaxation, for several attributes.
+
+    An integer program over the neighbours of the counts; where no table of them meets
+    the bounds, of those that miss them by the fewest rows.
+    """
+    c, k = counts.shape
+    floor, of_kinds = np.floor(counts + ROUNDING), sparse.eye_array(k)
+    least, most = (side.ravel() for side in bounds.counts(sizes))
+    # Variables: the table, by rows, then the number of rows by which bounds are missed.
+    table = sparse.kron(bounds.members, of_kinds, format="csr")
+    missed = sparse.csr_array(np.ones((table.shape[0], 1)))
+    sums = sparse.vstack(
+        [
+            sparse.kron(sparse.eye_array(c), np.ones((1, k))),
+            sparse.kron(np.ones((1, c)), of_kinds),
+        ]
+    )
+    sums = sparse.hstack([sums, sparse.csr_array((c + k, 1))])
+    totals = np.concatenate([bounds.sizes, sizes])
+    for reach in (1, 3, max(sizes)):
+        result = milp(
+            np.append((floor - counts).ravel(), 2 * c * k),
+            integrality=np.ones(c * k + 1),
+            bounds=Bounds(
+                np.append(np.maximum(floor - reach + 1, 0).ravel(), 0),
+                np.append((floor + reach).ravel(), np.inf),
+            ),
+            constraints=[
+                LinearConstraint(sparse.hstack([table, -1 * missed]), -np.inf, most),
+                LinearConstraint(sparse.hstack([table, missed]), least, np.inf),
+                LinearConstraint(sums, totals, totals),
+            ],
+            options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": 0.1},
+        )
+        if result.x is not None:
+            rounded: Ints = np.rint(result.x[:-1]).astype(np.int64).reshape(c, k)
+            return rounded
+    raise RuntimeError(f"Counts were not rounded: {result.message}")

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.cluster._share_bounds import joint_cells
+from scalefair._groups import combinations
 from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
 from scalefair.linalg import (
     EigenResult,
@@ -100,8 +100,8 @@ def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     Which columns depend on others is a matter of the combinations that occur, not of
     how often they do nor of degrees: few rows of zeros and ones, well conditioned.
     """
-    cells, _ = joint_cells(codes)
-    sizes = cells.max(axis=0) + 1
+    sizes = codes.max(axis=0) + 1
+    cells = codes[combinations([*codes.T], sizes.tolist())[0]]
     G = np.hstack(
         [c[:, None] == np.arange(h) for c, h in zip(cells.T, sizes, strict=True)]
     )

@@ -1,7 +1,8 @@
-"""Rows assigned to columns, by their costs, and to their nearest centres."""
+"""Rows assigned to columns: at prices, by a min-cost flow, to their nearest centres."""
 
 from __future__ import annotations
 
+import heapq
 import math
 from typing import NamedTuple
 
@@ -12,8 +13,11 @@ from numpy.typing import NDArray
 from scalefair._threads import parallel
 from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 
-# Cheapest moves remembered for each ordered pair of columns.
-_KEPT_MOVES = 32
+# Cheapest moves remembered of each group between two columns: more are looked for again
+# when these are used up. Fewer where all of them would take more numbers than that.
+KEPT_MOVES, MAX_KEPT_NUMBERS = 32, 2**23
+# A column whose weight in a smoothed minimum is below exp(-this) is left out.
+NEGLIGIBLE_EXPONENT = 16.0
 # Sums over centres are formed in at most this many parts of the rows, whatever the
 # number of threads, and added in their order: the last digits are always the same.
 _PARTS = 64
@@ -21,60 +25,77 @@ _PARTS = 64
 _ROWS = 512
 
 
-@parallel(lambda C, chunks, prices, t, *_: C.size * (10 if t > 0 else 1))
-def soft_columns(
+@parallel(lambda C, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
+def smoothed_minima(
     C: Float64Array,
     chunks: IntArray,
     prices: Float64Array,
     temperature: float,
-    counts: Float64Array,
     values: Float64Array,
+    counts: Float64Array,
+    curvatures: Float64Array,
 ) -> None:
-    """Smoothed minimum of ``C + prices`` in each row, summed over chunks of rows.
+    """Smoothed minimum of ``C + prices`` in each row, with derivatives by the prices.
 
     It is ``-t log(sum(exp(-(C + prices) / t)))`` for the temperature t, the plain
-    minimum at 0. `chunks` hold start, stop and kind of rows, `prices` a row per kind;
-    `counts` (n_chunks, k) are overwritten with the shares of the columns, `values` with
-    the sums of the minima.
+    minimum at 0. `chunks` hold start, stop and kind of rows, `prices` a row per kind.
+    Overwritten are, for each chunk, `values` (n_chunks,) with the sum of the minima,
+    `counts` (n_chunks, k) with the gradient, the shares of the columns, and
+    `curvatures` (n_chunks, k, k) with minus the Hessian.
     """
     for c in numba.prange(chunks.shape[0]):
         start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
-        values[c] = _soft_minima(C, start, stop, prices[kind], temperature, counts[c])
+        values[c] = _smoothed_chunk(
+            C[start:stop], prices[kind], temperature, counts[c], curvatures[c]
+        )
 
 
-@numba.njit(cache=True)
-def _soft_minima(
+@numba.njit(cache=True, nogil=True)
+def _smoothed_chunk(
     C: Float64Array,
-    start: int,
-    stop: int,
     prices: Float64Array,
     temperature: float,
     count: Float64Array,
+    curvature: Float64Array,
 ) -> float:
     n_columns = C.shape[1]
-    reduced = np.empty(n_columns)
-    for j in range(n_columns):
-        count[j] = 0
+    weights, active = np.empty(n_columns), np.empty(n_columns, np.int64)
+    count[:] = 0.0
+    curvature[:] = 0.0
     total = 0.0
-    for i in range(start, stop):
-        best = 0
+    for i in range(C.shape[0]):
+        best, low = 0, np.inf
         for j in range(n_columns):
-            reduced[j] = C[i, j] + prices[j]
-            if reduced[j] < reduced[best]:
-                best = j
-        low = reduced[best]
+            weights[j] = C[i, j] + prices[j]
+            if weights[j] < low:
+                best, low = j, weights[j]
         total += low
-        if temperature == 0.0:
-            count[best] += 1
+        n_active, sum_of_weights = 0, 0.0
+        if temperature > 0.0:
+            for j in range(n_columns):
+                exponent = (weights[j] - low) / temperature
+                if exponent < NEGLIGIBLE_EXPONENT:
+                    weights[j] = math.exp(-exponent)
+                    sum_of_weights += weights[j]
+                    active[n_active] = j
+                    n_active += 1
+        if n_active < 2:
+            count[best] += 1.0
             continue
-        weight = 0.0
-        for j in range(n_columns):
-            excess = (reduced[j] - low) / temperature
-            reduced[j] = math.exp(-excess) if excess < 30.0 else 0.0
-            weight += reduced[j]
-        total -= temperature * math.log(weight)
-        for j in range(n_columns):
-            count[j] += reduced[j] / weight
+        total -= temperature * math.log(sum_of_weights)
+        for e in range(n_active):
+            weights[active[e]] /= sum_of_weights
+        # Gradient q, minus the Hessian (diag(q) - q q') / t: the lower triangle.
+        for e in range(n_active):
+            a = active[e]
+            count[a] += weights[a]
+            curvature[a, a] += weights[a]
+            for f in range(e + 1):
+                curvature[a, active[f]] -= weights[a] * weights[active[f]]
+    for a in range(n_columns):
+        for b in range(a + 1):
+            curvature[a, b] /= max(temperature, 1e-300)
+            curvature[b, a] = curvature[a, b]
     return total
 
 
@@ -85,297 +106,288 @@ def best_columns(
     prices: Float64Array,
     best: IntArray,
     low: Float64Array,
-    second: Float64Array,
 ) -> None:
     """Find the column of each row that minimises ``C + prices``, by the row's kind.
 
-    Overwrites `best` with the column, the first of equal ones, `low` with its value,
-    and `second` with how much larger the next is, infinity if there is but one column.
+    Overwrites `best` with the column, the first of equal ones, `low` with its value.
     """
     for i in numba.prange(C.shape[0]):
-        least, next_least, column = np.inf, np.inf, 0
+        least, column = np.inf, 0
         for j in range(C.shape[1]):
             value = C[i, j] + prices[kinds[i], j]
             if value < least:
-                next_least = least
                 least, column = value, j
-            elif value < next_least:
-                next_least = value
-        best[i], low[i], second[i] = column, least, next_least - least
+        best[i], low[i] = column, least
 
 
-@numba.njit(cache=True)
-def _ranked(values: Float64Array, rank: int) -> float:
-    """Find the value of a rank among others, which are put in another order.
-
-    Hoare's selection. NumPy's `partition` takes Numba ten seconds to compile.
-    """
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot, i, j = values[(low + high) // 2], low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if j < rank < i:
-            break
-        if rank <= j:
-            high = j
-        else:
-            low = i
-    value: float = values[rank]
-    return value
-
-
-@parallel(lambda C, *_: 10 * C.size)
-def box_widths(
-    C: Float64Array,
-    offsets: IntArray,
-    prices: Float64Array,
-    best: IntArray,
-    low: Float64Array,
-    second: Float64Array,
-    ranks: IntArray,
-    widths: Float64Array,
-) -> None:
-    """Find the change of one price that makes a number of rows change column.
-
-    Rows of one kind are consecutive, from `offsets`, and none is without. `ranks` are
-    the numbers of rows, at most those of the kind; `widths` is overwritten; both are
-    (h, k).
-    """
-    n_kinds, n_columns = prices.shape
-    for pair in numba.prange(n_kinds * n_columns):
-        s, j = pair // n_columns, pair % n_columns
-        start, stop = offsets[s], offsets[s + 1]
-        margins = np.empty(stop - start)
-        for i in range(start, stop):
-            if best[i] == j:
-                margins[i - start] = second[i]
-            else:
-                margins[i - start] = C[i, j] + prices[s, j] - low[i]
-        rank = min(ranks[s, j], stop - start - 1)
-        widths[s, j] = _ranked(margins, rank)
-
-
-@parallel(lambda C, *_: C.size)
-def count_open(
+@numba.njit(cache=True, nogil=True)
+def share_ties(
     C: Float64Array,
     kinds: IntArray,
     prices: Float64Array,
-    best: IntArray,
+    wanted: IntArray,
+    labels: IntArray,
     low: Float64Array,
-    widths: Float64Array,
-    n_open: IntArray,
+    rounding: float,
 ) -> None:
-    """Count, for each row, the columns that may become its best, into `n_open`.
+    """Move rows between columns that cost them the same, towards `wanted` counts.
 
-    They are those whose value is above the best one by no more than the widths of
-    the two columns together.
+    `labels` and `low` are those of `best_columns`; values that differ by at most
+    `rounding` are the same. Of many equal rows the flow would move one at a time.
     """
-    for i in numba.prange(C.shape[0]):
-        s = kinds[i]
-        own = widths[s, best[i]]
-        n_open[i] = 0
-        for j in range(C.shape[1]):
-            excess = C[i, j] + prices[s, j] - low[i]
-            if j != best[i] and excess <= own + widths[s, j]:
-                n_open[i] += 1
-
-
-@numba.njit(cache=True)
-def list_open(
-    C: Float64Array,
-    kinds: IntArray,
-    prices: Float64Array,
-    best: IntArray,
-    low: Float64Array,
-    widths: Float64Array,
-    rows: IntArray,
-    columns: IntArray,
-    excesses: Float64Array,
-) -> None:
-    """List the pairs of row and column that `count_open` counted, row by row."""
-    at = 0
+    excess = -wanted
     for i in range(C.shape[0]):
-        s = kinds[i]
-        own = widths[s, best[i]]
-        for j in range(C.shape[1]):
-            excess = C[i, j] + prices[s, j] - low[i]
-            if j != best[i] and excess <= own + widths[s, j]:
-                rows[at], columns[at], excesses[at] = i, j, excess
-                at += 1
-
-
-@numba.njit(cache=True)
-def _insert(
-    values: Float64Array, rows: IntArray, size: int, value: float, row: int
-) -> None:
-    """Insert into sorted arrays of `size` entries; the last falls off when full."""
-    at = size if size < values.shape[0] else size - 1
-    while at > 0 and values[at - 1] > value:
-        values[at], rows[at] = values[at - 1], rows[at - 1]
-        at -= 1
-    values[at], rows[at] = value, row
-
-
-@numba.njit(cache=True)
-def _chain(
-    row: int, column: int, first: IntArray, after: IntArray, before: IntArray
-) -> None:
-    """Put a row at the head of the chain of a column."""
-    before[row], after[row] = -1, first[column]
-    if first[column] >= 0:
-        before[first[column]] = row
-    first[column] = row
-
-
-@numba.njit(cache=True)
-def _unchain(
-    row: int, column: int, first: IntArray, after: IntArray, before: IntArray
-) -> None:
-    """Take a row out of the chain of its column."""
-    if before[row] >= 0:
-        after[before[row]] = after[row]
-    else:
-        first[column] = after[row]
-    if after[row] >= 0:
-        before[after[row]] = before[row]
-
-
-@numba.njit(cache=True)
-def _list_moves(
-    C: Float64Array,
-    a: int,
-    b: int,
-    first: IntArray,
-    after: IntArray,
-    values: Float64Array,
-    rows: IntArray,
-) -> int:
-    """List the cheapest moves of a row from a to b; return how many there are."""
-    size = 0
-    i = first[a]
-    while i >= 0:
-        value = C[i, b] - C[i, a]
-        full = size == _KEPT_MOVES
-        if not full or value < values[size - 1]:
-            _insert(values, rows, size, value, i)
-            size += 0 if full else 1
-        i = after[i]
-    return size
-
-
-@numba.njit(cache=True)
-def move_along_paths(
-    C: Float64Array, prices: Float64Array, target: IntArray, labels: IntArray
-) -> int:
-    """Find the cheapest assignment with ``target[j]`` rows in column j.
-
-    Starts from the row minima of ``C + prices`` and moves surplus rows along shortest
-    paths in the graph of the columns, where the arc from a to b costs the cheapest move
-    of one row (successive shortest paths: Ahuja, Magnanti & Orlin 1993, Network Flows,
-    section 9.7). Overwrites `labels`, and `prices` with those at which every row is in
-    a cheapest column: the proof of optimality. Returns 1 if `target` does not add up.
-    """
-    n, k = C.shape
-    if target.sum() != n:
-        return 1
-    counts = np.zeros(k, np.int64)
-    after, before = np.full(n, -1), np.full(n, -1)  # rows of a column, chained
-    first = np.full(k, -1)
-    for i in range(n):
-        a = 0
-        for j in range(1, k):
-            if C[i, j] + prices[j] < C[i, a] + prices[a]:
-                a = j
-        labels[i] = a
-        counts[a] += 1
-        _chain(i, a, first, after, before)
-    # The cheapest moves from a to b, sorted; those not listed cost at least `rest`.
-    # Size -1: not looked up yet. Rows that have left column a are skipped.
-    values = np.empty((k, k, _KEPT_MOVES))
-    movers = np.empty((k, k, _KEPT_MOVES), np.int64)
-    size = np.full((k, k), -1)
-    rest = np.full((k, k), np.inf)
-
-    distance, parent = np.empty(k), np.empty(k, np.int64)
-    done = np.empty(k, np.bool_)
-    while True:
-        short = False
-        for j in range(k):
-            distance[j] = 0.0 if counts[j] > target[j] else np.inf
-            parent[j] = -1
-            done[j] = False
-            short = short or counts[j] < target[j]
-        if not short:
-            return 0
-        end = -1
-        while True:  # Dijkstra from all columns with surplus
-            a = -1
-            for j in range(k):
-                if not done[j] and (a < 0 or distance[j] < distance[a]):
-                    a = j
-            if a < 0 or distance[a] == np.inf:
-                return 1
-            done[a] = True
-            if counts[a] < target[a]:
-                end = a
+        excess[kinds[i], labels[i]] += 1
+    for i in range(C.shape[0]):
+        s, a = kinds[i], labels[i]
+        for b in range(C.shape[1]):
+            if excess[s, a] <= 0:
                 break
-            if counts[a] == 0:
+            if excess[s, b] < 0 and C[i, b] + prices[s, b] <= low[i] + rounding:
+                excess[s, a] -= 1
+                excess[s, b] += 1
+                labels[i] = a = b
+
+
+@numba.njit(cache=True, nogil=True)
+def largest_fair_set(
+    gains: Float64Array, low: IntArray, high: IntArray, counts: IntArray
+) -> float:
+    """Most that a set of rows can gain if its counts of groups are within bounds.
+
+    `gains` (h, m + 1) are those of the rows of each group, falling, -inf where there is
+    none; `low` and `high` (h, m) bound the counts by the size of the set, from 1.
+    Overwrites `counts` (h,) with those of the best set. Exact: for each size sums of
+    falling gains are concave, so the next largest gain is always the one to add.
+    """
+    h, m = low.shape
+    best, chosen = -np.inf, np.empty(h, np.int64)
+    for z in range(m):
+        missing, value = z + 1, 0.0
+        for s in range(h):
+            chosen[s] = low[s, z]
+            missing -= low[s, z]
+            for e in range(low[s, z]):
+                value += gains[s, e]
+        while missing > 0:
+            r = -1
+            for s in range(h):
+                if chosen[s] < high[s, z] and (
+                    r < 0 or gains[s, chosen[s]] > gains[r, chosen[r]]
+                ):
+                    r = s
+            if r < 0:
+                break
+            value += gains[r, chosen[r]]
+            chosen[r] += 1
+            missing -= 1
+        if missing == 0 and value > best:
+            best = value
+            counts[:] = chosen
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def min_cost_flow(
+    C: Float64Array,
+    kinds: IntArray,
+    prices: Float64Array,
+    low: IntArray,
+    high: IntArray,
+    wanted: IntArray,
+    labels: IntArray,
+) -> int:
+    """Cheapest labels whose counts of kinds in columns are within bounds.
+
+    Successive shortest paths (Ahuja, Magnanti, Orlin 1993, section 9.7) between the
+    pairs of a kind s and a column a. An arc (s, a) -> (s, b) moves the row for which
+    that is cheapest; an arc (s, a) -> (r, a) costs nothing and moves one of the places
+    `wanted`, whose sums over kinds are the sizes of the columns, within `low` and
+    `high`. On entry, and after each path, `labels` minimise ``C + prices`` and `wanted`
+    maximises ``prices * wanted``: all reduced lengths are >= 0. On return the counts of
+    the labels are `wanted`. All but `C` and `kinds` are overwritten. Returns the number
+    of paths, -1 if there is none from a surplus to a deficit.
+    """
+    (h, k), n = prices.shape, C.shape[0]
+    # Rows of each (kind, column), in linked lists.
+    after, before, first = np.full(n, -1), np.full(n, -1), np.full((h, k), -1)
+    counts = np.zeros((h, k), np.int64)
+    for i in range(n):
+        counts[kinds[i], labels[i]] += 1
+        _push(i, kinds[i], labels[i], first, after, before)
+    # Cheapest moves of each kind from a to b: how much they cost, and the rows.
+    n_kept = max(2, min(KEPT_MOVES, MAX_KEPT_NUMBERS // (h * k * k)))
+    costs, movers = np.empty((h, k, k, n_kept)), np.empty((h, k, k, n_kept), np.int64)
+    n_moves = np.full((h, k, k), -1)  # -1: to be looked for
+    floor = np.full((h, k, k), np.inf)  # no other row's move costs less
+    distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
+    done = np.empty(h * k, np.bool_)
+    n_paths = 0
+    while True:
+        # Dijkstra's algorithm from all surpluses to the nearest deficit.
+        heap = [(0.0, 0)]
+        heap.pop()
+        is_short = False
+        for u in range(h * k):
+            s, a = u // k, u % k
+            distance[u], parent[u], done[u] = np.inf, -1, False
+            if counts[s, a] > wanted[s, a]:
+                distance[u] = 0.0
+                heapq.heappush(heap, (0.0, u))
+            is_short = is_short or counts[s, a] < wanted[s, a]
+        if not is_short:
+            return n_paths
+        end = -1
+        while heap:
+            length, u = heapq.heappop(heap)
+            if done[u]:
+                continue
+            done[u] = True
+            s, a = u // k, u % k
+            if counts[s, a] < wanted[s, a]:
+                end = u
+                break
+            if wanted[s, a] < high[s, a]:
+                for r in range(h):
+                    v = r * k + a
+                    if not done[v] and wanted[r, a] > low[r, a]:
+                        longer = length + max(prices[r, a] - prices[s, a], 0.0)
+                        if longer < distance[v]:
+                            distance[v], parent[v] = longer, u
+                            heapq.heappush(heap, (longer, v))
+            if counts[s, a] == 0:
                 continue
             for b in range(k):
-                if done[b]:
+                v = s * k + b
+                if done[v]:
                     continue
-                # Forget listed rows that have left column a.
-                while size[a, b] > 0 and labels[movers[a, b, 0]] != a:
-                    for e in range(size[a, b] - 1):
-                        values[a, b, e] = values[a, b, e + 1]
-                        movers[a, b, e] = movers[a, b, e + 1]
-                    size[a, b] -= 1
-                if size[a, b] == -1 or (size[a, b] == 0 and rest[a, b] < np.inf):
-                    listed = _list_moves(
-                        C, a, b, first, after, values[a, b], movers[a, b]
-                    )
-                    size[a, b] = listed
-                    rest[a, b] = np.inf
-                    if listed == _KEPT_MOVES:
-                        rest[a, b] = values[a, b, listed - 1]
-                if size[a, b] == 0:
-                    continue
-                length = max(values[a, b, 0] + prices[b] - prices[a], 0.0)
-                if distance[a] + length < distance[b]:
-                    distance[b] = distance[a] + length
-                    parent[b] = a
-        for j in range(k):
-            prices[j] -= min(distance[j], distance[end])
-        b = end
-        while parent[b] >= 0:
-            a = parent[b]
-            i = movers[a, b, 0]
-            _unchain(i, a, first, after, before)
-            _chain(i, b, first, after, before)
+                cost = _cheapest_move(
+                    C, s, a, b, labels, first, after, costs, movers, n_moves, floor
+                )
+                longer = length + max(cost + prices[s, b] - prices[s, a], 0.0)
+                if longer < distance[v]:
+                    distance[v], parent[v] = longer, u
+                    heapq.heappush(heap, (longer, v))
+        if end < 0:
+            return -1
+        # Move a row, or a place, along each arc of the path.
+        v = end
+        while parent[v] >= 0:
+            u = parent[v]
+            s, a, r, b = u // k, u % k, v // k, v % k
+            v = u
+            if s != r:
+                wanted[s, a] += 1
+                wanted[r, a] -= 1
+                continue
+            i = movers[s, a, b, 0]
+            _remove(i, s, a, first, after, before)
+            _push(i, s, b, first, after, before)
             labels[i] = b
-            counts[a] -= 1
-            counts[b] += 1
-            for j in range(k):
-                if j == b or size[b, j] == -1:
-                    continue
-                value = C[i, j] - C[i, b]
-                if value >= rest[b, j]:
-                    continue
-                full = size[b, j] == _KEPT_MOVES
-                if full:
-                    rest[b, j] = max(value, values[b, j, _KEPT_MOVES - 1])
-                    if value >= values[b, j, _KEPT_MOVES - 1]:
-                        continue
-                _insert(values[b, j], movers[b, j], size[b, j], value, i)
-                size[b, j] += 0 if full else 1
-            b = a
+            counts[s, a] -= 1
+            counts[s, b] += 1
+            _offer_moves(C, i, s, b, costs, movers, n_moves, floor)
+        farthest = distance[end]
+        for v in range(h * k):
+            prices[v // k, v % k] -= min(distance[v], farthest)
+        n_paths += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _cheapest_move(
+    C: Float64Array,
+    s: int,
+    a: int,
+    b: int,
+    labels: IntArray,
+    first: IntArray,
+    after: IntArray,
+    costs: Float64Array,
+    movers: IntArray,
+    n_moves: IntArray,
+    floor: Float64Array,
+) -> float:
+    """Cost of the cheapest move of a row of kind s from a to b, inf if none is left."""
+    cost, mover, n_kept = costs[s, a, b], movers[s, a, b], costs.shape[3]
+    while n_moves[s, a, b] > 0 and labels[mover[0]] != a:  # rows that have left
+        n_moves[s, a, b] -= 1
+        for e in range(n_moves[s, a, b]):
+            cost[e], mover[e] = cost[e + 1], mover[e + 1]
+    is_used_up = n_moves[s, a, b] == 0 and floor[s, a, b] < np.inf
+    if n_moves[s, a, b] == -1 or is_used_up:
+        size, i = 0, first[s, a]
+        while i >= 0:
+            value = C[i, b] - C[i, a]
+            if size < n_kept or value < cost[size - 1]:
+                size = _insert(cost, mover, size, value, i)
+            i = after[i]
+        n_moves[s, a, b] = size
+        floor[s, a, b] = cost[size - 1] if size == n_kept else np.inf
+    return cost[0] if n_moves[s, a, b] > 0 else np.inf
+
+
+@numba.njit(cache=True, nogil=True)
+def _offer_moves(
+    C: Float64Array,
+    i: int,
+    s: int,
+    b: int,
+    costs: Float64Array,
+    movers: IntArray,
+    n_moves: IntArray,
+    floor: Float64Array,
+) -> None:
+    """Put a row that is new in column b into the lists of moves from there."""
+    for j in range(C.shape[1]):
+        size = n_moves[s, b, j]
+        value = C[i, j] - C[i, b]
+        if j == b or size == -1 or value >= floor[s, b, j]:
+            continue
+        cost, mover = costs[s, b, j], movers[s, b, j]
+        if (mover[:size] == i).any():  # it had left and is back
+            continue
+        if size == len(cost):  # the last one drops out, or the row itself
+            floor[s, b, j] = max(value, cost[size - 1])
+            if value >= cost[size - 1]:
+                continue
+        n_moves[s, b, j] = _insert(cost, mover, size, value, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _insert(
+    costs: Float64Array, movers: IntArray, size: int, cost: float, row: int
+) -> int:
+    """Insert into a sorted list, in which the last gives way; return its new size."""
+    at = min(size, len(costs) - 1)
+    while at > 0 and costs[at - 1] > cost:
+        costs[at], movers[at] = costs[at - 1], movers[at - 1]
+        at -= 1
+    costs[at], movers[at] = cost, row
+    return min(size + 1, len(costs))
+
+
+@numba.njit(cache=True, nogil=True)
+def _push(
+    i: int, s: int, a: int, first: IntArray, after: IntArray, before: IntArray
+) -> None:
+    """Put a row at the head of a linked list."""
+    before[i], after[i] = -1, first[s, a]
+    if first[s, a] >= 0:
+        before[first[s, a]] = i
+    first[s, a] = i
+
+
+@numba.njit(cache=True, nogil=True)
+def _remove(
+    i: int, s: int, a: int, first: IntArray, after: IntArray, before: IntArray
+) -> None:
+    """Take a row out of a linked list."""
+    if before[i] >= 0:
+        after[before[i]] = after[i]
+    else:
+        first[s, a] = after[i]
+    if after[i] >= 0:
+        before[after[i]] = before[i]
 
 
 class NearestCentres(NamedTuple):
