@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._kmeans import _iterate, _pivots, embedding_kmeans
+from scalefair.cluster._kmeans import _iterate, _pivots, _Rows, embedding_kmeans
 from scalefair.datasets import fetch_deezer_europe, fetch_lastfm_asia
 
 
@@ -92,8 +92,8 @@ def test_pivots_are_those_of_lapack(offset, d):
 
 def test_hopeless_attempts_end_after_two_iterations():
     U = _heavy_tails()
-    two, given_up = (_iterate(U, U[:9], **o) for o in ({"max_iter": 2}, {"to_beat": 0}))
-    assert given_up.cost == two.cost > _iterate(U, U[:9]).cost
+    two, given_up = (_iterate(_Rows(U, None), U[:9], **o) for o in ({"max_iter": 2}, {"to_beat": 0}))
+    assert given_up.cost == two.cost > _iterate(_Rows(U, None), U[:9]).cost
 
 
 def test_order_of_rows():

@@ -200,9 +200,10 @@ def _cluster_without_fairness(
     operator = normalized(W, regularization=model.regularization)
     k, n_init = model.n_clusters, model.n_init
     found = chebyshev(operator, k, tol=model.tol, random_state=seed)
-    rows = embedding_rows(found.vectors, operator)
+    rows, weights = embedding_rows(found.vectors, operator)
     labels = np.full(kept.size, -1)
-    labels[kept] = embedding_kmeans(rows, k, n_init=n_init, random_state=seed)
+    how = {"weights": weights, "n_init": n_init, "random_state": seed}
+    labels[kept] = embedding_kmeans(rows, k, **how)
     if not found.converged:
         warn("Clustering without fairness did not converge: raise --tol.")
     return labels, {"converged": found.converged}
@@ -214,7 +215,9 @@ def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     found |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
         kept = {
-            k: v for k, v in vars(assignment).items() if k not in ("labels", "prices")
+            k: v
+            for k, v in vars(assignment).items()
+            if k not in ("labels", "prices", "rounded")
         }
         found["assignment"] = {**kept, "gap": assignment.gap}
     return {name: value for name, value in found.items() if value is not None}

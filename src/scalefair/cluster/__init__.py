@@ -2,6 +2,7 @@
 
 from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
 from scalefair.cluster._fair_spectral import FairSpectralClustering
+from scalefair.cluster._refinement import RefinedPartition, refine_partition
 from scalefair.cluster.comparators._coordinate_descent import (
     CoordinateDescentFairClustering,
 )
@@ -11,6 +12,8 @@ __all__ = [
     "CoordinateDescentFairClustering",
     "FairAssignment",
     "FairSpectralClustering",
+    "RefinedPartition",
     "UnifiedFairSpectralClustering",
     "fair_assignment",
+    "refine_partition",
 ]

@@ -167,7 +167,8 @@ def _newton_direction(
     def multiply(v: Array) -> Array:
         v = v.reshape(x.shape)
         HAv = np.einsum("sab,sb->sa", H, A @ (scale * v))
-        return (v + scale * (A.T @ HAv)).ravel()
+        product: Array = v + scale * (A.T @ HAv)
+        return product.ravel()
 
     system = LinearOperator((x.size, x.size), matvec=multiply, dtype=np.float64)
     d, _ = cg(

@@ -96,7 +96,7 @@ class GraphClustering(ClusterMixin, BaseEstimator):
     def _graph(self, W: Any) -> sparse.csr_array:
         """Affinity of all nodes, from a validated matrix."""
         if self.affinity == "precomputed":
-            return _checked_affinity(W)
+            return checked_affinity(W)
         return neighbors_graph(W, self.n_neighbors).affinity
 
     def _kept_part(
@@ -203,7 +203,7 @@ def _unweighted(W: Any) -> Any:
     return W
 
 
-def _checked_affinity(W: Any) -> sparse.csr_array:
+def checked_affinity(W: Any) -> sparse.csr_array:
     """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
     check_square(W.shape)
     A = with_small_indices(canonical(sparse.csr_array(W)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from scalefair._groups import combinations, compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._share_bounds import (
     ShareBounds,
+    check_tolerance,
     dearest_counts,
     round_counts,
     round_sizes,
@@ -236,9 +236,7 @@ def _check(X: Array, centers: Array, tolerance: float) -> None:
             f"{centers.shape[0]} centers for {X.shape[0]} rows: every cluster needs a "
             "row, give fewer centers."
         )
-    number = isinstance(tolerance, Real) and bool(np.isfinite(tolerance))
-    if not (number and tolerance >= 0):
-        raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
+    check_tolerance(tolerance)
 
 
 def squared_distances(X: Array, centers: Array) -> Array:
@@ -448,7 +446,8 @@ class _Problem:
             sums = sliding_window_view(padded, changes.size)[:, ::-1] + gains
             choices.append(sums.argmax(axis=1))
             worth = sums.max(axis=1)
-        result, at = sizes.copy(), reach
+        result: Ints = sizes.copy()
+        at = reach
         for cluster in reversed(range(sizes.size)):
             change = changes[choices[cluster][at]]
             result[cluster] += change

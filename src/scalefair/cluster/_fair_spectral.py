@@ -27,7 +27,7 @@ from scalefair.cluster._base import (
     kept_groups,
     partitioned_affinity,
 )
-from scalefair.cluster._fair_assignment import FairAssignment, fair_assignment
+from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
@@ -451,25 +451,22 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         self, problem: FairProblem, H: NDArray[np.float64], rng: np.random.RandomState
     ) -> tuple[NDArray[np.int32], dict[str, Any]]:
         """Labels from the rows of the embedding, and what new nodes take of them."""
-        rows = embedding_rows(H, problem.affinity)
+        rows, weights = embedding_rows(H, problem.affinity)
         labels = embedding_kmeans(
-            rows, self.n_clusters, n_init=self.n_init, random_state=rng
+            rows,
+            self.n_clusters,
+            weights=weights,
+            n_init=self.n_init,
+            random_state=rng,
         )
-        means, prices = cluster_means(rows, labels), None
+        means, prices = cluster_means(rows, labels, weights), None
         clusters = np.flatnonzero(np.bincount(labels))
         self.assignment_: FairAssignment | None = None
         if self.assign_labels == "fair":
-            try:
-                self.assignment_ = fair_assignment(
-                    rows,
-                    means,
-                    sensitive_features=problem.group_codes,
-                    tolerance=self.balance_tolerance,
-                    attributes=self.attributes,
-                )
-            except ValueError as error:  # it names its own parameter
-                message = str(error).replace(" tolerance=", " balance_tolerance=")
-                raise ValueError(message) from error
+            codes = problem.group_codes.reshape(problem.n, -1)
+            self.assignment_ = assign_rows(
+                rows, means, codes, self.balance_tolerance, weights
+            )
             labels, prices = self.assignment_.labels, self.assignment_.prices
             clusters = np.arange(len(means))
         return labels, {"centres": means, "clusters": clusters, "prices": prices}

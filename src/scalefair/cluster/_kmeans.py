@@ -22,21 +22,27 @@ Array = NDArray[np.float64]
 
 # Iterations at most, and relative decrease of the cost below which they end: of
 # attempts, and of the best of them in the end.
-_SHORT = 8, 1e-4
-_LONG = 300, 1e-6
+SHORT_RUN, LONG_RUN = (8, 1e-4), (300, 1e-6)
 # An attempt that costs this much more than the best after two iterations is given up.
-_HOPELESS = 1.1
+ABANDON_RATIO = 1.1
 # Starts whose costs differ relatively by less are taken to be the same.
-_SAME = 1e-6
-_TINY = float(np.finfo(np.float64).tiny)
+COST_RTOL = 1e-6
 # Centres added to the best ones, in turn.
-_ADDED = (5, 3, 2, 1)
+N_EXTRA_CENTRES = (5, 3, 2, 1)
+_TINY = float(np.finfo(np.float64).tiny)
 
 
-def embedding_rows(H: Array, affinity: Any) -> Array:
-    """Rows of ``D^{-1/2} H``, of unit length if the affinity is regularised."""
+def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array | None]:
+    """Rows of ``D^{-1/2} H`` and their weights; None: all count alike.
+
+    If the affinity is regularised rows have unit length, and the weights of the
+    normalised cut, ``d + tau`` (Dhillon, Guan and Kulis 2004), in units of their mean.
+    """
     rows: Array = H * affinity.inv_sqrt_degrees[:, None]
-    return unit_rows(rows) if affinity.tau > 0 else rows
+    if affinity.tau == 0:
+        return rows, None
+    weights = affinity.inv_sqrt_degrees**-2.0
+    return unit_rows(rows), weights / weights.mean()
 
 
 def unit_rows(rows: Array) -> Array:
@@ -50,6 +56,7 @@ def embedding_kmeans(
     U: NDArray[np.floating],
     n_clusters: int,
     *,
+    weights: Array | None = None,
     n_init: int = 10,
     random_state: Any = None,
 ) -> NDArray[np.int32]:
@@ -68,29 +75,43 @@ def embedding_kmeans(
     with single_blas_thread():
         residual = X.copy()
         pivots = _pivots(residual, n_clusters)
-        X = np.subtract(X, X.mean(axis=0), out=residual)
-        runs = [_iterate(X, X[pivots])]
+        rows = _Rows(np.subtract(X, X.mean(axis=0), out=residual), weights)
+        runs = [_iterate(rows, rows.X[pivots])]
         for _ in range(n_starts - 1):
             nowhere = np.full(len(X), np.inf)
-            runs.append(_iterate(X, _more_centres(X, nowhere, n_clusters, rng)))
+            runs.append(_iterate(rows, _more_centres(rows, nowhere, n_clusters, rng)))
         while len(runs) > 1:  # as in a tournament
             pairs = zip(runs[::2], runs[1::2], strict=False)
-            runs = [_cross(X, *pair) for pair in pairs] + runs[len(runs) & ~1 :]
+            merged = [_merge_runs(rows, *pair) for pair in pairs]
+            runs = merged + runs[len(runs) & ~1 :]
         best = runs[0]
-        for n_added in itertools.islice(itertools.cycle(_ADDED), n_init - n_starts):
-            n_added = min(n_added, n_clusters - 1)
-            more = _more_centres(X, best.low, n_added, rng)
-            best = _mend(X, best, np.vstack([best.centres, more]))
-        labels: NDArray[np.int32] = _iterate(X, best.centres, *_LONG).labels
+        extra = itertools.islice(itertools.cycle(N_EXTRA_CENTRES), n_init - n_starts)
+        for n_more in extra:
+            n_more = min(n_more, n_clusters - 1)
+            more = _more_centres(rows, best.low, n_more, rng)
+            best = _split_merge(rows, best, np.vstack([best.centres, more]))
+        labels: NDArray[np.int32] = _iterate(rows, best.centres, *LONG_RUN).labels
     return labels
 
 
-def cluster_means(U: NDArray[np.floating], labels: NDArray[np.integer]) -> Array:
-    """Mean of the rows of each cluster that has any."""
-    counts = np.bincount(labels)
-    sums = np.stack([np.bincount(labels, column) for column in U.T], axis=1)
+def cluster_means(
+    U: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    weights: Array | None = None,
+) -> Array:
+    """Mean of the rows, by their weights, of each cluster that has any."""
+    counts = np.bincount(labels, weights)
+    columns = U.T if weights is None else U.T * weights
+    sums = np.stack([np.bincount(labels, column) for column in columns], axis=1)
     means: Array = sums[counts > 0] / counts[counts > 0, None]
     return means
+
+
+class _Rows(NamedTuple):
+    """Rows (n, d), and how much each counts; None: all alike."""
+
+    X: Array
+    weights: Array | None
 
 
 class _Run(NamedTuple):
@@ -98,7 +119,7 @@ class _Run(NamedTuple):
 
     labels: NDArray[np.int32]
     low: Array  # (n,): squared distance to the nearest centre
-    cost: float
+    cost: float  # weighted sum of these
     losses: Array  # (k,): rise of the cost without the centre, at most
     centres: Array  # (k, d): means of the rows, or where they were
 
@@ -114,70 +135,73 @@ def _pivots(X: Array, n_pivots: int) -> list[int]:
     return pivots
 
 
-def _assign(X: Array, centres: Array) -> _Run:
-    labels, low, sums, counts, losses = nearest_centres(X, centres)
+def _assign(rows: _Rows, centres: Array) -> _Run:
+    labels, low, sums, counts, losses = nearest_centres(rows.X, centres, rows.weights)
     means = np.divide(
         sums, counts[:, None], out=centres.copy(), where=counts[:, None] > 0
     )
-    return _Run(labels, low, float(low.sum()), losses, means)
+    cost = low.sum() if rows.weights is None else rows.weights @ low
+    return _Run(labels, low, float(cost), losses, means)
 
 
 def _iterate(
-    X: Array,
+    rows: _Rows,
     centres: Array,
-    max_iter: int = _SHORT[0],
-    rtol: float = _SHORT[1],
+    max_iter: int = SHORT_RUN[0],
+    rtol: float = SHORT_RUN[1],
     to_beat: float = np.inf,
 ) -> _Run:
     """Lloyd's iterations from given centres; they end early if there is no hope."""
     before = np.inf
     for i in range(max_iter):
-        run = _assign(X, centres)
+        run = _assign(rows, centres)
         centres = run.centres
         if before - run.cost <= rtol * run.cost:
             break
-        if i == 1 and run.cost > _HOPELESS * to_beat:
+        if i == 1 and run.cost > ABANDON_RATIO * to_beat:
             break
         before = run.cost
     return run
 
 
 def _more_centres(
-    X: Array, low: Array, n_more: int, rng: np.random.RandomState
+    rows: _Rows, low: Array, n_more: int, rng: np.random.RandomState
 ) -> Array:
     """Rows by greedy k-means++; `low`: squared distances to the centres, or inf."""
+    X, weights = rows
     n_tried = 2 + int(math.log(max(n_more, 1)))
     distances = np.empty((n_tried, len(X)))
     chosen: list[int] = []
     while len(chosen) < n_more:
-        ends = np.cumsum(low)
+        ends = np.cumsum(low if weights is None else low * weights)
         if not ends[-1] > 0:
             break
         if np.isinf(ends[-1]):
-            rows = rng.randint(len(X), size=1)
+            tried = rng.randint(len(X), size=1)
         else:
             picks = rng.random_sample(n_tried) * ends[-1]
-            rows = np.minimum(np.searchsorted(ends, picks, "right"), len(X) - 1)
-        sums = capped_distances(X, X[rows], low, distances[: len(rows)])
+            tried = np.minimum(np.searchsorted(ends, picks, "right"), len(X) - 1)
+        out = distances[: len(tried)]
+        sums = capped_distances(X, X[tried], low, out, weights)
         best = int(sums.argmin())
         low = distances[best].copy()
-        chosen.append(int(rows[best]))
+        chosen.append(int(tried[best]))
     return X[chosen]
 
 
-def _cross(X: Array, a: _Run, b: _Run) -> _Run:
+def _merge_runs(rows: _Rows, a: _Run, b: _Run) -> _Run:
     """Best of two runs and of what comes of the centres of both."""
     best, other = sorted((a, b), key=lambda run: run.cost)
-    if other.cost - best.cost <= _SAME * other.cost:
+    if other.cost - best.cost <= COST_RTOL * other.cost:
         return best
-    return _mend(X, best, np.vstack([best.centres, other.centres]))
+    return _split_merge(rows, best, np.vstack([best.centres, other.centres]))
 
 
-def _mend(X: Array, best: _Run, centres: Array) -> _Run:
+def _split_merge(rows: _Rows, best: _Run, centres: Array) -> _Run:
     """Best of a run and of one from the centres that are needed of many."""
     # Half of those to go are taken at a time, but none with its nearest centre.
     n_clusters = len(best.centres)
-    run = _iterate(X, centres, max_iter=2)
+    run = _iterate(rows, centres, max_iter=2)
     while len(run.centres) > n_clusters:
         most = max((len(run.centres) - n_clusters) // 2, 1)
         apart = cdist(run.centres, run.centres, "sqeuclidean")
@@ -187,6 +211,6 @@ def _mend(X: Array, best: _Run, centres: Array) -> _Run:
         for c in np.argsort(run.losses, kind="stable"):
             if len(gone) < most and not (nearest[gone] == c).any():
                 gone.append(int(c))
-        run = _assign(X, np.delete(run.centres, gone, axis=0))
-    run = _iterate(X, run.centres, to_beat=best.cost)
+        run = _assign(rows, np.delete(run.centres, gone, axis=0))
+    run = _iterate(rows, run.centres, to_beat=best.cost)
     return run if run.cost < best.cost else best

@@ -91,10 +91,13 @@ class NystroemExtension:
             )
         return (unit_rows(rows) if self.tau > 0 else rows), weights
 
-    def assign(self, rows: Array, codes: Codes) -> NDArray[np.int32]:
+    def assign(self, rows: Array, weights: Array, codes: Codes) -> NDArray[np.int32]:
         """Labels of the nearest centres, at the prices of the fair assignment."""
         costs = squared_distances(rows, self.centres)
         if self.prices is not None:
+            if self.tau > 0:  # rows count by their degrees
+                mean = np.mean(self.scale[self.scale > 0] ** -2.0)
+                costs *= ((weights + self.tau) / mean)[:, None]
             start = 0
             for own, shift in zip(codes, self.shifts, strict=True):
                 costs += self.prices[start + own]
@@ -191,7 +194,7 @@ class PredictingClustering(GraphClustering):
         rows, weights = extension.embed(
             self._weights_of_new(X), self.embedding_, self.eigenvalues_, codes
         )
-        labels = extension.assign(rows, codes)
+        labels = extension.assign(rows, weights, codes)
         if self.connected_components != "largest":
             weights = weights + extension.tau
         lost = np.flatnonzero(~(weights > 0))

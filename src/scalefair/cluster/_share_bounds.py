@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,18 @@ Ints = NDArray[np.int64]
 ROUNDING = 1e-9
 # Nodes of the integer program that rounds the counts of several attributes.
 MAX_MILP_NODES = 200
+
+
+def _outer(shares: Array, sizes: Ints) -> Array:
+    products: Array = shares.reshape(-1, *[1] * sizes.ndim) * sizes
+    return products
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Raise a ValueError unless a tolerance is a finite number >= 0."""
+    number = isinstance(tolerance, Real) and bool(np.isfinite(tolerance))
+    if not (number and tolerance >= 0):
+        raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
 
 
 @dataclass(frozen=True)
@@ -65,8 +78,8 @@ class ShareBounds:
 
     def counts(self, size: Ints) -> tuple[Ints, Ints]:
         """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
-        low = np.floor(np.multiply.outer(self.lower, size) + ROUNDING)
-        high = np.ceil(np.multiply.outer(self.upper, size) - ROUNDING)
+        low = np.floor(_outer(self.lower, size) + ROUNDING)
+        high = np.ceil(_outer(self.upper, size) - ROUNDING)
         return low.astype(np.int64), np.minimum(high.astype(np.int64), size)
 
     def excess(self, counts: Ints) -> float:
@@ -77,7 +90,7 @@ class ShareBounds:
 
     def rounded(self, counts: Ints) -> NDArray[np.bool_]:
         """Where counts are within the bounds, but the share beyond the tolerance."""
-        expected = np.multiply.outer(self._shares, counts.sum(axis=0))
+        expected = _outer(self._shares, counts.sum(axis=0))
         deviation = np.abs(self.members @ counts - expected)
         result: NDArray[np.bool_] = deviation > self.tolerance * expected + ROUNDING
         return result
@@ -145,41 +158,38 @@ def dearest_counts(
 
 
 def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
-    """Whole counts (c, k) near those of the relaxation, for several attributes.
+    """Whole counts (c, k) near others, of given sums, for several attributes.
 
-    An integer program over the neighbours of the counts; where no table of them meets
-    the bounds, of those that miss them by the fewest rows.
+    An integer program; where no counts meet the bounds, those that miss them by the
+    fewest rows.
     """
-    c, k = counts.shape
-    floor, of_kinds = np.floor(counts + ROUNDING), sparse.eye_array(k)
-    least, most = (side.ravel() for side in bounds.counts(sizes))
-    # Variables: the table, by rows, then the number of rows by which bounds are missed.
-    table = sparse.kron(bounds.members, of_kinds, format="csr")
-    missed = sparse.csr_array(np.ones((table.shape[0], 1)))
+    (c, k), m = counts.shape, counts.size
+    kinds, clusters = sparse.eye_array(c), sparse.eye_array(k)
+    of_groups = sparse.kron(bounds.members, clusters, format="csr")
     sums = sparse.vstack(
-        [
-            sparse.kron(sparse.eye_array(c), np.ones((1, k))),
-            sparse.kron(np.ones((1, c)), of_kinds),
-        ]
+        [sparse.kron(kinds, np.ones((1, k))), sparse.kron(np.ones((1, c)), clusters)]
     )
-    sums = sparse.hstack([sums, sparse.csr_array((c + k, 1))])
     totals = np.concatenate([bounds.sizes, sizes])
-    for reach in (1, 3, max(sizes)):
-        result = milp(
-            np.append((floor - counts).ravel(), 2 * c * k),
-            integrality=np.ones(c * k + 1),
-            bounds=Bounds(
-                np.append(np.maximum(floor - reach + 1, 0).ravel(), 0),
-                np.append((floor + reach).ravel(), np.inf),
-            ),
-            constraints=[
-                LinearConstraint(sparse.hstack([table, -1 * missed]), -np.inf, most),
-                LinearConstraint(sparse.hstack([table, missed]), least, np.inf),
-                LinearConstraint(sums, totals, totals),
-            ],
-            options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": 0.1},
-        )
-        if result.x is not None:
-            rounded: Ints = np.rint(result.x[:-1]).astype(np.int64).reshape(c, k)
-            return rounded
-    raise RuntimeError(f"Counts were not rounded: {result.message}")
+    least, most = (side.ravel() for side in bounds.counts(sizes))
+    # Variables: counts, by how much they are above and below the given ones, and the
+    # number of rows by which bounds are missed.
+    unit, none = sparse.eye_array(m), sparse.csr_array((sums.shape[0], 2 * m + 1))
+    missed = sparse.csr_array(np.ones((of_groups.shape[0], 1)))
+    wide = sparse.hstack([of_groups, sparse.csr_array((of_groups.shape[0], 2 * m))])
+    deviation = sparse.hstack([unit, -1 * unit, unit, sparse.csr_array((m, 1))])
+    result = milp(
+        np.concatenate([np.zeros(m), np.ones(2 * m), [4.0 * m]]),
+        integrality=np.concatenate([np.ones(m), np.zeros(2 * m), [1]]),
+        bounds=Bounds(0, np.inf),
+        constraints=[
+            LinearConstraint(sparse.hstack([wide, -1 * missed]), -np.inf, most),
+            LinearConstraint(sparse.hstack([wide, missed]), least, np.inf),
+            LinearConstraint(sparse.hstack([sums, none]), totals, totals),
+            LinearConstraint(deviation, counts.ravel(), counts.ravel()),
+        ],
+        options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": 0.1},
+    )
+    if result.x is None:
+        raise RuntimeError(f"The counts were not rounded: {result.message}")
+    whole: Ints = np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
+    return whole

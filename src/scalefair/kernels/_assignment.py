@@ -21,6 +21,8 @@ NEGLIGIBLE_EXPONENT = 16.0
 # Sums over centres are formed in at most this many parts of the rows, whatever the
 # number of threads, and added in their order: the last digits are always the same.
 _PARTS = 64
+# Stands for weights of 1.
+_NO_WEIGHTS = read_only(np.empty(0))
 # Rows multiplied by the centres at once: the products stay in the cache.
 _ROWS = 512
 
@@ -395,12 +397,15 @@ class NearestCentres(NamedTuple):
 
     labels: NDArray[np.int32]  # (n,)
     low: Float64Array  # (n,): squared distance to the nearest centre
-    sums: Float64Array  # (k, d): sum of the rows of each centre
+    # Of the rows of each centre, each times its weight:
+    sums: Float64Array  # (k, d): their sum
     counts: Float64Array  # (k,): how many there are
     losses: Float64Array  # (k,): what they lose by going to the next nearest centre
 
 
-def nearest_centres(X: Float64Array, centres: Float64Array) -> NearestCentres:
+def nearest_centres(
+    X: Float64Array, centres: Float64Array, weights: Float64Array | None = None
+) -> NearestCentres:
     """Find the nearest of `centres` (k, d) to each row of `X` (n, d)."""
     n, k = len(X), len(centres)
     n_parts = min(_PARTS, -(-n // _ROWS))
@@ -412,6 +417,7 @@ def nearest_centres(X: Float64Array, centres: Float64Array) -> NearestCentres:
         read_only(X),
         np.ascontiguousarray(centres),
         squares,
+        _NO_WEIGHTS if weights is None else read_only(weights),
         labels,
         low,
         sums,
@@ -428,6 +434,7 @@ def _nearest(
     X: Float64Array,
     centres: Float64Array,
     squares: Float64Array,
+    weights: Float64Array,
     labels: IntArray,
     low: Float64Array,
     sums: Float64Array,
@@ -443,6 +450,7 @@ def _nearest(
                 X[start:stop],
                 centres,
                 squares,
+                weights[start:stop],
                 labels[start:stop],
                 low[start:stop],
                 sums[part],
@@ -456,6 +464,7 @@ def _nearest_chunk(
     X: Float64Array,
     centres: Float64Array,
     squares: Float64Array,
+    weights: Float64Array,
     labels: IntArray,
     low: Float64Array,
     sums: Float64Array,
@@ -475,27 +484,32 @@ def _nearest_chunk(
             best[i] = j if closer else best[i]
             least[i] = value if closer else least[i]
     for i in range(n):
-        j = best[i]
+        j, weight = best[i], weights[i] if weights.size else 1.0
         square = 0.0
         for c in range(X.shape[1]):
             square += X[i, c] * X[i, c]
-            sums[j, c] += X[i, c]
+            sums[j, c] += weight * X[i, c]
         labels[i] = j
         low[i] = max(least[i] + square, 0.0)
-        counts[j] += 1
-        losses[j] += next_least[i] - least[i]
+        counts[j] += weight
+        losses[j] += weight * (next_least[i] - least[i])
 
 
 def capped_distances(
-    X: Float64Array, centres: Float64Array, low: Float64Array, out: Float64Array
+    X: Float64Array,
+    centres: Float64Array,
+    low: Float64Array,
+    out: Float64Array,
+    weights: Float64Array | None = None,
 ) -> Float64Array:
     """Overwrite `out` with squared distances of centres to rows, at most `low`.
 
     `X` is (n, d), `centres` (k, d), `low` (n,) and `out` (k, n). Returns the sums of
-    the rows of `out`.
+    the rows of `out`, of rows of `X` by their weights.
     """
     sums = np.zeros((min(_PARTS, -(-len(X) // _ROWS)), len(centres)))
-    _capped(read_only(X), centres, read_only(low), out, sums)
+    w = _NO_WEIGHTS if weights is None else read_only(weights)
+    _capped(read_only(X), centres, read_only(low), w, out, sums)
     total: Float64Array = sums.sum(axis=0)
     return total
 
@@ -505,13 +519,14 @@ def _capped(
     X: Float64Array,
     centres: Float64Array,
     low: Float64Array,
+    weights: Float64Array,
     out: Float64Array,
     sums: Float64Array,
 ) -> None:
     n, n_parts = X.shape[0], sums.shape[0]
     for part in numba.prange(n_parts):
         first, end = n * part // n_parts, n * (part + 1) // n_parts
-        _capped_part(X, centres, low, out, sums[part], first, end)
+        _capped_part(X, centres, low, weights, out, sums[part], first, end)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
@@ -519,15 +534,17 @@ def _capped_part(
     X: Float64Array,
     centres: Float64Array,
     low: Float64Array,
+    weights: Float64Array,
     out: Float64Array,
     sums: Float64Array,
     first: int,
     end: int,
 ) -> None:
     for i in range(first, end):
+        weight = weights[i] if weights.size else 1.0
         for j in range(centres.shape[0]):
             square = 0.0
             for c in range(X.shape[1]):
                 square += (X[i, c] - centres[j, c]) ** 2
             out[j, i] = min(square, low[i])
-            sums[j] += out[j, i]
+            sums[j] += weight * out[j, i]
