@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -31,6 +32,7 @@ from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
+from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.metrics import balance_score
 from scalefair.operators import (
@@ -59,10 +61,14 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     :math:`M = D^{-1/2} W D^{-1/2}` subject to :math:`H^T H = I` and
     :math:`F^T H = 0`, :math:`F = D^{-1/2} (G - 1 z^T)`, where :math:`G` indicates
     the groups and :math:`z` holds their shares (of all attributes side by side with
-    ``attributes="each"``); k-means on the rows of
-    :math:`D^{-1/2} H` gives the clusters. With exactly `n_clusters` different rows
-    every cluster would hold each group in its share of the population; the balance
-    that is reached is measured in `balance_`.
+    ``attributes="each"``). k-means on the rows of :math:`D^{-1/2} H`, at unit length and
+    weighted by the degrees, gives centres; every node goes to one such that each
+    cluster holds each group in its share of the population, to `balance_tolerance` and
+    one node (`fair_assignment`); and the labels are refined on the graph, with the
+    shares kept (`refine_partition`). The balance is measured in `balance_`.
+
+    The method of the papers is ``regularization=0, assign_labels="kmeans"``: raw rows
+    and k-means, whose clusters are often handfuls of nodes, and seldom balanced.
     Memory beyond `W`: 8 (float64) or 12 (float32) bytes per stored entry for M, none if
     all stored weights are equal, and about ``50 n k`` bytes for the iteration.
 
@@ -114,11 +120,12 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         Factor in the Gaussian kernel; None takes 1 over the number of features.
     n_landmarks : int, default=500
         Rank of ``"rbf_nystroem"``.
-    regularization : float, default=0.0
+    regularization : float, default=0.1
         tau as a multiple of the mean degree: tau / n is added to every entry of W, and
         so tau to every degree, in M and F; and k-means takes the rows at unit length,
-        as in [4]_. 0 is the method of the papers, which on sparse networks cuts off
-        handfuls of nodes on a thread; 0.1 to 1 gives clusters of some size instead
+        as in [4]_, with weights d + tau, those of the normalised cut [6]_. 0 is the
+        method of the papers, which on sparse networks cuts off handfuls of nodes on a
+        thread; of 0.05, 0.1, 0.3 and 1 the default cut best with few such clusters
         [5]_. Every node is then clustered, isolated ones, too. The constant is never
         stored: a product takes one more pass over its block.
     tol : float, default=1e-4
@@ -134,12 +141,15 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     n_init : int, default=10
         Attempts of k-means on all rows: starts, and attempts to mend the best.
     %(attributes)s
-    assign_labels : {"kmeans", "fair"}, default="kmeans"
-        How the embedding is rounded: by k-means, which can lose balance, or
-        (``"fair"``) by k-means and then `fair_assignment`.
+    assign_labels : {"fair", "kmeans"}, default="fair"
+        How the embedding is rounded: by k-means and then `fair_assignment`, or by
+        k-means alone, which loses balance.
     balance_tolerance : float, default=0.1
         Largest relative deviation of a group's share in a cluster from that in the
-        population, for ``assign_labels="fair"``.
+        population, up to one node, for ``assign_labels="fair"``.
+    refine : bool, default=True
+        Whether fair labels of a stored graph are refined by `refine_partition`, which
+        lowers the normalised cut and keeps the shares within the tolerance.
     %(connected_components)s
         All else than stored graphs is taken as connected, and so is every graph with
         `regularization`, but for ``"largest"``.
@@ -170,7 +180,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     history_ : dict of ndarray or None
         Record of ``"admm"`` (`scalefair.linalg.AdmmResult`); None for other solvers.
     assignment_ : FairAssignment or None
-        Cost, lower bound and moved nodes of ``assign_labels="fair"``.
+        Cost, lower bound and moved nodes of ``assign_labels="fair"``, before the
+        refinement.
+    refinement_ : RefinedPartition or None
+        Normalised cut before and after the refinement; None if there was none.
     balance_ : ndarray of shape (n_clusters,)
         Balance of each cluster (:func:`scalefair.metrics.balance_score`), between 0
         and 1, the smallest over attributes with ``attributes="each"``; shorter if
@@ -194,6 +207,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     See Also
     --------
     fair_assignment : The rounding of ``assign_labels="fair"`` by itself.
+    refine_partition : The refinement by itself.
     %(scores)s
 
     References
@@ -208,6 +222,8 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
        Stochastic Blockmodel", NeurIPS.
     .. [5] Zhang, Rohe (2018), "Understanding Regularized Spectral Clustering via Graph
        Conductance", NeurIPS.
+    .. [6] Dhillon, Guan, Kulis (2004), "Kernel k-means, Spectral Clustering and
+       Normalized Cuts", KDD.
 
     Examples
     --------
@@ -251,6 +267,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         "attributes": [StrOptions({"joint", "each"})],
         "assign_labels": [StrOptions({"kmeans", "fair"})],
         "balance_tolerance": [Interval(Real, 0, None, closed="left")],
+        "refine": ["boolean"],
     }
 
     def __init__(
@@ -263,14 +280,15 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         neighbors: Any = "auto",
         gamma: float | None = None,
         n_landmarks: int = 500,
-        regularization: float = 0.0,
+        regularization: float = 0.1,
         tol: float = 1e-4,
         max_iter: int | None = None,
         dtype: Any = np.float64,
         n_init: int = 10,
         attributes: str = "joint",
-        assign_labels: str = "kmeans",
+        assign_labels: str = "fair",
         balance_tolerance: float = 0.1,
+        refine: bool = True,
         connected_components: str = "raise",
         random_state: Any = None,
     ) -> None:
@@ -289,6 +307,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         self.attributes = attributes
         self.assign_labels = assign_labels
         self.balance_tolerance = balance_tolerance
+        self.refine = refine
         self.connected_components = connected_components
         self.random_state = random_state
 
@@ -319,7 +338,6 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         Raises
         ------
         %(bad_graph)s
-            If no assignment meets `balance_tolerance`; the message names one to meet.
             If `neighbors` is given with an affinity that has no use for it, or a
             graph of distances has fewer neighbours than `n_neighbors`.
         ImportError
@@ -363,7 +381,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
                 stacklevel=5,
             )
         with progress.task("labels"):
-            labels, clusters = self._round(problem, result.vectors, rng)
+            labels, clusters = self._round(problem, result.vectors, kept, rng)
         self._set_clusters(kept, labels, result.vectors)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
@@ -448,7 +466,11 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         return normalized, np.ones(W.shape[0], dtype=bool)
 
     def _round(
-        self, problem: FairProblem, H: NDArray[np.float64], rng: np.random.RandomState
+        self,
+        problem: FairProblem,
+        H: NDArray[np.float64],
+        kept: NDArray[np.bool_],
+        rng: np.random.RandomState,
     ) -> tuple[NDArray[np.int32], dict[str, Any]]:
         """Labels from the rows of the embedding, and what new nodes take of them."""
         rows, weights = embedding_rows(H, problem.affinity)
@@ -469,6 +491,18 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
             )
             labels, prices = self.assignment_.labels, self.assignment_.prices
             clusters = np.arange(len(means))
+        self.refinement_: RefinedPartition | None = None
+        W = getattr(self, "affinity_matrix_", None)
+        if self.assignment_ is not None and self.refine and sparse.issparse(W):
+            self.refinement_ = refine_labels(
+                W if kept.all() else W[kept][:, kept],
+                labels,
+                codes,
+                self.balance_tolerance,
+                self.regularization,
+                rng,
+            )
+            labels = self.refinement_.labels
         return labels, {"centres": means, "clusters": clusters, "prices": prices}
 
     def _check_cluster_quality(

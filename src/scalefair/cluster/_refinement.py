@@ -158,7 +158,7 @@ def refine_labels(
     cells = np.bincount(kinds * k + refined, minlength=c * k)
     counts: NDArray[np.int64] = cells.reshape(c, k)
     sizes = counts.sum(axis=0)
-    volumes = np.bincount(refined, degrees, k)
+    volumes: NDArray[np.float64] = np.bincount(refined, degrees, k).astype(np.float64)
     inner += tau / n * sizes.astype(np.float64) ** 2
     before = after = float((1 - inner / volumes).sum())
     # Of several attributes moves could break a bound that is on sums of kinds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -29,7 +30,7 @@ def _outer(shares: Array, sizes: Ints) -> Array:
 
 def check_tolerance(tolerance: Any) -> None:
     """Raise a ValueError unless a tolerance is a finite number >= 0."""
-    number = isinstance(tolerance, Real) and bool(np.isfinite(tolerance))
+    number = isinstance(tolerance, Real) and math.isfinite(tolerance)
     if not (number and tolerance >= 0):
         raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
 
