@@ -95,6 +95,8 @@ def split_names(given: str, names: Sequence[str]) -> list[str]:
 
 def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
     """Return which columns hold target and groups; the others must be files."""
+    from scalefair.files._values import find_source  # not for --help
+
     own = {}
     for role in ("target", "groups"):
         if (given := getattr(roles, role)) is None:
@@ -103,7 +105,7 @@ def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[
         lacking = [name for name in chosen if name not in names]
         if not lacking:
             own[role] = chosen
-        elif not Path(given).exists():
+        elif not find_source(given)[0].exists():
             known = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
             raise Failure(
                 f"{', '.join(lacking)}: neither a column of {path} (columns: {known}) "

@@ -26,6 +26,9 @@ _ENTRY_BYTES, _ROW_BYTES = 24, 16
 _FORMATS = {b"PK": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
 _FORMATS[b"%%MatrixMarket"] = "mtx"
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
+# Of Matrix Market: what stands above the values; numbers of an entry of each kind.
+_MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n")
+_MARKET_FIELDS = {"pattern": 0, "complex": 2}
 # Bytes that are copied at a time: zipfile makes a copy of its own.
 _PIECE = 2**20
 # Rows and columns that are turned around while they are in a cache.
@@ -90,11 +93,26 @@ def _require(path: Path, n_bytes: int) -> None:
 
 def read_matrix_market(path: Path) -> sparse.csr_array:
     with reading(path, "a Matrix Market file"):
-        # SciPy steps back in the file, which aborts the process where that fails.
+        # SciPy's reader ends the process where it cannot step back in the file, where
+        # a number ends with the file, and at a NUL; it counts values of lists only.
         with open_bytes(path) as file:
-            text = io.BytesIO(file.read())
-        n_rows, n_columns, n_entries, *_ = scipy.io.mminfo(text)
+            content = file.read() + b"\n"
+        if b"\0" in content:
+            raise ValueError("it has NUL bytes")
+        text = io.BytesIO(content)
+        n_rows, n_columns, n_entries, form, field, symmetry = scipy.io.mminfo(text)
         _require(path, _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns))
+        if symmetry != "general" and n_rows != n_columns:
+            raise ValueError(f"it is {symmetry}, but of shape {n_rows, n_columns}")
+        if form == "array" and symmetry != "general":
+            n_entries = n_rows * (n_rows + (1, -1)[symmetry == "skew-symmetric"]) // 2
+        n_values = n_entries * (_MARKET_FIELDS.get(field, 1) + 2 * (form != "array"))
+        head = _MARKET_HEAD.match(content)
+        is_blank = np.frombuffer(content, np.uint8, offset=head.end() if head else 0) < 33
+        n_present = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
+        last = content[-100:].split()[-1].decode("ascii", "replace")
+        if n_present != n_values or not is_number(last):
+            raise ValueError(f"{n_present} of {n_values} numbers, the last {last!r}")
         text.seek(0)
         matrix = scipy.io.mmread(text)
     return as_matrix(path, matrix, "weight")

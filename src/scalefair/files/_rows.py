@@ -148,8 +148,8 @@ class ParquetReader(RowReader):
         self._source = SourceFile(path, "a parquet file")
         with self._opened() as file:
             schema, about = file.schema_arrow, file.metadata
-        index = (schema.pandas_metadata or {}).get("index_columns", ())
-        types = {field.name: field.type for field in schema if field.name not in index}
+            index = (schema.pandas_metadata or {}).get("index_columns", ())
+            types = {f.name: f.type for f in schema if f.name not in index}
         self._names = list(types) if columns is None else list(columns)
         self.n_features, self.dtype = len(self._names), self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import functools
 import gzip
@@ -10,7 +11,7 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -25,6 +26,11 @@ _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _COMMENT = ("#", "%")
+_COMMENTS = re.compile(r"^[ \t]*[#%].*\n?", re.M)
+# First bytes that tell an encoding; those of UTF-32 start like those of UTF-16.
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+_MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_MARKS[codecs.BOM_UTF8] = "utf-8-sig"
 # Spellings of delimiters; None is any white space.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
 # Records that are looked at before a table is read.
@@ -44,6 +50,27 @@ def open_bytes(path: Path) -> IO[bytes]:
             file.close()  # what unpacks it would leave it open
             return cast(IO[bytes], unpack(path))
     return file
+
+
+def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
+    """Open a text; only line feeds end its lines."""
+    return io.TextIOWrapper(cast(Any, open_bytes(path)), encoding, newline="\n")
+
+
+class EdgeText(io.TextIOBase):
+    """Text without the lines between edges that are comments, and their number."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file, self.n_comments = file, 0
+
+    def read(self, size: int | None = -1) -> str:
+        """Return whole lines, of about this size; none at the end."""
+        text, n = "", 1
+        while n and not text:
+            text = self._file.read(size or -1) + self._file.readline()
+            text, n = _COMMENTS.subn("", text)
+            self.n_comments += n
+        return text
 
 
 @functools.cache
@@ -77,10 +104,13 @@ class Layout:
     names: list[str] | None  # of a header
     n_columns: int
     notes: list[str]  # what was assumed
+    encoding: str
+    of_edges: bool  # so that lines between them may be comments
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of each record below the header."""
-        found = _records(self.path, self.delimiter, self.skipped)
+        lines = _lines(self.path, self.encoding)
+        found = _records(self.path, lines, self.delimiter, self.skipped, self.of_edges)
         yield from islice(found, 0 if self.names is None else 1, None)
 
     def refuse_uneven(self, most: int | None = None) -> None:
@@ -101,17 +131,24 @@ def find_layout(
     delimiter: str | None = None,
     decimal: str | None = None,
     skip_lines: int = 0,
+    encoding: str | None = None,
+    missing: Collection[str] = MISSING,
     known_headers: Sequence[tuple[str, ...]] = (),
-    words_are_rows: bool = False,
+    of_edges: bool = False,
 ) -> Layout:
     """Look at the first records of a text; what is None is found out."""
-    # `known_headers` are first names, in lower case, of sure headers; with
-    # `words_are_rows` words above words are none.
-    skipped = skip_lines
-    for line in islice(_lines(path), skip_lines, None):
+    # `known_headers` are first names, in lower case, of sure headers; `of_edges`
+    # words above words are none.
+    skipped, comments, notes = skip_lines, [], []
+    mark = _marked_encoding(path)
+    if mark not in (None, encoding, "utf-8-sig"):
+        notes.append(f"{path}: was read as {mark}, by the mark at its start.")
+    encoding = mark or encoding or "utf-8"
+    for line in islice(_lines(path, encoding), skip_lines, None):
         if line.strip() and not line.startswith(_COMMENT):
             break
         skipped += 1
+        comments.append(line)
     else:
         raise FileError(f"{path}: is empty: it has no rows.")
     if "\r" in line.strip("\r\n"):
@@ -126,9 +163,16 @@ def find_layout(
             f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
             f"point or a comma, not {delimiter!r} and {decimal!r}."
         )
-    found = list(islice(_records(path, delimiter, skipped), _PEEK))
+    lines = _lines(path, encoding)
+    found = list(islice(_records(path, lines, delimiter, skipped, of_edges), _PEEK))
     top, first = found[0]
-    records, notes = [record for _, record in found], []
+    # Prose has a blank behind the mark, and rarely as many commas.
+    rows = [text for text in comments if re.match(r"[#%]\w", text)]
+    cells = csv.reader(rows, delimiter=delimiter or " ", skipinitialspace=True)
+    if n := sum(len(row) == len(first) > 1 for row in cells):
+        shown = quote(rows[0].strip())
+        notes.append(f"{path}: {n} line(s) such as {shown} were taken for comments.")
+    records = [record for _, record in found]
     if decimal is None:
         cells = [cell for record in records[1:] for cell in record]
         commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
@@ -140,7 +184,7 @@ def find_layout(
     if decimal == ",":
         records = [[with_point(cell) for cell in record] for record in records]
     if header is None:
-        header, doubt = _is_header(records, known_headers, words_are_rows)
+        header, doubt = _is_header(records, missing, known_headers, of_edges)
         if doubt:
             taken = "data; if it is a header, pass --header"
             taken = "the header; else pass --no-header" if header else taken
@@ -154,7 +198,8 @@ def find_layout(
             f"{path}:{top}: several columns are named {twice}. Rename them; if the "
             "line is no header, pass --no-header."
         )
-    layout = Layout(path, delimiter, decimal, skipped, names, len(first), notes)
+    how = encoding, of_edges
+    layout = Layout(path, delimiter, decimal, skipped, names, len(first), notes, *how)
     layout.refuse_uneven(_PEEK)
     return layout
 
@@ -165,7 +210,10 @@ def repeated(names: Sequence[str]) -> str:
 
 
 def _is_header(
-    records: list[list[str]], known: Sequence[tuple[str, ...]], words_are_rows: bool
+    records: list[list[str]],
+    missing: Collection[str],
+    known: Sequence[tuple[str, ...]],
+    words_are_rows: bool,
 ) -> tuple[bool, bool]:
     """Whether the first record is a header, and whether that is doubtful.
 
@@ -176,13 +224,13 @@ def _is_header(
     if tuple(cell.lower() for cell in first[:2]) in known:
         return True, False
     columns = [
-        [record[j] for record in others if j < len(record) and record[j] not in MISSING]
+        [record[j] for record in others if j < len(record) and record[j] not in missing]
         for j in range(len(first))
     ]
     numeric = [bool(column) and all(map(is_number, column)) for column in columns]
     at = [j for j, cell in enumerate(first) if is_number(cell)]
     numbers = [first[j] for j in at]
-    words = [j for j, c in enumerate(first) if j not in at and c not in MISSING]
+    words = [j for j, c in enumerate(first) if j not in at and c not in missing]
     new = bool(words) and not any(first[j] in columns[j] for j in words)
     if any(numeric[j] for j in words) and not (numbers and words_are_rows):
         return True, bool(numbers)
@@ -202,24 +250,41 @@ def _is_header(
     return False, rises or (new and len(others) > 2)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with reading(path, "UTF-8 text"), open_bytes(path) as file:
-        number = 0
+def _marked_encoding(path: Path) -> str | None:
+    """Return the encoding that the first bytes tell, if they do."""
+    with reading(path, "text"), open_bytes(path) as file:
+        start = file.read(4)
+    return next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    name, number = encoding.upper().removesuffix("-SIG"), 0
+    with reading(path, f"{name} text"), open_text(path, encoding) as file:
         try:
-            for number, raw in enumerate(file, start=1):
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise FileError(
+                        f"{path}:{number}: not text, or of an encoding such as UTF-16 "
+                        "without its mark. Pass --encoding utf-16-le, or check it."
+                    )
+                yield line
+        except UnicodeDecodeError as error:
+            before, after = error.object[: error.start], error.object[error.start :]
+            number += 1 + before.count(b"\n")
+            line = before.rpartition(b"\n")[2][-20:] + after.partition(b"\n")[0][:20]
+            shown = quote(line.decode("cp1252", "replace").strip())
             raise FileError(
-                f"{path}:{number}: not UTF-8 text. Save it as such, or check it."
+                f"{path}:{number}: not {name} text. In Windows-1252 (Latin-1) it says "
+                f"{shown}: if that is right pass --encoding cp1252, else another one."
             ) from None
 
 
 def _records(
-    path: Path, delimiter: str | None, skipped: int
+    path: Path, lines: Iterator[str], delimiter: str | None, skipped: int, of_edges: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield first line and cells of each record that is not blank or a comment."""
+    """Yield first line and cells of each record that is not blank, or a comment."""
     rows = csv.reader(
-        islice(_lines(path), skipped, None),
+        islice(lines, skipped, None),
         delimiter=delimiter or " ",
         skipinitialspace=True,
         strict=True,
@@ -238,5 +303,6 @@ def _records(
         cells = [cell.strip() for cell in row]
         if delimiter is None:
             cells = [cell for cell in cells if cell]
-        if cells and cells != [""] and not cells[0].startswith(_COMMENT):
+        is_comment = of_edges and "".join(cells[:1]).startswith(_COMMENT)
+        if cells and cells != [""] and not is_comment:
             yield line, cells

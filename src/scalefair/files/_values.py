@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,25 +24,40 @@ _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "l
 _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
 
 
+def find_source(source: str | Path) -> tuple[Path, str]:
+    """Return the file, and the column or "", of ``FILE`` or ``FILE:COLUMN``."""
+    parts = str(source).split(":")
+    for n in range(len(parts), 0, -1):
+        if (path := Path(":".join(parts[:n]))).exists():
+            return path, ":".join(parts[n:])
+    return Path(source), ""
+
+
 def read_values(
-    path: Path,
+    source: str | Path,
     units: Any,
     what: str,
     *,
     header: bool | None = None,
     kind: str | None = None,
     each: bool = False,
+    by_row: bool = False,
     say: _Say,
+    **text: Any,
 ) -> Any:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    Of groups ``id,value,value`` or columns of an array, too: their combinations, or
+    ``FILE:COLUMN`` is a column of a table with more; its rows go by number `by_row`,
+    or if it has no ids. `text` are options of `TableFile`. Of groups ``id,value,value`` or columns of an array, too: their combinations, or
     for `each` a frame.
     `units` are rows or a `Graph`. `header` of None takes a first line for it that is
     of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
     """
+    path, column = find_source(source)
     n, unit, joined = len(units.ids), units.unit, None
-    if file_format(path) == "npy":
+    if column:
+        table, keys, values = _read_columns(path, column, units, header, by_row, text)
+    elif file_format(path) == "npy":
         array = read_dense(path)
         if array.ndim == 2 and what == "group" and array.shape[1] > 1:
             array, _, joined = join_values(_named(pandas.DataFrame(array)))
@@ -53,7 +69,7 @@ def read_values(
             )
         table, keys, values = None, None, pandas.Series(array)
     else:
-        table, keys, values = _read_text(path, units, what, header, say)
+        table, keys, values = _read_text(path, units, what, header, say, text)
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
@@ -87,33 +103,61 @@ def read_values(
     return found
 
 
-def _read_text(
-    path: Path, units: Any, what: str, header: bool | None, say: _Say
+def _read_columns(
+    path: Path, column: str, units: Any, header: bool | None, by_row: bool, text: Any
 ) -> tuple[TableFile, pandas.Series | None, Any]:
-    table = TableFile(path, header=bool(header))
+    """Read one column of a table, or several between commas, and the ids of its rows."""
+    table = TableFile(path, header=header, **text)
+    names = [column]
+    if column not in table.names:
+        names = [cell.strip() for cell in next(csv.reader([column]))]
+    names = [table.find(name, "the column behind the file") for name in names]
+    if not by_row and table.has_header and table.names[0].lower() in ID_NAMES | {""}:
+        table.ids = table.names[:1]
+    wanted = list(dict.fromkeys([*table.ids, *names]))
+    frame = table.read(wanted, wanted)
+    values = frame[names] if len(names) > 1 else frame[names[0]]
+    if not units.named:
+        return table, None, values
+    if table.ids:
+        return table, frame[table.ids[0]], values
+    numbers = pandas.Series(frame.index.astype(str))
+    if not by_row and {*numbers} != {*map(str, units.ids.tolist())}:
+        raise FileError(
+            f"{path}: its first column is not called id, so its rows cannot be matched "
+            f"to the ids in {units.path}. Rename the column with the ids, and put it "
+            "first."
+        )
+    return table, numbers, values
+
+
+def _read_text(
+    path: Path, units: Any, what: str, header: bool | None, say: _Say, text: Any
+) -> tuple[TableFile, pandas.Series | None, Any]:
+    table = TableFile(path, header=bool(header), **text)
     if len(table.names) > 2 and what != "group":
         raise FileError(
             f"{path}: expected `id,{what}`, found {len(table.names)} columns."
         )
+    table.ids = table.names[:1] if len(table.names) >= 2 else []
     frame = table.read(words=table.names)
-    first, values = frame.iloc[:, 0].astype(str), frame.iloc[:, -1]
+    first, values = frame.iloc[:, 0], frame.iloc[:, -1]
+    top = "" if pandas.isna(first[0]) else first[0].lower()
     if len(table.names) > 2:
         values = frame.iloc[:, 1:]
-    if len(table.names) >= 2:
-        names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), False
+    if table.ids:  # above which pandas writes nothing
+        names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), top == ""
     else:
         # One line more than there are units, whose word does not come again.
         is_new = len(values) == len(units.ids) + 1 and (values[1:] != values[0]).all()
-        names = _VALUE_NAMES
-    top = first[0].lower()
+        names = _VALUE_NAMES if len(values) != len(units.ids) else set()
     start = int(header is None and (top in names or is_new))
     if start and top not in names:
         say(f"{path}: the first line, {top!r}, was taken for a header.")
     if len(table.names) > 2:
         heads = table.names[1:] if table.has_header else ()
         values = _named(values, values.iloc[0] if start else heads)
-    keys = first[start:] if len(table.names) >= 2 else None
-    return table, keys, values[start:]
+    return table, first[start:] if table.ids else None, values[start:]
 
 
 def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFrame:
@@ -128,6 +172,8 @@ def _in_order(
     table: TableFile, keys: Any, values: Any, units: Any, what: str, say: _Say
 ) -> pandas.Series:
     """Bring values to the order of the units."""
+    if (lacking := keys.isna()).any():
+        raise FileError(f"{table.where(lacking.idxmax())}: the id is missing.")
     if units.ids.dtype.kind in "iu":  # 007 is 7
         whole = keys.str.fullmatch(r"[+-]?\d{1,18}")
         keys = keys.where(~whole, keys.where(whole, "0").astype(np.int64).astype(str))
