@@ -108,7 +108,9 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
             n_entries = n_rows * (n_rows + (1, -1)[symmetry == "skew-symmetric"]) // 2
         n_values = n_entries * (_MARKET_FIELDS.get(field, 1) + 2 * (form != "array"))
         head = _MARKET_HEAD.match(content)
-        is_blank = np.frombuffer(content, np.uint8, offset=head.end() if head else 0) < 33
+        is_blank = (
+            np.frombuffer(content, np.uint8, offset=head.end() if head else 0) < 33
+        )
         n_present = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
         last = content[-100:].split()[-1].decode("ascii", "replace")
         if n_present != n_values or not is_number(last):

@@ -21,6 +21,7 @@ from scalefair.files._source import (
     check_max_bytes,
     cut_evenly,
 )
+from scalefair.files._text import listed
 from scalefair.streaming import RowReader
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -210,13 +211,13 @@ class ParquetReader(RowReader):
         words = [c for c in names if c in types and not any(t(types[c]) for t in tests)]
         if missing:
             raise FileError(
-                f"{path}: has no column {', '.join(missing[:5])}. It has "
-                f"{', '.join(map(repr, list(types)[:20]))}."
+                f"{path}: has no column {listed(missing)}. It has "
+                f"{listed(map(repr, types))}."
             )
         if words:
             raise FileError(
                 f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{', '.join(map(repr, words[:5]))}. Choose others by columns=[...]."
+                f"{listed(map(repr, words))}. Choose others by columns=[...]."
             )
         single = all(kinds.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)

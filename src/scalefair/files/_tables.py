@@ -20,6 +20,7 @@ from scalefair.files._text import (
     EdgeText,
     find_layout,
     is_number,
+    listed,
     open_bytes,
     open_text,
     quote,
@@ -67,7 +68,7 @@ class TableFile:
         """Return the name of a column, or raise a FileError that lists all."""
         if given in self.names:
             return given
-        known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+        known = listed(self.names)
         if not self.has_header:
             known = f"1 to {len(self.names)}, there is no header; else pass --header"
         raise FileError(

@@ -11,7 +11,7 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -91,6 +91,13 @@ def with_point(cell: str) -> str:
 def quote(text: str) -> str:
     """Return a text, or its start, as it can stand in a message."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def listed(items: Iterable[Any], most: int = 5) -> str:
+    """Return the first of many names, as they can stand in a message."""
+    names = [str(item) for item in items]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(x if len(x) <= 32 else f"{x[:29]}..." for x in names[:most]) + more
 
 
 @dataclass(frozen=True)
@@ -280,7 +287,11 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _records(
-    path: Path, lines: Iterator[str], delimiter: str | None, skipped: int, of_edges: bool
+    path: Path,
+    lines: Iterator[str],
+    delimiter: str | None,
+    skipped: int,
+    of_edges: bool,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield first line and cells of each record that is not blank, or a comment."""
     rows = csv.reader(

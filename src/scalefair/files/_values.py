@@ -15,7 +15,7 @@ from scalefair._groups import encode_groups, few_rows
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile
-from scalefair.files._text import is_number
+from scalefair.files._text import is_number, listed
 
 _Say = Callable[[str], None]
 # Names of a column that holds ids, or values, in a header.
@@ -202,10 +202,9 @@ def _in_order(
     ordered = pairs.set_index("key")["value"].reindex(index)
     lacking = ordered.index[ordered.isna()]
     if len(lacking):
-        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         raise FileError(
             f"{table.path}: {len(lacking)} of the {len(index)} {units.unit}s of "
-            f"{units.path} have no {what}: {', '.join(lacking[:5])}{more}. Add a line "
+            f"{units.path} have no {what}: {listed(lacking)}. Add a line "
             f"`id,{what}` for each."
         )
     return ordered
