@@ -65,8 +65,8 @@ def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
         if value not in known:
             raise Failure(
                 f"{getattr(rows, f'{role}_from')}: the {what} {listed([repr(value)])} "
-                f"does not occur in TRAIN (known: {listed(map(repr, known))}). Leave it "
-                "out."
+                f"does not occur in TRAIN (known: {listed(map(repr, known))}). "
+                "Leave it out."
             )
 
 

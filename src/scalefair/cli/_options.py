@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import inspect
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -86,17 +85,8 @@ def ranks(value: str) -> tuple[float, float]:
         raise click.BadParameter(f"{value!r} is not {wanted}.") from error
 
 
-def encoding(name: str) -> str:
-    """Check the name of an encoding of text."""
-    try:
-        io.TextIOWrapper(io.BytesIO(), name)
-    except LookupError as error:
-        raise click.BadParameter(f"{error}; known are utf-8, cp1252, ...") from error
-    return name
-
-
-def values_between_commas(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
-    """Join the values of an option that is repeated, or has several."""
+def split_values(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
+    """Return the values of an option: one or, between commas, several each time."""
     rows = csv.reader(texts, skipinitialspace=True)
     return [value.strip() for row in rows for value in row]
 
@@ -400,12 +390,7 @@ _VALUES: dict[str, dict[str, Any]] = {
     "COLUMNS": {"metavar": "COLUMN", "multiple": True},
     "FILE": {"metavar": "FILE", "type": PATH},
     "SIZE": {"metavar": "SIZE", "type": size},
-    "NAME": {"metavar": "NAME", "type": encoding},
-    "VALUES": {
-        "metavar": "VALUE",
-        "multiple": True,
-        "callback": values_between_commas,
-    },
+    "VALUES": {"metavar": "VALUE", "multiple": True, "callback": split_values},
     "COUNT": {"type": Count(0), "default": 0},
     "HANDLING": {"default": "error", "type": click.Choice(["error", "drop", "impute"])},
 }

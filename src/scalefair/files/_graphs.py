@@ -235,6 +235,7 @@ def _distinct(
         raise FileError(
             f"{table.path}:{table.line(j)}: edge {ids[source[i]]} - {ids[target[i]]} "
             f"has weight {weight[j]:.10g} here and {weight[i]:.10g} on line "
-            f"{table.line(i)}. An undirected edge has one weight: correct or add up the lines."
+            f"{table.line(i)}. An undirected edge has one weight: correct the "
+            "lines, or add them up."
         )
     return kept

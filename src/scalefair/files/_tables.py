@@ -48,6 +48,7 @@ class TableFile:
     def __init__(
         self, path: Path, *, na_values: Collection[str] = (), **options: Any
     ) -> None:
+        na_values = [na_values] if isinstance(na_values, str) else na_values
         self.path, self.ids = path, list[str]()
         self.missing = (*MISSING, *na_values)
         self._missing_numbers = [float(x) for x in na_values if is_number(x)]
@@ -57,7 +58,7 @@ class TableFile:
         if file_format(path) == "parquet":
             self.names, self.has_header = _parquet_names(path), True
             return
-        self._text = text = find_layout(path, missing=self.missing, **options)
+        self._text = text = find_layout(path, missing=na_values, **options)
         self.names = text.names or [str(i + 1) for i in range(text.n_columns)]
         self.has_header = text.names is not None
         self.notes += text.notes

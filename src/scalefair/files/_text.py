@@ -54,7 +54,12 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
     """Open a text; only line feeds end its lines."""
-    return io.TextIOWrapper(cast(Any, open_bytes(path)), encoding, newline="\n")
+    file: Any = open_bytes(path)
+    try:
+        return io.TextIOWrapper(file, encoding, newline="\n")
+    except LookupError as error:
+        file.close()
+        raise FileError(f"{path}: {error}. Pass another --encoding.") from error
 
 
 class EdgeText(io.TextIOBase):
@@ -116,8 +121,8 @@ class Layout:
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of each record below the header."""
-        lines = _lines(self.path, self.encoding)
-        found = _records(self.path, lines, self.delimiter, self.skipped, self.of_edges)
+        how = self.delimiter, self.skipped, self.of_edges
+        found = _records(self.path, self.encoding, *how)
         yield from islice(found, 0 if self.names is None else 1, None)
 
     def refuse_uneven(self, most: int | None = None) -> None:
@@ -139,23 +144,28 @@ def find_layout(
     decimal: str | None = None,
     skip_lines: int = 0,
     encoding: str | None = None,
-    missing: Collection[str] = MISSING,
+    missing: Collection[str] = (),
     known_headers: Sequence[tuple[str, ...]] = (),
     of_edges: bool = False,
 ) -> Layout:
     """Look at the first records of a text; what is None is found out."""
     # `known_headers` are first names, in lower case, of sure headers; `of_edges`
     # words above words are none.
-    skipped, comments, notes = skip_lines, [], []
-    mark = _marked_encoding(path)
+    skipped, notes = skip_lines, []
+    with reading(path, "text"), open_bytes(path) as file:
+        start = file.read(4)
+    mark = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     if mark not in (None, encoding, "utf-8-sig"):
         notes.append(f"{path}: was read as {mark}, by the mark at its start.")
+    if not mark and not encoding and b"\0" in start:
+        raise FileError(
+            f"{path}: no text, or UTF-16 without its mark: pass --encoding utf-16-le."
+        )
     encoding = mark or encoding or "utf-8"
     for line in islice(_lines(path, encoding), skip_lines, None):
         if line.strip() and not line.startswith(_COMMENT):
             break
         skipped += 1
-        comments.append(line)
     else:
         raise FileError(f"{path}: is empty: it has no rows.")
     if "\r" in line.strip("\r\n"):
@@ -170,16 +180,10 @@ def find_layout(
             f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
             f"point or a comma, not {delimiter!r} and {decimal!r}."
         )
-    lines = _lines(path, encoding)
-    found = list(islice(_records(path, lines, delimiter, skipped, of_edges), _PEEK))
+    how = delimiter, skipped, of_edges
+    found = list(islice(_records(path, encoding, *how), _PEEK))
     top, first = found[0]
-    # Prose has a blank behind the mark, and rarely as many commas.
-    rows = [text for text in comments if re.match(r"[#%]\w", text)]
-    cells = csv.reader(rows, delimiter=delimiter or " ", skipinitialspace=True)
-    if n := sum(len(row) == len(first) > 1 for row in cells):
-        shown = quote(rows[0].strip())
-        notes.append(f"{path}: {n} line(s) such as {shown} were taken for comments.")
-    records = [record for _, record in found]
+    records = [["" if c in missing else c for c in record] for _, record in found]
     if decimal is None:
         cells = [cell for record in records[1:] for cell in record]
         commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
@@ -191,7 +195,7 @@ def find_layout(
     if decimal == ",":
         records = [[with_point(cell) for cell in record] for record in records]
     if header is None:
-        header, doubt = _is_header(records, missing, known_headers, of_edges)
+        header, doubt = _is_header(records, known_headers, of_edges)
         if doubt:
             taken = "data; if it is a header, pass --header"
             taken = "the header; else pass --no-header" if header else taken
@@ -205,8 +209,8 @@ def find_layout(
             f"{path}:{top}: several columns are named {twice}. Rename them; if the "
             "line is no header, pass --no-header."
         )
-    how = encoding, of_edges
-    layout = Layout(path, delimiter, decimal, skipped, names, len(first), notes, *how)
+    of: Any = names, len(first), notes, encoding, of_edges
+    layout = Layout(path, delimiter, decimal, skipped, *of)
     layout.refuse_uneven(_PEEK)
     return layout
 
@@ -217,10 +221,7 @@ def repeated(names: Sequence[str]) -> str:
 
 
 def _is_header(
-    records: list[list[str]],
-    missing: Collection[str],
-    known: Sequence[tuple[str, ...]],
-    words_are_rows: bool,
+    records: list[list[str]], known: Sequence[tuple[str, ...]], words_are_rows: bool
 ) -> tuple[bool, bool]:
     """Whether the first record is a header, and whether that is doubtful.
 
@@ -231,13 +232,13 @@ def _is_header(
     if tuple(cell.lower() for cell in first[:2]) in known:
         return True, False
     columns = [
-        [record[j] for record in others if j < len(record) and record[j] not in missing]
+        [record[j] for record in others if j < len(record) and record[j] not in MISSING]
         for j in range(len(first))
     ]
     numeric = [bool(column) and all(map(is_number, column)) for column in columns]
     at = [j for j, cell in enumerate(first) if is_number(cell)]
     numbers = [first[j] for j in at]
-    words = [j for j, c in enumerate(first) if j not in at and c not in missing]
+    words = [j for j, c in enumerate(first) if j not in at and c not in MISSING]
     new = bool(words) and not any(first[j] in columns[j] for j in words)
     if any(numeric[j] for j in words) and not (numbers and words_are_rows):
         return True, bool(numbers)
@@ -257,29 +258,18 @@ def _is_header(
     return False, rises or (new and len(others) > 2)
 
 
-def _marked_encoding(path: Path) -> str | None:
-    """Return the encoding that the first bytes tell, if they do."""
-    with reading(path, "text"), open_bytes(path) as file:
-        start = file.read(4)
-    return next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-
-
 def _lines(path: Path, encoding: str) -> Iterator[str]:
     name, number = encoding.upper().removesuffix("-SIG"), 0
     with reading(path, f"{name} text"), open_text(path, encoding) as file:
         try:
-            for number, line in enumerate(file, start=1):
-                if "\0" in line:
-                    raise FileError(
-                        f"{path}:{number}: not text, or of an encoding such as UTF-16 "
-                        "without its mark. Pass --encoding utf-16-le, or check it."
-                    )
+            for line in file:
+                number += 1
                 yield line
         except UnicodeDecodeError as error:
+            number += 1 + error.object.count(b"\n", 0, error.start)
             before, after = error.object[: error.start], error.object[error.start :]
-            number += 1 + before.count(b"\n")
-            line = before.rpartition(b"\n")[2][-20:] + after.partition(b"\n")[0][:20]
-            shown = quote(line.decode("cp1252", "replace").strip())
+            part = before.split(b"\n")[-1][-20:] + after.split(b"\n")[0][:20]
+            shown = quote(part.decode("cp1252", "replace").strip())
             raise FileError(
                 f"{path}:{number}: not {name} text. In Windows-1252 (Latin-1) it says "
                 f"{shown}: if that is right pass --encoding cp1252, else another one."
@@ -287,15 +277,11 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _records(
-    path: Path,
-    lines: Iterator[str],
-    delimiter: str | None,
-    skipped: int,
-    of_edges: bool,
+    path: Path, encoding: str, delimiter: str | None, skipped: int, of_edges: bool
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield first line and cells of each record that is not blank, or a comment."""
     rows = csv.reader(
-        islice(lines, skipped, None),
+        islice(_lines(path, encoding), skipped, None),
         delimiter=delimiter or " ",
         skipinitialspace=True,
         strict=True,

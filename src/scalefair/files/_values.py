@@ -47,17 +47,15 @@ def read_values(
 ) -> Any:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    ``FILE:COLUMN`` is a column of a table with more; its rows go by number `by_row`,
-    or if it has no ids. `text` are options of `TableFile`. Of groups ``id,value,value`` or columns of an array, too: their combinations, or
-    for `each` a frame.
-    `units` are rows or a `Graph`. `header` of None takes a first line for it that is
-    of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
+    Of groups ``id,value,value`` or columns of an array, too: their combinations, or
+    for `each` a frame. ``FILE:COLUMN`` is of a table with more; `by_row` its rows go
+    by number. `units` are rows or a `Graph`. `header` of None takes a first line for
+    it that is of no unit; `kind` is that of `as_values`; `say` is told what was
+    ignored; `text` goes to `TableFile`.
     """
     path, column = find_source(source)
     n, unit, joined = len(units.ids), units.unit, None
-    if column:
-        table, keys, values = _read_columns(path, column, units, header, by_row, text)
-    elif file_format(path) == "npy":
+    if file_format(path) == "npy":
         array = read_dense(path)
         if array.ndim == 2 and what == "group" and array.shape[1] > 1:
             array, _, joined = join_values(_named(pandas.DataFrame(array)))
@@ -69,7 +67,8 @@ def read_values(
             )
         table, keys, values = None, None, pandas.Series(array)
     else:
-        table, keys, values = _read_text(path, units, what, header, say, text)
+        how = {**text, "header": header, "by_row": by_row}
+        table, keys, values = _read_text(path, column, units, what, how, say)
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
@@ -103,49 +102,38 @@ def read_values(
     return found
 
 
-def _read_columns(
-    path: Path, column: str, units: Any, header: bool | None, by_row: bool, text: Any
-) -> tuple[TableFile, pandas.Series | None, Any]:
-    """Read one column of a table, or several between commas, and the ids of its rows."""
-    table = TableFile(path, header=header, **text)
-    names = [column]
-    if column not in table.names:
-        names = [cell.strip() for cell in next(csv.reader([column]))]
-    names = [table.find(name, "the column behind the file") for name in names]
-    if not by_row and table.has_header and table.names[0].lower() in ID_NAMES | {""}:
-        table.ids = table.names[:1]
-    wanted = list(dict.fromkeys([*table.ids, *names]))
-    frame = table.read(wanted, wanted)
-    values = frame[names] if len(names) > 1 else frame[names[0]]
-    if not units.named:
-        return table, None, values
-    if table.ids:
-        return table, frame[table.ids[0]], values
-    numbers = pandas.Series(frame.index.astype(str))
-    if not by_row and {*numbers} != {*map(str, units.ids.tolist())}:
-        raise FileError(
-            f"{path}: its first column is not called id, so its rows cannot be matched "
-            f"to the ids in {units.path}. Rename the column with the ids, and put it "
-            "first."
-        )
-    return table, numbers, values
-
-
 def _read_text(
-    path: Path, units: Any, what: str, header: bool | None, say: _Say, text: Any
+    path: Path, column: str, units: Any, what: str, how: dict[str, Any], say: _Say
 ) -> tuple[TableFile, pandas.Series | None, Any]:
-    table = TableFile(path, header=bool(header), **text)
-    if len(table.names) > 2 and what != "group":
-        raise FileError(
-            f"{path}: expected `id,{what}`, found {len(table.names)} columns."
-        )
-    table.ids = table.names[:1] if len(table.names) >= 2 else []
-    frame = table.read(words=table.names)
-    first, values = frame.iloc[:, 0], frame.iloc[:, -1]
-    top = "" if pandas.isna(first[0]) else first[0].lower()
-    if len(table.names) > 2:
-        values = frame.iloc[:, 1:]
-    if table.ids:  # above which pandas writes nothing
+    """Read ids, if there are any, and values: all columns, or those that are named."""
+    by_row, header = how.pop("by_row"), how.pop("header")
+    table = TableFile(path, header=header if column else bool(header), **how)
+    ids, chosen = table.names[:1], table.names[1:]
+    if column:
+        chosen = [column] if column in table.names else next(csv.reader([column]))
+        chosen = [table.find(name.strip(), f"{path}:{column}") for name in chosen]
+        ids = ids * (ids[0].lower() in ID_NAMES | {""} and not by_row)
+    elif not chosen:
+        ids, chosen = [], ids
+    if len(chosen) > 1 and what != "group":
+        raise FileError(f"{path}: expected `id,{what}`, found {len(chosen)} values.")
+    table.ids = ids
+    frame = table.read(wanted := list(dict.fromkeys([*ids, *chosen])), wanted)
+    values = frame[chosen] if len(chosen) > 1 else frame[chosen[0]]
+    keys = frame[ids[0]] if ids else None
+    if column:
+        numbers = pandas.Series(frame.index.astype(str))
+        is_row = by_row or {*numbers} == {*map(str, units.ids.tolist())}
+        if units.named and keys is None and not is_row:
+            raise FileError(
+                f"{path}: has no ids to be matched to those of {units.path}. Call "
+                "their column id, and put it first."
+            )
+        keys = numbers if units.named and keys is None else keys
+        return table, keys if units.named else None, values
+    top = frame.iloc[0, 0]
+    top = "" if pandas.isna(top) else top.lower()
+    if ids:  # above which pandas writes nothing
         names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), top == ""
     else:
         # One line more than there are units, whose word does not come again.
@@ -154,10 +142,10 @@ def _read_text(
     start = int(header is None and (top in names or is_new))
     if start and top not in names:
         say(f"{path}: the first line, {top!r}, was taken for a header.")
-    if len(table.names) > 2:
-        heads = table.names[1:] if table.has_header else ()
+    if len(chosen) > 1:
+        heads = chosen if table.has_header else ()
         values = _named(values, values.iloc[0] if start else heads)
-    return table, first[start:] if table.ids else None, values[start:]
+    return table, None if keys is None else keys[start:], values[start:]
 
 
 def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFrame:
