@@ -161,7 +161,7 @@ def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[
         elif not find_source(given)[0].exists():
             raise Failure(
                 f"{listed(lacking)}: neither a column of {path} (columns: "
-                f"{listed(names)}) nor a FILE, or FILE:COLUMN. Check --{role}."
+                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
             )
     if {*own.get("target", ())} & {*own.get("groups", ())}:
         raise click.UsageError("--target and --groups name the same column.")
