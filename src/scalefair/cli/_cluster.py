@@ -159,7 +159,8 @@ def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> 
         return None
     how: dict[str, Any] = {"header": reading.groups_header, "kind": kind, "say": note}
     how["each"] = reading.attributes == "each"
-    return read_values(reading.groups, graph, "group", **how, **reading.cells)
+    how |= {"encoding": reading.encoding, "na_values": reading.na_values}
+    return read_values(reading.groups, graph, "group", **how)
 
 
 def run_both(

@@ -130,13 +130,8 @@ class Reading:
     @property
     def text(self) -> dict[str, Any]:
         """Options about text, as the readers take them."""
-        names = ("header", "delimiter", "decimal", "skip_lines")
-        return {name: getattr(self, name) for name in names} | self.cells
-
-    @property
-    def cells(self) -> dict[str, Any]:
-        """Those that hold for files of groups and targets as well."""
-        return {"encoding": self.encoding, "na_values": self.na_values}
+        names = ["header", "delimiter", "decimal", "skip_lines", "encoding"]
+        return {name: getattr(self, name) for name in (*names, "na_values")}
 
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:

@@ -219,7 +219,7 @@ def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
             how = {"header": getattr(reading, f"{role}_header"), "kind": kind}
             how["each"] = reading.attributes == "each"
             how["by_row"] = reading.id_column == "row"  # as predict writes it
-            how |= reading.cells
+            how |= {"encoding": reading.encoding, "na_values": reading.na_values}
             setattr(rows, role, read_values(given, rows, what, say=note, **how))
             setattr(rows, f"{role}_from", given)
             rows.from_files.append(role)
@@ -534,12 +534,11 @@ def say_unknown(path: Path, words: pandas.Series, known: Any, unknown: str) -> N
         return
     shown = f"{path}: column {words.name}: {len(new):,} row(s) have a value that "
     shown += f"{unknown}, such as {quote(str(new.iloc[0]))}"
-    if len(new) == len(present):
-        raise Failure(
-            f"{shown}, and none has another (known: {listed(known)}). Spell them as "
-            "there, or train without this column."
-        )
-    note(f"{shown}.")
+    if len(new) < len(present):
+        note(f"{shown}.")
+        return
+    shown += f", and none has another (known: {listed(known)})"
+    raise Failure(f"{shown}. Spell them as there, or train without this column.")
 
 
 @contextmanager

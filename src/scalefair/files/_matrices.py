@@ -9,7 +9,7 @@ import re
 import zipfile
 from itertools import product
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 import scipy.io
@@ -26,9 +26,8 @@ _ENTRY_BYTES, _ROW_BYTES = 24, 16
 _FORMATS = {b"PK": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
 _FORMATS[b"%%MatrixMarket"] = "mtx"
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
-# Of Matrix Market: what stands above the values; numbers of an entry of each kind.
-_MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n")
-_MARKET_FIELDS = {"pattern": 0, "complex": 2}
+# Of Matrix Market: what stands above the values.
+_MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n|")
 # Bytes that are copied at a time: zipfile makes a copy of its own.
 _PIECE = 2**20
 # Rows and columns that are turned around while they are in a cache.
@@ -94,7 +93,7 @@ def _require(path: Path, n_bytes: int) -> None:
 def read_matrix_market(path: Path) -> sparse.csr_array:
     with reading(path, "a Matrix Market file"):
         # SciPy's reader ends the process where it cannot step back in the file, where
-        # a number ends with the file, and at a NUL; it counts values of lists only.
+        # a number ends with the file, and at a NUL; values of arrays are not counted.
         with open_bytes(path) as file:
             content = file.read() + b"\n"
         if b"\0" in content:
@@ -106,15 +105,14 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
             raise ValueError(f"it is {symmetry}, but of shape {n_rows, n_columns}")
         if form == "array" and symmetry != "general":
             n_entries = n_rows * (n_rows + (1, -1)[symmetry == "skew-symmetric"]) // 2
-        n_values = n_entries * (_MARKET_FIELDS.get(field, 1) + 2 * (form != "array"))
-        head = _MARKET_HEAD.match(content)
-        is_blank = (
-            np.frombuffer(content, np.uint8, offset=head.end() if head else 0) < 33
-        )
-        n_present = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
-        last = content[-100:].split()[-1].decode("ascii", "replace")
-        if n_present != n_values or not is_number(last):
-            raise ValueError(f"{n_present} of {n_values} numbers, the last {last!r}")
+        if not is_number(last := content[-100:].split()[-1].decode("ascii", "replace")):
+            raise ValueError(f"its last value is {last!r}")
+        if form == "array" and field != "complex":
+            start = cast(re.Match[bytes], _MARKET_HEAD.match(content)).end()
+            is_blank = np.frombuffer(content, np.uint8, offset=start) < 33
+            n_values = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
+            if n_values != n_entries:
+                raise ValueError(f"it has {n_values} of {n_entries} values")
         text.seek(0)
         matrix = scipy.io.mmread(text)
     return as_matrix(path, matrix, "weight")

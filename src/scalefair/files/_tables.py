@@ -40,16 +40,14 @@ _TRUTH = {"TRUE": "True", "true": "True", "FALSE": "False", "false": "False"}
 
 
 class TableFile:
-    """A table in a file: names or numbers of columns, notes, rows when asked for.
-
-    Words of the columns `ids`, which may be set, stay as they are spelled.
-    """
+    """A table in a file: names or numbers of columns, notes, rows when asked for."""
 
     def __init__(
         self, path: Path, *, na_values: Collection[str] = (), **options: Any
     ) -> None:
         na_values = [na_values] if isinstance(na_values, str) else na_values
-        self.path, self.ids = path, list[str]()
+        self.path = path
+        self.ids: list[str] = []  # columns whose words stay as they are spelled
         self.missing = (*MISSING, *na_values)
         self._missing_numbers = [float(x) for x in na_values if is_number(x)]
         self.notes: list[str] = []
@@ -140,20 +138,14 @@ class TableFile:
         return stored
 
     def frame(
-        self,
-        columns: Sequence[str],
-        words: Collection[str],
-        n_rows: int | None = None,
+        self, columns: Sequence[str], words: Collection[str], n_rows: int | None = None
     ) -> pandas.DataFrame:
         """Return columns, of the first rows or of all, as pandas reads them."""
         with closing(self._pieces(columns, words, n_rows)) as pieces:
             return next(pieces, pandas.DataFrame(columns=list(columns)))
 
     def _pieces(
-        self,
-        columns: Sequence[str],
-        words: Collection[str],
-        size: int | None,
+        self, columns: Sequence[str], words: Collection[str], size: int | None
     ) -> Generator[pandas.DataFrame]:
         """Yield so many rows after the other, or all at once."""
         layout = self._text
@@ -336,16 +328,12 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
 def as_words(
     values: pandas.Series, missing: Collection[str] = MISSING, spelled: bool = False
 ) -> pandas.Series:
-    """Strings, stripped; truth values in one spelling, unless they are names.
-
-    Those that stand for a missing value are missing.
-    """
+    """Strings, stripped, or None if missing; truth values have one spelling, or not."""
     codes, distinct = pandas.factorize(values)
     stripped = [str(word).strip() for word in distinct] + [""]
-    kept = np.array([None if word in missing else word for word in stripped], object)
-    if not spelled:
-        kept = np.array([_TRUTH.get(word, word) for word in kept], object)
-    return pandas.Series(kept[codes], name=values.name, dtype=object)
+    truth = {} if spelled else _TRUTH
+    kept = [None if word in missing else truth.get(word, word) for word in stripped]
+    return pandas.Series(np.array(kept, object)[codes], name=values.name, dtype=object)
 
 
 @contextmanager
