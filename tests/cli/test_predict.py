@@ -265,6 +265,25 @@ def test_classifiers_of_scikit_learn(models):
     assert list(models.done(models.wages.npy)) == ["row", "prediction"]
 
 
+@pytest.mark.parametrize("words", [("TRUE", "FALSE"), (True, False), ("yes", "no")])
+def test_encoders_of_scikit_learn_know_truth_values(models, words):
+    """As words or as truth values, whichever they were fitted to."""
+    X = models.wages.frame[["height"]].assign(cook=models.wages.frame["job"] == "cook")
+    X["cook"] = X["cook"].map(dict(zip((True, False), words, strict=True)))
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["cook"]), remainder="passthrough"
+    )
+    model = make_pipeline(encoder, LinearRegression()).fit(X, models.wages.y)
+    joblib.dump(model, models.model)
+    table = models.folder / "table.csv"
+    X.assign(cook=X["cook"].map(dict(zip(words, "TF", strict=True)))).to_csv(table)
+    if words[0] is not True:
+        models.fails(models.predict(table), "120 row(s)", "model does not")
+    X.to_csv(table, index=False)
+    found = models.done(table)
+    np.testing.assert_allclose(found["prediction"], model.predict(X), rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
 def test_components(components, kind):
     """Coordinates are those that pca writes itself, up to rounding."""

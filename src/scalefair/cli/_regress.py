@@ -24,6 +24,7 @@ from scalefair.cli import _options as opt
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_words
+from scalefair.files._text import listed
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
@@ -148,8 +149,8 @@ def predict(
     except Exception as error:
         said, _, _ = str(error).partition("\n")
         counts = pandas.DataFrame([] if sparse.issparse(rows.X) else rows.X).isna()
-        listed = zip(rows.names, counts.sum(), strict=False)
-        missing = ", ".join(f"{name} {n:,}" for name, n in listed if n)
+        gaps = zip(rows.names, counts.sum(), strict=False)
+        missing = listed(f"{name} {n:,}" for name, n in gaps if n)
         hint = f" Values are missing ({missing}): pass --missing drop."
         raise _errors.Failure(
             f"{rows.path}: {path} cannot predict these rows ({type(error).__name__}: "

@@ -43,7 +43,8 @@ graph, or `source target [weight]` if the graph was such a list.
 """
 _EVALUATE = """\b
 RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
-with a column that --labels or --scores names. Labels of -1 are left out.
+with a column that --labels or --scores names. Labels of -1 are left out. Groups
+and targets may be in the table that was scored: --groups people.csv:sex
 """
 _APPLIED = [opt.output_option("a line for each row (csv)"), *opt.GROUPS_IF_ANY]
 _APPLIED += [*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET]

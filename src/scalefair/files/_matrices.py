@@ -19,7 +19,7 @@ from scipy import sparse
 from scalefair._entries import not_finite
 from scalefair._memory import require_memory
 from scalefair.files._source import FileError, reading
-from scalefair.files._text import is_number, open_bytes, quote
+from scalefair.files._text import is_number, listed, open_bytes, quote
 
 # What a stored entry of text becomes, and a row of any format: places and pointers.
 _ENTRY_BYTES, _ROW_BYTES = 24, 16
@@ -45,7 +45,7 @@ def file_format(path: Path) -> str:
                 names = archive.namelist()
             if not any(name.endswith(".npy") for name in names):
                 raise FileError(
-                    f"{path}: is a zip archive of other files ({', '.join(names[:3])}):"
+                    f"{path}: is a zip archive of other files ({listed(names)}):"
                     " unpack it, or save a spreadsheet as csv."
                 )
     kinds = (kind for magic, kind in _FORMATS.items() if start.startswith(magic))
