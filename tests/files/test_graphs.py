@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from scalefair.files import FileError, read_graph
+from scalefair.files._graphs import read_new_nodes
 
 TRIANGLE = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]])
 PATH_OF_THREE = {(7, 3): 1.0, (3, 7): 1.0, (3, 9): 1.0, (9, 3): 1.0}
@@ -96,6 +97,16 @@ def test_ids_are_words_as_they_are_spelled(write):
         graph = read_graph(write("".join(f"{a} {b} 1\n" for a, b in pairwise(ids))))
         assert graph.ids.tolist() == ids
     assert read_graph(write("007 7\n+7 3\n")).ids.tolist() == [7, 3]
+
+
+def test_ids_of_new_nodes_are_spelled_like_those_of_the_graph(write):
+    graph = read_graph(write("a 1\n1 01\n"))
+    new = read_new_nodes(write("2 01\n02 1\n"), graph.ids, named=True)
+    assert new.ids.tolist() == ["2", "02"]
+    assert new.matrix.toarray().tolist() == [[0, 0, 1], [0, 1, 0]]
+    graph = read_graph(write("1 2\n2 3\n"))
+    new = read_new_nodes(write("4 01\n"), graph.ids, named=True)
+    assert new.matrix.toarray().tolist() == [[1, 0, 0]]
 
 
 def test_comments_between_edges_are_counted(write):
