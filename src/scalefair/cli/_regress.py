@@ -96,8 +96,8 @@ def read_for(
         words = rows.X[name].where(rows.X[name].notna(), np.nan)
         if spelling := known.get(name):
             words = words.fillna(spelling.get("?", np.nan))
-            words_of_model = {*spelling, *spelling.values()}
-            _rows.say_unknown(path, words, words_of_model, "the model does not know")
+            vocabulary = {*spelling, *spelling.values()}
+            _rows.say_unknown(path, words, vocabulary, "the model does not know")
             words = words.replace(spelling)
         elif words.dropna().isin(_TRUTH).all():  # as pandas reads them
             words = words.map(_TRUTH)

@@ -526,18 +526,18 @@ def encode(encoder: Any, rows: Rows) -> Any:
     return _Changed(rows.X, transform) if in_blocks else transform(rows.X)
 
 
-def say_unknown(path: Path, words: pandas.Series, known: Any, unknown: str) -> None:
+def say_unknown(path: Path, words: pandas.Series, vocabulary: Any, is_new: str) -> None:
     """Note words that a model has not seen; refuse a column that has no others."""
     present = words.dropna()
-    new = present[~present.isin(known)]
+    new = present[~present.isin(vocabulary)]
     if new.empty:
         return
     shown = f"{path}: column {words.name}: {len(new):,} row(s) have a value that "
-    shown += f"{unknown}, such as {quote(str(new.iloc[0]))}"
+    shown += f"{is_new}, such as {quote(str(new.iloc[0]))}"
     if len(new) < len(present):
         note(f"{shown}.")
         return
-    shown += f", and none has another (known: {listed(known)})"
+    shown += f", and none has another (known: {listed(vocabulary)})"
     raise Failure(f"{shown}. Spell them as there, or train without this column.")
 
 

@@ -213,8 +213,8 @@ def find_layout(
             f"{path}:{top}: several columns are named {twice}. Rename them; if the "
             "line is no header, pass --no-header."
         )
-    of: Any = names, len(first), notes, encoding, of_edges
-    layout = Layout(path, delimiter, decimal, skipped, *of)
+    content: Any = names, len(first), notes, encoding, of_edges
+    layout = Layout(path, delimiter, decimal, skipped, *content)
     layout.refuse_uneven(_PEEK)
     return layout
 

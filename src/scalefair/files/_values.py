@@ -122,14 +122,14 @@ def _read_text(
     values = frame[chosen] if len(chosen) > 1 else frame[chosen[0]]
     keys = frame[ids[0]] if ids else None
     if column:
-        numbers = pandas.Series(frame.index.astype(str))
-        is_row = by_row or {*numbers} == {*map(str, units.ids.tolist())}
-        if units.named and keys is None and not is_row:
-            raise FileError(
-                f"{path}: has no ids to be matched to those of {units.path}. Call "
-                "their column id, and put it first."
-            )
-        keys = numbers if units.named and keys is None else keys
+        if keys is None:
+            keys = pandas.Series(frame.index.astype(str))
+            is_row = by_row or {*keys} == {*map(str, units.ids.tolist())}
+            if units.named and not is_row:
+                raise FileError(
+                    f"{path}: has no ids to be matched to those of {units.path}. Call "
+                    "their column id, and put it first."
+                )
         return table, keys if units.named else None, values
     top = frame.iloc[0, 0]
     top = "" if pandas.isna(top) else top.lower()
