@@ -96,7 +96,7 @@ def read_for(
         words = rows.X[name].where(rows.X[name].notna(), np.nan)
         if spelling := known.get(name):
             words = words.fillna(spelling.get("?", np.nan))
-            vocabulary = {*spelling, *spelling.values()}
+            vocabulary = sorted({*spelling, *spelling.values()})
             _rows.say_unknown(path, words, vocabulary, "the model does not know")
             words = words.replace(spelling)
         elif words.dropna().isin(_TRUTH).all():  # as pandas reads them
