@@ -300,11 +300,16 @@ def _read_docs(estimator: type, chosen: Sequence[str]) -> dict[str, str]:
     return found
 
 
+# What groups that are codes take, in Python: see `check_are_groups`.
+_AS_STRINGS = "give them as strings, x.astype(str)"
+
+
 def translate(message: str, ctx: click.Context | None) -> str:
     """Name the options of the command where an estimator names its parameters."""
     if ctx is None:
         return message
     spellings = {str(param.name): param.opts[0] for param in ctx.command.params}
+    message = message.replace(_AS_STRINGS, "name their column in --categorical")
     return _use_spellings(message, {"sensitive_features": "--groups", **spellings})
 
 

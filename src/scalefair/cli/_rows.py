@@ -22,8 +22,8 @@ from scalefair._groups import few_rows
 from scalefair._memory import array_limit
 from scalefair.cli._errors import Failure, note, refuse_unknown, warn
 from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import Reading, own_columns
-from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
+from scalefair.cli._options import Reading, own_columns, translate
+from scalefair.files import FileError, NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
 from scalefair.files._text import listed, quote
@@ -113,10 +113,11 @@ def read_rows(
         raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.DataFrame):
-            _join_groups(rows, found, like, reading.attributes)
+            _join_groups(rows, found, like, reading)
         elif isinstance(found, pandas.Series):
-            same = None if like is None else getattr(like, role).dtype.kind
-            setattr(rows, role, as_values(found, same))
+            codes = "U" if found.name in reading.categorical else None
+            as_train = codes if like is None else getattr(like, role).dtype.kind
+            setattr(rows, role, as_values(found, as_train))
     if rows.groups is None:
         return rows
     names = np.unique(rows.groups).tolist()
@@ -132,14 +133,20 @@ def read_rows(
 
 
 def _join_groups(
-    rows: Rows, frame: pandas.DataFrame, like: Rows | None, attributes: str
+    rows: Rows, frame: pandas.DataFrame, like: Rows | None, reading: Reading
 ) -> None:
     """Make each combination of values in the columns of groups a group."""
-    kinds = None if like is None else like.group_kinds
-    if kinds is not None and len(kinds) != frame.shape[1]:
+    codes = ["U" if name in reading.categorical else None for name in frame]
+    kinds: Any = codes if like is None else like.group_kinds
+    if len(kinds) != frame.shape[1]:
         raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
-    rows.groups, rows.group_kinds, values = join_values(frame, kinds)
-    rows.each = values if attributes == "each" else None
+    try:
+        rows.groups, rows.group_kinds, values = join_values(frame, kinds)
+    except FileError as error:  # a column holds no groups
+        context = click.get_current_context(silent=True)
+        message = translate(str(error), context)
+        raise Failure(f"{rows.groups_from}: {message}") from error
+    rows.each = values if reading.attributes == "each" else None
     few = few_rows(*np.unique(rows.groups, return_counts=True))
     if few and rows.each is None and (like is None or like.n_rows):  # of no model
         warn(f"{rows.groups_from}: {few}")

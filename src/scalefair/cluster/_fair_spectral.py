@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 
 from scalefair._decorators import fit_context, with_callbacks
 from scalefair._docs import documented
-from scalefair._groups import Attribute, compared_attributes, fitted_groups
+from scalefair._groups import Attribute, GroupCodes, compared_attributes, fitted_groups
 from scalefair._random import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
@@ -463,7 +463,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
                 self.assignment_ = fair_assignment(
                     rows,
                     means,
-                    sensitive_features=problem.group_codes,
+                    sensitive_features=GroupCodes.of(problem.group_codes),
                     tolerance=self.balance_tolerance,
                     attributes=self.attributes,
                 )
@@ -480,7 +480,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         """Measure the balance; warn of useless sizes and of unfair clusters."""
         columns = codes.reshape(len(codes), -1).T  # one for each attribute
         balance = np.array(
-            [balance_score(labels, sensitive_features=c, average=None) for c in columns]
+            [
+                balance_score(labels, sensitive_features=GroupCodes.of(c), average=None)
+                for c in columns
+            ]
         )
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())

@@ -206,7 +206,10 @@ def join_values(
     columns = zip(frame, kinds, strict=True)
     values = {name: as_values(frame[name], kind) for name, kind in columns}
     table = pandas.DataFrame(values)
-    names, codes = encode_groups(table, len(frame), warn=False)
+    try:
+        names, codes = encode_groups(table, len(frame), warn=False)
+    except ValueError as error:  # a column holds no groups
+        raise FileError(str(error)) from error
     found = "".join(column.dtype.kind for column in values.values())
     return names[codes], found, table
 
