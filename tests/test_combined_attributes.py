@@ -224,6 +224,20 @@ def test_the_remedies_for_quantities_work():
     assert len(encode_groups(np.arange(M) % 3 / 2)[0]) == 3
 
 
+@pytest.mark.filterwarnings("ignore")  # of few rows, and of nothing else
+@pytest.mark.parametrize("name", TAKERS)
+def test_words_may_be_more_than_numbers(name):
+    # Codes of them are what is compared within, and no quantity. Some methods refuse
+    # groups of one row, and `fitted` knows the groups of PEOPLE.
+    groups = np.array([f"district {i}" for i in np.arange(M) % 60])
+    message = ""
+    try:
+        TAKERS[name](groups)
+    except (ValueError, AssertionError) as error:
+        message = str(error)
+    assert "quantity" not in message
+
+
 @pytest.mark.parametrize("name", OF_TWO)
 def test_methods_of_two_groups_take_two_combinations(name):
     found = OF_TWO[name](PEOPLE[["sex", "sex"]])

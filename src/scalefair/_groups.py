@@ -34,6 +34,15 @@ class Attribute(NamedTuple):
     codes: Any  # indices into `groups`: ndarray, or Parts for rows in parts
 
 
+class GroupCodes(np.ndarray):
+    """Codes of groups that are known to be such, however many there are."""
+
+    @classmethod
+    def of(cls, codes: NDArray[np.integer]) -> GroupCodes:
+        """View codes as such."""
+        return codes.view(cls)
+
+
 def encode_groups(
     sensitive_features: ArrayLike, n_samples: int | None = None, *, warn: bool = True
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -49,7 +58,8 @@ def encode_groups(
         ordered, or they are quantities, identifiers or probabilities, not groups.
     """
     attributes = encode_attributes(sensitive_features, n_samples)
-    check_are_groups(attributes)
+    if not isinstance(sensitive_features, GroupCodes):
+        check_are_groups(attributes)
     groups, codes = join_attributes(attributes)
     if warn and len(attributes) > 1:
         warn_few_rows(groups, np.bincount(codes))
@@ -87,7 +97,8 @@ def compared_attributes(
         raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
         encoded = encode_attributes(sensitive_features, n_samples)
-        check_are_groups(encoded)
+        if not isinstance(sensitive_features, GroupCodes):
+            check_are_groups(encoded)
         return encoded
     groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)
     return [Attribute("sensitive_features", groups, codes)]

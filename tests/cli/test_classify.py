@@ -177,6 +177,33 @@ def test_columns(people, fits):
     np.testing.assert_array_equal(fits[-1][1], people.y)
 
 
+def test_quantities_are_no_groups_and_codes_may_be(people, fits):
+    rng = np.random.default_rng(0)
+    frame = people.frame.assign(
+        age=rng.integers(18, 91, 240), town=100 + np.arange(240) % 60
+    )
+    data = people.save(frame, "ages.csv")
+    for groups, options in (
+        ("age", ()),
+        ("sex,age", ()),
+        ("sex,age", ("--attributes", "each")),
+    ):
+        message = people.fails(
+            people.run(data, *options, groups=groups),
+            "different numbers",
+            "bins",
+            "--categorical",
+        )
+        assert len(message) < 400
+    options = ("--drop", "age", "--categorical", "town", "--max-groups", "60")
+    options += ("--min-group-size", "1", "--no-baseline")
+    result = people.run(data, *options, groups="town")
+    assert result.exit_code == 0, result.output
+    assert sorted(joblib.load(people.output)["groups"]) == [
+        str(town) for town in range(100, 160)
+    ]
+
+
 def split(people):
     train = people.save(people.frame[:160], "train.csv")
     return train, people.save(people.frame[160:], "test.csv")

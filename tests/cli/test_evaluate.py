@@ -115,6 +115,40 @@ def test_numbers_with_targets_in_a_file(scored):
     assert "partial_parity_gap" not in found
 
 
+def test_groups_of_the_original_table(scored):
+    """Rows are those that predict numbered, or found by their ids, or all in order."""
+    wanted = evaluate(scored, scored.scores, "--groups", "sex", "--target", "truth")
+    frame = scored.frame.drop(columns=["row", "score", "prediction"])
+    people = scored.folder / "people.csv"
+    frame.to_csv(people, index=False)
+    roles = ("--groups", f"{people}:sex", "--target", f"{people}:truth")
+    columns = ["row", "score", "prediction"]
+    result = scored.folder / "result.csv"
+
+    def measured(**names):
+        table = scored.frame[columns].rename(columns=names)
+        table.drop(columns="none", errors="ignore").to_csv(result, index=False)
+        found = evaluate(scored, result, *roles)
+        return [found[name] for name in ("ks", "accuracy", "partial_parity_gap")]
+
+    same = [wanted[name] for name in ("ks", "accuracy", "partial_parity_gap")]
+    assert measured() == measured(row="id") == measured(row="none") == same
+    frame.insert(0, "id", [f"p{i}" for i in range(60)])
+    frame.sample(frac=1, random_state=0).to_csv(people, index=False)
+    scored.frame["row"] = frame["id"]
+    assert measured(row="id") == same
+    done = scored.invoke("evaluate", result, *roles, "--report", people)
+    assert "is an input file" in done.stderr
+    frame.drop(columns="id").to_csv(people, index=False)
+    done = scored.invoke("evaluate", result, *roles)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "has no ids to be matched" in done.stderr
+    done = scored.invoke("evaluate", result, "--groups", f"{people}:age")
+    assert "no column is named 'age' (columns: wage" in done.stderr.replace(
+        "truth, ", ""
+    )
+
+
 def test_what_is_shown(scored, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     page = scored.folder / "page.html"

@@ -229,3 +229,21 @@ def test_numbers_too_large(components):
 def test_too_many_components(components):
     line = components.fails(components.run(r=6), f"{components.csv}: ", "5")
     assert "n_components" not in line
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "words"),
+    [
+        ("?", (), "values are missing in 200 column(s)"),
+        ("?", ("--missing", "drop"), "no row has all its values"),
+        ("x", (), "200 column(s) do not hold numbers"),
+        ("1", ("--groups", "age"), "neither a column"),
+        ("1", ("--drop", ",".join(f"no {i}" for i in range(200))), "lacks 1 of"),
+    ],
+)
+def test_messages_about_many_columns_are_short(components, cell, options, words):
+    names = [f"column {i} {'of a long name ' * 4}" for i in range(200)]
+    frame = components.frame[["sex"]].assign(**dict.fromkeys(names, cell))
+    table = components.save(frame, "wide.csv")
+    said = components.fails(components.run(table, "--header", *options), words)
+    assert len(said.replace(str(table), "")) < 400

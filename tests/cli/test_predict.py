@@ -35,13 +35,17 @@ class Models:
         self.train = self.write("train.csv", self.lines[:81])
         self.test = self.write("test.csv", [self.lines[0], *self.lines[81:]])
 
-    def save(self, data=None, *options):
-        """Let classify write a model; scores and predictions of the test rows."""
+    def fit(self, data=None, *options):
+        """Let classify write a model."""
         command = ["classify", data or self.train, "--target", "pay", "--groups", "sex"]
         command += ["--standardize", "--quiet"]
         command += [] if "calibrated" in options else ["--max-iter", 2, "--tol", 0.1]
         result = self.invoke(*command, "-o", self.model, *options)
         assert result.exit_code in (0, 3), result.output
+
+    def save(self, data=None, *options):
+        """Do the same; scores and predictions of the test rows."""
+        self.fit(data, *options)
         saved = joblib.load(self.model)
         frame = pandas.read_csv(self.test, **_EXACTLY)
         groups = frame.pop(" sex").str.strip()
@@ -119,6 +123,93 @@ def test_unknown_words_are_counted(models):
     assert len(models.done(table, said=said)) == 120
 
 
+SPELLINGS = {
+    "TRUE": {"f": "TRUE", "m": "FALSE"},
+    "true": {"f": "true", "m": "false"},
+    "bool": {"f": True, "m": False},
+    "missing": {"f": True, "m": None},
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_truth_values(models, spelling, kind):
+    """As a feature, as groups and as labels; fitted from one spelling and file."""
+    frame = pandas.read_csv(models.train, skipinitialspace=True, **_EXACTLY)
+    frame["job"] = np.where(frame["job"] == "cook", "f", "m")
+    frame["pay"] = np.where(frame["pay"] == "high", "f", "m")
+    columns, tables = ["job", "sex", "pay"], {}
+    for name in ("TRUE", spelling):
+        table = models.folder / f"{name}.{kind if name == spelling else 'csv'}"
+        values = frame.copy()
+        for column in columns:
+            mapped = values[column].map(SPELLINGS[name])
+            values[column] = mapped.fillna("?") if table.suffix == ".csv" else mapped
+        getattr(values, f"to_{table.suffix[1:]}")(table, index=False)
+        tables[name] = table
+    report = models.folder / "report.json"
+    if spelling == "missing":
+        models.fit(tables["TRUE"], *CALIBRATED)
+        models.fails(models.predict(tables[spelling]), "missing", "job (")
+        return
+    options = ("--report", report, "--no-baseline", "--test", tables[spelling])
+    models.fit(tables["TRUE"], *CALIBRATED, *options)
+    measured = json.loads(report.read_text())
+    assert measured["test"]["accuracy"] > 0.6
+    wanted = models.done(tables["TRUE"])
+    assert set(wanted["prediction"]) <= {True, False}
+    for options in (), ("--memory-limit", "1kB"):
+        found = models.done(tables[spelling], *options)
+        np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-12)
+    options = ("--groups", f"{tables[spelling]}:sex", "--report", report, "--quiet")
+    options += ("--target", f"{tables[spelling]}:pay")
+    result = models.invoke("evaluate", models.output, *options)
+    assert (result.exit_code, result.output) == (0, "")
+    found = json.loads(report.read_text())
+    assert found["accuracy"] == measured["test"]["accuracy"]
+
+
+@pytest.mark.parametrize("words", [("T", "F"), ("yes", "no"), ("1", "0")])
+def test_columns_of_unknown_words_only(models, words):
+    """Predictions without the column are not those of the model."""
+    frame = pandas.read_csv(models.train, skipinitialspace=True, **_EXACTLY)
+    frame["job"] = frame["job"] == "cook"
+    table = models.folder / "table.csv"
+    frame.to_csv(table, index=False)
+    models.fit(table, "--no-interactions")
+    frame["job"] = np.where(frame["job"], *words)
+    frame.to_csv(table, index=False)
+    words = (f"{table}: column job: 80 row(s)", "known: False, True", "Spell them")
+    models.fails(models.predict(table), *words)
+    models.fails(models.predict(table, "--memory-limit", "1kB"), *words)
+
+
+def test_what_else_means_missing_is_saved(models):
+    lines = [*models.lines[:9], "-200" + models.lines[9][models.lines[9].index(",") :]]
+    table = models.write("gaps.csv", [*lines, *models.lines[10:]])
+    options = ("--na-values", "-,-200", "--na-values", "Unknown")
+    models.fit(table)
+    models.fails(models.predict(table, *options), "height (1)")
+    models.fails(models.predict(models.wages.npy, *options), "na-values", code=2)
+    models.done(table)
+    models.fit(table, *options, "--missing", "impute")
+    assert joblib.load(models.model)["reading"]["na_values"] == ["-", "-200", "Unknown"]
+    models.done(table, said="height (1)")
+
+
+def test_the_encoding_is_that_of_a_file(models):
+    lines = [line.replace("cook", "Köchin") for line in models.lines]
+    for name, encoding in {"latin.csv": "cp1252", "utf8.csv": "utf-8"}.items():
+        text = "".join(f"{line}\n" for line in lines)
+        (models.folder / name).write_bytes(text.encode(encoding))
+    latin = models.folder / "latin.csv"
+    models.fit(latin, "--no-interactions", "--encoding", "latin-1")
+    models.fails(models.predict(latin), "not UTF-8", "--encoding cp1252")
+    found = models.done(latin, "--encoding", "cp1252")
+    again = models.done(models.folder / "utf8.csv")
+    assert found["score"].tolist() == again["score"].tolist()
+
+
 def test_missing_values(models):
     lines = models.lines.copy()
     lines[7] = "?" + lines[7][lines[7].index(",") :]
@@ -172,6 +263,25 @@ def test_classifiers_of_scikit_learn(models):
     model = LogisticRegression().fit(models.wages.X, models.wages.frame["job"])
     joblib.dump(model, models.model)
     assert list(models.done(models.wages.npy)) == ["row", "prediction"]
+
+
+@pytest.mark.parametrize("words", [("TRUE", "FALSE"), (True, False), ("yes", "no")])
+def test_encoders_of_scikit_learn_know_truth_values(models, words):
+    """As words or as truth values, whichever they were fitted to."""
+    X = models.wages.frame[["height"]].assign(cook=models.wages.frame["job"] == "cook")
+    X["cook"] = X["cook"].map(dict(zip((True, False), words, strict=True)))
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["cook"]), remainder="passthrough"
+    )
+    model = make_pipeline(encoder, LinearRegression()).fit(X, models.wages.y)
+    joblib.dump(model, models.model)
+    table = models.folder / "table.csv"
+    X.assign(cook=X["cook"].map(dict(zip(words, "TF", strict=True)))).to_csv(table)
+    if words[0] is not True:
+        models.fails(models.predict(table), "120 row(s)", "model does not")
+    X.to_csv(table, index=False)
+    found = models.done(table)
+    np.testing.assert_allclose(found["prediction"], model.predict(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "npz"])

@@ -1,7 +1,10 @@
 """Graphs in files: lists of edges in many spellings, and matrices."""
 
 import gzip
+import subprocess
+import sys
 import zipfile
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from scalefair.files import FileError, read_graph
+from scalefair.files._graphs import read_new_nodes
 
 TRIANGLE = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]])
 PATH_OF_THREE = {(7, 3): 1.0, (3, 7): 1.0, (3, 9): 1.0, (9, 3): 1.0}
@@ -51,11 +55,11 @@ def refuses(path, *words, **options):
         "  7 3\n\n3 9",
         "# a comment\n% another\n7 3\n3 9\n",
         "node_1,node_2\n7,3\n3,9\n",
-        "Source\tTarget\n# below\n7\t3\n3\t9\n",
+        "Source\tTarget\n7\t3\n3\t9\n",
         "\ufeffu,v\n7,3\n3,9\n",
         '"7","3"\n"3","9"\n',
         "7,3\n3,9\n3,7\n9,3\n",
-        "007,3\n# comment, so read line by line\n7,3\n3,9\n",
+        "007,3\n7,+3\n3,9\n",
         "7,3,1\n3,9,1.0\n",
         "i j weight\n7 3 1\n3 9 1e0\n",
     ],
@@ -77,6 +81,45 @@ def test_ids_that_are_no_integers(write):
     assert read_graph(write(f"{big} 1\n1 2\n")).ids.tolist() == [big, "1", "2"]
     text = f"{2**60} 007\n# 19 digits are integers\n7 {2**63 - 1}\n"
     assert read_graph(write(text)).ids.tolist() == [2**60, 7, 2**63 - 1]
+
+
+def test_ids_are_words_as_they_are_spelled(write):
+    """Unless all are integers; whatever numbers, or truth values, they look like."""
+    for ids in (
+        ["1.1", "1.10", "1.100"],
+        ["1e5", "100000.0", "100000"],
+        ["true", "TRUE", "True"],
+        ["007", "7", "+7", "7.0"],
+        ["-", "?", "null"],
+    ):
+        graph = read_graph(write("".join(f"hub {name}\n" for name in ids)))
+        assert graph.ids.tolist() == ["hub", *ids]
+        graph = read_graph(write("".join(f"{a} {b} 1\n" for a, b in pairwise(ids))))
+        assert graph.ids.tolist() == ids
+    assert read_graph(write("007 7\n+7 3\n")).ids.tolist() == [7, 3]
+
+
+def test_ids_of_new_nodes_are_spelled_like_those_of_the_graph(write):
+    graph = read_graph(write("a 1\n1 01\n"))
+    new = read_new_nodes(write("2 01\n02 1\n"), graph.ids, named=True)
+    assert new.ids.tolist() == ["2", "02"]
+    assert new.matrix.toarray().tolist() == [[0, 0, 1], [0, 1, 0]]
+    graph = read_graph(write("1 2\n2 3\n"))
+    new = read_new_nodes(write("4 01\n"), graph.ids, named=True)
+    assert new.matrix.toarray().tolist() == [[1, 0, 0]]
+
+
+def test_comments_between_edges_are_counted(write):
+    text = "# above\nsource target\n# one\n7 3\n  % two\n3 9\n#"
+    graph = read_graph(write(text))
+    assert weights(graph) == PATH_OF_THREE
+    [note] = graph.notes
+    assert "3 line(s) between the edges" in note
+    refuses(write("1 2\n# x\n2 3\n3\n"), ":4: expected 2 fields")
+    many = "".join(f"{i} {i + 1}\n" for i in range(60_000))
+    graph = read_graph(write(many + "# a comment\n" * 60_000 + "0 2\n"))
+    assert graph.n_edges == 60_001
+    assert "60000 line(s)" in graph.notes[0]
 
 
 def test_weights_loops_and_zeros(write):
@@ -114,6 +157,18 @@ def test_headers_are_recognised_stated_or_told(write):
 def test_the_line_at_fault_is_named(write, text, line, words):
     path = write(text)
     refuses(path, f"{path}:{line}", words)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("0.1", "0.10000002"), ("123456", "123456.01"), ("1", "1.004")],
+)
+def test_weights_that_differ_by_more_than_rounding(write, first, second):
+    """And are shown with the digits in which they do."""
+    path = write(f"1,2,{first}\n2,1,{second}\n")
+    refuses(path, f"{path}:2", f"weight {second} here and {first} on line 1")
+    same = f"{float(first) * (1 + 1e-9)!r}"
+    assert read_graph(write(f"1,2,{first}\n2,1,{same}\n")).n_edges == 1
 
 
 def test_rows_of_features_are_no_graph(write, tmp_path):
@@ -217,6 +272,52 @@ MARKET = "%%MatrixMarket matrix coordinate real general\n"
 )
 def test_damaged_matrices(write, text):
     refuses(write(text), "damaged")
+
+
+HEAD = "%%MatrixMarket matrix "
+MARKETS = {
+    "coordinate real symmetric\n% a comment\n3 3 2\n2 1 2.5e-1\n3 2 12": 4,
+    "coordinate pattern general\n3 3 2\n2 1\n3 2": 2,
+    "coordinate integer skew-symmetric\n3 3 1\n2 1 12": 2,
+    "array real general\n2 2\n1.5\n2e-3\n3\n2.5e-1": 4,
+    "array integer symmetric\n3 3\n1\n2\n3\n4\n5\n6": 9,
+    "array real skew-symmetric\n3 3\n1.5\n2e-3\n2.5e-1": 6,
+    "array real symmetric\n3 2\n1\n2\n3\n4\n5\n6": None,
+}
+
+
+def read_markets(folder, contents):
+    """Read in another process: numbers that are not zero, or the first of an error."""
+    for i, content in enumerate(contents):
+        (folder / f"{i}.mtx").write_bytes(content)
+    code = f"""
+from pathlib import Path
+from scalefair.files import FileError, read_graph
+from scalefair.files._matrices import read_matrix_market
+for i in range({len(contents)}):
+    try:
+        print(read_matrix_market(Path({str(folder)!r}, f"{{i}}.mtx")).nnz, flush=True)
+    except FileError as error:
+        print("FileError", flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_matrices_that_are_cut_off(tmp_path):
+    """SciPy's reader ended the process, or read what was there."""
+    contents, counts = [], []
+    for text, n in MARKETS.items():
+        whole = (HEAD + text).encode()
+        last = len(whole.split()[-1])  # a number that is cut may be another one
+        for stop in range(1, len(whole) - last + 1):
+            contents.append(whole[:stop])
+            counts.append("FileError")
+        contents += [whole, whole + b"\n", whole + b"e-", whole[:-1] + b"\0\n"]
+        counts += ["FileError" if n is None else str(n)] * 2 + ["FileError"] * 2
+    assert read_markets(tmp_path, contents) == (0, counts)
 
 
 @pytest.mark.parametrize(

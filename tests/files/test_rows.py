@@ -6,6 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pandas
 import pytest
+from pyarrow import parquet
 
 from scalefair.files import (
     FileError,
@@ -106,6 +107,15 @@ def test_columns_in_their_order(save):
     for name in None, "who":  # an index is no feature
         path = save({"a": [1, 2]}, index=pandas.Index([7, 8], name=name))
         assert ParquetReader(path).feature_names.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("damage", [b"{", b"\xff", b'{"index_columns": 3}'])
+def test_damaged_descriptions_of_a_frame(save, damage):
+    path = save({"a": [1.0, 2.0]})
+    table = parquet.read_table(path)
+    parquet.write_table(table.replace_schema_metadata({"pandas": damage}), path)
+    with pytest.raises(FileError, match=r"rows\.parquet: not a parquet file"):
+        ParquetReader(path)
 
 
 @pytest.mark.parametrize("max_bytes", [1, 16 * 3, 16 * 10, 16 * 25, 16 * 26, 2**20])

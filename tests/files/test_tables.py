@@ -183,11 +183,13 @@ def test_a_word_among_decimal_commas(table):
 def test_lines_before_the_table_and_comments(table):
     found = table("made by: hand", "on monday", "", "a,b", "1,2", skip_lines=2)
     assert found.names == ["a", "b"]
-    lines = ["# by hand", "a,b", "1,x", "# and more, of it", "2,y", "% end", "3,z"]
-    found = table(*lines)
-    assert found.read()["a"].tolist() == [1, 2, 3]
+    # Below the first record everything is one.
+    found = table("# by hand", "% on monday", "a,b", "#x,1", "%y,2", "z,3")
+    assert found.read()["a"].tolist() == ["#x", "%y", "z"]
     assert found.line(1) == 5
-    assert found.where(2) == f"{found.path}:7"
+    assert found.where(2) == f"{found.path}:6"
+    lines = ["a,b", *(f"{i},x" for i in range(600)), "# the end"]
+    refused(lambda: table(*lines), ":602: expected 2 fields", "# the end")
 
 
 def test_quoted_cells(table):
@@ -327,15 +329,13 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
 
 
 def test_pieces_behind_the_sample(table, monkeypatch, tmp_path):
-    """Bad cells are placed, and comments between the rows left out."""
+    """Bad cells are placed, and rows that look like comments are rows."""
     monkeypatch.setattr(tables, "_SAMPLE", 20)
     monkeypatch.setattr(tables, "_PIECE", 60)  # numbers: pieces of 20 rows
-    commented = numbers()
-    commented[70:70] = ["# by hand, and", "% more"]
-    found = table(*commented)
-    stored = found.store(found.names, (), tmp_path)
-    assert stored["age"].tolist() == list(range(100))
-    assert stored["sex"].tolist() == ["f", "m"] * 50
+    marked = ["sex,age", *("#f,1" if i % 2 else "%m,2" for i in range(100))]
+    stored = table(*marked).store(["age", "sex"], (), tmp_path)
+    assert stored["age"].tolist() == [2, 1] * 50
+    assert stored["sex"].tolist() == ["%m", "#f"] * 50
     short = numbers()
     short[80] = "1,2"
     monkeypatch.setattr(text, "_PEEK", 20)
@@ -346,6 +346,118 @@ def test_pieces_behind_the_sample(table, monkeypatch, tmp_path):
         found = table(*lines)
         with pytest.raises(FileError, match=rf"table\.csv{message}"):
             found.store(found.names, (), tmp_path)
+
+
+SPELLINGS = [("TRUE", "FALSE"), ("True", "False"), ("true", "false")]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("spelling", [*SPELLINGS, (True, False)])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, missing):
+    """However they are spelled, and by whatever of a table's readers they are read."""
+    monkeypatch.setattr(tables, "_PIECE", 6)  # numbers: pieces of 3 rows
+    monkeypatch.setattr(tables, "_SAMPLE", 4)
+    holds = pandas.Series([True, False, True, True, None if missing else False] * 3)
+    frame = pandas.DataFrame({"x": range(15)})
+    frame["holds"] = holds.map(dict(zip((True, False), spelling, strict=True)))
+    path = tmp_path / f"table.{kind}"
+    getattr(frame, f"to_{kind}")(path, index=False)
+    wanted = holds.map({True: "True", False: "False"}).astype(object)
+    found = TableFile(path)
+    assert found.names == ["x", "holds"]
+    read = [
+        found.read()["holds"],
+        found.read(words=["holds"])["holds"],
+        found.store(found.names, (), tmp_path)["holds"],
+        found.store(found.names, ["holds"], tmp_path)["holds"],
+        found.typed(found.frame(found.names, ())["holds"]),
+        clean_table(frame, ["holds"], ["holds"])["holds"],
+    ]
+    for column in read:
+        values = column.astype(object)
+        assert values.where(values.notna(), None).tolist() == [
+            None if pandas.isna(word) else word for word in wanted
+        ]
+
+
+LATIN = "town,n\nKöln,1\nZürich,2\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("cp1252", None), ("utf-16", "utf-16"), ("utf-32", "utf-32"), ("utf-8-sig", "")],
+)
+def test_encodings(tmp_path, encoding, said):
+    """A mark is obeyed, and told unless it is of UTF-8; others are to be stated."""
+    path = tmp_path / "table.csv"
+    path.write_bytes(LATIN.encode(encoding))
+    found = TableFile(path, encoding="cp1252" if said is None else None)
+    assert found.read()["town"].tolist() == ["Köln", "Zürich"]
+    assert [said in note for note in found.notes] == [True] * bool(said)
+    assert read_table(path, encoding=encoding)["n"].tolist() == [1, 2]
+    assert found.line(1) == 3
+
+
+@pytest.mark.parametrize("n", [2, 700, 60_000])
+def test_what_the_encoding_may_be(tmp_path, n):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"town,n\n" + b"x,1\n" * (n - 2) + b"K\xf6ln,1\n")
+    with pytest.raises(FileError, match=rf":{n}: not UTF-8.*'Köln,1'.*g cp1252"):
+        read_table(path)
+    with pytest.raises(FileError, match=rf":{n}: not ASCII"):
+        read_table(path, encoding="ascii")
+    for wrong in "foo", "hex":
+        with pytest.raises(FileError, match=rf"{wrong}.*another --encoding"):
+            read_table(path, encoding=wrong)
+
+
+def test_text_of_two_bytes_without_a_mark(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes("a,b\n1,x\n".encode("utf-16-le"))
+    with pytest.raises(FileError, match="--encoding utf-16-le"):
+        read_table(path)
+    assert read_table(path, encoding="utf-16-le")["b"].tolist() == ["x"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_what_else_means_missing(tmp_path, kind):
+    frame = pandas.DataFrame({"age": [31, -200, 7], "rate": [0.5, 1.5, -200.0]})
+    frame["town"], frame["code"] = ["-", "oslo", "Unknown"], ["-200", "1", "2"]
+    path = tmp_path / f"table.{kind}"
+    getattr(frame, f"to_{kind}")(path, index=False)
+    found = TableFile(path, na_values=["-", "Unknown", "-200"])
+    for read in found.read(words=["code"]), found.store([*frame], ["code"], tmp_path):
+        assert read.isna().to_numpy().T.tolist() == [
+            [False, True, False],
+            [False, False, True],
+            [True, False, True],
+            [True, False, False],
+        ]
+    assert read_table(path, na_values="Unknown")["town"].isna().sum() == 1
+
+
+def test_headers_above_what_else_means_missing(table):
+    found = table("a,b", "-,1", "2,-", na_values="-")
+    assert found.has_header
+    assert not found.notes
+    assert found.read().isna().to_numpy().tolist() == [[True, False], [False, True]]
+
+
+@pytest.mark.parametrize(
+    ("first", "names"), [("2018,2019,2020", True), ("2018,2019,2021", False)]
+)
+def test_numbers_of_a_header_count_up_by_one(table, first, names):
+    found = table(first, "0.1,0.2,0.3", "0.5,0.1,0.9")
+    assert found.has_header == names
+
+
+def test_lists_in_messages_are_short(table):
+    wide = [f"column {i} {'of a long name' * 5}" for i in range(300)]
+    found = table(",".join(wide), ",".join(["1"] * 300))
+    with pytest.raises(FileError, match=r"column 0.* and 299 more") as caught:
+        found.find("d", "--drop")
+    assert len(str(caught.value)) - len(str(found.path)) < 400
 
 
 def test_what_a_saved_model_does_first():

@@ -68,6 +68,55 @@ def test_headers_of_two_columns(read):
     assert read(text, ROWS, header=True)[0] == ["f", "m", "f"]
 
 
+def test_a_header_without_a_word_above_the_ids(read):
+    """As pandas writes it."""
+    values, [note] = read(",group\n3,x\n4,y\n5,z\n", INTEGERS)
+    assert values == ["z", "x", "y"]
+    assert "was taken for a header" in note
+
+
+@pytest.mark.parametrize(
+    "ids", [["1.1", "1.10"], ["1e5", "100000.0"], ["true", "TRUE"], ["NA", "?"]]
+)
+def test_ids_are_words_as_they_are_spelled(read, ids):
+    text = f"id,group\n{ids[0]},a\n{ids[1]},b\n"
+    assert read(text, units(ids)) == (["a", "b"], [])
+
+
+def test_values_that_look_like_a_header(read):
+    assert read("y\nn\ny\n", ROWS) == (["y", "n", "y"], [])
+
+
+PEOPLE = "age,sex,town\n1,f,oslo\n2,m,rome\n3,f,rome\n4,m,oslo\n"
+
+
+def test_columns_of_a_table_with_more(read, tmp_path):
+    """By ids, if both have them, else by the number or the order of the rows."""
+    path = tmp_path / "people.csv"
+
+    def column(content, name, nodes, **options):
+        path.write_text(content)
+        return read_values(f"{path}:{name}", nodes, "group", say=print, **options)
+
+    rows = units(range(4), named=False)
+    assert column(PEOPLE, "sex", rows).tolist() == ["f", "m", "f", "m"]
+    assert column(PEOPLE, "sex,town", rows)[1] == "m, rome"
+    with pytest.raises(FileError, match="no column is named 'job'"):
+        column(PEOPLE, "job", rows)
+    with pytest.raises(FileError, match="has 4 groups for the 3"):
+        column(PEOPLE, "sex", ROWS)
+    # A part of the rows, as they are numbered by predict.
+    part = units([3, 0])
+    assert column(PEOPLE, "sex", part, by_row=True).tolist() == ["m", "f"]
+    with pytest.raises(FileError, match="has no ids to be matched"):
+        column(PEOPLE, "sex", part)
+    assert column(PEOPLE, "sex", units([3, 2, 1, 0])).tolist() == ["m", "f", "m", "f"]
+    named = PEOPLE.replace("age", "id")
+    assert column(named, "town", units([4, 1])).tolist() == ["oslo", "oslo"]
+    path.with_name("a:b").write_text("f\nm\nf\n")  # a file's own name comes first
+    assert read_values(f"{path.with_name('a:b')}", ROWS, "group", say=print)[1] == "m"
+
+
 def test_ids_outside_an_edge_list_are_counted(read):
     _, [note] = read("3,x\n4,y\n5,z\n8,x\n9,y\nbob,x\n", INTEGERS)
     assert "3 id(s) are not in graph" in note
@@ -99,6 +148,9 @@ def test_arrays(read, values):
     [
         ("3,x\n4,?\n5,x\n", INTEGERS, ":2: 1 group.* missing"),
         ("a\nNA\nb\n", ROWS, ":2: 1 group.* missing"),
+        ("?\na\nb\n", ROWS, ":1: 1 group.* missing"),
+        ("3,x\n,y\n5,x\n4,y\n", INTEGERS, ":2: the id is missing"),
+        ("0,x\n1,y\n,x\n", ROWS, ":3: the id is missing"),
         ("3,x\n4,y\n3,y\n", INTEGERS, ":3: .*'y' here and 'x' on line 1"),
         ("3,x\n4\n", INTEGERS, ":2: expected 2 fields .* found 1"),
         ("3,x,1\n", INTEGERS, r"2 of the 3 nodes .*: 5, 4\. Add a line"),

@@ -24,6 +24,7 @@ from scalefair._digits import apart
 from scalefair._memory import peak_memory
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
+from scalefair.files._text import listed
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -140,7 +141,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     written, show = _fit.take_outputs(options, train, output=".joblib")
     compare, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
-    reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
+    reading = opt.Reading.take(options, folder=written["output"].resolve().parent)
     options["attributes"] = reading.attributes
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
@@ -265,9 +266,9 @@ def _check_labels(rows: _rows.Rows) -> None:
     labels = np.unique(rows.target)
     # As scikit-learn has it, fractions are no labels.
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
-        listed = ", ".join(map(repr, labels[:8].tolist())) + ", ..." * (len(labels) > 8)
         raise _errors.Failure(
-            f"{rows.target_from}: has {len(labels):,} different labels ({listed}), but "
+            f"{rows.target_from}: has {len(labels):,} different labels ("
+            f"{listed(map(repr, labels.tolist()))}), but "
             "two words or whole numbers are needed. Join labels, or leave rows out."
         )
 

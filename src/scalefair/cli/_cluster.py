@@ -20,7 +20,7 @@ from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._output import write_table
-from scalefair.cli._rows import Reading, encode, fit_encoder, read_rows, say_notes
+from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, read_graph
 from scalefair.files._values import read_values
@@ -97,7 +97,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     written, show = _fit.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
-    reading = Reading.take(options, memory_limit=sys.maxsize)
+    reading = opt.Reading.take(options, memory_limit=sys.maxsize)
     options["attributes"] = reading.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
     start = time.perf_counter()
@@ -128,7 +128,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
 
 
 def _read(
-    path: Path, reading: Reading, *, affinity: str, standardize: bool
+    path: Path, reading: opt.Reading, *, affinity: str, standardize: bool
 ) -> tuple[Any, NDArray[Any], Any, dict[str, Any], dict[str, Any]]:
     """Return what is clustered, ids, groups; what a report and a model say of them."""
     given = str(reading.groups)
@@ -152,14 +152,15 @@ def _read(
     return X, rows.ids, rows.compared, source, {**saved, "encoder": encoder}
 
 
-def read_groups(graph: Graph, reading: Reading, kind: str | None = None) -> Any:
+def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> Any:
     """Read groups of nodes, if any, of a kind if told; say the notes of their graph."""
     say_notes(graph)
     if reading.groups is None:
         return None
     how: dict[str, Any] = {"header": reading.groups_header, "kind": kind, "say": note}
     how["each"] = reading.attributes == "each"
-    return read_values(Path(reading.groups), graph, "group", **how)
+    how |= {"encoding": reading.encoding, "na_values": reading.na_values}
+    return read_values(reading.groups, graph, "group", **how)
 
 
 def run_both(

@@ -58,12 +58,15 @@ class Failure(click.ClickException):
 
 def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
     """Refuse groups or labels that did not occur in training."""
+    from scalefair.files._text import listed  # not for --help
+
     known = sorted({*getattr(like, role).tolist()})
     for value in sorted({*getattr(rows, role).tolist()}):
         if value not in known:
             raise Failure(
-                f"{getattr(rows, f'{role}_from')}: the {what} {value!r} does not occur "
-                f"in TRAIN (known: {', '.join(map(repr, known[:8]))}). Leave it out."
+                f"{getattr(rows, f'{role}_from')}: the {what} {listed([repr(value)])} "
+                f"does not occur in TRAIN (known: {listed(map(repr, known))}). "
+                "Leave it out."
             )
 
 

@@ -19,13 +19,14 @@ from scalefair.cli._options import translate
 from scalefair.cli._output import STDOUT, name_outputs, write_files
 from scalefair.cli._report import count_values
 from scalefair.files import FileError
+from scalefair.files._values import find_source
 from scalefair.streaming import RowReader
 
 NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
 _FOR_USERS = (UserWarning, RuntimeWarning)
 # What is of one file, and not of others that a model is applied to.
 _OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
-_OF_ONE_FILE |= {"test_file", "test_target", "test_groups"}
+_OF_ONE_FILE |= {"test_file", "test_target", "test_groups", "encoding"}
 
 
 def on_terminal(quiet: bool | None = None, written: Iterable[Path] = ()) -> bool:
@@ -47,7 +48,7 @@ def take_outputs(
     }
     roles = ("groups", "target", "test_file", "test_target", "test_groups")
     sources = filter(None, [*inputs, *map(options.get, roles)])
-    written = name_outputs(given, map(Path, sources))
+    written = name_outputs(given, (find_source(source)[0] for source in sources))
     show = on_terminal(options.pop("quiet"), written.values())
     if options.get("baseline", False) is None:
         options["baseline"] = show or "report" in written

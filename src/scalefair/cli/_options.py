@@ -6,10 +6,11 @@ import csv
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from math import inf, isnan
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -84,6 +85,12 @@ def ranks(value: str) -> tuple[float, float]:
         raise click.BadParameter(f"{value!r} is not {wanted}.") from error
 
 
+def split_values(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
+    """Return the values of an option: one or, between commas, several each time."""
+    rows = csv.reader(texts, skipinitialspace=True)
+    return [value.strip() for row in rows for value in row]
+
+
 def split_names(given: str, names: Sequence[str]) -> list[str]:
     """Return the columns that an option names: one, or several between commas."""
     if given in names:
@@ -93,8 +100,51 @@ def split_names(given: str, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(cell.strip() for cell in cells))
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What the options say about files of rows."""
+
+    groups: str | None = None
+    attributes: str = "joint"
+    target: str | None = None
+    id_column: str | None = None
+    drop: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    keep_groups: bool = False
+    missing: str = "error"
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    skip_lines: int = 0
+    encoding: str | None = None
+    na_values: Sequence[str] = ()
+    svmlight: bool = False
+    target_header: bool | None = None
+    groups_header: bool | None = None
+    test_file: Path | None = None
+    test_target: str | None = None
+    test_groups: str | None = None
+    memory_limit: int | None = None
+    folder: Path = Path()
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Options about text, as the readers take them."""
+        names = ["header", "delimiter", "decimal", "skip_lines", "encoding"]
+        return {name: getattr(self, name) for name in (*names, "na_values")}
+
+    @classmethod
+    def take(cls, options: dict[str, Any], **others: Any) -> Self:
+        """Take the options that are about files out of all options of a command."""
+        names = {entry.name for entry in fields(cls)} & options.keys()
+        return cls(**{name: options.pop(name) for name in names}, **others)
+
+
 def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
     """Return which columns hold target and groups; the others must be files."""
+    from scalefair.files._text import listed  # not for --help
+    from scalefair.files._values import find_source
+
     own = {}
     for role in ("target", "groups"):
         if (given := getattr(roles, role)) is None:
@@ -103,11 +153,10 @@ def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[
         lacking = [name for name in chosen if name not in names]
         if not lacking:
             own[role] = chosen
-        elif not Path(given).exists():
-            known = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+        elif not find_source(given)[0].exists():
             raise Failure(
-                f"{', '.join(lacking)}: neither a column of {path} (columns: {known}) "
-                f"nor a file. Check --{role}."
+                f"{listed(lacking)}: neither a column of {path} (columns: "
+                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
             )
     if {*own.get("target", ())} & {*own.get("groups", ())}:
         raise click.UsageError("--target and --groups name the same column.")
@@ -251,11 +300,16 @@ def _read_docs(estimator: type, chosen: Sequence[str]) -> dict[str, str]:
     return found
 
 
+# What groups that are codes take, in Python: see `check_are_groups`.
+_AS_STRINGS = "give them as strings, x.astype(str)"
+
+
 def translate(message: str, ctx: click.Context | None) -> str:
     """Name the options of the command where an estimator names its parameters."""
     if ctx is None:
         return message
     spellings = {str(param.name): param.opts[0] for param in ctx.command.params}
+    message = message.replace(_AS_STRINGS, "name their column in --categorical")
     return _use_spellings(message, {"sensitive_features": "--groups", **spellings})
 
 
@@ -316,6 +370,10 @@ _SHARED = {
     "space.  [default: as recognised]",
     "Files --decimal CHARACTER": "Decimal mark of a text file.",
     "Files --skip-lines COUNT": "Lines of a text file to pass over first.",
+    "Files --encoding NAME": "Of text files, such as cp1252.  [default: utf-8, or as "
+    "a mark at their start says]",
+    "Files --na-values VALUES": "What else means a missing value, such as -,Unknown or "
+    "-200; repeatable.",
     "Files --svmlight": "Rows are in svmlight format; groups are a feature's number.",
     "Measures --test FILE": "Other rows in the same format, to measure the result on.",
     "Measures --test-target COLUMN|FILE": "Their target.  [default: as above]",
@@ -332,6 +390,7 @@ _VALUES: dict[str, dict[str, Any]] = {
     "COLUMNS": {"metavar": "COLUMN", "multiple": True},
     "FILE": {"metavar": "FILE", "type": PATH},
     "SIZE": {"metavar": "SIZE", "type": size},
+    "VALUES": {"metavar": "VALUE", "multiple": True, "callback": split_values},
     "COUNT": {"type": Count(0), "default": 0},
     "HANDLING": {"default": "error", "type": click.Choice(["error", "drop", "impute"])},
 }
@@ -363,7 +422,9 @@ GROUPS = [
 GROUPS_IF_ANY = [_share("Columns --groups COLUMN|FILE", _GROUPS), *GROUPS[1:]]
 TARGET = [_share("Required --target COLUMN|FILE", _TARGET), *_pick("target-header")]
 ROLES = [*TARGET, *GROUPS, *_pick("categorical")]
-INPUT = _pick("drop id-column missing header delimiter decimal skip-lines")
+INPUT = _pick(
+    "drop id-column missing header delimiter decimal skip-lines encoding na-values"
+)
 TEST = _pick("test test-target test-groups")
 STANDARDIZE, SVMLIGHT, BASELINE = _pick("standardize svmlight baseline")
 REPORT, MEMORY_LIMIT, QUIET = _pick("report memory-limit quiet")

@@ -76,7 +76,7 @@ def pca(data: Path, **options: Any) -> None:
     written, show = _fit.take_outputs(options, data, output=".npz", scores=".npy")
     standardize = options.pop("standardize")
     start = time.perf_counter()
-    reading = _rows.Reading.take(options, folder=written["output"].resolve().parent)
+    reading = opt.Reading.take(options, folder=written["output"].resolve().parent)
     rows = _rows.read_rows(data, reading, words="refuse")
     seconds = {"read": time.perf_counter() - start}
     options["attributes"] = reading.attributes

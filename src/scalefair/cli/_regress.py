@@ -23,6 +23,8 @@ from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
+from scalefair.files._tables import as_words
+from scalefair.files._text import listed
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 
@@ -36,7 +38,7 @@ KS distance: the same of shares of predictions below a threshold; 0 is fair.
 """
 # Rows that are predicted at a time.
 _ROWS = 2**16
-_TRUTH = {"true": True, "false": False}
+_TRUTH = {"True": True, "False": False}
 _LAYER: dict[str, Any] = {"default": "-2", "metavar": "NUMBER|NAME|auto"}
 _LAYER["type"] = lambda s: int(s) if s.lstrip("+-").isdigit() else s
 _PARAMETERS = {
@@ -71,7 +73,7 @@ def load_model(path: Path) -> Any:
 
 
 def read_for(
-    model: Any, path: Path, reading: _rows.Reading, like: _rows.Rows | None = None
+    model: Any, path: Path, reading: opt.Reading, like: _rows.Rows | None = None
 ) -> _rows.Rows:
     """Read rows as a saved estimator takes them: columns by name, or numbers."""
     columns = list(getattr(model, "feature_names_in_", ())) or None
@@ -92,17 +94,13 @@ def read_for(
     known = _spellings(model) if rows.words else {}
     for name in rows.words:
         words = rows.X[name].where(rows.X[name].notna(), np.nan)
-        if words.dropna().str.lower().isin(_TRUTH).all():  # as pandas reads them
-            words = words.str.lower().map(_TRUTH)
-        elif spelling := known.get(name):
+        if spelling := known.get(name):
             words = words.fillna(spelling.get("?", np.nan))
-            new = words[words.notna() & ~words.isin({*spelling, *spelling.values()})]
-            if len(new):
-                _errors.note(
-                    f"{path}: column {name}: {len(new):,} row(s) have a value that the "
-                    f"model does not know, such as {new.iloc[0]!r}."
-                )
+            vocabulary = sorted({*spelling, *spelling.values()})
+            _rows.say_unknown(path, words, vocabulary, "the model does not know")
             words = words.replace(spelling)
+        elif words.dropna().isin(_TRUTH).all():  # as pandas reads them
+            words = words.map(_TRUTH)
         rows.X[name] = words
     if kind == "table" and not named:
         rows.X = rows.X.to_numpy(np.float64)
@@ -124,7 +122,9 @@ def _spellings(model: Any) -> dict[str, dict[str, str]]:
             known = getattr(encoder, "categories_", ())
             for name, words in zip(columns if len(known) else (), known, strict=True):
                 texts = [word for word in words if isinstance(word, str)]
-                found[name] = {text.strip(): text for text in texts}
+                found[name] = dict(
+                    zip(as_words(pandas.Series(texts), ()), texts, strict=True)
+                )
     return found
 
 
@@ -149,8 +149,8 @@ def predict(
     except Exception as error:
         said, _, _ = str(error).partition("\n")
         counts = pandas.DataFrame([] if sparse.issparse(rows.X) else rows.X).isna()
-        listed = zip(rows.names, counts.sum(), strict=False)
-        missing = ", ".join(f"{name} {n:,}" for name, n in listed if n)
+        gaps = zip(rows.names, counts.sum(), strict=False)
+        missing = listed(f"{name} {n:,}" for name, n in gaps if n)
         hint = f" Values are missing ({missing}): pass --missing drop."
         raise _errors.Failure(
             f"{rows.path}: {path} cannot predict these rows ({type(error).__name__}: "
@@ -181,7 +181,7 @@ def regress(
     written, show = _fit.take_outputs(options, model_file, train, output=".joblib")
     start = time.perf_counter()
     # A model takes rows in memory.
-    reading = _rows.Reading.take(options, memory_limit=sys.maxsize)
+    reading = opt.Reading.take(options, memory_limit=sys.maxsize)
     options["attributes"] = reading.attributes
     parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)

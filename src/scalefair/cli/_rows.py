@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -22,10 +22,11 @@ from scalefair._groups import few_rows
 from scalefair._memory import array_limit
 from scalefair.cli._errors import Failure, note, refuse_unknown, warn
 from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import own_columns
-from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
+from scalefair.cli._options import Reading, own_columns, translate
+from scalefair.files import FileError, NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
+from scalefair.files._text import listed, quote
 from scalefair.files._values import ID_NAMES, as_values, join_values, read_values
 from scalefair.streaming import RowReader
 
@@ -36,44 +37,6 @@ _BLOCK, _GROWTH = 2**26, 2
 # Rows that an encoder is fitted to, whose scales and words are known.
 _SAMPLE = 1000
 _ROLES = ("target", "groups")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What the options say about files of rows."""
-
-    groups: str | None = None
-    attributes: str = "joint"
-    target: str | None = None
-    id_column: str | None = None
-    drop: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    keep_groups: bool = False
-    missing: str = "error"
-    header: bool | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    skip_lines: int = 0
-    svmlight: bool = False
-    target_header: bool | None = None
-    groups_header: bool | None = None
-    test_file: Path | None = None
-    test_target: str | None = None
-    test_groups: str | None = None
-    memory_limit: int | None = None
-    folder: Path = Path()
-
-    @property
-    def text(self) -> dict[str, Any]:
-        """Options about text, as the readers take them."""
-        names = ("header", "delimiter", "decimal", "skip_lines")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def take(cls, options: dict[str, Any], **others: Any) -> Self:
-        """Take the options that are about files out of all options of a command."""
-        names = {entry.name for entry in fields(cls)} & options.keys()
-        return cls(**{name: options.pop(name) for name in names}, **others)
 
 
 @dataclass
@@ -146,14 +109,15 @@ def read_rows(
     if like and not rows.has_header and rows.n_columns != like.n_columns:
         raise Failure(f"{path}: needs the {like.n_columns} columns of {like.path}.")
     if like and words == "encode" and (others := set(rows.words) - set(like.words)):
-        listed = ", ".join(sorted(others))
-        raise Failure(f"{path}: holds words in {listed}, where TRAIN has numbers.")
+        names = listed(sorted(others))
+        raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
     for role in _ROLES:
         if isinstance(found := getattr(rows, role), pandas.DataFrame):
-            _join_groups(rows, found, like, reading.attributes)
+            _join_groups(rows, found, like, reading)
         elif isinstance(found, pandas.Series):
-            same = None if like is None else getattr(like, role).dtype.kind
-            setattr(rows, role, as_values(found, same))
+            codes = "U" if found.name in reading.categorical else None
+            as_train = codes if like is None else getattr(like, role).dtype.kind
+            setattr(rows, role, as_values(found, as_train))
     if rows.groups is None:
         return rows
     names = np.unique(rows.groups).tolist()
@@ -169,14 +133,20 @@ def read_rows(
 
 
 def _join_groups(
-    rows: Rows, frame: pandas.DataFrame, like: Rows | None, attributes: str
+    rows: Rows, frame: pandas.DataFrame, like: Rows | None, reading: Reading
 ) -> None:
     """Make each combination of values in the columns of groups a group."""
-    kinds = None if like is None else like.group_kinds
-    if kinds is not None and len(kinds) != frame.shape[1]:
+    codes = ["U" if name in reading.categorical else None for name in frame]
+    kinds: Any = codes if like is None else like.group_kinds
+    if len(kinds) != frame.shape[1]:
         raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
-    rows.groups, rows.group_kinds, values = join_values(frame, kinds)
-    rows.each = values if attributes == "each" else None
+    try:
+        rows.groups, rows.group_kinds, values = join_values(frame, kinds)
+    except FileError as error:  # a column holds no groups
+        context = click.get_current_context(silent=True)
+        message = translate(str(error), context)
+        raise Failure(f"{rows.groups_from}: {message}") from error
+    rows.each = values if reading.attributes == "each" else None
     few = few_rows(*np.unique(rows.groups, return_counts=True))
     if few and rows.each is None and (like is None or like.n_rows):  # of no model
         warn(f"{rows.groups_from}: {few}")
@@ -204,6 +174,7 @@ def _read_table(
     known = {*reading.categorical, *(() if like is None else like.words)}
     words = {table.find(name, "--categorical") for name in known}.union(*own.values())
     wanted = list(dict.fromkeys(chain(features, *own.values())))
+    table.ids = own.get("ids", [])
     is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
@@ -222,7 +193,7 @@ def _read_table(
     )
     for role in own.keys() & _ROLES:
         setattr(rows, role, frame[own[role]].astype(object).squeeze(axis=1))
-        setattr(rows, f"{role}_from", f"{_listed('column', own[role])} of {path}")
+        setattr(rows, f"{role}_from", f"{_named('column', own[role])} of {path}")
     for kept in own["groups"] if reading.keep_groups else ():
         values = frame[kept].astype(object)
         if kept not in known and as_values(values.dropna()).dtype.kind != "U":
@@ -242,8 +213,8 @@ def size_of(path: Path) -> int:
     return 0 if str(path) == "-" else path.stat().st_size
 
 
-def _listed(what: str, names: Sequence[str]) -> str:
-    return f"{what}{'s' * (len(names) > 1)} {', '.join(names)}"
+def _named(what: str, names: Sequence[str]) -> str:
+    return f"{what}{'s' * (len(names) > 1)} {listed(names)}"
 
 
 def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
@@ -254,7 +225,9 @@ def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
             kind = None if like is None else getattr(like, role).dtype.kind
             how = {"header": getattr(reading, f"{role}_header"), "kind": kind}
             how["each"] = reading.attributes == "each"
-            setattr(rows, role, read_values(Path(given), rows, what, say=note, **how))
+            how["by_row"] = reading.id_column == "row"  # as predict writes it
+            how |= {"encoding": reading.encoding, "na_values": reading.na_values}
+            setattr(rows, role, read_values(given, rows, what, say=note, **how))
             setattr(rows, f"{role}_from", given)
             rows.from_files.append(role)
 
@@ -271,7 +244,7 @@ def _features(
     if lacking := [name for name in wanted if name not in names]:
         raise Failure(
             f"{path}: lacks {len(lacking)} of the {len(wanted)} columns wanted: "
-            f"{', '.join(lacking[:8])}. Check the header, or --drop."
+            f"{listed(lacking)}. Check the header, or --drop."
         )
     if columns is None:
         kept = {*own["groups"]} if reading.keep_groups else set()
@@ -300,7 +273,7 @@ def _judge_words(rows: Rows, words: str) -> None:
     """Refuse columns of words, or leave them out, or check that they are categories."""
     found = rows.words
     if words == "leave" and found:
-        note(f"{rows.path}: columns of words were left out: {', '.join(found)}.")
+        note(f"{rows.path}: columns of words were left out: {listed(found)}.")
         rows.names = [name for name in rows.names if name not in found]
         rows.X = rows.X[rows.names]
     if words == "refuse" and found:
@@ -317,7 +290,7 @@ def _judge_words(rows: Rows, words: str) -> None:
 
 
 def _drop(names: Sequence[str]) -> str:
-    return " ".join(f"--drop {name!r}" for name in names)
+    return listed(f"--drop {name!r}" for name in names).replace(", --drop", " --drop")
 
 
 def _treat_missing(
@@ -337,12 +310,12 @@ def _treat_missing(
     if gaps.empty:
         return
     lacks = gaps.any(axis=1).to_numpy()
-    listed = ", ".join(f"{name} ({n:,})" for name, n in gaps.sum().items())
+    counts = listed(f"{name} ({n:,})" for name, n in gaps.sum().items())
     if policy == "error" or (policy == "impute" and rows.is_stored):
         row = int(lacks.argmax())
         place = table.where(row, gaps.columns[gaps.iloc[row].argmax()])
         raise Failure(
-            f"{rows.path}: values are missing in {gaps.shape[1]} column(s): {listed}; "
+            f"{rows.path}: values are missing in {gaps.shape[1]} column(s): {counts}; "
             f"first at {place}. Pass --missing drop to leave out rows, or impute "
             "to fill in features (in memory only), or --drop the columns."
         )
@@ -351,12 +324,12 @@ def _treat_missing(
     if not kept.any() or (empty and is_training):
         raise Failure(
             f"{rows.path}: no row has all its values, or a column none (missing: "
-            f"{listed}). Leave columns out{', with ' * bool(empty)}{_drop(empty)}."
+            f"{counts}). Leave columns out{', with ' * bool(empty)}{_drop(empty)}."
         )
     lost, filled = int((~kept).sum()), bool(lacks[kept].any())
     done = [f"{lost:,} of {rows.n_rows:,} rows were left out"] * (lost > 0)
     done += ["features were filled in"] * filled
-    note(f"{rows.path}: {' and '.join(done)}. Missing values: {listed}.")
+    note(f"{rows.path}: {' and '.join(done)}. Missing values: {counts}.")
     rows.X = rows.X[kept].reset_index(drop=True)
     for name in ("ids", *_ROLES):
         if getattr(rows, name) is not None:
@@ -365,7 +338,8 @@ def _treat_missing(
 
 def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> Rows:
     """Read an array, or svmlight, whose features go by number: x0, x1, ... or 1, 2."""
-    wrong = ["id_column", "categorical", "header"] + ["target"] * (kind == "svmlight")
+    wrong = ["id_column", "categorical", "header", "na_values"]
+    wrong += ["target"] * (kind == "svmlight")
     if wrong := [name.replace("_", "-") for name in wrong if getattr(reading, name)]:
         raise click.UsageError(f"--{wrong[0]} does not apply to {path}.")
     limit = array_limit(reading.memory_limit)
@@ -403,7 +377,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         at = [names.index(name) for name in chosen]
         # The product is dense, whatever the rows are.
         found = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
-        where = f"{_listed('feature', chosen)} of {path}"
+        where = f"{_named('feature', chosen)} of {path}"
         own[role] = (dict(zip(chosen, np.concatenate(found).T, strict=True)), where)
     for role, (values, where) in own.items():
         for name, numbers in values.items():
@@ -547,12 +521,7 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
 def encode(encoder: Any, rows: Rows) -> Any:
     """Features of rows: an array, a CSR matrix, or a reader of blocks of either."""
     for name, known in _categories(encoder, rows).items():
-        new = rows.X[name].notna() & ~rows.X[name].isin(known)
-        if new.any():
-            note(
-                f"{rows.path}: column {name}: {int(new.sum()):,} row(s) have a value "
-                f"that does not occur in TRAIN, such as {rows.X[name][new].iloc[0]!r}."
-            )
+        say_unknown(rows.path, rows.X[name], known, "does not occur in TRAIN")
 
     def transform(block: Any) -> Any:
         with warnings.catch_warnings():
@@ -562,6 +531,21 @@ def encode(encoder: Any, rows: Rows) -> Any:
 
     in_blocks = rows.is_stored or isinstance(rows.X, RowReader)
     return _Changed(rows.X, transform) if in_blocks else transform(rows.X)
+
+
+def say_unknown(path: Path, words: pandas.Series, vocabulary: Any, is_new: str) -> None:
+    """Note words that a model has not seen; refuse a column that has no others."""
+    present = words.dropna()
+    new = present[~present.isin(vocabulary)]
+    if new.empty:
+        return
+    shown = f"{path}: column {words.name}: {len(new):,} row(s) have a value that "
+    shown += f"{is_new}, such as {quote(str(new.iloc[0]))}"
+    if len(new) < len(present):
+        note(f"{shown}.")
+        return
+    shown += f", and none has another (known: {listed(vocabulary)})"
+    raise Failure(f"{shown}. Spell them as there, or train without this column.")
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from scalefair.files import FileError, reading
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import read_graph, read_new_nodes
 from scalefair.files._tables import TableFile
+from scalefair.files._text import listed
 from scalefair.files._values import ID_NAMES, as_values
 from scalefair.streaming import RowReader
 
@@ -42,7 +43,8 @@ graph, or `source target [weight]` if the graph was such a list.
 """
 _EVALUATE = """\b
 RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
-with a column that --labels or --scores names. Labels of -1 are left out.
+with a column that --labels or --scores names. Labels of -1 are left out. Groups
+and targets may be in the table that was scored: --groups people.csv:sex
 """
 _APPLIED = [opt.output_option("a line for each row (csv)"), *opt.GROUPS_IF_ANY]
 _APPLIED += [*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET]
@@ -131,7 +133,7 @@ def predict(
     if isinstance(model, dict):
         rows, columns = _apply(model, model_file, table, given)
     else:
-        rows = _regress.read_for(model, table, _rows.Reading(**given))
+        rows = _regress.read_for(model, table, opt.Reading(**given))
         scored = hasattr(model, "decision_function") and len(model.classes_) == 2
         methods = {"score": "decision_function"} if scored else {}
         methods["prediction"] = "predict"
@@ -198,7 +200,7 @@ def _apply(
         known |= {"target": None, "drop": (), "keep_groups": False}
     known |= {} if needs_groups else {"groups": None}
     known |= {"memory_limit": sys.maxsize} if gives_labels else {}
-    how = _rows.Reading(**{**known, **given})
+    how = opt.Reading(**{**known, **given})
     if needs_groups and how.groups is None:
         raise click.UsageError(_fit.NEEDS_GROUPS)
     with _fit.judged(table):
@@ -214,7 +216,7 @@ def _apply(
 
 
 def _read_features(
-    saved: dict[str, Any], model_file: Path, table: Path, how: _rows.Reading
+    saved: dict[str, Any], model_file: Path, table: Path, how: opt.Reading
 ) -> tuple[_rows.Rows, Any, Any]:
     """Read rows as those of a model; their features, and groups."""
     names, own = list(saved["columns"]), ("n_columns", "has_header", "zero_based")
@@ -229,7 +231,7 @@ def _read_features(
 
 
 def _read_nodes(
-    saved: dict[str, Any], _: Path, path: Path, how: _rows.Reading
+    saved: dict[str, Any], _: Path, path: Path, how: opt.Reading
 ) -> tuple[Any, Any, Any]:
     """Read nodes that are new to a graph: their weights to its own, and groups."""
     from scalefair.cli import _cluster
@@ -263,9 +265,9 @@ def describe(table: Path, svmlight: bool, **text: Any) -> None:
             continue
         chosen = [given] if role == "target" else opt.split_names(given, [*frame])
         if lacking := [name for name in chosen if name not in frame]:
-            known = ", ".join(frame.columns[:8])
             raise Failure(
-                f"{table}: no column is named {lacking[0]!r} (columns: {known})."
+                f"{table}: no column is named {lacking[0]!r} (columns: "
+                f"{listed(frame.columns)})."
             )
         for column in columns:
             column["role"] = role if column["column"] in chosen else column["role"]
@@ -420,7 +422,7 @@ def evaluate(result: Path, **options: Any) -> None:
     options["quiet"] = bool(options["quiet"])  # it is there to print
     written, show = _fit.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
-    reading = _rows.Reading.take(options)
+    reading = opt.Reading.take(options)
     names = TableFile(result, **reading.text).names
     if names[0] == "row" and reading.id_column is None:
         reading = replace(reading, id_column="row")  # as predict writes it
@@ -468,7 +470,7 @@ def _choose(path: Path, names: list[str], given: dict[str, Any]) -> tuple[str, s
     if not chosen:
         raise Failure(
             f"{path}: has no column label, score or prediction (columns: "
-            f"{', '.join(names[:8])}). Name one with --labels or --scores."
+            f"{listed(names)}). Name one with --labels or --scores."
         )
     return chosen[0]
 

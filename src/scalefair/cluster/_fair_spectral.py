@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 
 from scalefair._decorators import fit_context, with_callbacks
 from scalefair._docs import documented
-from scalefair._groups import Attribute, compared_attributes, fitted_groups
+from scalefair._groups import Attribute, GroupCodes, compared_attributes, fitted_groups
 from scalefair._random import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
@@ -61,8 +61,8 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     :math:`M = D^{-1/2} W D^{-1/2}` subject to :math:`H^T H = I` and
     :math:`F^T H = 0`, :math:`F = D^{-1/2} (G - 1 z^T)`, where :math:`G` indicates
     the groups and :math:`z` holds their shares (of all attributes side by side with
-    ``attributes="each"``). k-means on the rows of :math:`D^{-1/2} H`, at unit length and
-    weighted by the degrees, gives centres; every node goes to one such that each
+    ``attributes="each"``). k-means on the rows of :math:`D^{-1/2} H`, at unit length
+    and weighted by the degrees, gives centres; every node goes to one such that each
     cluster holds each group in its share of the population, to `balance_tolerance` and
     one node (`fair_assignment`); and the labels are refined on the graph, with the
     shares kept (`refine_partition`). The balance is measured in `balance_`.
@@ -492,10 +492,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
             labels, prices = self.assignment_.labels, self.assignment_.prices
             clusters = np.arange(len(means))
         self.refinement_: RefinedPartition | None = None
-        W = getattr(self, "affinity_matrix_", None)
+        W: Any = self.affinity_matrix_
         if self.assignment_ is not None and self.refine and sparse.issparse(W):
             self.refinement_ = refine_labels(
-                W if kept.all() else W[kept][:, kept],
+                W if kept.all() else sparse.csr_array(W[kept][:, kept]),
                 labels,
                 codes,
                 self.balance_tolerance,
@@ -511,7 +511,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         """Measure the balance; warn of useless sizes and of unfair clusters."""
         columns = codes.reshape(len(codes), -1).T  # one for each attribute
         balance = np.array(
-            [balance_score(labels, sensitive_features=c, average=None) for c in columns]
+            [
+                balance_score(labels, sensitive_features=GroupCodes.of(c), average=None)
+                for c in columns
+            ]
         )
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())

@@ -81,7 +81,8 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
         [weight]``; text may be packed, and ``-`` is the standard input. An edge in
         both directions counts once; nodes are numbered as the list first names them.
     **options
-        ``header``, ``delimiter``, ``skip_lines`` of text, found out by default.
+        ``header``, ``delimiter``, ``skip_lines`` and ``encoding`` of text, found out
+        by default.
 
     Returns
     -------
@@ -106,7 +107,7 @@ def read_graph(path: str | Path, **options: Any) -> Graph:
     path = Path(path)
     kind = file_format(path)
     if kind in ("text", "parquet"):
-        table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
+        table = TableFile(path, known_headers=_HEADERS, of_edges=True, **options)
         if len(table.names) in (2, 3):
             return _read_edges(table)
         matrix, notes = _read_square(table), table.notes
@@ -131,12 +132,12 @@ def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Grap
                 f"and a column for each of the {n} nodes of the fit, in their order."
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
-    table = TableFile(path, known_headers=_HEADERS, words_are_rows=True, **options)
+    table = TableFile(path, known_headers=_HEADERS, of_edges=True, **options)
     if not named or len(table.names) not in (2, 3):
         wanted = f"a matrix (npz, npy, mtx) of new nodes x {n} nodes of the fit"
         wanted += ", or lines `source target [weight]`" * named
         raise FileError(f"{path}: is text of {len(table.names)} columns, not {wanted}.")
-    graph = _read_edges(table)
+    graph = _read_edges(table, as_spelled=ids.dtype.kind not in "iu")
     at = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
     new, old = np.flatnonzero(at < 0), np.flatnonzero(at >= 0)
     if not (new.size and old.size):
@@ -178,14 +179,16 @@ def _read_square(table: TableFile) -> sparse.csr_array:
     return _square(path, frame.to_numpy(np.float64))
 
 
-def _read_edges(table: TableFile) -> Graph:
+def _read_edges(table: TableFile, as_spelled: bool = False) -> Graph:
+    """Read edges; ids are integers if all are, else words as they are spelled."""
     ends, weights = table.names[:2], table.names[2:]
-    frame = table.frame(table.names, (), missing=[""])
+    table.ids = ends
+    frame = table.frame(table.names, ends if as_spelled else ())
     if any(frame[end].dtype.kind not in "iu" for end in ends):
-        if frame[ends].dtypes.nunique() > 1:  # integers are spelled as names then
-            frame = table.frame(table.names, ends, missing=[""])
+        if not as_spelled:
+            frame = table.frame(table.names, ends)
         for end in ends:
-            frame[end] = as_words(frame[end], missing=[""])
+            frame[end] = as_words(frame[end], [""], spelled=True)
     missing = np.argwhere(frame[ends].isna())
     if missing.size:
         row, end = missing[0].tolist()
@@ -231,7 +234,8 @@ def _distinct(
         i = int(kept[codes[j]])
         raise FileError(
             f"{table.path}:{table.line(j)}: edge {ids[source[i]]} - {ids[target[i]]} "
-            f"has weight {weight[j]:g} here and {weight[i]:g} on line {table.line(i)}. "
-            "An undirected edge has one weight: correct or add up the lines."
+            f"has weight {weight[j]:.10g} here and {weight[i]:.10g} on line "
+            f"{table.line(i)}. An undirected edge has one weight: correct the "
+            "lines, or add them up."
         )
     return kept

@@ -9,7 +9,7 @@ import re
 import zipfile
 from itertools import product
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 import scipy.io
@@ -19,13 +19,15 @@ from scipy import sparse
 from scalefair._entries import not_finite
 from scalefair._memory import require_memory
 from scalefair.files._source import FileError, reading
-from scalefair.files._text import is_number, open_bytes, quote
+from scalefair.files._text import is_number, listed, open_bytes, quote
 
 # What a stored entry of text becomes, and a row of any format: places and pointers.
 _ENTRY_BYTES, _ROW_BYTES = 24, 16
 _FORMATS = {b"PK": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
 _FORMATS[b"%%MatrixMarket"] = "mtx"
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
+# Of Matrix Market: what stands above the values.
+_MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n|")
 # Bytes that are copied at a time: zipfile makes a copy of its own.
 _PIECE = 2**20
 # Rows and columns that are turned around while they are in a cache.
@@ -43,7 +45,7 @@ def file_format(path: Path) -> str:
                 names = archive.namelist()
             if not any(name.endswith(".npy") for name in names):
                 raise FileError(
-                    f"{path}: is a zip archive of other files ({', '.join(names[:3])}):"
+                    f"{path}: is a zip archive of other files ({listed(names)}):"
                     " unpack it, or save a spreadsheet as csv."
                 )
     kinds = (kind for magic, kind in _FORMATS.items() if start.startswith(magic))
@@ -90,11 +92,27 @@ def _require(path: Path, n_bytes: int) -> None:
 
 def read_matrix_market(path: Path) -> sparse.csr_array:
     with reading(path, "a Matrix Market file"):
-        # SciPy steps back in the file, which aborts the process where that fails.
+        # SciPy's reader ends the process where it cannot step back in the file, where
+        # a number ends with the file, and at a NUL; values of arrays are not counted.
         with open_bytes(path) as file:
-            text = io.BytesIO(file.read())
-        n_rows, n_columns, n_entries, *_ = scipy.io.mminfo(text)
+            content = file.read() + b"\n"
+        if b"\0" in content:
+            raise ValueError("it has NUL bytes")
+        text = io.BytesIO(content)
+        n_rows, n_columns, n_entries, form, field, symmetry = scipy.io.mminfo(text)
         _require(path, _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns))
+        if symmetry != "general" and n_rows != n_columns:
+            raise ValueError(f"it is {symmetry}, but of shape {n_rows, n_columns}")
+        if form == "array" and symmetry != "general":
+            n_entries = n_rows * (n_rows + (1, -1)[symmetry == "skew-symmetric"]) // 2
+        if not is_number(last := content[-100:].split()[-1].decode("ascii", "replace")):
+            raise ValueError(f"its last value is {last!r}")
+        if form == "array" and field != "complex":
+            start = cast(re.Match[bytes], _MARKET_HEAD.match(content)).end()
+            is_blank = np.frombuffer(content, np.uint8, offset=start) < 33
+            n_values = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
+            if n_values != n_entries:
+                raise ValueError(f"it has {n_values} of {n_entries} values")
         text.seek(0)
         matrix = scipy.io.mmread(text)
     return as_matrix(path, matrix, "weight")

@@ -21,6 +21,7 @@ from scalefair.files._source import (
     check_max_bytes,
     cut_evenly,
 )
+from scalefair.files._text import listed
 from scalefair.streaming import RowReader
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -148,8 +149,8 @@ class ParquetReader(RowReader):
         self._source = SourceFile(path, "a parquet file")
         with self._opened() as file:
             schema, about = file.schema_arrow, file.metadata
-        index = (schema.pandas_metadata or {}).get("index_columns", ())
-        types = {field.name: field.type for field in schema if field.name not in index}
+            index = (schema.pandas_metadata or {}).get("index_columns", ())
+            types = {f.name: f.type for f in schema if f.name not in index}
         self._names = list(types) if columns is None else list(columns)
         self.n_features, self.dtype = len(self._names), self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
@@ -210,13 +211,13 @@ class ParquetReader(RowReader):
         words = [c for c in names if c in types and not any(t(types[c]) for t in tests)]
         if missing:
             raise FileError(
-                f"{path}: has no column {', '.join(missing[:5])}. It has "
-                f"{', '.join(map(repr, list(types)[:20]))}."
+                f"{path}: has no column {listed(missing)}. It has "
+                f"{listed(map(repr, types))}."
             )
         if words:
             raise FileError(
                 f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{', '.join(map(repr, words[:5]))}. Choose others by columns=[...]."
+                f"{listed(map(repr, words))}. Choose others by columns=[...]."
             )
         single = all(kinds.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import tempfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,12 @@ from scalefair.files._matrices import file_format
 from scalefair.files._source import FileError, reading
 from scalefair.files._text import (
     MISSING,
+    EdgeText,
     find_layout,
     is_number,
+    listed,
     open_bytes,
+    open_text,
     quote,
     repeated,
     with_point,
@@ -34,20 +35,28 @@ _SAMPLE, _PIECE = 20_000, 2**21
 # Before 3.1 pandas misses the last place of some numbers, unless it is told.
 _OLD = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
 _EXACTLY: dict[str, Any] = {"float_precision": "round_trip"} if _OLD else {}
+# A truth value has one spelling, whoever wrote or parsed it.
+_TRUTH = {"TRUE": "True", "true": "True", "FALSE": "False", "false": "False"}
 
 
 class TableFile:
     """A table in a file: names or numbers of columns, notes, rows when asked for."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(
+        self, path: Path, *, na_values: Collection[str] = (), **options: Any
+    ) -> None:
+        na_values = [na_values] if isinstance(na_values, str) else na_values
         self.path = path
+        self.ids: list[str] = []  # columns whose words stay as they are spelled
+        self.missing = (*MISSING, *na_values)
+        self._missing_numbers = [float(x) for x in na_values if is_number(x)]
         self.notes: list[str] = []
         self.layout: dict[str, Any] = {}
         self._text, self._is_even = None, False
         if file_format(path) == "parquet":
             self.names, self.has_header = _parquet_names(path), True
             return
-        self._text = text = find_layout(path, **options)
+        self._text = text = find_layout(path, missing=na_values, **options)
         self.names = text.names or [str(i + 1) for i in range(text.n_columns)]
         self.has_header = text.names is not None
         self.notes += text.notes
@@ -58,7 +67,7 @@ class TableFile:
         """Return the name of a column, or raise a FileError that lists all."""
         if given in self.names:
             return given
-        known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+        known = listed(self.names)
         if not self.has_header:
             known = f"1 to {len(self.names)}, there is no header; else pass --header"
         raise FileError(
@@ -129,22 +138,14 @@ class TableFile:
         return stored
 
     def frame(
-        self,
-        columns: Sequence[str],
-        words: Collection[str],
-        n_rows: int | None = None,
-        missing: Sequence[str] = MISSING,
+        self, columns: Sequence[str], words: Collection[str], n_rows: int | None = None
     ) -> pandas.DataFrame:
         """Return columns, of the first rows or of all, as pandas reads them."""
-        with closing(self._pieces(columns, words, n_rows, missing)) as pieces:
+        with closing(self._pieces(columns, words, n_rows)) as pieces:
             return next(pieces, pandas.DataFrame(columns=list(columns)))
 
     def _pieces(
-        self,
-        columns: Sequence[str],
-        words: Collection[str],
-        size: int | None,
-        missing: Sequence[str] = MISSING,
+        self, columns: Sequence[str], words: Collection[str], size: int | None
     ) -> Generator[pandas.DataFrame]:
         """Yield so many rows after the other, or all at once."""
         layout = self._text
@@ -162,39 +163,36 @@ class TableFile:
             "names": range(len(self.names)),
             "index_col": False,
             "dtype": {self.names.index(column): str for column in words},
-            "skiprows": layout.skipped,
             "skipinitialspace": True,
             "keep_default_na": False,
-            "na_values": list(missing),
-            "encoding": "utf-8-sig",
+            "na_values": {
+                j: [""] if name in self.ids else list(self.missing)
+                for j, name in enumerate(self.names)
+            },
             "low_memory": False,
             "iterator": True,
             "chunksize": size,
             **_EXACTLY,
         }
-        done = 0
-        try:
-            with (
-                open_bytes(self.path) as file,
-                pandas.read_csv(file, **options) as pieces,
-            ):
-                for piece in pieces:
-                    if _has_comments(piece):
-                        raise pandas.errors.ParserError
-                    yield self._renamed(piece, columns)
-                    done += len(piece)
-            return
-        except pandas.errors.ParserError:
-            layout.refuse_uneven()
-        # Comments between the rows, which pandas knows at the end of lines only.
-        options |= {"sep": ",", "header": None, "skiprows": 0, "encoding": "utf-8"}
-        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
-            rest = islice(layout.records(), done, None)
-            csv.writer(text).writerows(cells for _, cells in rest)
-            text.seek(0)
-            with pandas.read_csv(text, **options) as pieces:
-                for piece in pieces:
-                    yield self._renamed(piece, columns)
+        with (
+            reading(self.path, "a table"),
+            open_text(self.path, layout.encoding) as file,
+        ):
+            for _ in range(layout.skipped):
+                file.readline()
+            text: Any = EdgeText(file) if layout.of_edges else file
+            try:
+                with pandas.read_csv(text, **options) as pieces:
+                    for piece in pieces:
+                        yield self._renamed(piece, columns)
+            except (pandas.errors.ParserError, UnicodeDecodeError):
+                layout.refuse_uneven()  # which says where it is
+                raise
+            finally:
+                if n := getattr(text, "n_comments", 0):
+                    note = f"{self.path}: {n} line(s) between the edges start with # "
+                    note += "or %, and were taken for comments."
+                    self.notes += [note] * (note not in self.notes)
 
     def _renamed(
         self, frame: pandas.DataFrame, columns: Sequence[str]
@@ -218,7 +216,10 @@ class TableFile:
         for column in frame.columns:
             values = frame[column].reset_index(drop=True)
             if column in words or values.dtype.kind not in "iuf":
-                values = as_words(values)
+                spelled = column in self.ids
+                values = as_words(values, [""] if spelled else self.missing, spelled)
+            elif self._missing_numbers:
+                values = values.mask(values.isin(self._missing_numbers))
             if column not in words and values.dtype.kind == "O":
                 values = self._judge(values, start, column in numbers)
             found[column] = values
@@ -261,8 +262,9 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     path : str or Path
         Delimited text, packed or not, or parquet; ``-`` is the standard input.
     **options
-        ``columns`` that are read, ``words`` among them whatever they look like; of
-        text ``header``, ``delimiter``, ``decimal`` and ``skip_lines``.
+        ``columns`` that are read, ``words`` among them whatever they look like; what
+        else means missing as ``na_values=["-", "-200"]``; of text ``header``,
+        ``delimiter``, ``decimal``, ``skip_lines`` and ``encoding``.
 
     Returns
     -------
@@ -324,19 +326,14 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
 
 
 def as_words(
-    values: pandas.Series, missing: Collection[str] = MISSING
+    values: pandas.Series, missing: Collection[str] = MISSING, spelled: bool = False
 ) -> pandas.Series:
-    """Strings, stripped; those that stand for a missing value are missing."""
+    """Strings, stripped, or None if missing; truth values have one spelling, or not."""
     codes, distinct = pandas.factorize(values)
     stripped = [str(word).strip() for word in distinct] + [""]
-    kept = np.array([None if word in missing else word for word in stripped], object)
-    return pandas.Series(kept[codes], name=values.name, dtype=object)
-
-
-def _has_comments(frame: pandas.DataFrame) -> bool:
-    first = frame.iloc[:, 0]
-    words = [] if is_numeric_dtype(first) else first.dropna().unique()
-    return any(str(word).lstrip().startswith(("#", "%")) for word in words)
+    truth = {} if spelled else _TRUTH
+    kept = [None if word in missing else truth.get(word, word) for word in stripped]
+    return pandas.Series(np.array(kept, object)[codes], name=values.name, dtype=object)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import functools
 import gzip
@@ -10,9 +11,9 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,8 +26,15 @@ _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _COMMENT = ("#", "%")
+_COMMENTS = re.compile(r"^[ \t]*[#%].*\n?", re.M)
+# First bytes that tell an encoding; those of UTF-32 start like those of UTF-16.
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+_MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_MARKS[codecs.BOM_UTF8] = "utf-8-sig"
 # Spellings of delimiters; None is any white space.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
+# Characters of a list in a message, which may have two and is to stay below 400.
+_LISTED = 90
 # Records that are looked at before a table is read.
 _PEEK = 500
 
@@ -44,6 +52,32 @@ def open_bytes(path: Path) -> IO[bytes]:
             file.close()  # what unpacks it would leave it open
             return cast(IO[bytes], unpack(path))
     return file
+
+
+def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
+    """Open a text; only line feeds end its lines."""
+    file: Any = open_bytes(path)
+    try:
+        return io.TextIOWrapper(file, encoding, newline="\n")
+    except LookupError as error:
+        file.close()
+        raise FileError(f"{path}: {error}. Pass another --encoding.") from error
+
+
+class EdgeText(io.TextIOBase):
+    """Text without the lines between edges that are comments, and their number."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file, self.n_comments = file, 0
+
+    def read(self, size: int | None = -1) -> str:
+        """Return whole lines, of about this size; none at the end."""
+        text, n = "", 1
+        while n and not text:
+            text = self._file.read(size or -1) + self._file.readline()
+            text, n = _COMMENTS.subn("", text)
+            self.n_comments += n
+        return text
 
 
 @functools.cache
@@ -66,6 +100,15 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
+def listed(items: Iterable[Any]) -> str:
+    """Return the first of many names, up to five, as they can stand in a message."""
+    names = [str(item) for item in items]
+    ends = accumulate(len(name) + 2 for name in names[:5])
+    n = max(1, sum(end <= _LISTED for end in ends))
+    shown = ", ".join(names[:n])[:_LISTED]
+    return shown + f" and {len(names) - n} more" * (len(names) > n)
+
+
 @dataclass(frozen=True)
 class Layout:
     """How the cells of a text are told apart."""
@@ -77,10 +120,13 @@ class Layout:
     names: list[str] | None  # of a header
     n_columns: int
     notes: list[str]  # what was assumed
+    encoding: str
+    of_edges: bool  # so that lines between them may be comments
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of each record below the header."""
-        found = _records(self.path, self.delimiter, self.skipped)
+        how = self.delimiter, self.skipped, self.of_edges
+        found = _records(self.path, self.encoding, *how)
         yield from islice(found, 0 if self.names is None else 1, None)
 
     def refuse_uneven(self, most: int | None = None) -> None:
@@ -101,14 +147,26 @@ def find_layout(
     delimiter: str | None = None,
     decimal: str | None = None,
     skip_lines: int = 0,
+    encoding: str | None = None,
+    missing: Collection[str] = (),
     known_headers: Sequence[tuple[str, ...]] = (),
-    words_are_rows: bool = False,
+    of_edges: bool = False,
 ) -> Layout:
     """Look at the first records of a text; what is None is found out."""
-    # `known_headers` are first names, in lower case, of sure headers; with
-    # `words_are_rows` words above words are none.
-    skipped = skip_lines
-    for line in islice(_lines(path), skip_lines, None):
+    # `known_headers` are first names, in lower case, of sure headers; `of_edges`
+    # words above words are none.
+    skipped, notes = skip_lines, []
+    with reading(path, "text"), open_bytes(path) as file:
+        start = file.read(4)
+    mark = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+    if mark not in (None, encoding, "utf-8-sig"):
+        notes.append(f"{path}: was read as {mark}, by the mark at its start.")
+    if not mark and not encoding and b"\0" in start:
+        raise FileError(
+            f"{path}: no text, or UTF-16 without its mark: pass --encoding utf-16-le."
+        )
+    encoding = mark or encoding or "utf-8"
+    for line in islice(_lines(path, encoding), skip_lines, None):
         if line.strip() and not line.startswith(_COMMENT):
             break
         skipped += 1
@@ -126,9 +184,10 @@ def find_layout(
             f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
             f"point or a comma, not {delimiter!r} and {decimal!r}."
         )
-    found = list(islice(_records(path, delimiter, skipped), _PEEK))
+    how = delimiter, skipped, of_edges
+    found = list(islice(_records(path, encoding, *how), _PEEK))
     top, first = found[0]
-    records, notes = [record for _, record in found], []
+    records = [["" if c in missing else c for c in record] for _, record in found]
     if decimal is None:
         cells = [cell for record in records[1:] for cell in record]
         commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
@@ -140,7 +199,7 @@ def find_layout(
     if decimal == ",":
         records = [[with_point(cell) for cell in record] for record in records]
     if header is None:
-        header, doubt = _is_header(records, known_headers, words_are_rows)
+        header, doubt = _is_header(records, known_headers, of_edges)
         if doubt:
             taken = "data; if it is a header, pass --header"
             taken = "the header; else pass --no-header" if header else taken
@@ -154,7 +213,8 @@ def find_layout(
             f"{path}:{top}: several columns are named {twice}. Rename them; if the "
             "line is no header, pass --no-header."
         )
-    layout = Layout(path, delimiter, decimal, skipped, names, len(first), notes)
+    content: Any = names, len(first), notes, encoding, of_edges
+    layout = Layout(path, delimiter, decimal, skipped, *content)
     layout.refuse_uneven(_PEEK)
     return layout
 
@@ -202,24 +262,30 @@ def _is_header(
     return False, rises or (new and len(others) > 2)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with reading(path, "UTF-8 text"), open_bytes(path) as file:
-        number = 0
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    name, number = encoding.upper().removesuffix("-SIG"), 0
+    with reading(path, f"{name} text"), open_text(path, encoding) as file:
         try:
-            for number, raw in enumerate(file, start=1):
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
+            for line in file:
+                number += 1
+                yield line
+        except UnicodeDecodeError as error:
+            number += 1 + error.object.count(b"\n", 0, error.start)
+            before, after = error.object[: error.start], error.object[error.start :]
+            part = before.split(b"\n")[-1][-20:] + after.split(b"\n")[0][:20]
+            shown = quote(part.decode("cp1252", "replace").strip())
             raise FileError(
-                f"{path}:{number}: not UTF-8 text. Save it as such, or check it."
+                f"{path}:{number}: not {name} text. In Windows-1252 (Latin-1) it says "
+                f"{shown}: if that is right pass --encoding cp1252, else another one."
             ) from None
 
 
 def _records(
-    path: Path, delimiter: str | None, skipped: int
+    path: Path, encoding: str, delimiter: str | None, skipped: int, of_edges: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield first line and cells of each record that is not blank or a comment."""
+    """Yield first line and cells of each record that is not blank, or a comment."""
     rows = csv.reader(
-        islice(_lines(path), skipped, None),
+        islice(_lines(path, encoding), skipped, None),
         delimiter=delimiter or " ",
         skipinitialspace=True,
         strict=True,
@@ -238,5 +304,6 @@ def _records(
         cells = [cell.strip() for cell in row]
         if delimiter is None:
             cells = [cell for cell in cells if cell]
-        if cells and cells != [""] and not cells[0].startswith(_COMMENT):
+        is_comment = of_edges and "".join(cells[:1]).startswith(_COMMENT)
+        if cells and cells != [""] and not is_comment:
             yield line, cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from scalefair._groups import encode_groups, few_rows
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile
-from scalefair.files._text import is_number
+from scalefair.files._text import is_number, listed
 
 _Say = Callable[[str], None]
 # Names of a column that holds ids, or values, in a header.
@@ -23,23 +24,36 @@ _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "l
 _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
 
 
+def find_source(source: str | Path) -> tuple[Path, str]:
+    """Return the file, and the column or "", of ``FILE`` or ``FILE:COLUMN``."""
+    parts = str(source).split(":")
+    for n in range(len(parts), 0, -1):
+        if (path := Path(":".join(parts[:n]))).exists():
+            return path, ":".join(parts[n:])
+    return Path(source), ""
+
+
 def read_values(
-    path: Path,
+    source: str | Path,
     units: Any,
     what: str,
     *,
     header: bool | None = None,
     kind: str | None = None,
     each: bool = False,
+    by_row: bool = False,
     say: _Say,
+    **text: Any,
 ) -> Any:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
     Of groups ``id,value,value`` or columns of an array, too: their combinations, or
-    for `each` a frame.
-    `units` are rows or a `Graph`. `header` of None takes a first line for it that is
-    of no unit; `kind` is that of `as_values`; `say` is told what was ignored.
+    for `each` a frame. ``FILE:COLUMN`` is of a table with more; `by_row` its rows go
+    by number. `units` are rows or a `Graph`. `header` of None takes a first line for
+    it that is of no unit; `kind` is that of `as_values`; `say` is told what was
+    ignored; `text` goes to `TableFile`.
     """
+    path, column = find_source(source)
     n, unit, joined = len(units.ids), units.unit, None
     if file_format(path) == "npy":
         array = read_dense(path)
@@ -53,7 +67,8 @@ def read_values(
             )
         table, keys, values = None, None, pandas.Series(array)
     else:
-        table, keys, values = _read_text(path, units, what, header, say)
+        how = {**text, "header": header, "by_row": by_row}
+        table, keys, values = _read_text(path, column, units, what, how, say)
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
@@ -88,32 +103,49 @@ def read_values(
 
 
 def _read_text(
-    path: Path, units: Any, what: str, header: bool | None, say: _Say
+    path: Path, column: str, units: Any, what: str, how: dict[str, Any], say: _Say
 ) -> tuple[TableFile, pandas.Series | None, Any]:
-    table = TableFile(path, header=bool(header))
-    if len(table.names) > 2 and what != "group":
-        raise FileError(
-            f"{path}: expected `id,{what}`, found {len(table.names)} columns."
-        )
-    frame = table.read(words=table.names)
-    first, values = frame.iloc[:, 0].astype(str), frame.iloc[:, -1]
-    if len(table.names) > 2:
-        values = frame.iloc[:, 1:]
-    if len(table.names) >= 2:
-        names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), False
+    """Read ids, if there are any, and values: all columns, or those that are named."""
+    by_row, header = how.pop("by_row"), how.pop("header")
+    table = TableFile(path, header=header if column else bool(header), **how)
+    ids, chosen = table.names[:1], table.names[1:]
+    if column:
+        chosen = [column] if column in table.names else next(csv.reader([column]))
+        chosen = [table.find(name.strip(), f"{path}:{column}") for name in chosen]
+        ids = ids * (ids[0].lower() in ID_NAMES | {""} and not by_row)
+    elif not chosen:
+        ids, chosen = [], ids
+    if len(chosen) > 1 and what != "group":
+        raise FileError(f"{path}: expected `id,{what}`, found {len(chosen)} values.")
+    table.ids = ids
+    frame = table.read(wanted := list(dict.fromkeys([*ids, *chosen])), wanted)
+    values = frame[chosen] if len(chosen) > 1 else frame[chosen[0]]
+    keys = frame[ids[0]] if ids else None
+    if column:
+        if keys is None:
+            keys = pandas.Series(frame.index.astype(str))
+            is_row = by_row or {*keys} == {*map(str, units.ids.tolist())}
+            if units.named and not is_row:
+                raise FileError(
+                    f"{path}: has no ids to be matched to those of {units.path}. Call "
+                    "their column id, and put it first."
+                )
+        return table, keys if units.named else None, values
+    top = frame.iloc[0, 0]
+    top = "" if pandas.isna(top) else top.lower()
+    if ids:  # above which pandas writes nothing
+        names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), top == ""
     else:
         # One line more than there are units, whose word does not come again.
         is_new = len(values) == len(units.ids) + 1 and (values[1:] != values[0]).all()
-        names = _VALUE_NAMES
-    top = first[0].lower()
+        names = _VALUE_NAMES if len(values) != len(units.ids) else set()
     start = int(header is None and (top in names or is_new))
     if start and top not in names:
         say(f"{path}: the first line, {top!r}, was taken for a header.")
-    if len(table.names) > 2:
-        heads = table.names[1:] if table.has_header else ()
+    if len(chosen) > 1:
+        heads = chosen if table.has_header else ()
         values = _named(values, values.iloc[0] if start else heads)
-    keys = first[start:] if len(table.names) >= 2 else None
-    return table, keys, values[start:]
+    return table, None if keys is None else keys[start:], values[start:]
 
 
 def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFrame:
@@ -128,6 +160,8 @@ def _in_order(
     table: TableFile, keys: Any, values: Any, units: Any, what: str, say: _Say
 ) -> pandas.Series:
     """Bring values to the order of the units."""
+    if (lacking := keys.isna()).any():
+        raise FileError(f"{table.where(lacking.idxmax())}: the id is missing.")
     if units.ids.dtype.kind in "iu":  # 007 is 7
         whole = keys.str.fullmatch(r"[+-]?\d{1,18}")
         keys = keys.where(~whole, keys.where(whole, "0").astype(np.int64).astype(str))
@@ -156,10 +190,9 @@ def _in_order(
     ordered = pairs.set_index("key")["value"].reindex(index)
     lacking = ordered.index[ordered.isna()]
     if len(lacking):
-        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         raise FileError(
             f"{table.path}: {len(lacking)} of the {len(index)} {units.unit}s of "
-            f"{units.path} have no {what}: {', '.join(lacking[:5])}{more}. Add a line "
+            f"{units.path} have no {what}: {listed(lacking)}. Add a line "
             f"`id,{what}` for each."
         )
     return ordered
@@ -173,7 +206,10 @@ def join_values(
     columns = zip(frame, kinds, strict=True)
     values = {name: as_values(frame[name], kind) for name, kind in columns}
     table = pandas.DataFrame(values)
-    names, codes = encode_groups(table, len(frame), warn=False)
+    try:
+        names, codes = encode_groups(table, len(frame), warn=False)
+    except ValueError as error:  # a column holds no groups
+        raise FileError(str(error)) from error
     found = "".join(column.dtype.kind for column in values.values())
     return names[codes], found, table
 

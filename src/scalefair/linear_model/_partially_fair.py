@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._groups import check_interval
+from scalefair._groups import GroupCodes, check_interval
 from scalefair._random import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
@@ -368,7 +368,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     def _gap(self, scores: Array, rows: TrainingRows) -> float:
         return partial_parity_gap(
             scores,
-            sensitive_features=rows.compared_codes,
+            sensitive_features=GroupCodes.of(rows.compared_codes),
             attributes="each",
             y_true=rows.signs,
             given=self.given,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import judged_later
-from scalefair._groups import Attribute, compared_attributes
+from scalefair._groups import Attribute, GroupCodes, compared_attributes
 from scalefair.streaming import GroupMoments
 
 TEXTS = {
@@ -149,9 +149,8 @@ def moment_gaps(
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
     if attributes == "joint":  # two groups at least, few rows warned of
-        ((_, _, sensitive_features),) = encode_compared(
-            sensitive_features, rows.shape[0]
-        )
+        ((_, _, codes),) = encode_compared(sensitive_features, rows.shape[0])
+        sensitive_features = GroupCodes.of(codes)
     each = GroupMoments._compared(rows, sensitive_features, attributes)
     gaps = []
     for moments in each:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_interval
+from scalefair._groups import GroupCodes, check_interval
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _models
 
@@ -217,7 +217,8 @@ class ScoreDensityDisplay(_DensityDisplay):
         [values], [name] = found, models
         of: dict[str, Any] = {"interval": interval, "y_true": y_true, "given": given}
         # Encoded, so that small groups are warned of once.
-        of["sensitive_features"] = np.column_stack([own.codes for own in each])
+        codes = np.column_stack([own.codes for own in each])
+        of["sensitive_features"] = GroupCodes.of(codes)
         gap = partial_parity_gap(values, attributes="each", **of)
         compared = _models.compared_rows(given, y_true, len(values))
         drawn = list(product(compared.items(), each))
@@ -421,7 +422,7 @@ class OutputDensityDisplay(_DensityDisplay):
                 filter(None, map(_models.series_name, given.values())), "output"
             )
         distances = [
-            statistical_parity_ks(values, sensitive_features=codes)
+            statistical_parity_ks(values, sensitive_features=GroupCodes.of(codes))
             for values in outputs
         ]
         display = cls(

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from scalefair._decorators import available_if, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import check_interval, encode_groups, known_codes
+from scalefair._groups import GroupCodes, check_interval, encode_groups, known_codes
 from scalefair.metrics import null_parity_gap, partial_demographic_parity_gap
 from scalefair.optimize import ParityIsotonicResult, parity_isotonic_path
 from scalefair.postprocessing._scored_rows import (
@@ -253,7 +253,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         if len(self.groups_) > 1:
             self.partial_parity_gap_ = partial_demographic_parity_gap(
                 self._outputs_of(rows.scores, rows.codes),
-                sensitive_features=rows.codes,
+                sensitive_features=GroupCodes.of(rows.codes),
                 interval=interval,
                 sample_weight=rows.weights,
             )

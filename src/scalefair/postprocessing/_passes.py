@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._groups import each_of, one_or_each
+from scalefair._groups import GroupCodes, each_of, one_or_each
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -308,7 +308,7 @@ def _added(
 ) -> list[GroupMoments]:
     """Add the moments of a batch, whose groups may be others than those before."""
     try:
-        moments = GroupMoments._compared(A, codes[rows], "each")
+        moments = GroupMoments._compared(A, GroupCodes.of(codes[rows]), "each")
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(
