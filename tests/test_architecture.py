@@ -196,6 +196,12 @@ def test_files_are_short():
         assert n_lines <= MAX_LINES, name_of(path)
 
 
+def test_no_name_is_one_of_the_standard_library():
+    # A folder in which Python is started comes first on its path.
+    names = {part for path in FILES for part in path.relative_to(ROOT).parts}
+    assert not {Path(name).stem for name in names} & sys.stdlib_module_names
+
+
 def test_global_random_state_is_not_used():
     nodes = ((path, node) for path in FILES for node in ast.walk(parse(path)))
     for path, node in nodes:

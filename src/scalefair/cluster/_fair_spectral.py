@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 from scalefair._decorators import fit_context, with_callbacks
 from scalefair._docs import documented
 from scalefair._groups import Attribute, compared_attributes, fitted_groups
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
     GraphClustering,
