@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
+from scalefair._jit import cached_njit
+
 # Nanoseconds of work that are worth another thread: on an idle machine two threads of
 # TBB take 40 us for what takes one 60 us. On a busy machine the other layers wait for
 # a slice of time, some milliseconds, whenever a thread is not there to end.
@@ -45,7 +47,7 @@ def parallel(
     """
 
     def decorate(function: _Function) -> _Function:
-        compiled = numba.njit(parallel=True, cache=True, nogil=True)(function)
+        compiled = cached_njit(parallel=True, nogil=True)(function)
 
         @functools.wraps(function)
         def run(*args: Any) -> Any:
