@@ -274,7 +274,7 @@ EXTRAS = {"matplotlib", "pooch", "pyarrow", "dask", "torch", "faiss"}
 def test_imports_are_light():
     # scikit-learn itself imports pandas and rich where they are installed.
     done = run_python(
-        "import sys, sklearn.cluster, sklearn.callback\n"
+        "import sys, sklearn.cluster\n"
         "before = set(sys.modules)\n"
         f"import {', '.join(MODULES)}\n"
         f"heavy = {EXTRAS | {'click'}}\n"

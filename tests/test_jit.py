@@ -25,7 +25,7 @@ def unwritable(tmp_path):
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for folder in (copy, *(path for path in copy.iterdir() if path.is_dir())):
         (folder / "__pycache__").touch()  # a file, for root as for others
-    nowhere = {name: os.devnull for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")}
+    nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), os.devnull)
     return os.environ | nowhere | {"PYTHONPATH": str(tmp_path)}
 
 
