@@ -279,19 +279,20 @@ def test_no_convergence_is_said(solver, graphs):
 # --- scikit-learn's conventions ----------------------------------------------
 
 
+def _recorded(event):
+    return lambda self, estimator, context: self.events.append(
+        (event, context.task_name)
+    )
+
+
 class _Recorder:
     """Callback that writes down which tasks begin and end."""
 
     def __init__(self):
         self.events = []
 
-    def __getattr__(self, name):
-        words = {"on_fit_task_begin": "begin", "on_fit_task_end": "end"}
-        if name not in (*words, "setup", "teardown"):
-            raise AttributeError(name)
-        return lambda estimator, context: self.events.append(
-            (words.get(name, name), context.task_name)
-        )
+    setup, teardown = _recorded("setup"), _recorded("teardown")
+    on_fit_task_begin, on_fit_task_end = _recorded("begin"), _recorded("end")
 
 
 has_callbacks = pytest.mark.skipif(

@@ -96,7 +96,7 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
         n_rows, n_columns, n_entries, *_ = scipy.io.mminfo(text)
         _require(path, _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns))
         text.seek(0)
-        matrix = scipy.io.mmread(text)
+        matrix = scipy.io.mmread(text, spmatrix=False)
     return as_matrix(path, matrix, "weight")
 
 
