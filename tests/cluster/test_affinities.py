@@ -172,7 +172,7 @@ def test_bad_affinities(make, options, message, data):
 
 @pytest.mark.parametrize("affinity", ["rbf", "rbf_nystroem"])
 def test_sparse_rows_are_refused(affinity):
-    X = sparse.random_array((50, 4), density=0.5, format="csr", random_state=0)
+    X = sparse.random_array((50, 4), density=0.5, format="csr", rng=0)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         fit(X, np.arange(50) % 2, affinity=affinity)
 

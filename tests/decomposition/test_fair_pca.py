@@ -258,7 +258,7 @@ def test_automatic_solver(m, n, r, n_groups, density, solver):
     if density is None:
         X = np.broadcast_to(0.0, (m, n))  # of this shape, in eight bytes
     else:
-        X = sparse.random_array((m, n), density=density, random_state=0, format="csr")
+        X = sparse.random_array((m, n), density=density, rng=0, format="csr")
     assert choose_solver(X, r, n_groups) == solver
 
 

@@ -18,7 +18,7 @@ def random_rows(m=M, n=N, density=0.1, share=0.4, seed=0):
     rng = np.random.default_rng(seed)
     codes = (rng.random(m) < share).astype(int)
     codes[:2] = 0, 1
-    X = sparse.random_array((m, n), density=density, format="csr", random_state=rng)
+    X = sparse.random_array((m, n), density=density, format="csr", rng=rng)
     strengths = np.array([np.linspace(2, 1, n) ** 3, np.linspace(1, 2, n) ** 2])
     return X.multiply(strengths[codes]).tocsr(), codes
 
@@ -257,7 +257,7 @@ def test_samples_give_what_features_give(case, centering):
 @pytest.mark.parametrize("centering", ["global", "group"])
 def test_no_more_directions_than_components(rank, centering):
     rng = np.random.default_rng(0)
-    few = sparse.random_array((rank, 400), density=0.1, random_state=rng, format="csr")
+    few = sparse.random_array((rank, 400), density=0.1, rng=rng, format="csr")
     X, groups = few[rng.integers(0, rank, 200)], rng.integers(0, 2, 200)
     model = FairPCA(6, solver="matrix_free", centering=centering, random_state=0)
     model.fit(X, sensitive_features=groups)

@@ -41,7 +41,7 @@ def test_column_indices_of_blocks(tmp_path):
 
 
 def test_a_pass_reads_each_file_once(tmp_path, monkeypatch):
-    X = sparse.random_array((5000, 20), density=0.3, random_state=0, format="csr")
+    X = sparse.random_array((5000, 20), density=0.3, rng=0, format="csr")
     sparse.save_npz(tmp_path / "rows.npz", X, compressed=False)
     reader = NpzReader(tmp_path / "rows.npz", max_bytes=20_000)
     n_read = []
@@ -130,7 +130,7 @@ def test_column_indices_are_checked_when_read(column, tmp_path):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_damage_is_found_by_its_checksum(compressed, tmp_path):
     path = tmp_path / "rows.npz"
-    X = sparse.random_array((2000, 20), density=0.5, random_state=0, format="csr")
+    X = sparse.random_array((2000, 20), density=0.5, rng=0, format="csr")
     sparse.save_npz(path, X, compressed=compressed)
     reader = NpzReader(path, max_bytes=2**16)
     content = bytearray(path.read_bytes())

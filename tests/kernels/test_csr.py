@@ -78,9 +78,7 @@ def test_no_rows():
 )
 def test_same_bits_for_any_number_of_threads(dtype, index_dtype, same_bits):
     n = 3001
-    W = sparse.random_array(
-        (n, n), density=0.004, random_state=np.random.default_rng(0)
-    )
+    W = sparse.random_array((n, n), density=0.004, rng=np.random.default_rng(0))
     A = sparse.csr_array(W, dtype=dtype)
     assert A.nnz > 2**14
     csr = A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
@@ -242,9 +240,7 @@ def test_threads_change_no_bit(same_bits):
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_sparse_gram(index, same_bits):
-    X = sparse.random_array(
-        (200, 30), density=0.1, random_state=np.random.default_rng(0)
-    )
+    X = sparse.random_array((200, 30), density=0.1, rng=np.random.default_rng(0))
     X = sparse.csr_array(X)
     csr = [
         (A.indptr.astype(index), A.indices.astype(index), A.data)

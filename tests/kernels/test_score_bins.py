@@ -216,7 +216,7 @@ def test_few_rows_are_converted(dense):
 
 def test_wide_rows():
     rng = np.random.default_rng(0)
-    X = sparse.random_array((4500, 2000), density=1e-3, random_state=rng, format="csr")
+    X = sparse.random_array((4500, 2000), density=1e-3, rng=rng, format="csr")
     codes, slopes = rng.integers(0, 2, 4500), rng.standard_normal(4500)
     B = rng.standard_normal((2, 2001))
     h = (X @ B[:, :-1].T)[np.arange(4500), codes] + B[codes, -1]

@@ -15,7 +15,7 @@ INTERVAL = (0.1, 0.6)
 def rows(m=300, n=6, n_groups=3, dtype=np.float64, seed=0):
     """Sparse rows, a few empty, signs and groups; the last group has one row."""
     rng = np.random.default_rng(seed)
-    X = sparse.random_array((m, n), density=0.5, random_state=rng, dtype=dtype)
+    X = sparse.random_array((m, n), density=0.5, rng=rng, dtype=dtype)
     X = sparse.csr_array(X.multiply(rng.random(m)[:, None] > 0.1), dtype=dtype)
     codes = rng.integers(0, max(n_groups - 1, 1), m)
     codes[:n_groups] = np.arange(n_groups)

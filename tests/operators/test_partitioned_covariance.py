@@ -38,7 +38,7 @@ def delayed(X):
 
 @pytest.fixture(scope="module", name="X", params=["dense", "sparse"])
 def table(request):
-    X = sparse.random_array((M, N), density=0.3, random_state=np.random.default_rng(0))
+    X = sparse.random_array((M, N), density=0.3, rng=np.random.default_rng(0))
     X = X.tocsr() * 3.0
     return X if request.param == "sparse" else X.toarray() + 50
 

@@ -17,7 +17,7 @@ CUTS = (0, 50, 51, 90, N)
 
 @pytest.fixture(name="W")
 def graph():
-    W = sparse.random_array((N, N), density=0.05, random_state=np.random.default_rng(0))
+    W = sparse.random_array((N, N), density=0.05, rng=np.random.default_rng(0))
     return sparse.csr_array(W + W.T)
 
 

@@ -197,7 +197,7 @@ def test_squared_loss():
 
 def test_more_features_than_rows():
     rng = np.random.default_rng(6)
-    X = sparse.random_array((80, 300), density=0.05, random_state=rng, format="csr")
+    X = sparse.random_array((80, 300), density=0.05, rng=rng, format="csr")
     y, groups = rng.integers(2, size=80), np.arange(80) % 2
     model = PairwiseFairClassifier("intra_group", 0.5, alpha=1e-2)
     model.fit(X, y, sensitive_features=groups)
