@@ -35,7 +35,8 @@ def oldest(session: nox.Session) -> None:
     """Tests, with the oldest Python and the oldest dependencies that are allowed."""
     extras = PROJECT["optional-dependencies"]
     tested = re.search(r"\[(.*)\]", extras["test"][0])[1].split(",")
-    needed = PROJECT["dependencies"] + sum(map(extras.get, [*tested, "test"]), [])
+    optional = [line for name in [*tested, "test"] for line in extras[name]]
+    needed = PROJECT["dependencies"] + optional
     bounds = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", line) for line in needed]
     oldest = {found[1]: found[2] for found in bounds if found}  # what tests need last
     constraints = Path(session.create_tmp(), "oldest.txt")
