@@ -15,18 +15,15 @@ try:
     from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # before scikit-learn 1.9: progress is reported to nobody
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        def _init_callback_context(self, **_: Any) -> _NoCallbacks:
-            return _NoCallbacks()
-
     class _NoCallbacks:
         def subcontext(self, **_: Any) -> Self:
             return self
 
-        def call_on_fit_task_begin(self, **_: Any) -> None:
-            pass
+        call_on_fit_task_begin = call_on_fit_task_end = subcontext
 
-        call_on_fit_task_end = call_on_fit_task_begin
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        def _init_callback_context(self, **_: Any) -> _NoCallbacks:
+            return _NoCallbacks()
 
     def _with_callbacks(method: Any) -> Any:
         return method

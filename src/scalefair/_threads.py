@@ -1,4 +1,4 @@
-"""Threads of kernels and of BLAS: which library runs them, and how many work.
+"""Compilation of kernels, and threads, of theirs and of BLAS: which, and how many.
 
 Numba runs parallel loops on one of three libraries, its threading layers. TBB comes
 first: a thread that waits does not hold up the others, which on a busy machine is most
@@ -24,8 +24,6 @@ from typing import Any, TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
-from scalefair._jit import cached_njit
-
 # Nanoseconds of work that are worth another thread: on an idle machine two threads of
 # TBB take 40 us for what takes one 60 us. On a busy machine the other layers wait for
 # a slice of time, some milliseconds, whenever a thread is not there to end.
@@ -35,6 +33,22 @@ _WORTH = {"tbb": 30e3, "omp": 150e3, "workqueue": 150e3}
 _LONG = 30e6
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def cached_njit(**options: Any) -> Callable[[_Function], _Function]:
+    """Return `numba.njit` with a cache where there is a folder for it, else without.
+
+    In a folder of ours among the temporary ones others could put code for us to run.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        try:
+            compiled: _Function = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # neither the package, nor HOME, nor NUMBA_CACHE_DIR
+            compiled = numba.njit(**options)(function)
+        return compiled
+
+    return decorate
 
 
 def parallel(

@@ -18,8 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from scalefair._jit import cached_njit
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from scalefair._jit import cached_njit
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # A move must lower the objective by more than its rounding, or rows could cycle.

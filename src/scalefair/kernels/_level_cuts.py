@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalefair._jit import cached_njit
+from scalefair._threads import cached_njit
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Gains below this part of a block's absolute sum are rounding.

@@ -17,8 +17,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from scalefair._jit import cached_njit
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
 from scalefair.kernels._block import combine
 

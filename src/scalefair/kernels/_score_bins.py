@@ -24,8 +24,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from scalefair._jit import cached_njit
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,

@@ -13,8 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from scalefair._jit import cached_njit
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Rows of a chunk, and chunks: each has sums of its own, added in their order.
