@@ -78,9 +78,13 @@ def _expected_failures(estimator):
         sklearn.__version__
     ) >= parse_version("1.7"):
         return {}
-    weights = "check_sample_weight_equivalence_on_"
-    failures = {f"{weights}{kind}_data": "other folds" for kind in ("dense", "sparse")}
-    return failures | {"check_n_features_in_after_fitting": "4 rows of a class"}
+    failures = {
+        "check_n_features_in_after_fitting": "4 rows of a class",
+        "check_sample_weight_equivalence_on_dense_data": "other folds",
+    }
+    if not isinstance(estimator.estimator, GaussianNB):  # which refuses these rows
+        failures["check_sample_weight_equivalence_on_sparse_data"] = "other folds"
+    return failures
 
 
 # Trained for a few steps, the networks of the checks have not converged.
