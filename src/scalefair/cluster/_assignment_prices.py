@@ -410,7 +410,7 @@ class ColumnBound:
         _, values, counts = self.problem.choices(prices)
         whole = np.stack([self._dearest(column) for column in prices.T], axis=1)
         value = float(values.sum() - (prices * whole).sum())
-        rows = sparse.block_diag([-row[None, :] for row in counts])
+        rows = sparse.block_diag([sparse.coo_array(-row[None, :]) for row in counts])
         columns = sparse.hstack([sparse.diags_array(row) for row in whole])
         matrix = sparse.hstack(
             [sparse.vstack([rows, columns]), sparse.eye_array(h + k)], format="csr"

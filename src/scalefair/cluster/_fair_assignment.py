@@ -514,11 +514,9 @@ class CountSearch:
         # One variable per group for its cost above the first cut's value.
         unit = (self.cost - self.lower_bound) / 100
         base = self.cuts[0][0]
+        slopes = [[sparse.coo_array([q / unit]) for q in p] for _, p in self.cuts]
         cuts = [
-            sparse.hstack(
-                [sparse.block_diag(list(p[:, None, :])) / unit, sparse.eye_array(h)]
-            )
-            for _, p in self.cuts
+            sparse.hstack([sparse.block_diag(s), sparse.eye_array(h)]) for s in slopes
         ]
         sides = [(v - base) / unit for v, _ in self.cuts]
         whole = np.arange(hk + h) < hk

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 
 # Cheapest moves remembered for each ordered pair of columns.
@@ -42,7 +42,7 @@ def soft_columns(
         values[c] = _soft_minima(C, start, stop, prices[kind], temperature, counts[c])
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _soft_minima(
     C: Float64Array,
     start: int,
@@ -104,7 +104,7 @@ def best_columns(
         best[i], low[i], second[i] = column, least, next_least - least
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _ranked(values: Float64Array, rank: int) -> float:
     """Find the value of a rank among others, which are put in another order.
 
@@ -187,7 +187,7 @@ def count_open(
                 n_open[i] += 1
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def list_open(
     C: Float64Array,
     kinds: IntArray,
@@ -211,7 +211,7 @@ def list_open(
                 at += 1
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _insert(
     values: Float64Array, rows: IntArray, size: int, value: float, row: int
 ) -> None:
@@ -223,7 +223,7 @@ def _insert(
     values[at], rows[at] = value, row
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _chain(
     row: int, column: int, first: IntArray, after: IntArray, before: IntArray
 ) -> None:
@@ -234,7 +234,7 @@ def _chain(
     first[column] = row
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _unchain(
     row: int, column: int, first: IntArray, after: IntArray, before: IntArray
 ) -> None:
@@ -247,7 +247,7 @@ def _unchain(
         before[after[row]] = before[row]
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _list_moves(
     C: Float64Array,
     a: int,
@@ -270,7 +270,7 @@ def _list_moves(
     return size
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def move_along_paths(
     C: Float64Array, prices: Float64Array, target: IntArray, labels: IntArray
 ) -> int:
@@ -439,7 +439,7 @@ def _nearest(
             )
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _nearest_chunk(
     X: Float64Array,
     centres: Float64Array,
@@ -502,7 +502,7 @@ def _capped(
         _capped_part(X, centres, low, out, sums[part], first, end)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _capped_part(
     X: Float64Array,
     centres: Float64Array,
