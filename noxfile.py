@@ -34,8 +34,10 @@ def tests(session: nox.Session) -> None:
 def oldest(session: nox.Session) -> None:
     """Tests, with the oldest Python and the oldest dependencies that are allowed."""
     extras = PROJECT["optional-dependencies"]
-    needed = PROJECT["dependencies"] + extras["plot"] + extras["test"]
-    bounds = [re.match(r"([\w-]+)>=([\d.]+)", line) for line in needed]
+    tested = re.search(r"\[(.*)\]", extras["test"][0])[1].split(",")
+    optional = [line for name in [*tested, "test"] for line in extras[name]]
+    needed = PROJECT["dependencies"] + optional
+    bounds = [re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", line) for line in needed]
     oldest = {found[1]: found[2] for found in bounds if found}  # what tests need last
     constraints = Path(session.create_tmp(), "oldest.txt")
     constraints.write_text("".join(f"{name}=={v}.*\n" for name, v in oldest.items()))

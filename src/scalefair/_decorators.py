@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sklearn.base import _fit_context
-from sklearn.callback import with_callbacks as _with_callbacks
 from sklearn.utils.metaestimators import available_if as _available_if
 
 from scalefair._threads import single_blas_thread
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
+except ImportError:  # before scikit-learn 1.9: progress is reported to nobody
+
+    class _NoCallbacks:
+        def subcontext(self, **_: Any) -> Self:
+            return self
+
+        call_on_fit_task_begin = call_on_fit_task_end = subcontext
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        def _init_callback_context(self, **_: Any) -> _NoCallbacks:
+            return _NoCallbacks()
+
+    def _with_callbacks(method: Any) -> Any:
+        return method
+
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""Threads of kernels and of BLAS: which library runs them, and how many work.
+"""Compilation of kernels, and threads, of theirs and of BLAS: which, and how many.
 
 Numba runs parallel loops on one of three libraries, its threading layers. TBB comes
 first: a thread that waits does not hold up the others, which on a busy machine is most
@@ -35,6 +35,22 @@ _LONG = 30e6
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def cached_njit(**options: Any) -> Callable[[_Function], _Function]:
+    """Return `numba.njit` with a cache where there is a folder for it, else without.
+
+    In a folder of ours among the temporary ones others could put code for us to run.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        try:
+            compiled: _Function = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # neither the package, nor HOME, nor NUMBA_CACHE_DIR
+            compiled = numba.njit(**options)(function)
+        return compiled
+
+    return decorate
+
+
 def parallel(
     work: Callable[..., float], *, blas: bool = False
 ) -> Callable[[_Function], _Function]:
@@ -45,7 +61,7 @@ def parallel(
     """
 
     def decorate(function: _Function) -> _Function:
-        compiled = numba.njit(parallel=True, cache=True, nogil=True)(function)
+        compiled = cached_njit(parallel=True, nogil=True)(function)
 
         @functools.wraps(function)
         def run(*args: Any) -> Any:

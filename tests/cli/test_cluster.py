@@ -282,7 +282,7 @@ def test_a_node_without_neighbours(workspace, planted):
 
 def test_regularization(workspace):
     """Isolated nodes are clustered; by themselves they have no normalised cut."""
-    W = sparse.block_diag([np.ones((40, 40))] * 2 + [np.zeros((10, 10))], "csr")
+    W = sparse.block_diag([np.ones((40, 40))] * 2 + [sparse.csr_array((10, 10))], "csr")
     sparse.save_npz(workspace.npz, W)
     how = ("--regularization", 0.1, "--report", workspace.report)
     for k, alone in ((2, False), (3, True)):

@@ -170,7 +170,7 @@ def test_input_and_global_random_state_are_untouched(estimator, planted):
 def islands():
     """Two cliques, a triangle and two isolated nodes, in that order."""
     cliques = [np.ones((s, s)) - np.eye(s) for s in (16, 15, 3)]
-    return sparse.csr_array(sparse.block_diag([*cliques, np.zeros((2, 2))]))
+    return sparse.block_diag([*cliques, sparse.csr_array((2, 2))], format="csr")
 
 
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")

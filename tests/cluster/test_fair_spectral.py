@@ -1,5 +1,7 @@
 """FairSpectralClustering: correctness, invariances, parameters."""
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -279,21 +281,29 @@ def test_no_convergence_is_said(solver, graphs):
 # --- scikit-learn's conventions ----------------------------------------------
 
 
+def _recorded(event):
+    return lambda self, estimator, context: self.events.append(
+        (event, context.task_name)
+    )
+
+
 class _Recorder:
     """Callback that writes down which tasks begin and end."""
 
     def __init__(self):
         self.events = []
 
-    def __getattr__(self, name):
-        words = {"on_fit_task_begin": "begin", "on_fit_task_end": "end"}
-        if name not in (*words, "setup", "teardown"):
-            raise AttributeError(name)
-        return lambda estimator, context: self.events.append(
-            (words.get(name, name), context.task_name)
-        )
+    setup, teardown = _recorded("setup"), _recorded("teardown")
+    on_fit_task_begin, on_fit_task_end = _recorded("begin"), _recorded("end")
 
 
+has_callbacks = pytest.mark.skipif(
+    not hasattr(FairSpectralClustering, "set_callbacks"),
+    reason="scikit-learn has callbacks from 1.9 on",
+)
+
+
+@has_callbacks
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_callbacks_see_every_phase(solver, named):
     recorder = _Recorder()
@@ -309,12 +319,31 @@ def test_callbacks_see_every_phase(solver, named):
         assert recorder.events.count(("end", "part")) == 3
 
 
+@has_callbacks
 def test_callbacks_are_torn_down_after_an_error():
     recorder = _Recorder()
     model = FairSpectralClustering(3).set_callbacks(recorder)
     with pytest.raises(ValueError, match="asymmetric"):
         model.fit(np.triu(np.ones((9, 9))), sensitive_features=np.arange(9) % 2)
     assert recorder.events[-1] == ("teardown", "fit")
+
+
+def test_fit_without_callbacks():
+    """What scikit-learn before 1.9 has not."""
+    code = (
+        "import sys, numpy, sklearn.cluster, sklearn.linear_model, sklearn.pipeline\n"
+        "sys.modules['sklearn.callback'] = None\n"
+        "from scalefair.cluster import FairSpectralClustering\n"
+        "W, groups = numpy.ones((12, 12)), [0, 1] * 6\n"
+        "W[:6, 6:] = W[6:, :6] = 0.01\n"
+        "model = FairSpectralClustering(2, random_state=0)\n"
+        "print(*model.fit(W, sensitive_features=groups).labels_, sep='')\n"
+        "assert not hasattr(model, 'set_callbacks')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert run.stdout in {"111111000000\n", "000000111111\n"}, run.stderr
 
 
 def test_names_of_columns_go_with_the_rows():

@@ -148,7 +148,8 @@ def test_kolmogorov_smirnov_as_in_scipy(n_groups, n_rows):
     y_pred = rng.standard_normal(n_rows) * (1 + 0.1 * groups) + 0.1 * groups
     for values in (y_pred, np.round(y_pred, 1)):
         distance = statistical_parity_ks(values, sensitive_features=groups)
-        assert distance == largest_ks(values, groups)  # to the last bit
+        # SciPy 1.18 multiplies steps of 1 / n.
+        assert distance == pytest.approx(largest_ks(values, groups), rel=0, abs=1e-15)
 
 
 @by_gap

@@ -328,7 +328,9 @@ def test_products_of_each_group_with_a_vector(form, centering):
 
 def test_products_do_not_depend_on_threads():
     # Chunks of a group depend on its entries alone, and are added in their order.
-    X = sparse.random_array((4000, 50), density=0.3, rng=np.random.default_rng(0))
+    X = sparse.random_array(
+        (4000, 50), density=0.3, random_state=np.random.default_rng(0)
+    )
     C = GroupCovariance(X, np.arange(4000) % 2, [1.0, 1.0])
     x, found = np.random.default_rng(1).standard_normal(50), []
     before = numba.get_num_threads()

@@ -10,6 +10,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
@@ -30,6 +31,7 @@ from scalefair.operators._base import TypedOperator, apply_block
 from scalefair.streaming import RowReader
 
 N = 60
+SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
 TYPES = [np.float64, np.float32]
 of_types = pytest.mark.parametrize("dtype", TYPES, ids=["float64", "float32"])
 ERRORS = ValueError, FloatingPointError
@@ -306,10 +308,29 @@ def test_products(pair, dtype):
         assert product.shape == (N,)
         close(product, dense @ X[:, 0], dtype)
     close(operator.rmatvec(X[:, 0]), dense.T @ X[:, 0], dtype)
-    assert operator.matvec(X[:, :1]).shape == (N, 1)
+    assert (operator @ X[:, :1]).shape == operator.matmat(X[:, :1]).shape == (N, 1)
     assert (operator @ X[:, :0]).shape == (N, 0)
     for turned in (operator.H, operator.T):
         close(turned @ X, dense.T @ X, dtype)
+
+
+@pytest.mark.skipif(SCIPY < (1, 18), reason="SciPy hands over no stacks")
+def test_stacks(pair, dtype):
+    operator, dense = pair
+    X = random_block(6, dtype)
+    close(operator.matvec(X.T), (dense @ X).T, dtype)
+    close(operator.rmatvec(X.T.reshape(2, 3, N)).reshape(6, N), (dense.T @ X).T, dtype)
+    stack = np.stack([X, -X])
+    close(operator.matmat(stack), dense @ stack, dtype)
+    close(operator.rmatmat(stack), dense.T @ stack, dtype)
+
+
+@pytest.mark.skipif(SCIPY >= (1, 18), reason="SciPy has deprecated this")
+def test_columns_are_vectors(pair, dtype):
+    operator, dense = pair
+    x = random_block(1, dtype)
+    close(operator.matvec(x), dense @ x, dtype)
+    assert operator.matvec(x).shape == (N, 1)
 
 
 @pytest.mark.parametrize("k", [1, 3])

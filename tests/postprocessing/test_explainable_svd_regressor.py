@@ -456,10 +456,10 @@ def test_regressors_that_are_not_of_scikit_learn():
 
 def test_a_link_function_cannot_be_refitted():
     counts = np.abs(Y) + 0.1
-    for inner in (
-        PoissonRegressor().fit(X, counts),
-        mlp(targets=counts, loss="poisson"),
-    ):
+    hosts = [PoissonRegressor().fit(X, counts)]
+    if "loss" in MLPRegressor().get_params():  # since scikit-learn 1.7
+        hosts.append(mlp(targets=counts, loss="poisson"))
+    for inner in hosts:
         with pytest.raises(ValueError, match="use refit_last=None"):
             fair(inner, targets=counts)
         model = fair(inner, targets=None, refit_last=None, covariance_reduction=1.0)

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -22,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.fixes import parse_version
 
 from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.postprocessing import (
@@ -334,8 +336,10 @@ def test_metadata_are_routed():
         scaler = StandardScaler().set_fit_request(sample_weight=False)
         piped = make_pipeline(scaler, model)
         params = {"sample_weight": weights, **given}
-        scores = cross_validate(piped, X, Y, cv=3, params=params)["test_score"]
-        assert (scores > 0.7).all()
+        if parse_version(sklearn.__version__) >= parse_version("1.8"):
+            # Earlier ones ask for what a pipeline cannot say.
+            scores = cross_validate(piped, X, Y, cv=3, params=params)["test_score"]
+            assert (scores > 0.7).all()
         # What the estimator inside was not told to do, nobody guesses.
         model.set_params(estimator=LogisticRegression())
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):

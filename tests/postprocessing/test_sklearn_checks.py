@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.fixes import parse_version
 from sklearn.utils.validation import _num_samples
 
 from scalefair.postprocessing import (
@@ -70,6 +72,21 @@ def _network():
     )
 
 
+def _expected_failures(estimator):
+    """Of checks that left folds to chance before scikit-learn 1.7."""
+    if not isinstance(estimator, _Calibrated) or parse_version(
+        sklearn.__version__
+    ) >= parse_version("1.7"):
+        return {}
+    failures = {
+        "check_n_features_in_after_fitting": "4 rows of a class",
+        "check_sample_weight_equivalence_on_dense_data": "other folds",
+    }
+    if not isinstance(estimator.estimator, GaussianNB):  # which refuses these rows
+        failures["check_sample_weight_equivalence_on_sparse_data"] = "other folds"
+    return failures
+
+
 # Trained for a few steps, the networks of the checks have not converged.
 @pytest.mark.filterwarnings(
     "ignore:lbfgs failed to converge:sklearn.exceptions.ConvergenceWarning"
@@ -84,7 +101,8 @@ def _network():
         _Discretized(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
         _Calibrated(LogisticRegression()),
         _Calibrated(GaussianNB(), (0.1, 0.5), target="scores"),
-    ]
+    ],
+    expected_failed_checks=_expected_failures,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

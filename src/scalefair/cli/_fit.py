@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,8 @@ def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
     from rich.markup import escape
     from rich.progress import Progress
 
-    with Progress(transient=True, disable=not show) as bar:
+    bar = Progress(transient=True, disable=not show)
+    with bar if show else nullcontext():  # rich before 14.3 ends all with a blank line
         for name, reader in readers.items():
             reader.progress = _Passes(escape(printable(name)), bar)
         yield

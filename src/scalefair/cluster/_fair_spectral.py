@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 
-from scalefair._decorators import fit_context, with_callbacks
+from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
 from scalefair._groups import Attribute, GroupCodes, compared_attributes, fitted_groups
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
     GraphClustering,

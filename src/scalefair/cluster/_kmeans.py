@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.kernels import (
     capped_distances,
     deflate_rows,

@@ -23,7 +23,7 @@ from sklearn.neighbors import (
     sort_graph_by_row_values,
 )
 
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 
 Indices = NDArray[np.integer]
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from scalefair._docs import documented
 from scalefair._entries import equal_weight
 from scalefair._groups import combinations, compared_attributes
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.cluster._base import checked_affinity
 from scalefair.cluster._share_bounds import ShareBounds, check_tolerance
 from scalefair.kernels import degrees_and_inner_weights, refine_pass

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from scalefair._random import random_generator
+from scalefair._random_state import random_generator
 from scalefair.datasets._common import (
     Floats,
     Ints,

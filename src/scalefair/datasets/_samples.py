@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import Bunch, gen_batches
 
-from scalefair._random import random_generator
+from scalefair._random_state import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
 

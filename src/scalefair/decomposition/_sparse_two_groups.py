@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.decomposition._pencil import weighted_sum
 from scalefair.decomposition._spaces import Features, Groups, Samples
 from scalefair.decomposition._subspace import FairBasis

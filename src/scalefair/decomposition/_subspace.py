@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.decomposition._many_groups import solve_groups
 from scalefair.decomposition._pencil import (
     CovariancePencil,

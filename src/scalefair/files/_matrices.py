@@ -114,7 +114,7 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
             if n_values != n_entries:
                 raise ValueError(f"it has {n_values} of {n_entries} values")
         text.seek(0)
-        matrix = scipy.io.mmread(text)
+        matrix = scipy.io.mmread(text, spmatrix=False)
     return as_matrix(path, matrix, "weight")
 
 

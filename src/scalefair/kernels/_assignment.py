@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 
 # Cheapest moves remembered of each group between two columns: more are looked for again
@@ -52,7 +52,7 @@ def smoothed_minima(
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _smoothed_chunk(
     C: Float64Array,
     prices: Float64Array,
@@ -122,7 +122,7 @@ def best_columns(
         best[i], low[i] = column, least
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def share_ties(
     C: Float64Array,
     kinds: IntArray,
@@ -151,7 +151,7 @@ def share_ties(
                 labels[i] = a = b
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def largest_fair_set(
     gains: Float64Array, low: IntArray, high: IntArray, counts: IntArray
 ) -> float:
@@ -189,7 +189,7 @@ def largest_fair_set(
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def min_cost_flow(
     C: Float64Array,
     kinds: IntArray,
@@ -295,7 +295,7 @@ def min_cost_flow(
         n_paths += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _cheapest_move(
     C: Float64Array,
     s: int,
@@ -328,7 +328,7 @@ def _cheapest_move(
     return cost[0] if n_moves[s, a, b] > 0 else np.inf
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _offer_moves(
     C: Float64Array,
     i: int,
@@ -355,7 +355,7 @@ def _offer_moves(
         n_moves[s, b, j] = _insert(cost, mover, size, value, i)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _insert(
     costs: Float64Array, movers: IntArray, size: int, cost: float, row: int
 ) -> int:
@@ -368,7 +368,7 @@ def _insert(
     return min(size + 1, len(costs))
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _push(
     i: int, s: int, a: int, first: IntArray, after: IntArray, before: IntArray
 ) -> None:
@@ -379,7 +379,7 @@ def _push(
     first[s, a] = i
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _remove(
     i: int, s: int, a: int, first: IntArray, after: IntArray, before: IntArray
 ) -> None:
@@ -459,7 +459,7 @@ def _nearest(
             )
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _nearest_chunk(
     X: Float64Array,
     centres: Float64Array,
@@ -529,7 +529,7 @@ def _capped(
         _capped_part(X, centres, low, weights, out, sums[part], first, end)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _capped_part(
     X: Float64Array,
     centres: Float64Array,

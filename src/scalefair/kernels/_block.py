@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from scalefair._entries import judged_later
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
@@ -120,7 +120,7 @@ def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> Non
     _deflate(X, q.copy(), squares)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def mirror_lower(A: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to the upper one."""
     n = A.shape[0]
@@ -153,7 +153,7 @@ def _thin_gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
         _thin_gram_chunk(X[start:stop], Y[start:stop], partial[chunk])
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
     for i in range(X.shape[0]):
         for q in range(X.shape[1]):
@@ -173,7 +173,7 @@ def _update(out: FloatArray, L: FloatArray, C: FloatArray, subtract: bool) -> No
 
 
 # Loops, outside the parallel function: assignments to slices are compiled slowly.
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _update_chunk(
     out: FloatArray, L: FloatArray, C: FloatArray, subtract: bool
 ) -> None:
@@ -196,7 +196,7 @@ def _deflate(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
         _deflate_chunk(X[start:stop], q, squares[start:stop])
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _deflate_chunk(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
     for i in range(X.shape[0]):
         along = square = 0.0
@@ -223,7 +223,7 @@ def _rotate_ritz(
         _rotate_ritz_chunk(X[start:stop], AX[start:stop], S, values, squares[chunk])
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _rotate_ritz_chunk(
     X: FloatArray,
     AX: FloatArray,

@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
@@ -158,7 +158,7 @@ def _matmat(
             _add_combination(indices, data, p, end, factor, V, out, i)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _cut(indptr: IntArray, part: int) -> int:
     """First row of a part; in all parts rows and entries add up to about the same."""
     low, high = 0, indptr.shape[0] - 1
@@ -277,7 +277,7 @@ def _prefetch(context: Any, address: Any) -> Any:
     return types.void(types.intp), generate
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _prefetch_rows(indices: IntArray, p: Index, end: Index, V: FloatArray) -> None:
     """Prefetch all cache lines of ``V[indices[p:end]]``."""
     length = V.shape[1] * V.itemsize
@@ -287,7 +287,7 @@ def _prefetch_rows(indices: IntArray, p: Index, end: Index, V: FloatArray) -> No
             _prefetch(line)  # type: ignore[call-arg]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@cached_njit(nogil=True, inline="always")
 def _add_combination(
     indices: IntArray,
     data: FloatArray,
@@ -401,7 +401,7 @@ def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> b
 
 # Rows in order: an entry on or right of the diagonal is mirrored by the first entry of
 # its mirror's row that mirrors none yet; at a row's turn all left of its diagonal do.
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> bool:
     # Unsigned: no look at each for negative indices, a third of the time.
     unread = indptr.copy()
@@ -437,7 +437,7 @@ def _scale(
             data[p] = scale[i] * data[p] * scale[np.uintp(indices[p])]
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def csr_rows_transpose(
     indptr: IntArray,
     indices: IntArray,
@@ -467,7 +467,7 @@ def csr_rows_transpose(
     return ends, turned, values
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def csr_rows_scatter(
     indptr: IntArray,
     data: FloatArray,

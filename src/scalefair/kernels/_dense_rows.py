@@ -18,7 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
@@ -167,7 +167,7 @@ def _cut(shape: tuple[int, ...], n_sums: int) -> tuple[IntArray, int]:
     return bounds, min(n_rows, m)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _sort_rows(
     codes: IntArray, start: int, stop: int, wanted: IntArray
 ) -> tuple[IntArray, IntArray]:
@@ -196,7 +196,7 @@ def _sort_rows(
     return rows, starts
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _gather(
     table: StridedTable, rows: IntArray, shift: FloatArray, Z: FloatArray
 ) -> None:
@@ -217,7 +217,7 @@ def _gather(
                 Z[k, j] = memory[np.uint64(start + rows[k] * row_step)] - s
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _gather_codes(
     table: StridedTable,
     codes: IntArray,
@@ -249,7 +249,7 @@ def _matmat(n_slabs: int, table: StridedTable, *arguments: Any) -> None:
         _slab_matmat(np.int64(s), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _slab_matmat(
     s: Any,
     table: StridedTable,
@@ -294,7 +294,7 @@ def _gram(n_slabs: int, table: StridedTable, *arguments: Any) -> None:
         _slab_gram(np.int64(s), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _slab_gram(
     s: Any,
     table: StridedTable,
@@ -333,7 +333,7 @@ def _moments(n_slabs: int, table: StridedTable, *arguments: Any) -> None:
         _slab_moments(np.int64(s), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _slab_moments(
     s: Any,
     table: StridedTable,
@@ -370,7 +370,7 @@ def _slab_moments(
             _merge(counts[s], means[s], scatter[s], g, size, mean)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _merge(
     counts: Float64Array,
     means: Float64Array,
@@ -389,7 +389,7 @@ def _merge(
     counts[g] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _merge_slabs(
     counts: Float64Array, means: Float64Array, scatter: Float64Array
 ) -> None:
@@ -412,7 +412,7 @@ def _scatter(n_chunks: int, table: StridedTable, *arguments: Any) -> None:
         _scatter_chunk(np.int64(c), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _scatter_chunk(
     c: Any,
     table: StridedTable,
@@ -436,7 +436,7 @@ def _scatter_chunk(
             _add_lower(columns, some.shape[0], scatters[c, g])
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _gather_columns(
     table: StridedTable, rows: IntArray, shift: Float64Array, columns: Float64Array
 ) -> None:
@@ -456,7 +456,7 @@ def _gather_columns(
                 column[k] = memory[np.uint64(start + rows[k] * row_step)] - s
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+@cached_njit(nogil=True, fastmath=_FAST)
 def _add_sums(columns: Float64Array, depth: int, sums: Float64Array) -> None:
     for j in range(sums.shape[0]):
         column = columns[j]
@@ -466,7 +466,7 @@ def _add_sums(columns: Float64Array, depth: int, sums: Float64Array) -> None:
         sums[j] += total
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add_lower(columns: Float64Array, depth: int, out: Float64Array) -> None:
     """Add the products of the columns with each other: the lower triangle."""
     width = columns.shape[0]
@@ -475,7 +475,7 @@ def _add_lower(columns: Float64Array, depth: int, out: Float64Array) -> None:
             _add_tile(columns[r : r + 4], columns[c : c + 2], depth, out, r, c)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+@cached_njit(nogil=True, fastmath=_FAST)
 def _add_tile(
     left: Float64Array,
     right: Float64Array,
@@ -507,7 +507,7 @@ def _add_tile(
     out[r + 3, c + 1] += s31
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _first_means(
     table: StridedTable, n: int, codes: IntArray, n_codes: int, limit: int
 ) -> tuple[Float64Array, IntArray]:
@@ -538,7 +538,7 @@ def _gather_chunks(n_chunks: int, table: StridedTable, *arguments: Any) -> None:
         _gather_chunk(np.int64(c), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _gather_chunk(
     c: Any,
     table: StridedTable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # A move must lower the objective by more than its rounding, or rows could cycle.
@@ -39,7 +39,7 @@ def _row_weights_within(
                 by_row[i] += data[p]
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def indicator_sweep(
     indptr: IntArray,
     indices: IntArray,
@@ -150,7 +150,7 @@ def indicator_sweep(
     return n_moves
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _term(
     inside: float,
     volume: float,

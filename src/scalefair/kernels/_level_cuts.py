@@ -7,16 +7,16 @@ behind the other in arrays; `starts` and `ends` have the first and last cut of e
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from scalefair._threads import cached_njit
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Gains below this part of a block's absolute sum are rounding.
 _ROUNDING = 1e-13
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def split_at_levels(
     levels: Float64Array,
     sums: Float64Array,
@@ -75,7 +75,7 @@ def split_at_levels(
     return bounds[:n_blocks], means[:n_blocks]
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _best_cut(
     levels: Float64Array,
     gains: Float64Array,
@@ -121,7 +121,7 @@ def _best_cut(
                 cut[k] = queue[head[k]]
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def cuts_between(
     levels: Float64Array,
     ranks: Float64Array,

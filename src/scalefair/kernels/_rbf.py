@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
 from scalefair.kernels._block import combine
 
@@ -86,7 +86,7 @@ def rbf_columns(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
 
 
 # Two coordinates of four points at a time: fewer loads and stores per difference.
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+@cached_njit(nogil=True, fastmath={"contract"})
 def _squared_distances(
     left: FloatArray, right: FloatArray, i: int, T: FloatArray
 ) -> None:
@@ -179,7 +179,7 @@ def _choose_power(t: FloatArray) -> Callable[[FloatArray], None]:
     return _power_of_two_32 if t.dtype == numba.float32 else _power_of_two_64
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _kernel_tile(left: FloatArray, right: FloatArray, T: FloatArray) -> None:
     """Overwrite T, a multiple of four rows, with the kernel of two blocks."""
     for i in range(0, T.shape[0], _ROWS):
@@ -187,14 +187,14 @@ def _kernel_tile(left: FloatArray, right: FloatArray, T: FloatArray) -> None:
         _power_of_two(T[i : i + _ROWS].reshape(-1))
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add(out: FloatArray, product: FloatArray, alpha: Scalar) -> None:
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
             out[i, c] += alpha * product[i, c]
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add_pair(
     tiles: FloatArray,
     row: int,
@@ -256,7 +256,7 @@ def _round(
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _worker_pairs(
     tiles: FloatArray,
     X: FloatArray,
@@ -286,7 +286,7 @@ def _columns(
         _worker_columns(left, right, out, np.int64(worker), n_workers)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _worker_columns(
     left: FloatArray, right: FloatArray, out: FloatArray, worker: Index, n_workers: int
 ) -> None:

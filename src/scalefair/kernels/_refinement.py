@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from scalefair._threads import cached_njit
 from scalefair.kernels._arrays import Float64Array, FloatArray, IntArray
 
 # Nodes remembered for each kind and pair of clusters, with whom others change places.
@@ -17,7 +17,7 @@ MIN_GAIN = 1e-12
 ROUNDING = 1e-9
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def degrees_and_inner_weights(
     indptr: IntArray,
     indices: IntArray,
@@ -41,7 +41,7 @@ def degrees_and_inner_weights(
     return degrees, inner
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def refine_pass(
     indptr: IntArray,
     indices: IntArray,
@@ -173,7 +173,7 @@ def refine_pass(
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _fits(
     counts: IntArray,
     lower: Float64Array,
@@ -195,7 +195,7 @@ def _fits(
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _exchange(
     indptr: IntArray,
     indices: IntArray,

@@ -24,7 +24,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
     FloatArray,
@@ -165,7 +165,7 @@ def _accumulate(
     return gradient, moment, total
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add_from_top(values: Float64Array) -> None:
     """Add each bin to those below; values are (n_codes, n_bins, any number)."""
     for k in range(values.shape[0]):
@@ -317,7 +317,7 @@ _add_row_twice = _of_kind(_dense_add_twice, _csr_add_twice)
 _add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+@cached_njit(nogil=True, fastmath=_FAST)
 def _block_scores(
     table: RowTable,
     codes: IntArray,
@@ -332,7 +332,7 @@ def _block_scores(
         scores[i - start] = _row_score(indptr, indices, data, i, B[codes[i]])
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _block_losses(
     kind: int,
     signs: Float64Array,
@@ -365,7 +365,7 @@ def _block_losses(
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add_block(
     table: RowTable,
     codes: IntArray,
@@ -408,7 +408,7 @@ def _scores(n_chunks: int, table: RowTable, *arguments: Any) -> None:
         _chunk_scores(np.int64(c), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _chunk_scores(
     c: Any,
     table: RowTable,
@@ -444,7 +444,7 @@ def _score_and_add(n_chunks: int, table: RowTable, *arguments: Any) -> None:
         _score_chunk(np.int64(c), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _score_chunk(
     c: Any,
     table: RowTable,
@@ -476,7 +476,7 @@ def _add(n_chunks: int, table: RowTable, *arguments: Any) -> None:
         _add_chunk(np.int64(c), table, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add_chunk(
     c: Any,
     table: RowTable,
@@ -512,7 +512,7 @@ def _add_weighted(
         _add_weighted_rows(table, codes, weights, start, stop, partial[c])
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _add_weighted_rows(
     table: RowTable,
     codes: IntArray,

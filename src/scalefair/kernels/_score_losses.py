@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Fewest rows of a chunk and most chunks.
@@ -107,7 +107,7 @@ def _products(
     return theta, width, centre, np.empty(0) if far else np.exp(shifted)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _sigmoids(
     h: float,
     theta: Float64Array,
@@ -144,7 +144,7 @@ def _sums(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
         _chunk_sums(np.int64(c), scores, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _chunk_sums(
     c: Any,
     scores: Float64Array,
@@ -179,7 +179,7 @@ def _slopes(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
         _chunk_slopes(np.int64(c), scores, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _chunk_slopes(
     c: Any,
     scores: Float64Array,

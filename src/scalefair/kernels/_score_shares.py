@@ -13,7 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from scalefair._threads import parallel
+from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Rows of a chunk, and chunks: each has sums of its own, added in their order.
@@ -80,7 +80,7 @@ def _add_moments(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
         _chunk_moments(np.int64(c), n_chunks, scores, *arguments)
 
 
-@numba.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _chunk_moments(
     c: Any,
     n_chunks: int,

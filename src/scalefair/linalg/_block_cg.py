@@ -14,7 +14,7 @@ import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import all_finite, check_product, checked_product, judged_later
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.linalg._base import TEXTS, Array, Iteration, Random
 from scalefair.linalg._orthonormalize import orthonormalize
 

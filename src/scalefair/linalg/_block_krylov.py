@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._random import check_random_state, random_generator
+from scalefair._random_state import check_random_state, random_generator
 from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._orthonormalize import orthonormalize
 

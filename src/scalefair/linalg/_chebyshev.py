@@ -15,7 +15,7 @@ import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
-from scalefair._random import check_random_state, random_generator
+from scalefair._random_state import check_random_state, random_generator
 from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block

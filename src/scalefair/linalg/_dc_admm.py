@@ -14,7 +14,7 @@ import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
-from scalefair._random import check_random_state, random_generator
+from scalefair._random_state import check_random_state, random_generator
 from scalefair.linalg._base import TEXTS, Array
 from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs

@@ -13,7 +13,7 @@ import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
-from scalefair._random import check_random_state, random_generator
+from scalefair._random_state import check_random_state, random_generator
 from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
 from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs

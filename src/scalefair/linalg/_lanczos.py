@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs, Random
 from scalefair.linalg._thick_restart import ThickRestartLanczos
 from scalefair.operators._base import apply_block

@@ -14,7 +14,7 @@ from scipy.linalg.blas import daxpy, dgemv
 import scalefair.linalg._base as base
 from scalefair._docs import documented
 from scalefair._entries import check_product, judged_later
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg._base import TEXTS, Array
 

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import GroupCodes, check_interval
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
     Solution,

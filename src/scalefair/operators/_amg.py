@@ -252,7 +252,7 @@ def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_arra
     C.indices, C.indptr = C.indices.astype(np.int32), C.indptr.astype(np.int32)
     if C.nnz == 0:
         return sparse.csr_array((A.shape[0], 0), dtype=np.float64)
-    indicator, _ = standard_aggregation(C)
+    indicator, _ = standard_aggregation(sparse.csr_matrix(C))  # all that 5.2 takes
     return sparse.csr_array(indicator, dtype=np.float64)
 
 

@@ -113,14 +113,16 @@ class SymmetricBlockOperator(LinearOperator):
             return np.ascontiguousarray(X, dtype=self.dtype)
 
     def _matmat(self, X: np.ndarray) -> np.ndarray:
-        X = self._converted(X)
+        columns = np.moveaxis(X, -2, 0)  # SciPy 1.18 hands over stacks of blocks, too
+        block = self._converted(columns.reshape(len(columns), -1))
         with judged_later():
-            Y = self.apply(X, np.empty_like(X))
+            Y = self.apply(block, np.empty_like(block))
         check_product(Y, type(self).__name__)
-        return Y
+        return np.moveaxis(Y.reshape(columns.shape), 0, -2)
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
-        return self._matmat(np.reshape(x, (-1, 1))).ravel()
+        rows = np.reshape(x, (-1, self.shape[1]))  # one, or a stack as above
+        return self._matmat(rows.T).T.reshape(np.shape(x))
 
     def _rmatmat(self, X: np.ndarray) -> np.ndarray:
         return self._matmat(X)

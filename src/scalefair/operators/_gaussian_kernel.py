@@ -13,7 +13,7 @@ from scipy import sparse
 
 from scalefair._docs import documented
 from scalefair._entries import all_finite, check_array, judged_later
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.kernels import (
     block_gram,
     block_rotate,

@@ -19,7 +19,7 @@ from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
 from scalefair._groups import each_of
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.postprocessing._fair_layer import check_room, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import encode_groups
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.cluster import _base
 from scalefair.cluster._solvers import FairProblem
 from scalefair.operators import NormalizedAffinity

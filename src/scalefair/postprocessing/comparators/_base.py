@@ -28,7 +28,7 @@ from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_array
 from scalefair._groups import encode_groups, known_codes
-from scalefair._random import check_random_state
+from scalefair._random_state import check_random_state
 from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._training_rows import (
     fitted_estimator,

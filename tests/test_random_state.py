@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.utils import check_random_state as check_global_state
 
-from scalefair._random import check_random_state, random_generator
+from scalefair._random_state import check_random_state, random_generator
 
 
 def draws(random_state):
