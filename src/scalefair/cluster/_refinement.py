@@ -22,7 +22,7 @@ from scalefair.kernels import degrees_and_inner_weights, refine_pass
 # No cluster is made smaller than this part of the average.
 MIN_SIZE_FRACTION = 0.1
 # A pass that lowers the cut by less than this part is the last.
-CUT_RTOL = 1e-4
+CUT_RTOL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def refine_partition(
     tolerance: float = 0.1,
     attributes: str = "joint",
     regularization: float = 0.0,
-    max_iter: int = 2,
+    max_iter: int = 10,
     random_state: Any = None,
 ) -> RefinedPartition:
     r"""Lower the normalised cut of a partition, with the shares of groups in bounds.
@@ -84,9 +84,9 @@ def refine_partition(
     regularization : float, default=0.0
         The cut is that of `W` with this multiple of the mean degree, over n, added to
         every entry, as in `FairSpectralClustering`.
-    max_iter : int, default=2
-        Passes over the nodes at most, each of which visits all twice. Two gain most of
-        what there is to be gained.
+    max_iter : int, default=10
+        Passes over the nodes at most, each of which visits all twice. One that lowers
+        the cut by less than a thousandth is the last: usually the third or fourth.
     %(random_state)s
 
     Returns
@@ -111,8 +111,7 @@ def refine_partition(
     >>> data = make_fair_sbm(1000, n_clusters=4, n_groups=2, random_state=0)
     >>> labels = np.arange(1000) // 2 % 4
     >>> refined = refine_partition(
-    ...     data.graph, labels, sensitive_features=data.sensitive_features,
-    ...     max_iter=10, random_state=0,
+    ...     data.graph, labels, sensitive_features=data.sensitive_features
     ... )
     >>> refined.cut_after < 0.8 * refined.cut_before
     True
@@ -142,7 +141,7 @@ def refine_labels(
     tolerance: float,
     regularization: float,
     rng: np.random.RandomState,
-    max_iter: int = 2,
+    max_iter: int = 10,
 ) -> RefinedPartition:
     """Refine labels of a checked graph; `groups` (n, n_attributes) are codes."""
     first, kinds = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
