@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.operators import NystroemKernel, PartitionedMatrix, RBFKernel
 
@@ -26,7 +27,7 @@ def blobs():
 
 
 def fit(X, groups, k=4, **options):
-    model = FairSpectralClustering(k, random_state=0, **options)
+    model = FairSpectralClustering(k, random_state=0, **PAPERS_METHOD | options)
     return model.fit(X, sensitive_features=groups)
 
 
@@ -202,7 +203,8 @@ def test_neighbours_do_not_depend_on_the_unit(blobs, unit):
 @pytest.mark.parametrize("solver", ["auto", "lanczos", "dual"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_same_as_in_memory(solver, dtype, data):
-    model = FairSpectralClustering(3, solver=solver, dtype=dtype, random_state=0)
+    options = {"solver": solver, "dtype": dtype, "random_state": 0, **PAPERS_METHOD}
+    model = FairSpectralClustering(3, **options)
     groups = data.sensitive_features
     here = model.fit(data.graph, sensitive_features=groups)
     labels, values, H = here.labels_, here.eigenvalues_, here.embedding_

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -68,7 +69,9 @@ def test_solvers_agree_with_dense_reference(solver, name, h, named):
     W = named[name]
     n, k, tol = W.shape[0], 5, 1e-6
     groups = _groups(n, h)
-    model = FairSpectralClustering(k, solver=solver, tol=tol, random_state=0)
+    model = FairSpectralClustering(
+        k, solver=solver, tol=tol, random_state=0, **PAPERS_METHOD
+    )
     model.fit(W, sensitive_features=groups)
     values, vectors, F, M = _dense_reference(W, groups, k)
     H = model.embedding_
@@ -96,7 +99,9 @@ def test_group_of_one_node(solver, named):
     W = named["k-NN"]
     groups = np.zeros(W.shape[0], int)
     groups[17] = 1
-    model = FairSpectralClustering(4, solver=solver, tol=1e-8, random_state=0)
+    model = FairSpectralClustering(
+        4, solver=solver, tol=1e-8, random_state=0, **PAPERS_METHOD
+    )
     model.fit(W, sensitive_features=groups)
     values = _dense_reference(W, groups, 4)[0]
     np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-7)
@@ -107,7 +112,9 @@ def test_constrained_directions_cannot_enter(solver, graphs):
     # All fair eigenvalues but the first are negative; span F must stay out.
     n = 90
     W, groups = graphs.complete(n), _groups(n, 6)
-    model = FairSpectralClustering(5, solver=solver, tol=1e-8, random_state=0)
+    model = FairSpectralClustering(
+        5, solver=solver, tol=1e-8, random_state=0, **PAPERS_METHOD
+    )
     model.fit(W, sensitive_features=groups)
     np.testing.assert_allclose(model.eigenvalues_, [1] + [-1 / (n - 1)] * 4, atol=1e-10)
     assert model.fairness_violation_ < 1e-12
@@ -228,7 +235,11 @@ def test_more_components_than_clusters(graphs):
     # Eigenvalue 1 is repeated 40 times, more than the block has columns.
     W = graphs.many_cliques(40, 20)
     model = FairSpectralClustering(
-        4, connected_components="all", solver="chebyshev", random_state=0
+        4,
+        connected_components="all",
+        solver="chebyshev",
+        random_state=0,
+        **PAPERS_METHOD,
     ).fit(W, sensitive_features=np.arange(800) % 2)
     np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-8)
 

@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import KNeighborsTransformer
 
 from scalefair.cluster import FairSpectralClustering, _neighbors
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -19,7 +20,7 @@ dask = pytest.importorskip("dask")
 
 
 def fit(W, groups, k=4, **options):
-    options = {"random_state": 0, "tol": 1e-8, **options}
+    options = PAPERS_METHOD | {"random_state": 0, "tol": 1e-8} | options
     return FairSpectralClustering(k, **options).fit(W, sensitive_features=groups)
 
 

@@ -24,9 +24,8 @@ N = 6000
 
 
 def fit(W, groups, k=K, regularization=TAU, **options):
-    model = FairSpectralClustering(
-        k, regularization=regularization, random_state=0, **options
-    )
+    options = {"assign_labels": "kmeans", "random_state": 0} | options
+    model = FairSpectralClustering(k, regularization=regularization, **options)
     return model.fit(W, sensitive_features=groups)
 
 

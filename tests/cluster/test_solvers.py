@@ -5,6 +5,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import FairSpectralClustering, _solvers
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._solvers import DENSE_LIMIT, FairProblem, choose_solver
 from scalefair.datasets import make_fair_sbm
 from scalefair.linalg import dc_admm
@@ -44,7 +45,7 @@ def mesh(graphs):
 
 
 def fit(mesh, **options):
-    model = FairSpectralClustering(4, random_state=0, **options)
+    model = FairSpectralClustering(4, random_state=0, **PAPERS_METHOD, **options)
     return model.fit(mesh[0], sensitive_features=mesh[1])
 
 

@@ -19,6 +19,9 @@ from scalefair.kernels import csr_is_symmetric
 from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows
 
+# Options of FairSpectralClustering that make it the method of the papers.
+PAPERS_METHOD: dict[str, Any] = {"regularization": 0, "assign_labels": "kmeans"}
+
 TEXTS = {
     "connected_components": """\
 connected_components : {"raise", "largest", "all"}, default="raise"

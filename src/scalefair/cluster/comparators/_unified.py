@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
 from scalefair._groups import GroupCodes
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_spectral import FairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
 from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
@@ -172,6 +173,7 @@ class UnifiedFairSpectralClustering(GraphComparator):
             n_init=self.n_init,
             connected_components="all",
             random_state=rng,
+            **PAPERS_METHOD,
         ).fit(W, sensitive_features=GroupCodes.of(problem.group_codes))
         state = _Alternation(W, problem, self, start)
         history: list[float] = []
