@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -16,11 +15,9 @@ from scalefair._entries import equal_weight
 from scalefair._groups import combinations, compared_attributes
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import checked_affinity
-from scalefair.cluster._share_bounds import ShareBounds, check_tolerance
+from scalefair.cluster._share_bounds import ShareBounds, check_tolerance, smallest_size
 from scalefair.kernels import degrees_and_inner_weights, refine_pass
 
-# No cluster is made smaller than this part of the average.
-MIN_SIZE_FRACTION = 0.1
 # A pass that lowers the cut by less than this part is the last.
 CUT_RTOL = 1e-3
 
@@ -161,7 +158,7 @@ def refine_labels(
     inner += tau / n * sizes.astype(np.float64) ** 2
     before = after = float((1 - inner / volumes).sum())
     # Of several attributes moves could break a bound that is on sums of kinds.
-    min_size = max(1, math.ceil(MIN_SIZE_FRACTION * n / k))
+    min_size = smallest_size(n, k)
     if bounds.n_attributes > 1:
         min_size = n
     order, n_passes = rng.permutation(n), 0
