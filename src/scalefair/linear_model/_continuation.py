@@ -173,15 +173,21 @@ class _Search:
         self._of_zero = problem.smoothed(problem.start(), _CORNER).objective
         self.n_left = _MOST
 
-    def trial(self, last: _Trial | None, kappa: float, width: float) -> _Trial | None:
+    def trial(
+        self, last: _Trial | None, kappa: float, width: float, is_denser: bool = False
+    ) -> _Trial | None:
         """Solve the problem with another surrogate; None where that fails."""
         self.n_left -= 1
-        problem = self._solver.problem.with_surrogate(kappa, width)
-        v = problem.start()
+        problem = last.problem if last is not None else self._solver.problem
+        problem = problem.with_surrogate(kappa, width)
+        if is_denser:
+            problem = problem.with_ranks_within(self._kappa)
+        v, multipliers = problem.start(), None
         if last is not None:
             thresholds = np.array(last.problem.thresholds(last.x))
             v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
-        multipliers = None if last is None else last.multipliers
+            if last.problem.n_constraints == problem.n_constraints:
+                multipliers = last.multipliers
         found = self._solver.smooth(problem, v, multipliers)
         is_worse = found.objective > self._of_zero  # weights of zero are fair
         if last is not None and (is_worse or found.infeasibility > self._solver.tol):
@@ -218,7 +224,7 @@ class _Search:
             if can_narrow and (is_far or n_stuck >= _RETRIES):
                 widths = self.widths(last)
             if widths:
-                found = self.trial(last, self._kappa, widths[0])
+                found = self.trial(last, self._kappa, widths[0], is_denser=True)
                 is_lowered, can_narrow, n_stuck = False, found is not None, 0
                 if found is None:
                     continue

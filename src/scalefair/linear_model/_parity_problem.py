@@ -61,6 +61,13 @@ class ParityProblem(DCProblem):
         other._set_surrogate(kappa, width)
         return other
 
+    def with_ranks_within(self, distance: float) -> Self:
+        """Return the problem with ranks twice as dense, if these are further apart.
+
+        The distance is a share of the interval.
+        """
+        return self
+
     def require_memory(self) -> None:
         """Raise a MemoryError if the gradients of all constraints do not fit."""
         n_bytes = _COPIES * 8 * (self.n_constraints + 1) * self.n_variables
@@ -149,16 +156,24 @@ class StrongParity(ParityProblem):
 
     def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
         self.n_thresholds = n_thresholds
-        super().__init__(*common)
         self.surrogate = surrogate
-        n_free = self.n_families * n_thresholds
-        self.n_variables = self.oracle.n_weights + n_free
-        self.n_constraints = 2 * self.n_sets * n_thresholds
+        super().__init__(*common)
 
     def _set_surrogate(self, kappa: float, width: float) -> None:
         super()._set_surrogate(kappa, width)
         low, end = self.interval[0], self.interval[1] - self.slack
         self.ranks = np.linspace(low, end, self.n_thresholds, endpoint=False)
+        n_free = self.n_families * self.n_thresholds
+        self.n_variables = self.oracle.n_weights + n_free
+        self.n_constraints = 2 * self.n_sets * self.n_thresholds
+
+    def with_ranks_within(self, distance: float) -> Self:
+        if (1 - self.kappa) / self.n_thresholds <= distance:
+            return self
+        other = copy(self)
+        other.n_thresholds = 2 * self.n_thresholds
+        other._set_surrogate(self.kappa, self.width)
+        return other
 
     def start(self) -> Array:
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
