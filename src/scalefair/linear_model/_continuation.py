@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
-from scalefair.linear_model._parity_problem import ParityProblem, violation_at
+from scalefair.linear_model._parity_problem import ParityProblem, violation_at, with_room
 from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
@@ -116,6 +116,14 @@ class Solver:
         ]
         return found
 
+    def certify_near(
+        self, problem: ParityProblem, v: Array
+    ) -> tuple[ParityProblem, DCResult]:
+        """Certify a smoothed problem's solution, with room between bound and it."""
+        if violation_at(problem, v) <= self.tol:
+            problem, v = with_room(problem, v, _MARGIN * self.tol)
+        return problem, self.certify(problem, v)
+
     def certify(self, problem: ParityProblem, v: Array) -> DCResult:
         """Solve a problem by the DC algorithm, from a feasible point or from zero."""
         # The algorithm keeps what is feasible, as weights of zero are, but violations
@@ -189,11 +197,15 @@ class _Search:
             if last.problem.n_constraints == problem.n_constraints:
                 multipliers = last.multipliers
         found = self._solver.smooth(problem, v, multipliers)
+        if not found.converged and multipliers is not None:
+            found = self._solver.smooth(problem, v, None)
         is_worse = found.objective > self._of_zero  # weights of zero are fair
         if last is not None and (is_worse or found.infeasibility > self._solver.tol):
             return None
         gap = self._measure(problem.weights(found.x))
-        return _Trial(problem, found.x, found.multipliers, found.objective, gap)
+        # Those of a search that failed have grown without bound.
+        multipliers = found.multipliers if found.converged else None
+        return _Trial(problem, found.x, multipliers, found.objective, gap)
 
     def _is_stuck(self, before: float, after: float) -> bool:
         return before - after < _STUCK * (before - _AIM * self._kappa)
@@ -319,21 +331,24 @@ def meet_gap(
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
     best = search.raised(trials[-1], trials) if is_fair else fairest
+    problem = best.problem
     if best is not first or certified is None:
-        certified = solver.certify(best.problem, best.x)
-    gap = measure(best.problem.weights(certified.x))
+        problem, certified = solver.certify_near(problem, best.x)
+    found = Solution(problem, certified, measure(problem.weights(certified.x)), kappa)
+    bound, last = best.problem.kappa, found
     for _ in range(_RETRIES):
-        if gap <= kappa or not is_fair:
+        if found.gap <= kappa or not is_fair:
             break
         # The certified solution is another one than that of the smoothed problem.
-        bound = best.problem.kappa * _AIM * kappa / gap
+        bound *= _AIM * kappa / last.gap
         tighter = search.trial(best, bound, best.problem.width)
-        if tighter is None or tighter.gap > kappa:
+        if tighter is None:
             break
-        best = tighter
-        certified = solver.certify(best.problem, best.x)
-        gap = measure(best.problem.weights(certified.x))
-    return Solution(best.problem, certified, gap, kappa)
+        problem, certified = solver.certify_near(tighter.problem, tighter.x)
+        gap = measure(problem.weights(certified.x))
+        last = Solution(problem, certified, gap, kappa)
+        found = min(found, last, key=lambda solution: solution.gap)
+    return found
 
 
 def warn_unfinished(

@@ -305,6 +305,21 @@ def violation_at(problem: ParityProblem, v: Array) -> float:
     return float((plus - minus)[1:].max())
 
 
+def with_room(problem: ParityProblem, v: Array, room: float) -> tuple[Any, Array]:
+    """Raise the bound until all constraints have room; return problem and variables.
+
+    From where one has none the multipliers of the DC algorithm may have no bound.
+    """
+    length = problem.interval[1] - problem.interval[0]
+    while (lacking := room + violation_at(problem, v)) > 0 and problem.kappa < 1:
+        # Thresholds in the middle divide what is added among both of their bounds.
+        kappa = problem.kappa + 2 * lacking / length
+        w, thresholds = problem.weights(v), np.array(problem.thresholds(v))
+        problem = problem.with_surrogate(min(kappa, 1.0), problem.width)
+        v = problem.with_thresholds(w, thresholds)
+    return problem, v
+
+
 def given_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
     """Weights from rows of coefficients and intercept, and thresholds for them."""
     w = np.asarray(rows, dtype=np.float64)
