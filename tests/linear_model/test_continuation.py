@@ -103,7 +103,8 @@ def test_gap_is_at_most_kappa(kind, params):
     model, messages = fit(classifier(**params), rows)
     assert not check_gap(model, messages, X, group)
     assert model.partial_parity_gap_ <= ALLOWED * model.kappa
-    assert model.surrogate_kappa_ <= model.kappa
+    # The bound may be raised by what the smoothed problem's solution violates it.
+    assert model.surrogate_kappa_ <= model.kappa + model.tol
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,9 @@ def test_residual_is_of_the_last_problem(criterion, surrogate):
     rates = np.array([above[group == g].mean(axis=0) for g in (0, 1)])
     slack = 0.4 * model.surrogate_kappa_
     if criterion == "strong":
-        ranks = np.linspace(0.1, 0.5 - slack, 6, endpoint=False)
+        n_ranks = model.thresholds_.size  # of 6 the gap between them is too large
+        assert n_ranks > 1 / model.kappa
+        ranks = np.linspace(0.1, 0.5 - slack, n_ranks, endpoint=False)
         violation = max((ranks - rates).max(), (rates - ranks - slack).max())
         # Otherwise another problem than that of kappa would not be seen.
         assert model.surrogate_width_ < 1
@@ -173,6 +176,7 @@ def test_residual_is_of_the_last_problem(criterion, surrogate):
     width, kappa = model.surrogate_width_, model.surrogate_kappa_
     start = np.column_stack([model.coef_, model.intercept_])
     same = clone(model).set_params(surrogate_width=width, kappa=kappa, start=start)
+    same.set_params(n_thresholds=model.thresholds_.size)
     same, _ = fit(same, rows)
     assert same.n_iter_ <= 10  # thresholds are fitted anew
     assert same.objective_ == pytest.approx(model.objective_, rel=2e-3)  # both to tol

@@ -187,15 +187,18 @@ class _Search:
         """Solve the problem with another surrogate; None where that fails."""
         self.n_left -= 1
         problem = last.problem if last is not None else self._solver.problem
-        problem = problem.with_surrogate(kappa, width)
-        if is_denser:
-            problem = problem.with_ranks_within(self._kappa)
+        n_ranks = problem.n_thresholds
+        # What a surrogate allows between two ranks is their distance.
+        if is_denser and 1 / n_ranks > self._kappa:
+            n_ranks *= 2
+        problem = problem.with_surrogate(kappa, width, n_ranks)
         v, multipliers = problem.start(), None
         if last is not None:
             thresholds = np.array(last.problem.thresholds(last.x))
             v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
-            if last.problem.n_constraints == problem.n_constraints:
-                multipliers = last.multipliers
+            multipliers = last.multipliers
+        if multipliers is not None and multipliers.size != problem.n_constraints:
+            multipliers = None
         found = self._solver.smooth(problem, v, multipliers)
         if not found.converged and multipliers is not None:
             found = self._solver.smooth(problem, v, None)
@@ -314,7 +317,10 @@ def meet_gap(
     without `smooth`. The last surrogate's problem is the one that is certified.
     """
     search = _Search(solver, measure, kappa)
-    problem = solver.problem.with_surrogate(start.kappa, start.width)
+    problem, n_ranks = solver.problem, 0
+    if start.thresholds is not None:  # of ranks that may have become denser
+        n_ranks = max(start.thresholds.size // problem.n_families, problem.n_thresholds)
+    problem = problem.with_surrogate(start.kappa, start.width, n_ranks)
     v = start.variables(problem)
     first, certified = None, None
     if not smooth or (v is not None and violation_at(problem, v) <= solver.tol):

@@ -37,6 +37,8 @@ def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
 class ParityProblem(DCProblem):
     """Differences of convex functions of v: the weights, then free thresholds."""
 
+    n_thresholds = 1  # ranks of each family of sets
+
     def __init__(
         self,
         oracle: RowOracle,
@@ -51,22 +53,15 @@ class ParityProblem(DCProblem):
         self.ridge = ridge_factors(oracle.layout, ridge).ravel()
         self._set_surrogate(kappa, 1.0)
 
-    def _set_surrogate(self, kappa: float, width: float) -> None:
+    def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
         self.kappa, self.width = kappa, width  # bound and width, in scores
         self.slack = kappa * (self.interval[1] - self.interval[0])
 
-    def with_surrogate(self, kappa: float, width: float) -> Self:
-        """Return the problem with another bound and width of the surrogate."""
+    def with_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> Self:
+        """Return the problem with another bound and width, and other ranks if any."""
         other = copy(self)
-        other._set_surrogate(kappa, width)
+        other._set_surrogate(kappa, width, n_ranks)
         return other
-
-    def with_ranks_within(self, distance: float) -> Self:
-        """Return the problem with ranks twice as dense, if these are further apart.
-
-        The distance is a share of the interval.
-        """
-        return self
 
     def require_memory(self) -> None:
         """Raise a MemoryError if the gradients of all constraints do not fit."""
@@ -159,21 +154,14 @@ class StrongParity(ParityProblem):
         self.surrogate = surrogate
         super().__init__(*common)
 
-    def _set_surrogate(self, kappa: float, width: float) -> None:
+    def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
         super()._set_surrogate(kappa, width)
+        self.n_thresholds = n_ranks or self.n_thresholds
         low, end = self.interval[0], self.interval[1] - self.slack
         self.ranks = np.linspace(low, end, self.n_thresholds, endpoint=False)
         n_free = self.n_families * self.n_thresholds
         self.n_variables = self.oracle.n_weights + n_free
         self.n_constraints = 2 * self.n_sets * self.n_thresholds
-
-    def with_ranks_within(self, distance: float) -> Self:
-        if (1 - self.kappa) / self.n_thresholds <= distance:
-            return self
-        other = copy(self)
-        other.n_thresholds = 2 * self.n_thresholds
-        other._set_surrogate(self.kappa, self.width)
-        return other
 
     def start(self) -> Array:
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
@@ -306,14 +294,13 @@ def violation_at(problem: ParityProblem, v: Array) -> float:
 
 
 def with_room(problem: ParityProblem, v: Array, room: float) -> tuple[Any, Array]:
-    """Raise the bound until all constraints have room; return problem and variables.
+    """Raise the bound until no constraint is violated or tight; return the variables.
 
-    From where one has none the multipliers of the DC algorithm may have no bound.
+    Where there is no way into the allowed ones, multipliers may be without bound.
     """
     length = problem.interval[1] - problem.interval[0]
-    while (lacking := room + violation_at(problem, v)) > 0 and problem.kappa < 1:
-        # Thresholds in the middle divide what is added among both of their bounds.
-        kappa = problem.kappa + 2 * lacking / length
+    while (violation := violation_at(problem, v)) >= 0 and problem.kappa < 1:
+        kappa = problem.kappa + (violation + room) / length
         w, thresholds = problem.weights(v), np.array(problem.thresholds(v))
         problem = problem.with_surrogate(min(kappa, 1.0), problem.width)
         v = problem.with_thresholds(w, thresholds)
