@@ -73,6 +73,12 @@ class Solution:
     is_fixed: bool = False  # whether the surrogate was given
 
     @property
+    def is_flat(self) -> bool:
+        """Whether the scores are no better than constant ones, though gaps count."""
+        objective = (1 - _SETTLED) * self.problem.constant_objective
+        return self.kappa < 1 and self.result.objective > objective
+
+    @property
     def weights(self) -> Array:
         return self.problem.weights(self.result.x)
 
@@ -145,17 +151,20 @@ class Solver:
         self._records += [
             replace(r, n_calls=r.n_calls + before) for r in result.history
         ]
-        remedy = "Raise max_iter or tol."
+        remedy = "Raise max_iter, or take a larger kappa"
         if self._inner_solver != "bundle":
-            remedy = 'Raise max_iter or tol, or take inner_solver="bundle".'
+            remedy = 'Take inner_solver="bundle"'
         elif result.n_iter < self._max_iter:
-            remedy = "No step improves it: raise tol."
+            remedy = "No step improves it: take a larger kappa"
+        residual = max(result.kkt_residual, result.infeasibility)
+        if residual < 1:  # above it says nothing of the solution
+            remedy += f"; tol={1.1 * residual:.2g} would accept the solution"
         return replace(
             result,
             n_calls=self.n_calls,
             history=list(self._records),
             converged=result.converged and result.infeasibility <= self.tol,
-            message=remedy,
+            message=f"{remedy}.",
         )
 
 
@@ -178,7 +187,7 @@ class _Search:
         self._measure = measure
         self._kappa = kappa
         problem = solver.problem
-        self._of_zero = problem.smoothed(problem.start(), _CORNER).objective
+        self._worthwhile = (1 - _SETTLED) * problem.constant_objective
         self.n_left = _MOST
 
     def trial(
@@ -202,13 +211,23 @@ class _Search:
         found = self._solver.smooth(problem, v, multipliers)
         if not found.converged and multipliers is not None:
             found = self._solver.smooth(problem, v, None)
-        is_worse = found.objective > self._of_zero  # weights of zero are fair
-        if last is not None and (is_worse or found.infeasibility > self._solver.tol):
+        is_flat = found.objective > self._worthwhile
+        if last is not None and (is_flat or found.infeasibility > self._solver.tol):
             return None
         gap = self._measure(problem.weights(found.x))
         # Those of a search that failed have grown without bound.
         multipliers = found.multipliers if found.converged else None
         return _Trial(problem, found.x, multipliers, found.objective, gap)
+
+    def first(self) -> _Trial:
+        """Solve from zero; allow larger gaps until scores are not all alike."""
+        bound = self._kappa
+        while True:
+            found = self.trial(None, bound, 1.0)
+            assert found is not None  # not from zero
+            if found.objective <= self._worthwhile or bound == 1:
+                return found
+            bound = min(2 * bound, 1.0)
 
     def _is_stuck(self, before: float, after: float) -> bool:
         return before - after < _STUCK * (before - _AIM * self._kappa)
@@ -331,8 +350,7 @@ def meet_gap(
     elif v is not None:
         known = _Trial(problem, v, start.multipliers, np.inf, np.inf)
         first = search.trial(known, start.kappa, start.width)
-    first = first or search.trial(None, kappa, 1.0)
-    assert first is not None  # not from zero
+    first = first or search.first()
     trials = search.run(first)
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
@@ -368,6 +386,12 @@ def warn_unfinished(
             f"residual of {apart(result.kkt_residual, tol)} and a violation of "
             f"{apart(max(result.infeasibility, 0.0), tol)} (tol={tol:g}). "
             f"{result.message}"
+        )
+    if found.is_flat:
+        messages.append(
+            "All rows have nearly the same score, which is fair and of no use: nothing "
+            "better was as fair. Take a larger kappa, or fewer groups; if that changes "
+            "nothing, the features say nothing of the labels."
         )
     if found.gap > _ALLOWED * found.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=problem.interval)

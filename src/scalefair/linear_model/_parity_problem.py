@@ -45,8 +45,10 @@ class ParityProblem(DCProblem):
         interval: tuple[float, float],
         kappa: float,
         ridge: float,
+        constant: float,
     ) -> None:
         self.oracle = oracle
+        self.constant = constant  # the best score if all rows have the same
         self.interval = interval
         self.n_families = oracle.compared.n_families
         self.n_sets = oracle.compared.n_sets
@@ -76,6 +78,13 @@ class ParityProblem(DCProblem):
             f"{self.n_variables:,} variables",
             "join groups, or take fewer thresholds or features, or no interactions.",
         )
+
+    @property
+    def constant_objective(self) -> float:
+        """Objective of constant scores, which are fair and of no use."""
+        v = self.start()
+        v[self.oracle.n_features] = self.constant
+        return self.smoothed(v, 0.0).objective
 
     @abstractmethod
     def start(self) -> Array:
@@ -229,9 +238,8 @@ class StrongParity(ParityProblem):
 class WeakParity(ParityProblem):
     """Problem (17): rates at one fixed threshold, cut to the interval, are close."""
 
-    def __init__(self, *common: Any, threshold: float, constant: float) -> None:
+    def __init__(self, *common: Any, threshold: float) -> None:
         super().__init__(*common)
-        self.constant = constant
         self.threshold = np.full(self.n_families, threshold)
         self.n_variables = self.oracle.n_weights
         family = self.oracle.compared.family

@@ -271,13 +271,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
         numbers = float(self.kappa), float(self.alpha)
-        common = (oracle, interval, *numbers)
+        common = (oracle, interval, *numbers, best_constant(rows.signs, self.loss))
         problem: ParityProblem
         if self.criterion == "weak":
-            constant = best_constant(rows.signs, self.loss)
-            problem = WeakParity(
-                *common, threshold=float(self.threshold), constant=constant
-            )
+            problem = WeakParity(*common, threshold=float(self.threshold))
         else:
             problem = StrongParity(
                 *common, n_thresholds=self.n_thresholds, surrogate=self.surrogate
@@ -361,7 +358,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ]
         self.n_iter_ = result.n_iter
         self.n_oracle_calls_ = result.n_calls
-        self.converged_ = result.converged
+        self.converged_ = result.converged and not found.is_flat
         measured = replace(found, gap=self.partial_parity_gap_)
         warn_unfinished(measured, scores, rows, self.tol, stacklevel=stacklevel)
 
