@@ -110,7 +110,7 @@ def test_gradients_of_attributes_that_share_rows(surrogate, given):
     rows = TrainingRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     oracle = rows.oracle(surrogate=surrogate)
     problem = StrongParity(
-        oracle, INTERVAL, 0.1, 0.3, n_thresholds=3, surrogate=surrogate
+        oracle, INTERVAL, 0.1, 0.3, 0.0, n_thresholds=3, surrogate=surrogate
     )
     rng = np.random.default_rng(1)
     v, d = rng.standard_normal((2, problem.n_variables))
