@@ -108,14 +108,14 @@ def naming_words(X: Any) -> Iterator[None]:
     except (ValueError, TypeError) as error:
         if "could not convert string to float" not in str(error):
             raise
+        import pandas
+
+        frame = X if isinstance(X, pandas.DataFrame) else pandas.DataFrame(X)
         words = []
-        for name, column in zip(
-            getattr(X, "columns", range(np.shape(X)[-1])),
-            np.asarray(X, dtype=object).reshape(-1, np.shape(X)[-1]).T,
-            strict=True,
-        ):
-            word = next((x for x in column if isinstance(x, str)), None)
-            words += [f"{name!r} ({word!r})"] * (word is not None)
+        for name, column in frame.items():
+            numbers = pandas.to_numeric(column.astype(object), errors="coerce")
+            wrong = column[numbers.isna() & column.notna()]
+            words += [f"{name!r} ({value!r})" for value in wrong.head(1).tolist()]
         rest = f" and {len(words) - 5} more" if len(words) > 5 else ""
         raise ValueError(
             f"X has words in column(s) {', '.join(words[:5])}{rest}: encode them as "
