@@ -18,7 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
-from scalefair.linear_model._parity_problem import ParityProblem, violation_at, with_room
+from scalefair.linear_model._parity_problem import (
+    ParityProblem,
+    violation_at,
+    with_room,
+)
 from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
@@ -387,7 +391,7 @@ def warn_unfinished(
             f"{apart(max(result.infeasibility, 0.0), tol)} (tol={tol:g}). "
             f"{result.message}"
         )
-    if found.is_flat:
+    elif found.is_flat:
         messages.append(
             "All rows have nearly the same score, which is fair and of no use: nothing "
             "better was as fair. Take a larger kappa, or fewer groups; if that changes "

@@ -215,9 +215,7 @@ def _check_groups(model: Any, codes: NDArray[np.int64]) -> None:
     check_group_sizes(names, np.bincount(codes), model.min_group_size)
 
 
-def warn_small(
-    model: Any, rows: ScoredRows, kappa: float, *, stacklevel: int
-) -> None:
+def warn_small(model: Any, rows: ScoredRows, kappa: float, *, stacklevel: int) -> None:
     """Warn of groups of which one row makes a larger gap than is asked."""
     low, high = check_interval(model.interval)
     least = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
