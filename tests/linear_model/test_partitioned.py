@@ -12,8 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from scalefair.linear_model import (
     PartiallyFairClassifier,

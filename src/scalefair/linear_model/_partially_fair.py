@@ -67,7 +67,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         gap of the scores themselves is at most `kappa`. A number is a width that stays,
         in scores: 1 is the method of [1]_, which bounds the surrogate's gap only.
     n_thresholds : int, default=25
-        Ranks at which the strong criterion is enforced.
+        Ranks at which the strong criterion is enforced. With ``surrogate_width="auto"``
+        they are doubled where the gap between them is too large.
     alpha : float, default=1e-4
         Factor of half the squared norm of the coefficients of standardized features.
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
@@ -104,7 +105,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ``attributes="each"`` the largest one of an attribute.
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
-        and `kkt_residual_` are about.
+        and `kkt_residual_` are about; the bound leaves room to the solution.
     %(solution)s
     kkt_residual_ : float
         Nearly-KKT residual.
