@@ -495,7 +495,10 @@ def changed(position, value, column=Y):
         ({"rows": (X, Y, CODES[:9])}, "one group per sample, got 9 groups for 600"),
         ({"rows": (X, Y, changed(4, np.nan))}, "missing value.*first at position 4"),
         ({"rows": (X, Y, 0 * CODES)}, "only one group .0.: fairness compares groups"),
-        ({"rows": (X, Y, np.arange(600))}, "600 different values, more than max_gro"),
+        (
+            {"rows": (X, Y, np.arange(600).astype(str))},
+            "600 different values, more than max_groups=100",
+        ),
         (
             {"rows": (X, Y, np.append(CODES[:-2], [7, 7])), "min_group_size": 3},
             r"1 of the 3 groups .* than min_group_size=3: 7 \(2\)\. Shares of so few",
