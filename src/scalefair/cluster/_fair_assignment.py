@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +104,7 @@ def fair_assignment(
     *,
     sensitive_features: ArrayLike,
     tolerance: float = 0.1,
+    min_size: int = 1,
     attributes: str = "joint",
 ) -> FairAssignment:
     r"""Assign rows to centres so that every cluster mirrors the population.
@@ -117,7 +119,7 @@ def fair_assignment(
     the cluster belong to the group, :math:`z_s` is the share of the group in the
     population and :math:`t` the tolerance: shares are within the tolerance, up to one
     row. Such counts exist for all sizes of clusters, rare groups and ``t = 0``
-    included. No cluster is left empty.
+    included.
 
     Parameters
     ----------
@@ -131,6 +133,8 @@ def fair_assignment(
     tolerance : float, default=0.1
         Largest relative deviation of a share, at least 0: 0.1 lets a group of 30 %
         have between 27 % and 33 % of a cluster; from 1 on a group may be absent.
+    min_size : int, default=1
+        Fewest rows of a cluster, at most ``n // k``.
     %(attributes)s
 
     Returns
@@ -177,7 +181,14 @@ def fair_assignment(
     _check(rows, means, tolerance)
     compared = compared_attributes(sensitive_features, len(rows), attributes)
     codes = np.column_stack([attribute.codes for attribute in compared])
-    return assign_rows(rows, means, codes, float(tolerance))
+    if not (
+        isinstance(min_size, Integral) and 1 <= min_size <= len(rows) // len(means)
+    ):
+        raise ValueError(
+            f"min_size must be an integer from 1 to {len(rows) // len(means)}, the "
+            f"average size of {len(means)} clusters, got {min_size!r}."
+        )
+    return assign_rows(rows, means, codes, float(tolerance), min_size=int(min_size))
 
 
 def assign_rows(
@@ -186,10 +197,11 @@ def assign_rows(
     codes: Ints,
     tolerance: float,
     weights: Array | None = None,
+    min_size: int = 1,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
-    `codes` (n, n_attributes) are the groups.
+    `codes` (n, n_attributes) are the groups; no cluster has fewer than `min_size` rows.
     """
     n, k = len(rows), len(centers)
     first, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
@@ -197,15 +209,15 @@ def assign_rows(
     bounds = ShareBounds.of(codes[first], np.bincount(cells), tolerance)
     weights = np.ones(n) if weights is None else weights
     rows, cells, weights = rows[order], cells[order], weights[order]
-    problem = _Problem(
-        squared_distances(rows, centers) * weights[:, None], cells, bounds
-    )
+    costs = squared_distances(rows, centers) * weights[:, None]
+    problem = _Problem(costs, cells, bounds, min_size)
     nearest = problem.C.argmin(axis=1)
     cost_of = _Cost(rows, centers, weights)
     nearest_cost = cost_of(nearest)
     labels, message = nearest, "The nearest centres meet the bounds."
     lower_bound, prices = nearest_cost, np.zeros((bounds.members.shape[0], k))
-    if bounds.excess(problem.count(nearest)) > 0 or np.unique(nearest).size < k:
+    smallest = np.bincount(nearest, minlength=k).min()
+    if bounds.excess(problem.count(nearest)) > 0 or smallest < min_size:
         labels, prices, lower_bound, message = problem.solve()
         lower_bound = max(lower_bound, nearest_cost)
     cost = cost_of(labels)
@@ -298,6 +310,7 @@ class _Problem:
     C: Array  # (n, k): costs
     kinds: Ints
     bounds: ShareBounds
+    min_size: int
 
     @property
     def offsets(self) -> Ints:
@@ -316,7 +329,7 @@ class _Problem:
         lower_bound = starts[0].lower_bound
         flows = []
         for start in starts:  # that of the lower bound, which is usually the better one
-            sizes = round_sizes(start.counts.sum(axis=0), len(self.C))
+            sizes = round_sizes(start.counts.sum(axis=0), len(self.C), self.min_size)
             flows.append(self.flow(start.prices, start.counts, sizes))
             if flows[-1].cost - lower_bound <= MAX_START_GAP * flows[-1].cost:
                 break
@@ -434,13 +447,15 @@ class _Problem:
         worth[reach] = 0.0
         choices = []
         for size, prices in zip(sizes, flow.prices.T, strict=True):
-            tried = np.maximum(size + changes, 1)
+            tried = np.maximum(size + changes, self.min_size)
             low, high = self.bounds.counts(tried)
             columns = np.broadcast_to(prices[:, None], low.shape)
             gains = np.einsum(
                 "sz,sz->z", columns, dearest_counts(columns, low, high, tried, low)
             )
-            gains = np.where(size + changes >= 1, gains - gains[window], -np.inf)
+            gains = np.where(
+                size + changes >= self.min_size, gains - gains[window], -np.inf
+            )
             # All sums of a change of this cluster and those of the others before.
             padded = np.pad(worth, window, constant_values=-np.inf)
             sums = sliding_window_view(padded, changes.size)[:, ::-1] + gains

@@ -32,6 +32,7 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
+from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.metrics import balance_score
 from scalefair.operators import (
@@ -42,8 +43,6 @@ from scalefair.operators import (
 )
 from scalefair.streaming import is_partitioned
 
-# Clusters are tiny below this fraction of the average size.
-MIN_CLUSTER_FRACTION = 0.1
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
 # Balance is judged where so many members of each group are expected in a cluster.
@@ -486,7 +485,12 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         if self.assign_labels == "fair":
             codes = problem.group_codes.reshape(problem.n, -1)
             self.assignment_ = assign_rows(
-                rows, means, codes, self.balance_tolerance, weights
+                rows,
+                means,
+                codes,
+                self.balance_tolerance,
+                weights,
+                smallest_size(problem.n, len(means)),
             )
             labels, prices = self.assignment_.labels, self.assignment_.prices
             clusters = np.arange(len(means))
@@ -520,7 +524,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         sizes, counts = np.bincount(labels), [np.bincount(c) for c in columns]
         sizes = sizes[sizes > 0]
         n, k = labels.size, self.n_clusters
-        tiny = np.sort(sizes[sizes < MIN_CLUSTER_FRACTION * n / k])
+        tiny = np.sort(sizes[sizes < smallest_size(n, k)])
         if tiny.size or (k > 1 and sizes.max() > MAX_CLUSTER_FRACTION * n):
             shown = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
             listed = f" {tiny.size} of {k} have {shown}," * bool(tiny.size)

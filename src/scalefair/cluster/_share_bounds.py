@@ -19,6 +19,8 @@ Ints = NDArray[np.int64]
 
 # A count that is beyond its bound by less than this part of a row meets it.
 ROUNDING = 1e-9
+# Clusters are tiny below this fraction of the average size.
+MIN_SIZE_FRACTION = 0.1
 # Nodes of the integer program that rounds the counts of several attributes.
 MAX_MILP_NODES = 200
 
@@ -26,6 +28,11 @@ MAX_MILP_NODES = 200
 def _outer(shares: Array, sizes: Ints) -> Array:
     products: Array = shares.reshape(-1, *[1] * sizes.ndim) * sizes
     return products
+
+
+def smallest_size(n: int, k: int) -> int:
+    """Size below which a cluster of n nodes in k clusters is tiny."""
+    return max(1, math.ceil(MIN_SIZE_FRACTION * n / k))
 
 
 def check_tolerance(tolerance: Any) -> None:
@@ -115,17 +122,19 @@ class ShareBounds:
         return float(mix @ gains), float(np.abs(gains - theta).sum())
 
 
-def round_sizes(sizes: Array, n: int) -> Ints:
-    """Whole numbers, at least 1, of sum n: the largest remainders are rounded up."""
-    whole = np.maximum(np.floor(sizes + ROUNDING), 1).astype(np.int64)
+def round_sizes(sizes: Array, n: int, min_size: int) -> Ints:
+    """Whole numbers of sum n, none below a least one, near the given ones."""
+    whole = np.maximum(np.floor(sizes + ROUNDING).astype(np.int64), min_size)
     order = np.argsort(whole - sizes, kind="stable")
     for cluster in itertools.cycle(order):
-        if (missing := n - int(whole.sum())) == 0:
+        missing = n - int(whole.sum())
+        if missing == 0:
             return whole
-        if missing > 0:
+        if missing > 0:  # the largest remainders are rounded up
             whole[cluster] += 1
-        else:  # of the largest one, which has rows to spare
-            whole[whole.argmax()] -= 1
+        else:  # the largest has rows to spare
+            largest = whole.argmax()
+            whole[largest] -= min(-missing, whole[largest] - min_size)
     raise AssertionError  # there are clusters
 
 
