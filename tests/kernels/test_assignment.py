@@ -1,22 +1,23 @@
-"""Rows assigned to columns and to centres, against NumPy."""
+"""Assignment kernels beside NumPy, enumeration and HiGHS."""
 
+import itertools
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.optimize import linear_sum_assignment
+from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from scalefair.kernels import (
     best_columns,
-    box_widths,
     capped_distances,
-    count_open,
-    list_open,
-    move_along_paths,
+    largest_fair_set,
+    min_cost_flow,
     nearest_centres,
-    soft_columns,
+    share_ties,
+    smoothed_minima,
 )
 
 
@@ -39,7 +40,7 @@ def chunks_of(offsets, n_parts=3):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-3, 0.1, 10.0])
-def test_soft_columns(temperature, with_threads):
+def test_smoothed_minima(temperature, same_bits):
     C, kinds, offsets, prices = problem()
     reduced = C + prices[kinds]
     if temperature:
@@ -52,126 +53,211 @@ def test_soft_columns(temperature, with_threads):
     chunks = chunks_of(offsets)
 
     def call():
-        counts, values = np.full((len(chunks), 5), np.nan), np.full(len(chunks), np.nan)
-        soft_columns(C, chunks, prices, temperature, counts, values)
-        return counts, values
+        m, k = len(chunks), C.shape[1]
+        values, counts = np.full(m, np.nan), np.full((m, k), np.nan)
+        curvatures = np.full((m, k, k), np.nan)
+        smoothed_minima(C, chunks, prices, temperature, values, counts, curvatures)
+        return values, counts, curvatures
 
-    counts, values = with_threads(1, call)
-    for (start, stop, _), count, value in zip(chunks, counts, values, strict=True):
-        np.testing.assert_allclose(count, shares[start:stop].sum(axis=0), atol=1e-10)
-        assert value == pytest.approx(low[start:stop].sum(), rel=1e-12, abs=1e-12)
-    for one, two in zip((counts, values), with_threads(2, call), strict=True):
-        assert np.array_equal(one, two)
+    found = same_bits(call)
+    for (i, j, _), value, count, curvature in zip(chunks, *found, strict=True):
+        q = shares[i:j]
+        assert value == pytest.approx(low[i:j].sum(), rel=1e-6, abs=1e-12)
+        # Weights below exp(-16) are left out.
+        np.testing.assert_allclose(count, q.sum(axis=0), atol=1e-6 * (j - i))
+        expected = (np.diag(q.sum(axis=0)) - q.T @ q) / (temperature or np.inf)
+        scale = (j - i) / (temperature or 1.0)
+        np.testing.assert_allclose(curvature, expected, atol=1e-6 * scale)
+
+
+def derivatives(C, offsets, prices, temperature):
+    chunks = np.array([(i, j, s) for s, (i, j) in enumerate(pairwise(offsets))])
+    (c, k), n = prices.shape, len(chunks)
+    values, counts, curvatures = np.empty(n), np.empty((c, k)), np.empty((c, k, k))
+    smoothed_minima(C, chunks, prices, temperature, values, counts, curvatures)
+    return values.sum(), counts, curvatures
+
+
+def test_derivatives_of_smoothed_minima():
+    C, _, offsets, prices = problem(n=40)
+    t, step = 0.2, 1e-5
+    _, counts, curvatures = derivatives(C, offsets, prices, t)
+    for s, j in np.ndindex(prices.shape):
+        moved = np.zeros_like(prices)
+        moved[s, j] = step
+        up, down = (derivatives(C, offsets, prices + m, t) for m in (moved, -moved))
+        assert (up[0] - down[0]) / (2 * step) == pytest.approx(counts[s, j], rel=1e-6)
+        slope = -(up[1] - down[1])[s] / (2 * step)
+        np.testing.assert_allclose(slope, curvatures[s, j], atol=1e-6)
 
 
 def best_of(C, kinds, prices):
-    best = np.empty(len(C), np.int64)
-    low, second = np.empty(len(C)), np.empty(len(C))
-    best_columns(C, kinds, prices, best, low, second)
-    return best, low, second
+    best, low = np.empty(len(C), np.int64), np.empty(len(C))
+    best_columns(C, kinds, prices, best, low)
+    return best, low
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_best_columns(k):
+def test_best_columns(k, same_bits):
     C, kinds, _, prices = problem(k=k)
     C[0], prices[0] = 0.5, 0.0  # ties: the first column is taken
-    reduced = C + prices[kinds]
-    ordered = np.sort(np.column_stack([reduced, np.full(len(C), np.inf)]), axis=1)
-    best, low, second = best_of(C, kinds, prices)
-    assert np.array_equal(best, reduced.argmin(axis=1))
-    assert np.array_equal(low, ordered[:, 0])
-    np.testing.assert_allclose(second, ordered[:, 1] - ordered[:, 0], atol=1e-15)
+    best, low = same_bits(lambda: best_of(C, kinds, prices))
+    assert np.array_equal(best, (C + prices[kinds]).argmin(axis=1))
+    assert np.array_equal(low, (C + prices[kinds]).min(axis=1))
 
 
-@pytest.mark.parametrize("rank", [0, 3, 10**6])
-def test_box_widths(rank):
-    C, kinds, offsets, prices = problem()
-    best, low, second = best_of(C, kinds, prices)
-    widths = np.empty_like(prices)
-    ranks = np.full(prices.shape, rank)
-    box_widths(C, offsets, prices, best, low, second, ranks, widths)
-    for s, j in np.ndindex(prices.shape):
-        rows = kinds == s
-        margins = np.where(best == j, second, C[:, j] + prices[s, j] - low)[rows]
-        # One more row than the rank changes its column at this change of the price.
-        assert widths[s, j] == np.sort(margins)[min(rank, rows.sum() - 1)]
+def count(kinds, labels, shape):
+    counts = np.zeros(shape, np.int64)
+    np.add.at(counts, (kinds, labels), 1)
+    return counts
 
 
-@pytest.mark.parametrize("target", [[2, 2], [1, 1], [2, 1]])
-def test_targets_that_do_not_add_up(target):
-    labels = np.empty(3, np.int64)
-    prices = np.zeros(2)
-    failed = move_along_paths(np.zeros((3, 2)), prices, np.array(target), labels)
-    assert failed == (sum(target) != 3)
+@pytest.mark.parametrize("rounding", [0.0, 0.1])
+def test_ties_are_shared(rounding):
+    rng = np.random.default_rng(0)
+    C, kinds, _, prices = problem(k=4)
+    C, prices = np.round(2 * C) / 2, np.zeros_like(prices[:, :4])
+    wanted = count(kinds, rng.integers(0, 4, len(C)), prices.shape)
+    labels, low = best_of(C + rounding / 2 * rng.random(C.shape), kinds, prices)
+    before = abs(count(kinds, labels, prices.shape) - wanted).sum()
+    expected = labels.copy()
+    for i, s in enumerate(kinds):
+        for b in range(4):
+            counts = count(kinds, expected, prices.shape) - wanted
+            is_tied = C[i, b] <= low[i] + rounding
+            if counts[s, expected[i]] > 0 and counts[s, b] < 0 and is_tied:
+                expected[i] = b
+    share_ties(C, kinds, prices, wanted.copy(), labels, low, rounding)
+    np.testing.assert_array_equal(labels, expected)
+    assert abs(count(kinds, labels, prices.shape) - wanted).sum() < before / 2
 
 
-def test_more_surplus_rows_than_are_listed():
+@pytest.mark.parametrize("seed", range(20))
+def test_largest_fair_set(seed):
+    rng = np.random.default_rng(seed)
+    h, m = rng.integers(1, 4), rng.integers(1, 7)
+    gains = -np.sort(-rng.normal(size=(h, m + 1)), axis=1)
+    gains[0, rng.integers(1, m + 2) :] = -np.inf
+    low = rng.integers(0, 2, (h, m))
+    high = low + rng.integers(0, 4, (h, m))
+    sums = np.concatenate([np.zeros((h, 1)), np.cumsum(gains, axis=1)], axis=1)
+    best, found = -np.inf, np.zeros(h, np.int64)
+    for z in range(1, m + 1):
+        ranges = (range(a, b + 1) for a, b in zip(low[:, z - 1], high[:, z - 1]))
+        for counts in itertools.product(*ranges):
+            if sum(counts) == z:
+                best = max(best, sum(sums[s, c] for s, c in enumerate(counts)))
+    assert largest_fair_set(gains, low, high, found) == pytest.approx(best)
+    if np.isfinite(best):
+        assert sums[np.arange(h), found].sum() == pytest.approx(best)
+        z = found.sum() - 1
+        assert (low[:, z] <= found).all() and (found <= high[:, z]).all()
+
+
+def by_integer_program(C, kinds, low, high, sizes):
+    """Cost of the cheapest labels with counts in bounds and given sums."""
+    n, k = C.shape
+    member = (kinds == np.arange(low.shape[0])[:, None]).astype(float)
+    rows = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
+    columns = sparse.kron(np.ones((1, n)), sparse.eye_array(k))
+    counts = sparse.kron(member, sparse.eye_array(k))
+    limits = [
+        (rows, 1, 1),
+        (columns, sizes, sizes),
+        (counts, low.ravel(), high.ravel()),
+    ]
+    constraints = [LinearConstraint(*limit) for limit in limits]
+    return milp(C.ravel(), integrality=np.ones(n * k), constraints=constraints).fun
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_min_cost_flow(seed):
+    # From no prices; the first kind may not exchange places, others may.
+    rng = np.random.default_rng(seed)
+    h, k, n = 3, 4, 120
+    C, kinds = rng.random((n, k)), rng.integers(0, h, n)
+    if seed % 2:
+        C = np.round(3 * C)  # many ties
+    places = count(kinds, rng.integers(0, k, n), (h, k))
+    slack = rng.integers(0, 4, (h, k))
+    slack[0] = 0
+    low, high = np.maximum(places - slack, 0), places + slack
+    sizes = places.sum(axis=0)
+    expected = by_integer_program(C, kinds, low, high, sizes)
+    prices = np.zeros((h, k))
+    labels, _ = best_of(C, kinds, prices)
+    assert min_cost_flow(C, kinds, prices, low, high, places, labels) > 0
+    np.testing.assert_array_equal(count(kinds, labels, (h, k)), places)
+    np.testing.assert_array_equal(places.sum(axis=0), sizes)
+    assert ((low <= places) & (places <= high)).all()
+    assert C[np.arange(n), labels].sum() == pytest.approx(expected)
+    # The prices prove it: rows are where it is cheapest, places where it is dearest.
+    priced = C + prices[kinds]
+    excess = priced[np.arange(n), labels] - priced.min(axis=1)
+    assert excess.max() < 1e-12
+    for a, (s, r) in itertools.product(range(k), itertools.permutations(range(h), 2)):
+        if places[s, a] < high[s, a] and places[r, a] > low[r, a]:
+            assert prices[s, a] <= prices[r, a] + 1e-12
+
+
+def test_flow_of_more_rows_than_are_listed():
     # The cheapest moves are listed 32 at a time: all rows start in the first column.
     rng = np.random.default_rng(0)
     C = np.column_stack([np.zeros(300), 1 + rng.random((300, 2))])
-    labels, prices = np.empty(300, np.int64), np.zeros(3)
-    target = np.array([20, 130, 150])
-    assert move_along_paths(C, prices, target, labels) == 0
-    assert np.array_equal(np.bincount(labels), target)
-    columns = np.repeat(np.arange(3), target)
-    rows, places = linear_sum_assignment(C[:, columns])
-    cost = C[np.arange(300), labels].sum()
-    assert cost == pytest.approx(C[rows, columns[places]].sum())
-    reduced = C + prices  # no row would rather be elsewhere
-    assert (reduced[np.arange(300), labels] <= reduced.min(axis=1) + 1e-12).all()
+    labels, kinds = np.zeros(300, np.int64), np.zeros(300, np.int64)
+    target = np.array([[20, 130, 150]])
+    low, prices = target.copy(), np.zeros((1, 3))
+    assert min_cost_flow(C, kinds, prices, low, low, target, labels) == 280
+    assert np.array_equal(np.bincount(labels), target[0])
+    expected = by_integer_program(C, kinds, low, low, target[0])
+    assert C[np.arange(300), labels].sum() == pytest.approx(expected)
 
 
-def test_open_columns():
-    C, kinds, _, prices = problem()
-    best, low, _ = best_of(C, kinds, prices)
-    widths = np.random.default_rng(1).random(prices.shape) / 4
-    excess = C + prices[kinds] - low[:, None]
-    near = excess <= widths[kinds, best][:, None] + widths[kinds]
-    near[np.arange(len(C)), best] = False
-    assert 0 < near.sum() < near.size / 2
-
-    n_open = np.empty(len(C), np.int64)
-    count_open(C, kinds, prices, best, low, widths, n_open)
-    assert np.array_equal(n_open, near.sum(axis=1))
-    rows, columns = np.empty((2, near.sum()), np.int64)
-    excesses = np.empty(near.sum())
-    list_open(C, kinds, prices, best, low, widths, rows, columns, excesses)
-    assert np.array_equal((rows, columns), np.nonzero(near))
-    np.testing.assert_allclose(excesses, excess[near], atol=1e-15)
+def test_flow_of_places_that_do_not_add_up():
+    labels, two = np.zeros(3, np.int64), np.array([[2, 2]])
+    flow = np.zeros((3, 2)), np.zeros(3, np.int64), np.zeros((1, 2)), two, two, two
+    assert min_cost_flow(*flow, labels) == -1
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 3), (1500, 12), (70_000, 2)])
-def test_nearest_centres(n, k, same_bits):
+def test_nearest_centres(n, k, weighted, same_bits):
     rng = np.random.default_rng(0)
     X, centres = rng.standard_normal((n, 4)), rng.standard_normal((k, 4))
     centres[2:3] = centres[:1]  # the first of equal centres
     apart = cdist(X, centres, "sqeuclidean")
-    found = nearest_centres(X, centres)
-    same_bits(lambda: nearest_centres(X, centres))
+    weights = rng.random(n) if weighted else None
+    found = same_bits(lambda: nearest_centres(X, centres, weights))
     assert np.array_equal(found.labels, apart.argmin(axis=1))
     np.testing.assert_allclose(found.low, apart.min(axis=1), atol=1e-12)
     member = np.eye(k)[found.labels]
+    if weighted:
+        member *= weights[:, None]
     np.testing.assert_allclose(found.sums, member.T @ X, atol=1e-10)
-    assert np.array_equal(found.counts, member.sum(axis=0))
+    np.testing.assert_allclose(found.counts, member.sum(axis=0), rtol=1e-12)
     if k > 1:
         lost = np.diff(np.partition(apart, 1, axis=1)[:, :2])
         np.testing.assert_allclose(found.losses, (member.T @ lost)[:, 0], rtol=1e-9)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n", [1, 700, 5000])
-def test_capped_distances(n, same_bits):
+def test_capped_distances(n, weighted, same_bits):
     rng = np.random.default_rng(0)
     X, centres = rng.standard_normal((n, 5)), rng.standard_normal((3, 5))
     centres[1] = X[0]
     low = rng.chisquare(10, n)
     low[n // 2] = np.inf
+    weights = rng.random(n) if weighted else None
 
     def call():
         out = np.full((3, n), np.nan)
-        return out, capped_distances(X, centres, low, out)
+        return out, capped_distances(X, centres, low, out, weights)
 
     out, sums = same_bits(call)
     assert out[1, 0] == 0  # exactly: a row that is taken is not taken again
     expected = np.minimum(cdist(centres, X, "sqeuclidean"), low)
     np.testing.assert_allclose(out, expected, rtol=1e-13)
-    np.testing.assert_allclose(sums, expected.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        sums, expected @ (weights if weighted else np.ones(n)), rtol=1e-12
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import equal_weight
+from scalefair._entries import check_array, equal_weight
 from scalefair._groups import combinations, compared_attributes
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import checked_affinity
@@ -70,7 +70,7 @@ def refine_partition(
     W : {array-like, sparse matrix or array} of shape (n, n)
         Symmetric weights >= 0.
     labels : array-like of shape (n,)
-        Cluster of each node, from 0.
+        Cluster of each node, from 0; a number without nodes stays so.
     sensitive_features : array-like of shape (n,) or (n, k)
         Group of each node; of k columns see `attributes`.
     tolerance : float, default=0.1
@@ -94,7 +94,8 @@ def refine_partition(
     Raises
     ------
     ValueError
-        If an argument does not fit, or `W` is not a symmetric matrix of weights >= 0.
+        If an argument does not fit, `W` is not a symmetric matrix of weights >= 0, or
+        a cluster has no edges and there is no regularization.
 
     See Also
     --------
@@ -113,22 +114,30 @@ def refine_partition(
     >>> refined.cut_after < 0.8 * refined.cut_before
     True
     """
-    W = checked_affinity(sparse.csr_array(W))
+    W = checked_affinity(sparse.csr_array(check_array(W, accept_sparse=True)))
     n = W.shape[0]
-    codes = encode_labels(labels, n)
+    clusters, codes = encode_labels(labels, n)
     check_tolerance(tolerance)
-    for name, value, least in (
-        ("regularization", regularization, 0),
-        ("max_iter", max_iter, 1),
+    for name, value, kind, least in (
+        ("regularization", regularization, Real, 0),
+        ("max_iter", max_iter, Integral, 1),
     ):
-        if not (isinstance(value, Real) and value >= least and np.isfinite(value)):
-            raise ValueError(f"{name} must be a number >= {least}, got {value!r}.")
+        if not (isinstance(value, kind) and value >= least and np.isfinite(value)):
+            word = "an integer" if kind is Integral else "a finite number"
+            raise ValueError(f"{name} must be {word} >= {least}, got {value!r}.")
     compared = compared_attributes(sensitive_features, n, attributes)
     groups = np.column_stack([attribute.codes for attribute in compared])
+    edges = np.bincount(codes, np.diff(W.indptr), len(clusters))
+    if regularization == 0 and edges.min() == 0:
+        raise ValueError(
+            f"Cluster {clusters[edges.argmin()]} has no edges, so that its normalised "
+            "cut is 0 / 0: give its nodes other labels, or regularization > 0."
+        )
     rng = check_random_state(random_state)
-    return refine_labels(
+    refined = refine_labels(
         W, codes, groups, float(tolerance), float(regularization), rng, int(max_iter)
     )
+    return replace(refined, labels=clusters[refined.labels].astype(np.int32))
 
 
 def refine_labels(
@@ -190,8 +199,10 @@ def refine_labels(
     )
 
 
-def encode_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return labels as 0, 1, ... if they are whole numbers from there, or say why."""
+def encode_labels(
+    labels: ArrayLike, n: int
+) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Clusters, and the place of each node's among them; labels are checked."""
     values = np.asarray(labels)
     is_whole = values.ndim == 1 and values.dtype.kind in "iu" and values.size > 0
     if not is_whole or values.min() < 0 or values.size != n:
@@ -199,4 +210,5 @@ def encode_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
             f"labels must be {n} integers >= 0, one per node, got {values.dtype} of "
             f"shape {values.shape}. Leave out nodes without a cluster."
         )
-    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    clusters, codes = np.unique(values, return_inverse=True)
+    return clusters, codes.astype(np.int64)

@@ -1,0 +1,230 @@
+"""Refinement of partitions: the cut falls, the shares of groups stay."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
+
+from scalefair.cluster import FairSpectralClustering, refine_partition
+from scalefair.datasets import make_fair_sbm
+from scalefair.metrics import normalized_cut_score
+
+
+def counts_of(groups, labels):
+    groups, labels = np.asarray(groups), np.asarray(labels)
+    counts = np.zeros((groups.max() + 1, labels.max() + 1), np.int64)
+    np.add.at(counts, (groups, labels), 1)
+    return counts
+
+
+def excess(groups, labels, tolerance):
+    """Most rows by which a count is beyond its bound, from the definition."""
+    counts = counts_of(groups, labels)
+    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / counts.sum()
+    low = np.floor(max(1 - tolerance, 0) * expected + 1e-9)
+    high = np.ceil((1 + tolerance) * expected - 1e-9)
+    return max(0, (low - counts).max(), (counts - high).max())
+
+
+def refine(W, labels, groups, **options):
+    """Refine, and check what is always promised."""
+    options = {"random_state": 0} | options
+    tau = options.get("regularization", 0.0)
+    found = refine_partition(W, labels, sensitive_features=groups, **options)
+    for cut, of in ((found.cut_before, labels), (found.cut_after, found.labels)):
+        expected = normalized_cut_score(W, of, regularization=tau)
+        assert cut == pytest.approx(expected, abs=1e-9)
+    assert found.cut_after <= found.cut_before
+    assert found.labels.dtype == np.int32
+    assert found.n_moved == (found.labels != labels).sum()
+    assert 1 <= found.n_passes <= options.get("max_iter", 2)
+    sizes = np.bincount(labels), np.bincount(found.labels)
+    least = np.ceil(0.1 * len(labels) / len(sizes[0]))
+    assert (sizes[1] >= np.minimum(sizes[0], least)).all()
+    return found
+
+
+def random_graph(n, seed, loops=True):
+    """Weights of all sizes, with self-loops."""
+    rng = np.random.default_rng(seed)
+    W = rng.gamma(0.5, size=(n, n)) * (rng.random((n, n)) < 4 / n)
+    W = W + W.T + np.diag(rng.random(n) * loops)
+    return sparse.csr_array(
+        W + sparse.diags_array([1.0, 1.0], offsets=[1, -1], shape=(n, n))
+    )
+
+
+def fair_labels(groups, k):
+    """Labels that hold each group in its share, up to one row."""
+    labels = np.empty(len(groups), np.int64)
+    labels[np.argsort(groups, kind="stable")] = np.arange(len(groups)) % k
+    return labels
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tolerance", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("regularization", [0.0, 0.3])
+def test_cuts_and_bounds(seed, tolerance, regularization):
+    rng = np.random.default_rng(seed)
+    n, k, h = 300, 5, 2 + seed
+    W, groups = random_graph(n, seed), rng.permutation(np.arange(n) % 17 % h)
+    options = {"tolerance": tolerance, "regularization": regularization, "max_iter": 9}
+    found = refine(W, fair_labels(groups, k), groups, **options)
+    assert found.cut_after < 0.9 * found.cut_before
+    assert excess(groups, found.labels, tolerance) == 0
+    # Others get no less fair, with the bounds or without a count that fits.
+    unfair = rng.integers(0, k, n)
+    before = excess(groups, unfair, tolerance)
+    found = refine(W, unfair, groups, **options)
+    assert excess(groups, found.labels, tolerance) <= before
+
+
+def test_only_exchanges_with_several_attributes():
+    rng = np.random.default_rng(0)
+    W, labels = random_graph(200, 0), rng.integers(0, 4, 200)
+    groups = rng.integers(0, 2, (200, 2))
+    found = refine(W, labels, groups, attributes="each")
+    assert found.n_moved > 0
+    kinds = groups @ [2, 1]
+    np.testing.assert_array_equal(
+        counts_of(kinds, labels), counts_of(kinds, found.labels)
+    )
+    moved = refine(W, labels, groups, tolerance=5.0)
+    assert (counts_of(kinds, labels) != counts_of(kinds, moved.labels)).any()
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_types_of_weights(equal):
+    W = random_graph(200, 1)
+    W.data = np.ones(W.nnz) if equal else np.ceil(4 * W.data)
+    groups = np.arange(200) % 3
+    labels = fair_labels(groups, 4)
+    expected = refine(W, labels, groups)
+    same = [W.astype(np.float32), W.astype(np.int32), W.toarray(), W.tocoo(), 8 * W]
+    for other in [*same, W.astype(bool)] if equal else same:
+        found = refine(other, labels, groups)
+        np.testing.assert_array_equal(found.labels, expected.labels)
+    # One weight stored once is as good as all of them.
+    almost = W.copy()
+    almost.data[0] = almost[W.indices[0], 0] = almost.data[0] * (1 + 1e-13)
+    found = refine(almost, labels, groups)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+
+
+def test_isolated_nodes_and_seeds():
+    W = sparse.block_diag([random_graph(100, 2), sparse.csr_array((6, 6))], "csr")
+    groups = np.arange(106) % 2
+    labels = fair_labels(groups, 3)
+    first, again = (refine(W, labels, groups) for _ in range(2))
+    np.testing.assert_array_equal(first.labels, again.labels)
+    np.testing.assert_array_equal(first.labels[100:], labels[100:])
+    other = refine(W, labels, groups, random_state=1)
+    assert (first.labels != other.labels).any()
+    refine(W, np.where(np.arange(106) < 100, labels, 3), groups, regularization=0.1)
+    with pytest.raises(ValueError, match="Cluster 3 has no edges"):
+        refine(W, np.where(np.arange(106) < 100, labels, 3), groups)
+
+
+def steps_of(labels, groups, k, tolerance, min_size):
+    """All single moves that fit, and all exchanges within a group."""
+    sizes = np.bincount(labels, minlength=k)
+    for i, b in itertools.product(range(len(labels)), range(k)):
+        if b != labels[i] and sizes[labels[i]] > min_size:
+            moved = labels.copy()
+            moved[i] = b
+            if excess(groups, moved, tolerance) == 0:
+                yield "move", moved
+    for i, j in itertools.combinations(range(len(labels)), 2):
+        if groups[i] == groups[j] and labels[i] != labels[j]:
+            moved = labels.copy()
+            moved[i], moved[j] = labels[j], labels[i]
+            yield "exchange", moved
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_step_is_left(seed):
+    n, k, options = 16, 3, {"tolerance": 0.5, "regularization": 0.2}
+    W, groups = random_graph(n, seed), np.arange(n) % 2
+    found = refine(W, fair_labels(groups, k), groups, max_iter=50, **options)
+    while found.n_moved:
+        found = refine(W, found.labels, groups, max_iter=50, **options)
+    cuts = {"move": [], "exchange": []}
+    for kind, labels in steps_of(found.labels, groups, k, 0.5, 1):
+        cut = normalized_cut_score(W, labels, regularization=0.2)
+        cuts[kind].append(cut - found.cut_after)
+    assert cuts["move"]
+    assert min(map(min, cuts.values())) > -1e-9
+
+
+def test_planted_clusters_come_back():
+    data = make_fair_sbm(
+        1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
+    )
+    groups = np.asarray(data.sensitive_features)
+    labels = np.asarray(data.target).copy()
+    changed = np.random.default_rng(0).random(1000) < 0.3
+    for s in range(2):  # within groups, so that the labels stay fair
+        nodes = np.flatnonzero(changed & (groups == s))
+        labels[nodes] = labels[np.roll(nodes, 7)]
+    assert adjusted_rand_score(data.target, labels) < 0.7
+    found = refine(data.graph, labels, groups, max_iter=5)
+    assert adjusted_rand_score(data.target, found.labels) > 0.98
+    model = FairSpectralClustering(4, random_state=0)
+    model.fit(data.graph, sensitive_features=groups)
+    of_fit = model.refinement_
+    assert of_fit.cut_after <= of_fit.cut_before
+    np.testing.assert_array_equal(model.labels_, of_fit.labels)
+    cut = normalized_cut_score(data.graph, model.labels_, regularization=0.1)
+    assert of_fit.cut_after == pytest.approx(cut, abs=1e-9)
+    cut = normalized_cut_score(data.graph, model.assignment_.labels, regularization=0.1)
+    assert of_fit.cut_before == pytest.approx(cut, abs=1e-9)
+    model.set_params(refine=False).fit(data.graph, sensitive_features=groups)
+    assert model.refinement_ is None
+    np.testing.assert_array_equal(model.labels_, model.assignment_.labels)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": np.arange(30) / 2}, "30 integers >= 0, one per node, got float64"),
+        ({"labels": np.arange(29)}, r"30 integers .* shape \(29,\)"),
+        ({"labels": np.arange(30) - 1}, "Leave out nodes without a cluster"),
+        ({"labels": np.zeros((30, 1), int)}, r"shape \(30, 1\)"),
+        ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
+        (
+            {"regularization": np.nan},
+            "regularization must be a finite number >= 0, got nan",
+        ),
+        (
+            {"regularization": "1"},
+            "regularization must be a finite number >= 0, got '1'",
+        ),
+        ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
+        ({"max_iter": 1.5}, "max_iter must be an integer >= 1, got 1.5"),
+        ({"attributes": "all"}, "attributes must be"),
+        ({"sensitive_features": np.arange(29) % 2}, "one group per sample|29"),
+        ({"W": np.triu(np.ones((30, 30)))}, "symmetric"),
+        ({"W": -np.ones((30, 30))}, "[Nn]egative"),
+        ({"W": np.full((30, 30), np.nan)}, "NaN"),
+        ({"W": np.ones((30, 4))}, "square"),
+    ],
+)
+def test_bad_input(change, message):
+    good = {"W": np.ones((30, 30)), "labels": np.arange(30) % 3}
+    good["sensitive_features"] = np.arange(30) % 2
+    with pytest.raises(ValueError, match=message) as error:
+        refine_partition(**good | change)
+    assert len(str(error.value)) <= 400
+
+
+def test_numbers_of_clusters_are_kept():
+    W, groups = random_graph(60, 3), np.arange(60) % 2
+    labels = fair_labels(groups, 3)
+    plain = refine(W, labels, groups)
+    named = refine_partition(
+        W, 5 + 2 * labels, sensitive_features=groups, random_state=0
+    )
+    np.testing.assert_array_equal(named.labels, 5 + 2 * plain.labels)
+    assert named.n_moved == plain.n_moved > 0
