@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import equal_weight
+from scalefair._entries import equal_weight, graph_as_matrix
 from scalefair._groups import combinations, compared_attributes
 from scalefair._random import check_random_state
 from scalefair.cluster._base import checked_affinity
@@ -71,7 +71,7 @@ def refine_partition(
     Parameters
     ----------
     W : {array-like, sparse matrix or array} of shape (n, n)
-        Symmetric weights >= 0.
+        Symmetric weights >= 0, or a graph of NetworkX or igraph.
     labels : array-like of shape (n,)
         Cluster of each node, from 0.
     sensitive_features : array-like of shape (n,) or (n, k)
@@ -117,6 +117,7 @@ def refine_partition(
     >>> refined.cut_after < 0.8 * refined.cut_before
     True
     """
+    W, sensitive_features = graph_as_matrix(W, sensitive_features)
     W = checked_affinity(sparse.csr_array(W))
     n = W.shape[0]
     codes = encode_labels(labels, n)
