@@ -136,7 +136,8 @@ def read_graph(
     (['ann', 'bob', 'cid'], 2)
     """
     path = Path(path)
-    kind, how = file_format(path), {"directed": directed, "weights": weights}
+    how: dict[str, Any] = {"directed": directed, "weights": weights}
+    kind = file_format(path)
     with reading(path, "a file"), open_bytes(path) as file:
         start = _LANGUAGE.match(file.read(4096))
     if start:

@@ -63,7 +63,8 @@ class GraphComparator(_base.GraphClustering):
         ----------
         W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
             Symmetric affinity with entries >= 0, in any SciPy sparse format or
-            dense, or a graph of NetworkX or igraph; with ``affinity="nearest_neighbors"`` rows of features.
+            dense, or a graph of NetworkX or igraph; with
+            ``affinity="nearest_neighbors"`` rows of features.
         %(y_ignored)s
         %(sensitive_features)s
 
