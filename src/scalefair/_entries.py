@@ -9,7 +9,7 @@ Every floor above uses this module; it imports nothing of the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -175,3 +175,52 @@ def equal_weight(data: NDArray[Any]) -> float | None:
     if data.size == 0 or (least := data.min()) != data.max():
         return None
     return float(least)
+
+
+def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
+    """Matrix of a graph of NetworkX or igraph, groups by node; else both as given.
+
+    Nodes keep their order, and edges the attribute "weight"; by default it is 1.
+    """
+    if all(hasattr(graph, name) for name in ("is_multigraph", "nodes", "edges")):
+        nodes, several = list(graph.nodes), graph.is_multigraph()
+        edges = graph.edges(data="weight", default=1)
+        remedy = "networkx.to_scipy_sparse_array(G)"
+        if graph.is_directed():
+            remedy = f"A + A.T, where A = {remedy}"
+    elif all(hasattr(graph, name) for name in ("vs", "es", "has_multiple")):
+        nodes, several = list(range(graph.vcount())), graph.has_multiple()
+        weighted = "weight" in graph.es.attributes()
+        weights = graph.es["weight"] if weighted else [1] * graph.ecount()
+        pairs = zip(graph.get_edgelist(), weights, strict=True)
+        edges = ((i, j, weight) for (i, j), weight in pairs)
+        remedy = "G.simplify(loops=False, combine_edges='sum')"
+        if graph.is_directed():
+            remedy = "G.as_undirected(combine_edges='sum')"
+    else:
+        return graph, groups
+    if graph.is_directed() or several:
+        fault = "directed" if graph.is_directed() else "a multigraph"
+        raise ValueError(
+            f"The graph is {fault}, but fair clusters need one weight for each pair of "
+            f"nodes. To add weights up pass {remedy}."
+        )
+    index = {node: i for i, node in enumerate(nodes)}
+    entries = [(index[u], index[v], weight) for u, v, weight in edges]
+    i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
+    shape = len(nodes), len(nodes)
+    A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
+    if isinstance(groups, Mapping):
+        lacking = [node for node in nodes if node not in groups]
+        if lacking:
+            raise ValueError(
+                f"sensitive_features has no group for {len(lacking)} of {len(nodes)} "
+                f"nodes, the first: {lacking[0]!r}."
+            )
+        groups = [groups[node] for node in nodes]
+    return add_directions(A), groups
+
+
+def add_directions(A: sparse.csr_array) -> sparse.csr_array:
+    """Sum of a matrix and its transpose, whose diagonal counts once."""
+    return sparse.csr_array(A + A.T - sparse.diags_array(A.diagonal()))
