@@ -92,7 +92,9 @@ def test_pivots_are_those_of_lapack(offset, d):
 
 def test_hopeless_attempts_end_after_two_iterations():
     U = _heavy_tails()
-    two, given_up = (_iterate(_Rows(U, None), U[:9], **o) for o in ({"max_iter": 2}, {"to_beat": 0}))
+    two, given_up = (
+        _iterate(_Rows(U, None), U[:9], **o) for o in ({"max_iter": 2}, {"to_beat": 0})
+    )
     assert given_up.cost == two.cost > _iterate(_Rows(U, None), U[:9]).cost
 
 
