@@ -254,29 +254,21 @@ def test_fair_assignment(workspace):
     ran(workspace.cluster_rows(workspace.npy, "rbf", *options, k=3))
     labels = in_row_order(workspace)
     share = (sexes == "f").mean()
-    for label in range(3):
-        found = (sexes[labels == label] == "f").mean()
-        assert abs(found - share) <= 0.1 * share + 1e-12  # the default tolerance
+    for label in range(3):  # within the default tolerance, up to one row
+        own = sexes[labels == label] == "f"
+        assert abs(own.sum() - share * own.size) < 0.1 * share * own.size + 1
     assignment = workspace.read_report()["assignment"]
     bounds = {"lower_bound", "gap", "max_violation"}
     assert {"cost", "nearest_cost", "n_moved", "message", *bounds} == set(assignment)
     assert assignment["n_moved"] > 0
 
 
-def test_infeasible_tolerance_names_one_that_is_met(workspace):
-    workspace.write("sexes.txt", ["f"] * 29 + ["m"] * 31)  # no whole counts are equal
-    options = ("--assign-labels", "fair", "--balance-tolerance")
-    result = workspace.cluster_rows(workspace.npy, "rbf", *options, 0)
-    line = workspace.fails(result, f"{workspace.npy}: ", "--balance-tolerance 0")
-    nearest = line.split("or --balance-tolerance ")[1].split(",")[0]
-    ran(workspace.cluster_rows(workspace.npy, "rbf", *options, nearest))
-
-
 def test_a_node_without_neighbours(workspace, planted):
     W = planted.graph.toarray()
     W[5] = W[:, 5] = 0
     sparse.save_npz(workspace.npz, sparse.csr_array(W))
-    line = workspace.fails(workspace.run(workspace.npz), "isolated", "--conn")
+    result = workspace.run(workspace.npz, "--regularization", 0)
+    line = workspace.fails(result, "isolated", "--conn")
     assert "connected_components" not in line
 
 
@@ -320,7 +312,11 @@ def test_groups_that_do_not_fit(workspace):
     ("affinity", "options", "words"),
     [
         ("nearest_neighbors", ("--n-neighbors", 60), "--n-neighbors 60 must be less"),
-        ("nearest_neighbors", ("--n-neighbors", 2), "--connected-components largest"),
+        (
+            "nearest_neighbors",
+            ("--n-neighbors", 2, "--regularization", 0),
+            "--connected-components largest",
+        ),
         ("rbf", ("--n-clusters", 60), "choose --n-clusters <= 59"),
     ],
 )

@@ -116,13 +116,6 @@ def test_nodes_outside_the_largest_component(tmp_path):
     assert f"{n_left_out} nodes outside the largest component" in result.stdout
 
 
-def test_groups_that_hardly_matter_are_explained(tmp_path):
-    """Two groups take one direction of thirty."""
-    sizes = ("--nodes", 3000, "-k", 30, "--groups-count", 2)
-    result = invoke("demo", *sizes, "--output-dir", tmp_path)
-    assert "try -k 2" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -15,6 +15,7 @@ AFFINITIES = {
     "rbf": ("--gamma", 0.1),
     "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
 }
+PAPERS_METHOD = ("--regularization", 0, "--assign-labels", "kmeans")
 FAIR = ("--assign-labels", "fair")
 N_OLD = 80  # nodes of the fit; the others are new
 
@@ -35,7 +36,8 @@ class Clusters:
 
     def fit(self, data, *options, code=0, **roles):
         """Save a model of what is clustered, which is then returned."""
-        result = self.workspace.run(data, "--model", self.model, *options, **roles)
+        options = "--model", self.model, *PAPERS_METHOD, *options
+        result = self.workspace.run(data, *options, **roles)
         assert result.exit_code == code, result.output
         return joblib.load(self.model)["clustering"]
 
@@ -54,7 +56,8 @@ class Clusters:
             "all.csv", [f"n{i},{g}" for i, g in enumerate(self.groups)]
         )
         roles = {"groups": self.by_id}
-        result = self.workspace.run(edges, "--model", self.model, *options, **roles)
+        options = "--model", self.model, *PAPERS_METHOD, *options
+        result = self.workspace.run(edges, *options, **roles)
         assert result.exit_code == 0, result.output
         return list(self.workspace.labels())
 

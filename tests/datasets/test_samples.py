@@ -8,6 +8,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import (
     make_biased_rows,
     make_elliptical,
@@ -177,7 +178,9 @@ def test_plain_clustering_follows_the_groups():
 
 def test_fair_spectral_clustering_finds_the_ellipses():
     data = make_elliptical(300, random_state=0)
-    model = FairSpectralClustering(2, affinity="rbf", gamma=1.0, random_state=0)
+    model = FairSpectralClustering(
+        2, affinity="rbf", gamma=1.0, random_state=0, **PAPERS_METHOD
+    )
     model.fit(data.data, sensitive_features=data.sensitive_features)
     assert adjusted_rand_score(data.target, model.labels_) == 1
 

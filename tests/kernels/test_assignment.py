@@ -143,7 +143,9 @@ def test_largest_fair_set(seed):
     sums = np.concatenate([np.zeros((h, 1)), np.cumsum(gains, axis=1)], axis=1)
     best, found = -np.inf, np.zeros(h, np.int64)
     for z in range(1, m + 1):
-        ranges = (range(a, b + 1) for a, b in zip(low[:, z - 1], high[:, z - 1]))
+        ranges = (
+            range(a, b + 1) for a, b in zip(low[:, z - 1], high[:, z - 1], strict=True)
+        )
         for counts in itertools.product(*ranges):
             if sum(counts) == z:
                 best = max(best, sum(sums[s, c] for s, c in enumerate(counts)))
@@ -151,7 +153,8 @@ def test_largest_fair_set(seed):
     if np.isfinite(best):
         assert sums[np.arange(h), found].sum() == pytest.approx(best)
         z = found.sum() - 1
-        assert (low[:, z] <= found).all() and (found <= high[:, z]).all()
+        assert (low[:, z] <= found).all()
+        assert (found <= high[:, z]).all()
 
 
 def by_integer_program(C, kinds, low, high, sizes):

@@ -94,10 +94,6 @@ def demo(
     add_clusters(report, runs, labels, groups)
     said = f"{source['n_nodes_left_out']:,} nodes outside the largest component"
     report.facts = [("left out", said)]
-    if runs[FAIR]["balance_mean"] - runs[UNFAIR]["balance_mean"] < 0.05:
-        # h groups take h - 1 of the k directions: few, if k is large.
-        told = f"groups hardly matter at these sizes; try -k {h}"
-        report.facts.append(("balance", told))
     caption = "Lower cuts are better; agreement is with the planted clusters, at most 1"
     report.tables.insert(0, Table(caption, records, _COLUMNS, terminal=True))
     columns = {"node": np.arange(W.shape[0]), "group": groups, "planted": data.target}

@@ -120,7 +120,7 @@ def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolutio
 
     for _ in range(MAX_STAGES):
         value, N, H = evaluate(x)
-        plain = 0.0
+        plain, is_settled = 0.0, False
         for _ in range(MAX_STEPS):
             gradient = A.T @ N - 1 + barrier / x
             direction = _newton_direction(A, H, x, gradient, barrier)
@@ -128,6 +128,7 @@ def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolutio
             if predicted < max(
                 0.05 * barrier * x.size / 2, 0.1 * RELAXATION_GAP * plain
             ):
+                is_settled = True
                 break
             # Step to at most nine tenths of the way to the boundary, then backtrack.
             length = min(1.0, 0.9 / max(float((-direction / x).max()), 1e-300))
@@ -141,6 +142,8 @@ def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolutio
             x, (value, N, H) = trial, new
         plain = rows.minima(A @ x, 0.0)[0] - float(x.sum())
         n_passes += 1
+        if not (is_sample or is_settled):  # more steps
+            continue
         # What smoothing and barrier may still hide of the bound.
         loss = max(plain - value + barrier * np.log(x).sum(), barrier * x.size)
         if loss <= RELAXATION_GAP * plain and not is_sample:

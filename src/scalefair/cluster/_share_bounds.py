@@ -100,7 +100,7 @@ class ShareBounds:
         """Where counts are within the bounds, but the share beyond the tolerance."""
         expected = _outer(self._shares, counts.sum(axis=0))
         deviation = np.abs(self.members @ counts - expected)
-        result: NDArray[np.bool_] = deviation > self.tolerance * expected + ROUNDING
+        result: NDArray[np.bool_] = (deviation - ROUNDING) / expected > self.tolerance
         return result
 
     @property
