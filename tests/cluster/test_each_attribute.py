@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from scalefair.cluster._assignment_prices import AssignmentProblem, optimal_prices
 from scipy import sparse
 from scipy.linalg import null_space, subspace_angles
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.cluster import FairSpectralClustering, fair_assignment
-from scalefair.cluster._assignment_prices import AssignmentProblem, optimal_prices
 from scalefair.cluster._share_bounds import ShareBounds, joint_cells
 from scalefair.cluster._solvers import FairProblem, independent_groups
 from scalefair.datasets import make_fair_sbm

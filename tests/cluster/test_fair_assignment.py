@@ -5,6 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scalefair.cluster._assignment_prices import (
+    AssignmentProblem,
+    ColumnBound,
+    _merge_ties,
+    optimal_prices,
+)
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
@@ -14,12 +20,6 @@ from scalefair.cluster import (
     _assignment_prices,
     _share_bounds,
     fair_assignment,
-)
-from scalefair.cluster._assignment_prices import (
-    AssignmentProblem,
-    ColumnBound,
-    _merge_ties,
-    optimal_prices,
 )
 from scalefair.cluster._fair_assignment import CountSearch
 from scalefair.cluster._share_bounds import ShareBounds

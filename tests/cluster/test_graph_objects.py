@@ -121,7 +121,7 @@ def test_groups_may_be_a_dict_of_nodes():
     assert model.groups_.tolist() == ["g0", "g1"]
     assert model.minimum_balance_ > 0.5
     del of_node["n3"], of_node["n4"]
-    with pytest.raises(ValueError, match="no group for 2 of 60 nodes.*'n[34]'"):
+    with pytest.raises(ValueError, match=r"no group for 2 of 60 nodes.*'n[34]'"):
         model.fit(NetworkXLike(), sensitive_features=of_node)
 
 
@@ -153,7 +153,7 @@ def test_the_lines_that_convert_do():
     model = FairSpectralClustering(2, random_state=0).fit(G, sensitive_features=GROUPS)
     assert abs(model.affinity_matrix_ - expected(np.arange(60))).max() < 1e-15
     G.add_edges([WEIGHTED.coords[0][:1].tolist() + WEIGHTED.coords[1][:1].tolist()])
-    with pytest.raises(ValueError, match="a multigraph.*pass G.simplify"):
+    with pytest.raises(ValueError, match=r"a multigraph.*pass G.simplify"):
         model.fit(G, sensitive_features=GROUPS)
     G.es[-1]["weight"] = 2.0
     G = G.simplify(loops=False, combine_edges="sum")

@@ -124,7 +124,7 @@ def test_tables_of_nodes_with_more_columns(read, tmp_path):
     path.write_text("new_id,sex,days\n" + "".join(lines))
     found = read_values(f"{path}:sex", TEN, "group", say=print)
     assert found.tolist() == ["m", "f"] * 5
-    with pytest.raises(FileError, match="10 combinations of sex, days.*:COLUMN"):
+    with pytest.raises(FileError, match=r"10 combinations of sex, days.*:COLUMN"):
         read_values(path, TEN, "group", header=True, say=print)
     frame = read_values(path, TEN, "group", header=True, each=True, say=print)
     assert frame["sex"].tolist() == found.tolist()
