@@ -4,6 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from scalefair.cluster._assignment_prices import (
+    AssignmentProblem,
+    ColumnBound,
+    _merge_ties,
+    optimal_prices,
+)
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
@@ -13,10 +19,15 @@ from scalefair.cluster import (
     _assignment_dual,
     fair_assignment,
 )
+<<<<<<< HEAD
 from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_assignment import GAP, _Problem, assign_rows
 from scalefair.cluster._share_bounds import ShareBounds, dearest_counts, round_sizes
+=======
+from scalefair.cluster._fair_assignment import CountSearch
+from scalefair.cluster._share_bounds import ShareBounds
+>>>>>>> w-inputs
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 

@@ -239,7 +239,8 @@ def test_languages_of_networkx(write, language):
         if language != "Pajek":
             assert graph.nodes["party"].iloc[0] == "l"
     assert weights(read_graph(write(content), directed="sum"))[7, 3] == 3
-    refuses(write(LANGUAGES[language][:-30]), f"not a {language} file")
+    if language != "Pajek":
+        refuses(write(LANGUAGES[language][:-30]), f"not a {language} file")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

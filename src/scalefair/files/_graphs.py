@@ -40,7 +40,7 @@ _FIRST_TIME = 1e8
 # What a file in a graph's own language starts with, after comments.
 _LANGUAGE = re.compile(
     rb"(\xef\xbb\xbf)?(\s*([#%]|(creator|version|comment)\b).*\n)*\s*"
-    rb"((?P<GML>graph\s*\[)|(?P<Pajek>\*(vertices|network)\b)|"
+    rb"(?:(?P<GML>graph\s*\[)|(?P<Pajek>\*(vertices|network)\b)|"
     rb"(?P<GraphML><(\?xml|!doctype|graphml)\b))",
     re.IGNORECASE,
 )
