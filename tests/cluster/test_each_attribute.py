@@ -11,12 +11,8 @@ from scipy.linalg import null_space, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.cluster import FairSpectralClustering, fair_assignment
-<<<<<<< HEAD
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._share_bounds import ShareBounds, round_counts
-=======
-from scalefair.cluster._share_bounds import ShareBounds, joint_cells
->>>>>>> w-inputs
 from scalefair.cluster._solvers import FairProblem, independent_groups
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score, group_proportions, minimum_balance_score

@@ -19,15 +19,10 @@ from scalefair.cluster import (
     _assignment_dual,
     fair_assignment,
 )
-<<<<<<< HEAD
 from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_assignment import GAP, _Problem, assign_rows
 from scalefair.cluster._share_bounds import ShareBounds, dearest_counts, round_sizes
-=======
-from scalefair.cluster._fair_assignment import CountSearch
-from scalefair.cluster._share_bounds import ShareBounds
->>>>>>> w-inputs
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
