@@ -9,6 +9,8 @@ Every floor above uses this module; it imports nothing of the package.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -98,13 +100,37 @@ def check_orthonormal(Q: NDArray[np.float64], name: str, most: float = 1e-8) -> 
         )
 
 
+@contextmanager
+def naming_words(X: Any) -> Iterator[None]:
+    """Name the columns of X with words, where these cannot be made numbers."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        import pandas
+
+        frame = X if isinstance(X, pandas.DataFrame) else pandas.DataFrame(X)
+        words = []
+        for name, column in frame.items():
+            numbers = pandas.to_numeric(column.astype(object), errors="coerce")
+            wrong = column[numbers.isna() & column.notna()]
+            words += [f"{name!r} ({value!r})" for value in wrong.head(1).tolist()]
+        rest = f" and {len(words) - 5} more" if len(words) > 5 else ""
+        raise ValueError(
+            f"X has words in column(s) {', '.join(words[:5])}{rest}: encode them as "
+            "numbers, by pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, or "
+            "leave them out."
+        ) from error
+
+
 # scikit-learn adds up the entries to find those that are not finite, and lets NumPy
 # warn of sums such as inf - inf.
 
 
 def check_array(X: Any, **options: Any) -> Any:
     """Check an array as scikit-learn does, without warnings of NumPy."""
-    with judged_later():
+    with judged_later(), naming_words(X):
         return _check_array(X, **options)
 
 
@@ -112,7 +138,7 @@ def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
 ) -> Any:
     """Check what an estimator is given, likewise."""
-    with judged_later():
+    with judged_later(), naming_words(X):
         return _validate_data(estimator, X, y, **options)
 
 

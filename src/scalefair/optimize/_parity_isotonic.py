@@ -113,8 +113,8 @@ def parity_isotonic_regression(
     -----
     Blocks of samples are split in two where that lowers the loss most, until none can
     be [1]_: a maximum flow for a general order, here a window that slides over the
-    levels (within half of what its chain allows of one level, each cut is within the
-    bounds of all pairs, and the other way round), so that a split is linear in the samples and all of them take
+    levels (a cut is allowed if some level is within half of what each chain allows),
+    so that a split is linear in the samples and all of them take
     :math:`O(n \log n)` as a rule.
 
     References

@@ -25,7 +25,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._entries import check_features
+from scalefair._entries import check_features, naming_words
 from scalefair._group_limits import (
     FEW_ROWS,
     check_group_count,
@@ -102,7 +102,8 @@ def score_rows(
     model.groups_, codes = encode_groups(sensitive_features, n_samples)
     _check_groups(model, codes)
     weights = _check_weights(model, sample_weight, labels, codes)
-    with long_blas_call():  # as many threads as its own fit takes
+    # As many threads as its own fit takes; it may encode words, or not.
+    with long_blas_call(), naming_words(X):
         scores = _fit_and_score(model, X, values, weights)
     return ScoredRows(scores, labels, codes, weights).counted()
 
@@ -214,9 +215,7 @@ def _check_groups(model: Any, codes: NDArray[np.int64]) -> None:
     check_group_sizes(names, np.bincount(codes), model.min_group_size)
 
 
-def warn_small(
-    model: Any, rows: ScoredRows, kappa: float, *, stacklevel: int
-) -> None:
+def warn_small(model: Any, rows: ScoredRows, kappa: float, *, stacklevel: int) -> None:
     """Warn of groups of which one row makes a larger gap than is asked."""
     low, high = check_interval(model.interval)
     least = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
