@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from scalefair.cluster._assignment_prices import AssignmentProblem, optimal_prices
 from scipy import sparse
 from scipy.linalg import null_space, subspace_angles
 from scipy.sparse.linalg import aslinearoperator

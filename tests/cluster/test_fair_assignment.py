@@ -4,12 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scalefair.cluster._assignment_prices import (
-    AssignmentProblem,
-    ColumnBound,
-    _merge_ties,
-    optimal_prices,
-)
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 

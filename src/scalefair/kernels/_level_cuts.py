@@ -62,7 +62,9 @@ def split_at_levels(
                 absolute += abs(sums[j]) + abs(mean) * weights[j]
                 gains[j] = gain
         gain = _best_cut(low, high, gains, above, end, width, queue, pointers, cut)
-        if gain > _ROUNDING * absolute:
+        # At the ends of a block, too, the gain may be more than that: of 10^6 terms.
+        is_inside = np.any(cut != above) and np.any(cut != end)
+        if gain > _ROUNDING * absolute and is_inside:
             if n_below == below.shape[0]:
                 below = np.concatenate((below, below))
             below[n_below] = cut
