@@ -52,19 +52,12 @@ def _numbers(cell: str) -> list[float]:
 
 def clustering_picture() -> Picture:
     rows: dict[str, dict[str, list[float]]] = {}
-    dust = {}
-    for name, labels, tau, _, n_dust, balance, _, cut, _ in cells_of(
-        "fair_clustering", "| graph, nodes | labels | regularization | sizes"
+    for name, method, _, cut, information, *_ in cells_of(
+        "fair_clustering", "| network, nodes | method | modularity"
     ):
-        method = f"{labels}, regularization {tau}"
-        mean, population = _numbers(balance)
-        dust.setdefault(name, n_dust)
-        if method != "fair, regularization 0":
-            rows.setdefault(name, {})[method] = [mean / population, float(cut)]
-    # The first row of each is without regularization.
-    about = "{}: at regularization 0, {} of 10 clusters are dust"
-    rows = {about.format(name.split(",")[0], dust[name]): rows[name] for name in rows}
-    return Picture(["balance / the population's", "normalised cut"], rows)
+        cells = [float(information), float(cut)]
+        rows.setdefault(name.split(",")[0], {})[method] = cells
+    return Picture(["what clusters tell of groups (I / H)", "cut of a cluster"], rows)
 
 
 def pca_picture() -> Picture:
