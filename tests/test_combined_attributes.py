@@ -187,6 +187,7 @@ def test_nothing_that_takes_groups_is_left_out():
 
 @pytest.mark.filterwarnings(
     "ignore:Gaps of groups of fewer",
+    "ignore:Groups of too few rows for kappa",
     "ignore:The clusters are of very different sizes",
     "ignore::sklearn.exceptions.ConvergenceWarning",
 )

@@ -18,6 +18,7 @@ MODULES = {
     "PyTorch Geometric, OGB": "torch_geometric",
     "AnnData (scanpy)": "anndata",
     "Polars": "polars",
+    "scikit-learn: cross-validation and scorers": "sklearn",
     "fairlearn": "fairlearn",
     "skops": "skops",
 }
@@ -33,3 +34,6 @@ def test_snippet(library):
     if (labels := names.get("labels")) is not None and library != "fairlearn":
         assert len(labels) == len(names["people"])
         assert names["model"].minimum_balance_ > 0.9
+    if (areas := names.get("areas")) is not None:
+        assert 0.7 < areas.min() <= areas.max() < 1
+        assert names["accuracies"].min() > 0.6

@@ -7,6 +7,7 @@ from scalefair._memory import peak_memory, reset_peak_memory
 
 
 def test_peak_memory_until_reset():
+    reset_peak_memory()  # of the tests before
     before = peak_memory()
     block = np.ones(20_000_000)  # 160 MB
     del block

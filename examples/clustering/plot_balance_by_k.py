@@ -4,7 +4,7 @@ Balance against the number of clusters
 
 The fair embedding keeps its constraint to rounding for any number of clusters k.
 What k-means makes of it does not: the more clusters, the more balance is lost.
-``assign_labels="fair"`` keeps it, and cuts a little more.
+Fair labels, the default, keep it.
 """
 
 import matplotlib.pyplot as plt

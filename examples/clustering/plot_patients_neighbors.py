@@ -6,7 +6,7 @@ Ten clusters of 15,000 hospital stays of patients with diabetes, from their near
 neighbours in diagnoses and treatment. Age is not among the features, yet ordinary
 clusters follow it: ages differ in what they are treated for. The fair embedding is
 fair, but k-means loses nearly all of that: its clusters are hardly fairer than ordinary
-ones. With ``assign_labels="fair"`` every cluster has the ages of all stays, to a
+ones. With fair labels, the default, every cluster has the ages of all stays, to a
 tolerance, at a larger cut.
 
 The stays are a sample of those of 130 US hospitals (1999-2008), read from the folder
@@ -71,7 +71,9 @@ model = FairSpectralClustering(
     N_CLUSTERS,
     affinity="nearest_neighbors",
     n_neighbors=10,
+    regularization=0,
     tol=1e-3,
+    assign_labels="kmeans",
     connected_components="largest",
     random_state=0,
 )

@@ -80,4 +80,4 @@ plt.show()
 
 # %%
 # To try: move the towns closer together (2.2 to 1.5), or ask for four clusters, with
-# and without ``assign_labels="fair"``.
+# and without ``assign_labels="kmeans"``.

@@ -9,6 +9,8 @@ Every floor above uses this module; it imports nothing of the package.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -98,13 +100,37 @@ def check_orthonormal(Q: NDArray[np.float64], name: str, most: float = 1e-8) -> 
         )
 
 
+@contextmanager
+def naming_words(X: Any) -> Iterator[None]:
+    """Name the columns of X with words, where these cannot be made numbers."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        import pandas
+
+        frame = X if isinstance(X, pandas.DataFrame) else pandas.DataFrame(X)
+        words = []
+        for name, column in frame.items():
+            numbers = pandas.to_numeric(column.astype(object), errors="coerce")
+            wrong = column[numbers.isna() & column.notna()]
+            words += [f"{name!r} ({value!r})" for value in wrong.head(1).tolist()]
+        rest = f" and {len(words) - 5} more" if len(words) > 5 else ""
+        raise ValueError(
+            f"X has words in column(s) {', '.join(words[:5])}{rest}: encode them as "
+            "numbers, by pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, or "
+            "leave them out."
+        ) from error
+
+
 # scikit-learn adds up the entries to find those that are not finite, and lets NumPy
 # warn of sums such as inf - inf.
 
 
 def check_array(X: Any, **options: Any) -> Any:
     """Check an array as scikit-learn does, without warnings of NumPy."""
-    with judged_later():
+    with judged_later(), naming_words(X):
         return _check_array(X, **options)
 
 
@@ -112,7 +138,7 @@ def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
 ) -> Any:
     """Check what an estimator is given, likewise."""
-    with judged_later():
+    with judged_later(), naming_words(X):
         return _validate_data(estimator, X, y, **options)
 
 
@@ -149,3 +175,52 @@ def equal_weight(data: NDArray[Any]) -> float | None:
     if data.size == 0 or (least := data.min()) != data.max():
         return None
     return float(least)
+
+
+def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
+    """Matrix of a graph of NetworkX or igraph, groups by node; else both as given.
+
+    Nodes keep their order, and edges the attribute "weight"; by default it is 1.
+    """
+    if all(hasattr(graph, name) for name in ("is_multigraph", "nodes", "edges")):
+        nodes, several = list(graph.nodes), graph.is_multigraph()
+        edges = graph.edges(data="weight", default=1)
+        remedy = "networkx.to_scipy_sparse_array(G)"
+        if graph.is_directed():
+            remedy = f"A + A.T, where A = {remedy}"
+    elif all(hasattr(graph, name) for name in ("vs", "es", "has_multiple")):
+        nodes, several = list(range(graph.vcount())), graph.has_multiple()
+        weighted = "weight" in graph.es.attributes()
+        weights = graph.es["weight"] if weighted else [1] * graph.ecount()
+        pairs = zip(graph.get_edgelist(), weights, strict=True)
+        edges = ((i, j, weight) for (i, j), weight in pairs)
+        remedy = "G.simplify(loops=False, combine_edges='sum')"
+        if graph.is_directed():
+            remedy = "G.as_undirected(combine_edges='sum')"
+    else:
+        return graph, groups
+    if graph.is_directed() or several:
+        fault = "directed" if graph.is_directed() else "a multigraph"
+        raise ValueError(
+            f"The graph is {fault}, but fair clusters need one weight for each pair of "
+            f"nodes. To add weights up pass {remedy}."
+        )
+    index = {node: i for i, node in enumerate(nodes)}
+    entries = [(index[u], index[v], weight) for u, v, weight in edges]
+    i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
+    shape = len(nodes), len(nodes)
+    A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
+    if isinstance(groups, Mapping):
+        lacking = [node for node in nodes if node not in groups]
+        if lacking:
+            raise ValueError(
+                f"sensitive_features has no group for {len(lacking)} of {len(nodes)} "
+                f"nodes, the first: {lacking[0]!r}."
+            )
+        groups = [groups[node] for node in nodes]
+    return add_directions(A), groups
+
+
+def add_directions(A: sparse.csr_array) -> sparse.csr_array:
+    """Sum of a matrix and its transpose, whose diagonal counts once."""
+    return sparse.csr_array(A + A.T - sparse.diags_array(A.diagonal()))

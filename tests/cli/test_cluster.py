@@ -337,3 +337,31 @@ def test_rows_that_cannot_be_clustered(workspace):
     workspace.X[7, 1] = np.nan
     np.save(workspace.npy, workspace.X)
     workspace.fails(workspace.cluster_rows(workspace.npy, "rbf"), "row 7, column 1")
+
+
+def test_weights_of_two_directions(workspace):
+    lines = [f"{i},{j},2\n{j},{i},3" for i, j in workspace.pairs]
+    path = workspace.write("directed.csv", lines)
+    workspace.fails(workspace.run(path), f"{path}:2", "--directed sum")
+    for how in ("sum", "max"):
+        ran(workspace.run(path, "--directed", how))
+    ran(workspace.invoke("evaluate", workspace.output, "--groups", workspace.groups,
+                         "--graph", path, "--directed", "max", "--quiet"))  # fmt: skip
+    matrix = workspace.folder / "directed.npz"
+    sparse.save_npz(matrix, sparse.triu(workspace.data.graph).tocsr())
+    result = workspace.run(matrix)
+    assert result.exit_code == 1
+    assert "with --directed sum or --directed max" in result.stderr
+    ran(workspace.run(matrix, "--directed", "max"))
+
+
+def test_attributes_of_nodes_are_groups(workspace):
+    pytest.importorskip("networkx")
+    groups = workspace.data.sensitive_features
+    nodes = [f'node [ id {i} party "g{g}" ]' for i, g in enumerate(groups)]
+    edges = [f"edge [ source {i} target {j} ]" for i, j in workspace.pairs]
+    path = workspace.write("graph.gml", ["graph [", *nodes, *edges, "]"])
+    found = workspace.done(path, groups="party")["input"]["groups"]
+    assert found == {f"g{g}": int((groups == g).sum()) for g in (0, 1)}
+    result = workspace.run(path, groups="wing")
+    assert (result.exit_code, "attribute of the nodes" in result.stderr) == (1, True)

@@ -89,7 +89,8 @@ def test_groups_of_nodes_in_two_columns(workspace):
     array = workspace.folder / "two.npy"
     np.save(array, np.column_stack([sex, old]))
     for groups, graph in ((two, workspace.edges), (array, workspace.npz)):
-        found = workspace.done(graph, groups=groups)["input"]["groups"]
+        said = "4 combinations of sex, old are the groups" * (groups is two)
+        found = workspace.done(graph, groups=groups, said=said)["input"]["groups"]
         assert list(found) == ["0, 0", "0, 1", "1, 0", "1, 1"]
         assert sum(found.values()) == n
     how = ["--attributes", "each", "--assign-labels", "fair"]

@@ -160,6 +160,14 @@ def test_graphs(components, workspace, name):
     assert commands["cluster"].startswith(f"scalefair cluster {path} --groups")
 
 
+def test_edges_with_times(components):
+    lines = ["1,2,1082040961", "2,3,1082155839", "3,1,1082414391", "3,4,1082414392"]
+    path = components.write("sent.csv", lines)
+    report, _, commands, _ = described(components, path)
+    assert "--no-weights" in report["input"]["third_column"]
+    assert "--no-weights" in commands["cluster"]
+
+
 def test_files_that_cannot_be_read(components):
     twice = components.write("twice.csv", ["a,a", "1,2"])
     for path in ("no.csv", components.write("empty.csv", []), twice):

@@ -147,11 +147,11 @@ def test_headers_are_recognised_stated_or_told(write):
         ("1,2\n2,3\n3\n", 3, "found 1"),
         ("1,2\n\n# x\n3,4,5\n", 4, "found 3"),
         ("1,2\n,3\n", 2, "empty"),
-        ("1,2,1\n2,3,x\n", 2, "'x'; weights are finite"),
+        ("1,2,1\n2,3,x\n", 2, "'x' is no finite number"),
         ("1,2,1\n2,3,\n", 2, "weight"),
         ("1,2,1\n2,3,nan\n", 2, "finite"),
         ("1,2,1\n2,3,-0.5\n", 2, ">= 0"),
-        ("9,8,1\n1,2,1\n8,9,2\n2,1,2\n", 3, "has weight 2 here and 1 on line 1"),
+        ("9,8,1\n1,2,1\n8,9,2\n2,1,2\n", 3, "has weight 2 here and 1 at "),
     ],
 )
 def test_the_line_at_fault_is_named(write, text, line, words):
@@ -166,9 +166,87 @@ def test_the_line_at_fault_is_named(write, text, line, words):
 def test_weights_that_differ_by_more_than_rounding(write, first, second):
     """And are shown with the digits in which they do."""
     path = write(f"1,2,{first}\n2,1,{second}\n")
-    refuses(path, f"{path}:2", f"weight {second} here and {first} on line 1")
+    refuses(
+        path,
+        f"{path}:2",
+        f"weight {second} here and {first} at {path}:1",
+        "--directed sum",
+    )
     same = f"{float(first) * (1 + 1e-9)!r}"
     assert read_graph(write(f"1,2,{first}\n2,1,{same}\n")).n_edges == 1
+
+
+def test_several_weights_are_added_up_or_the_largest_is_taken(write, tmp_path):
+    lines = "1,2,1\n2,1,3\n1,2,1\n3,3,2\n3,3,5\n2,3,4\n"
+    path = write(lines)
+    refuses(path, ":2", "--directed sum", "--directed max")
+    for directed, weight, loop in (("sum", 5, 7), ("max", 3, 5)):
+        found = weights(read_graph(path, directed=directed))
+        assert found[1, 2] == found[2, 1] == weight
+        assert (found[3, 3], found[2, 3]) == (loop, 4)
+    matrix = sparse.csr_array(np.array([[2.0, 1, 0], [3, 0, 0], [0, 4, 0]]))
+    sparse.save_npz(tmp_path / "directed.npz", matrix)
+    for directed, weight in (("sum", 4), ("max", 3)):
+        graph = read_graph(tmp_path / "directed.npz", directed=directed)
+        expected = [[2, weight, 0], [weight, 0, 4], [0, 4, 0]]
+        assert graph.matrix.toarray().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2,1082040961\n2,3,1082155839\n3,2,1082414391\n",
+        "source target time\n1 2 5\n2 3 6\n3 2 7\n",
+        "src,dst,Date\n1,2,2004-04-15\n2,3,2004-04-16\n",
+    ],
+)
+def test_times_are_no_weights(write, text):
+    path = write(text)
+    refuses(path, "looks like a time", "--no-weights", "--weights")
+    graph = read_graph(path, weights=False)
+    assert weights(graph) == {(1, 2): 1, (2, 1): 1, (2, 3): 1, (3, 2): 1}
+    if "Date" not in text:
+        assert read_graph(path, weights=True, directed="max").matrix.max() > 1
+    large = "1,2,1082040961\n2,3,3\n3,1,4\n"  # as weights may be
+    assert read_graph(write(large)).matrix.max() == 1082040961
+
+
+LANGUAGES = {
+    "GML": 'Creator "x"\ngraph\n[\n directed 1\n'
+    + "".join(f' node [ id {i} party "{p}" ]\n' for i, p in ((7, "l"), (3, "r")))
+    + ' node [ id 9 party "l" ]\n node [ id 5 party "r" ]\n'
+    + "".join(f" edge [ source {i} target {j} ]\n" for i, j in ((7, 3), (7, 3), (3, 9)))
+    + " edge [ source 3 target 7 ]\n]\n",
+    "Pajek": '*Vertices 4\n1 "7"\n2 "3"\n3 "9"\n4 "5"\n*Arcs\n1 2 1\n1 2 1\n2 3 1\n'
+    "2 1 1\n",
+    "GraphML": '<?xml version="1.0"?>\n<graphml xmlns="http://graphml.graphdrawing.org/'
+    'xmlns"><key id="p" for="node" attr.name="party" attr.type="string"/>'
+    '<graph edgedefault="directed">'
+    + "".join(f'<node id="{i}"><data key="p">l</data></node>' for i in (7, 3, 9, 5))
+    + '<edge source="7" target="3"/><edge source="7" target="3"/>'
+    '<edge source="3" target="9"/><edge source="3" target="7"/></graph></graphml>',
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_languages_of_networkx(write, language):
+    """Directed graphs, with an edge twice and a node without any."""
+    pytest.importorskip("networkx")
+    for content in (LANGUAGES[language], gzip.compress(LANGUAGES[language].encode())):
+        graph = read_graph(write(content, "graph.any"))
+        assert graph.ids.tolist() == [7, 3, 9, 5]
+        assert weights(graph) == PATH_OF_THREE
+        if language != "Pajek":
+            assert graph.nodes["party"].iloc[0] == "l"
+    assert weights(read_graph(write(content), directed="sum"))[7, 3] == 3
+    if language != "Pajek":
+        refuses(write(LANGUAGES[language][:-30]), f"not a {language} file")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_languages_without_networkx(write, monkeypatch, language):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    refuses(write(LANGUAGES[language]), f"{language} files", "pip install networkx")
 
 
 def test_rows_of_features_are_no_graph(write, tmp_path):

@@ -117,6 +117,19 @@ def test_columns_of_a_table_with_more(read, tmp_path):
     assert read_values(f"{path.with_name('a:b')}", ROWS, "group", say=print)[1] == "m"
 
 
+def test_tables_of_nodes_with_more_columns(read, tmp_path):
+    """Ids may have another name; many combinations are not what was meant."""
+    path = tmp_path / "nodes.csv"
+    lines = [f"{i},{'mf'[i % 2]},{1449 - 7 * i}\n" for i in reversed(range(10))]
+    path.write_text("new_id,sex,days\n" + "".join(lines))
+    found = read_values(f"{path}:sex", TEN, "group", say=print)
+    assert found.tolist() == ["m", "f"] * 5
+    with pytest.raises(FileError, match=r"10 combinations of sex, days.*:COLUMN"):
+        read_values(path, TEN, "group", header=True, say=print)
+    frame = read_values(path, TEN, "group", header=True, each=True, say=print)
+    assert frame["sex"].tolist() == found.tolist()
+
+
 def test_ids_outside_an_edge_list_are_counted(read):
     _, [note] = read("3,x\n4,y\n5,z\n8,x\n9,y\nbob,x\n", INTEGERS)
     assert "3 id(s) are not in graph" in note

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
 
 from scalefair.datasets import fetch_compas, fetch_law_school, make_biased_rows
 from scalefair.linear_model import (
     PartiallyFairClassifier,
+    _continuation,
     partial_fairness_path,
 )
 from scalefair.metrics import (
@@ -103,7 +105,8 @@ def test_gap_is_at_most_kappa(kind, params):
     model, messages = fit(classifier(**params), rows)
     assert not check_gap(model, messages, X, group)
     assert model.partial_parity_gap_ <= ALLOWED * model.kappa
-    assert model.surrogate_kappa_ <= model.kappa
+    # The bound may be raised by what the smoothed problem's solution violates it.
+    assert model.surrogate_kappa_ <= model.kappa + model.tol
 
 
 @pytest.mark.parametrize(
@@ -159,7 +162,9 @@ def test_residual_is_of_the_last_problem(criterion, surrogate):
     rates = np.array([above[group == g].mean(axis=0) for g in (0, 1)])
     slack = 0.4 * model.surrogate_kappa_
     if criterion == "strong":
-        ranks = np.linspace(0.1, 0.5 - slack, 6, endpoint=False)
+        n_ranks = model.thresholds_.size  # of 6 the gap between them is too large
+        assert n_ranks > 1 / model.kappa
+        ranks = np.linspace(0.1, 0.5 - slack, n_ranks, endpoint=False)
         violation = max((ranks - rates).max(), (rates - ranks - slack).max())
         # Otherwise another problem than that of kappa would not be seen.
         assert model.surrogate_width_ < 1
@@ -173,6 +178,7 @@ def test_residual_is_of_the_last_problem(criterion, surrogate):
     width, kappa = model.surrogate_width_, model.surrogate_kappa_
     start = np.column_stack([model.coef_, model.intercept_])
     same = clone(model).set_params(surrogate_width=width, kappa=kappa, start=start)
+    same.set_params(n_thresholds=model.thresholds_.size)
     same, _ = fit(same, rows)
     assert same.n_iter_ <= 10  # thresholds are fitted anew
     assert same.objective_ == pytest.approx(model.objective_, rel=2e-3)  # both to tol
@@ -299,3 +305,59 @@ def test_tables(fetch, interactions, interval, kappa):
     model = PartiallyFairClassifier(interval, kappa, interactions=interactions)
     model, messages = fit(model, (X, y, group))
     check_gap(model, messages, X, group)
+
+
+def test_success_does_not_depend_on_the_seed():
+    """Nor on the last digits of the rows, which are the processor's."""
+    n_solved = 0
+    for seed in range(30):
+        rows = make_biased_rows(1500, 3, random_state=seed % 15)
+        X, noise = rows.data, np.random.default_rng(seed)
+        if seed >= 15:
+            X = X * (1 + 1e-14 * noise.standard_normal(X.shape))
+        rows = X, rows.target, rows.sensitive_features
+        model, _ = fit(classifier(), rows)
+        is_fair = model.partial_parity_gap_ <= ALLOWED * model.kappa
+        n_solved += model.converged_ and is_fair
+    assert n_solved >= 29
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_that_chance_tells_apart_do_not_make_scores_constant(seed):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 24, 1500)  # bands of age
+    X = rng.standard_normal((1500, 2))
+    y = (X.sum(axis=1) / np.sqrt(2) + rng.standard_normal(1500) > 0).astype(int)
+    model = PartiallyFairClassifier(interactions=False)
+    model, messages = fit(model, (X, y, group))
+    check_gap(model, messages, X, group)
+    scores = model.decision_function(X)
+    assert np.ptp(scores) > 0.05
+    assert roc_auc_score(y, scores) > 0.75
+
+
+def test_constant_scores_are_said_to_be_of_no_use():
+    rng = np.random.default_rng(0)
+    X, group, y = rng.standard_normal((400, 1)), np.arange(400) % 2, np.arange(400) % 4
+    rows = X, y > 1, group
+    model, messages = fit(classifier(surrogate_width=1.0, alpha=100.0), rows)
+    assert not model.converged_
+    (message,) = [m for m in messages if "nearly the same score" in m]
+    assert "larger kappa" in message
+
+
+def test_advice_does_not_ask_for_an_absurd_tolerance(monkeypatch):
+    idca = _continuation.idca
+
+    def stopped(*args, **options):
+        result = idca(*args, **options)
+        return replace(result, converged=False, kkt_residual=residual)
+
+    monkeypatch.setattr(_continuation, "idca", stopped)
+    rows = table("plain", 300)
+    for residual in (1.1e10, 0.0213):
+        _, messages = fit(classifier(kappa=0.3, max_iter=20), rows)
+        (message,) = [m for m in messages if m.startswith("Training stopped")]
+        assert "larger kappa" in message
+        assert ("tol=0.023 would" in message) == (residual < 1)
+        assert "raise tol" not in message.lower()

@@ -81,11 +81,11 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
     options = {"surrogate": surrogate, "interactions": interactions}
     options = {**rows.oracle_options(options), "families": families}
     oracle = ScoreOracle(X, rows.signs, rows.codes, 3, **options)
-    common = oracle, INTERVAL, 0.1, 0.3
+    common = oracle, INTERVAL, 0.1, 0.3, 0.0
     slack = 0.05
     for problem in (
         StrongParity(*common, n_thresholds=4, surrogate=surrogate),
-        WeakParity(*common, threshold=0.2, constant=0.0),
+        WeakParity(*common, threshold=0.2),
     ):
         v = 0.7 * rng.standard_normal(problem.n_variables)
         theta = problem.thresholds(v).reshape(-1, 4 if v.size > oracle.n_weights else 1)

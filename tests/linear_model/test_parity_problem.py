@@ -26,8 +26,8 @@ def strong(rows, surrogate="ramp", ridge=0.0, kind=StrongParity, **options):
     oracle = ScoreOracle(*rows, 3, surrogate=surrogate, **options)
     own = {"n_thresholds": 6, "surrogate": surrogate}
     if kind is WeakParity:
-        own = {"threshold": 0.2, "constant": 0.7}
-    return kind(oracle, INTERVAL, 0.1, ridge, **own)
+        own = {"threshold": 0.2}
+    return kind(oracle, INTERVAL, 0.1, ridge, 0.7, **own)
 
 
 weak = partial(strong, kind=WeakParity)

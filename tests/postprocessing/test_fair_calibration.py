@@ -91,6 +91,7 @@ by_interval = pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
 by_target = pytest.mark.parametrize("target", ["labels", "scores"])
 
 
+@pytest.mark.filterwarnings("ignore:Groups of too few rows")
 @by_interval
 @by_target
 @pytest.mark.parametrize("kappa", [0.0, 0.05, 0.2])
@@ -101,8 +102,8 @@ def test_gap_on_the_rows_of_fit(interval, target, kappa, decimals, n_groups):
     frozen = FrozenEstimator(First().fit(*rows[:2]))
     model = fair(frozen, rows, interval=interval, kappa=kappa, target=target)
     low, high = interval
-    resolution = 1 / (np.bincount(rows[2]).min() * (high - low))
-    assert model.kappa_ == min(max(kappa, resolution), 1.0)
+    own = np.clip(1 / (np.bincount(rows[2]) * (high - low)), kappa, 1.0)
+    assert model.kappa_ == pytest.approx(np.sort(own)[-2:].mean())
     # Levels are rounded once, to 1e-13.
     assert model.partial_parity_gap_ <= model.kappa_ + 1e-12
     assert gap_of(model, rows) == model.partial_parity_gap_
@@ -194,12 +195,49 @@ def test_scores_moved_least_are_those_of_the_barycentre():
     assert np.abs(found - expected).mean() < 0.002
 
 
-def test_one_group_is_isotonic_calibration():
-    model = fair(rows=(X, Y, np.zeros(len(Y))), kappa=0.0, interval=(0.2, 0.3))
-    isotonic = IsotonicRegression(out_of_bounds="clip").fit(X[:, 0], Y)
-    found = model.predict_proba(X, sensitive_features=np.zeros(len(Y)))[:, 1]
-    np.testing.assert_allclose(found, isotonic.predict(X[:, 0]), atol=1e-6)
-    assert (model.partial_parity_gap_, model.null_gap_) == (0.0, 0.0)
+def test_no_bound_is_isotonic_calibration_of_each_group():
+    model = fair(kappa=1.0)
+    found = model.predict_proba(X, sensitive_features=CODES)[:, 1]
+    for own in (CODES == 0, CODES == 1):
+        isotonic = IsotonicRegression(out_of_bounds="clip").fit(X[own, 0], Y[own])
+        np.testing.assert_allclose(found[own], isotonic.predict(X[own, 0]), atol=1e-6)
+
+
+@by_interval
+@pytest.mark.parametrize("n_rare", [1, 3, 10])
+def test_a_rare_group_leaves_the_others_their_bound(interval, n_rare):
+    features, labels, codes = table(4000)
+    two = fair(rows=(features, labels, codes), interval=interval)
+    groups = np.array(["a", "b", "rare"])[codes]
+    groups[np.random.default_rng(2).choice(4000, n_rare, replace=False)] = "rare"
+    said = rf"few rows for kappa=0.05: 'rare' \({n_rare}\)\."
+    with pytest.warns(UserWarning, match=said) as caught:
+        model = fair(rows=(features, labels, groups), interval=interval)
+    assert len(caught) == 1
+    own = min(1 / (n_rare * (interval[1] - interval[0])), 1.0)
+    expected = np.full((3, 3), (0.05 + own) / 2)
+    expected[:2, :2] = 0.05
+    np.testing.assert_allclose(model.kappas_, expected * (1 - np.eye(3)), rtol=1e-12)
+    assert model.kappa_ == model.kappas_.max()
+    kept = groups != "rare"
+    rows = features[kept], labels[kept], groups[kept]
+    assert gap_of(model, rows) <= 0.05 + 1e-12
+    # Nor does it cost them more than what its few rows say.
+    others = [m.predict(rows[0], sensitive_features=g) for m, g in
+              ((model, rows[2]), (two, codes[kept]))]  # fmt: skip
+    assert np.mean(others[0] != others[1]) < 0.01
+
+
+def test_groups_that_get_less_than_was_asked_are_named():
+    codes = np.repeat([0, 1, 2, 3], [580, 4, 1, 15])
+    kappas = {"kappas": [0.1, 0.5], "sensitive_features": codes}
+    said = r"kappa=0.1: 2 \(1\), 1 \(4\)\..*min_group_size=10 refuses"
+    with pytest.warns(UserWarning, match=said) as caught:
+        fair_calibration_path(PREFIT, X, Y, **kappas)
+    assert (len(caught), caught[0].filename) == (1, __file__)
+    with pytest.warns(UserWarning, match="kappa=0: 2 .*, 3 .15.*=30 ") as caught:
+        FairCalibratedClassifier(PREFIT, kappa=0).fit(X, Y, sensitive_features=codes)
+    assert (len(caught), caught[0].filename) == (1, __file__)
 
 
 @by_target
@@ -456,6 +494,15 @@ def changed(position, value, column=Y):
         ({"rows": (X, Y[:9], CODES)}, "X and y must have as many rows, got 600 and 9"),
         ({"rows": (X, Y, CODES[:9])}, "one group per sample, got 9 groups for 600"),
         ({"rows": (X, Y, changed(4, np.nan))}, "missing value.*first at position 4"),
+        ({"rows": (X, Y, 0 * CODES)}, "only one group .0.: fairness compares groups"),
+        (
+            {"rows": (X, Y, np.arange(600).astype(str))},
+            "600 different values, more than max_groups=100",
+        ),
+        (
+            {"rows": (X, Y, np.append(CODES[:-2], [7, 7])), "min_group_size": 3},
+            r"1 of the 3 groups .* than min_group_size=3: 7 \(2\)\. Shares of so few",
+        ),
         ({"rows": (X, 0 * Y, CODES)}, r"two labels, got 1 class\(es\): 0"),
         ({"rows": (X, Y + CODES, CODES)}, r"two labels, got 3 class\(es\): 0, 1, 2"),
         ({"rows": (X, X[:, 1], CODES)}, "Unknown label type: continuous"),

@@ -23,7 +23,8 @@ from scalefair.cli._output import write_table
 from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._values import read_values
+from scalefair.files._text import listed
+from scalefair.files._values import as_values, find_source, join_values, read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
@@ -48,6 +49,7 @@ _CONDITIONS = {
     "gamma": ("affinity", _KERNELS),
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
+    **dict.fromkeys(("directed", "weights"), ("affinity", ("precomputed",))),
     "balance_tolerance": ("assign_labels", ("fair",)),
     "model_file": ("solver", _EIGENSOLVERS),
 }
@@ -68,7 +70,7 @@ _CHANGED: dict[str, dict[str, Any]] = {
 _OPTIONS = [
     *(*opt.GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
-    *(opt.BASELINE, *opt.INPUT, opt.REPORT, opt.QUIET),
+    *(opt.BASELINE, *opt.INPUT, *opt.EDGES, opt.REPORT, opt.QUIET),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]
@@ -133,12 +135,12 @@ def _read(
     """Return what is clustered, ids, groups; what a report and a model say of them."""
     given = str(reading.groups)
     if affinity == "precomputed":
-        graph: Any = read_graph(path, **reading.text)
+        graph: Any = read_graph(path, **reading.text, **reading.edges)
         groups = read_groups(graph, reading)
         size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
         source = {"graph": str(path), "groups_file": given, **size}
         saved = {"nodes": graph.ids, "named": graph.named}
-        saved["reading"] = {"attributes": reading.attributes}
+        saved["reading"] = {"attributes": reading.attributes, **reading.edges}
         return graph.matrix, graph.ids, groups, source, saved
     rows = read_rows(path, reading, words="refuse")
     impute = reading.missing == "impute"
@@ -157,10 +159,32 @@ def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> 
     say_notes(graph)
     if reading.groups is None:
         return None
+    if graph.nodes is not None and not find_source(reading.groups)[0].exists():
+        return node_attributes(graph, reading.groups, kind, reading.attributes)
     how: dict[str, Any] = {"header": reading.groups_header, "kind": kind, "say": note}
     how["each"] = reading.attributes == "each"
     how |= {"encoding": reading.encoding, "na_values": reading.na_values}
     return read_values(reading.groups, graph, "group", **how)
+
+
+def node_attributes(graph: Graph, given: str, kind: str | None, attributes: str) -> Any:
+    """Take groups from attributes of nodes that the graph's file has."""
+    nodes: Any = graph.nodes
+    for name in (names := opt.split_names(given, list(nodes))):
+        if name not in nodes:
+            raise Failure(
+                f"{name}: neither an attribute of the nodes of {graph.path} "
+                f"({listed(nodes)}) nor a file. Check --groups."
+            )
+        if lacking := graph.ids[nodes[name].isna()].tolist():
+            raise Failure(
+                f"{graph.path}: {len(lacking)} node(s) have no {name}, such as "
+                f"{lacking[0]}. Give each one."
+            )
+    if len(names) == 1:
+        return as_values(nodes[names[0]], kind)
+    joined, _, values = join_values(nodes[names])
+    return values if attributes == "each" else joined
 
 
 def run_both(

@@ -121,6 +121,8 @@ class Reading:
     svmlight: bool = False
     target_header: bool | None = None
     groups_header: bool | None = None
+    directed: str = "error"
+    weights: bool | None = None
     test_file: Path | None = None
     test_target: str | None = None
     test_groups: str | None = None
@@ -132,6 +134,11 @@ class Reading:
         """Options about text, as the readers take them."""
         names = ["header", "delimiter", "decimal", "skip_lines", "encoding"]
         return {name: getattr(self, name) for name in (*names, "na_values")}
+
+    @property
+    def edges(self) -> dict[str, Any]:
+        """What becomes of the weights of edges, likewise."""
+        return {"directed": self.directed, "weights": self.weights}
 
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:
@@ -310,6 +317,9 @@ def translate(message: str, ctx: click.Context | None) -> str:
         return message
     spellings = {str(param.name): param.opts[0] for param in ctx.command.params}
     message = message.replace(_AS_STRINGS, "name their column in --categorical")
+    if "directed" in spellings:
+        symmetrise = "for example with (W + W.T) / 2 or W.maximum(W.T)"
+        message = message.replace(symmetrise, "with --directed sum or --directed max")
     return _use_spellings(message, {"sensitive_features": "--groups", **spellings})
 
 
@@ -374,6 +384,10 @@ _SHARED = {
     "a mark at their start says]",
     "Files --na-values VALUES": "What else means a missing value, such as -,Unknown or "
     "-200; repeatable.",
+    "Files --directed HOW": "Several weights of an edge, as in its two directions: an "
+    "error, their sum, or the largest.",
+    "Files --weights/--no-weights": "Whether a third column holds weights of edges.  "
+    "[default: yes; if it looks like a time an error]",
     "Files --svmlight": "Rows are in svmlight format; groups are a feature's number.",
     "Measures --test FILE": "Other rows in the same format, to measure the result on.",
     "Measures --test-target COLUMN|FILE": "Their target.  [default: as above]",
@@ -392,6 +406,7 @@ _VALUES: dict[str, dict[str, Any]] = {
     "SIZE": {"metavar": "SIZE", "type": size},
     "VALUES": {"metavar": "VALUE", "multiple": True, "callback": split_values},
     "COUNT": {"type": Count(0), "default": 0},
+    "HOW": {"default": "error", "type": click.Choice(["error", "sum", "max"])},
     "HANDLING": {"default": "error", "type": click.Choice(["error", "drop", "impute"])},
 }
 
@@ -427,6 +442,7 @@ INPUT = _pick(
 )
 TEST = _pick("test test-target test-groups")
 STANDARDIZE, SVMLIGHT, BASELINE = _pick("standardize svmlight baseline")
+EDGES = _pick("directed weights")
 REPORT, MEMORY_LIMIT, QUIET = _pick("report memory-limit quiet")
 
 

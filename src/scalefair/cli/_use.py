@@ -26,7 +26,7 @@ from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure
 from scalefair.files import FileError, reading
 from scalefair.files import _matrices as matrices
-from scalefair.files._graphs import read_graph, read_new_nodes
+from scalefair.files._graphs import are_times, read_graph, read_new_nodes
 from scalefair.files._tables import TableFile
 from scalefair.files._text import listed
 from scalefair.files._values import ID_NAMES, as_values
@@ -80,7 +80,7 @@ _EVALUATED = [
     for name, kind, default, told in _MEASURED
 ]
 _EVALUATED += [opt.GROUPS[0], opt.GROUPS[2], opt.TARGET[1], *opt.INPUT[1:]]
-_EVALUATED += [opt.REPORT, opt.QUIET]
+_EVALUATED += [*opt.EDGES, opt.REPORT, opt.QUIET]
 # Rows of a large table that are described, and distinct words that are few.
 _MOST, _FEW = 100_000, 20
 _SENSITIVE = {"sex", "gender", "race", "ethnicity", "nationality", "religion", "group"}
@@ -236,7 +236,9 @@ def _read_nodes(
     """Read nodes that are new to a graph: their weights to its own, and groups."""
     from scalefair.cli import _cluster
 
-    nodes = read_new_nodes(path, saved["nodes"], saved["named"], **how.text)
+    nodes = read_new_nodes(
+        path, saved["nodes"], saved["named"], **how.text, **how.edges
+    )
     groups = _cluster.read_groups(nodes, how, _groups_of(saved).dtype.kind)
     return nodes, nodes.matrix, groups
 
@@ -321,7 +323,10 @@ def _look(
     same = len(ends) > 1 and ends[0] & ends[1] and len(ends[0]) < len(frame)
     if kind == "mtx" or same or shape[0] == shape[1]:
         with suppress(*(() if kind == "mtx" else (FileError,))):
-            graph = read_graph(path)
+            of_times = same and shape[1] == 3 and are_times(frame.iloc[:, 2])
+            graph = read_graph(path, weights=False if of_times else None)
+            if of_times:
+                found["third_column"] = "looks like a time, no weight: --no-weights"
             found |= {"nodes": len(graph.ids), "edges": graph.n_edges}
             parts = csgraph.connected_components(graph.matrix, directed=False)
             found["components_of_the_graph"] = parts[0]
@@ -400,6 +405,8 @@ def _plan(
         typed = ["scalefair", *start.split(), str(path)]
         if start == "cluster" and "nodes" not in read:
             typed += ["--affinity", "nearest_neighbors"]
+        elif start == "cluster":
+            typed += ["--no-weights"] * ("third_column" in read)
         elif start != "cluster" and not n:
             continue
         if of and read["format"] != "svmlight":  # whose lines start with it
@@ -439,7 +446,7 @@ def evaluate(result: Path, **options: Any) -> None:
         labels = as_values(rows.X[column])
         found = _cluster.measure_clusters(labels, rows.compared)
         if options["graph"] is not None:
-            found["normalized_cut"] = _cut(options["graph"], rows, labels)
+            found["normalized_cut"] = _cut(options["graph"], rows, labels, reading)
         _cluster.add_clusters(
             report, {"result": found}, {"result": labels}, rows.compared
         )
@@ -475,9 +482,9 @@ def _choose(path: Path, names: list[str], given: dict[str, Any]) -> tuple[str, s
     return chosen[0]
 
 
-def _cut(path: Path, rows: _rows.Rows, labels: Any) -> float:
+def _cut(path: Path, rows: _rows.Rows, labels: Any, how: opt.Reading) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
-    graph = read_graph(path)
+    graph = read_graph(path, **how.edges)
     _rows.say_notes(graph)
     at = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     if (at < 0).any():

@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 
 from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
+from scalefair._entries import graph_as_matrix
 from scalefair._groups import Attribute, GroupCodes, compared_attributes, fitted_groups
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import (
@@ -321,12 +322,14 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
             Symmetric affinity with entries >= 0, in any SciPy sparse format, dense,
             or a LinearOperator with positive row sums; or in blocks of rows, a Dask
-            collection or a reader (`scalefair.operators.PartitionedMatrix`). With
-            another `affinity` than ``"precomputed"`` rows of features.
+            collection or a reader (`scalefair.operators.PartitionedMatrix`); or an
+            undirected graph of NetworkX or igraph, weighted by "weight" if its edges
+            have that. With another `affinity` than ``"precomputed"`` rows of features.
         %(y_ignored)s
         sensitive_features : array-like of shape (n,) or (n, k)
             Group of each node, at least two: numbers, strings or booleans; of k columns
-            see `attributes`. A Dask array, series or data frame, too.
+            see `attributes`. A Dask array, series or data frame, too. For a graph of
+            NetworkX also a dict of nodes.
 
         Returns
         -------
@@ -352,6 +355,8 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
             population.
         """
         progress = _FitProgress(self, W)
+        if self.affinity == "precomputed":
+            W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._check_input(W)
         compared = compared_attributes(sensitive_features, W.shape[0], self.attributes)
         rng = check_random_state(self.random_state)

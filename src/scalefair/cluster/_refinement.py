@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import check_array, equal_weight
+from scalefair._entries import check_array, equal_weight, graph_as_matrix
 from scalefair._groups import combinations, compared_attributes
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import checked_affinity
@@ -68,7 +68,7 @@ def refine_partition(
     Parameters
     ----------
     W : {array-like, sparse matrix or array} of shape (n, n)
-        Symmetric weights >= 0.
+        Symmetric weights >= 0, or a graph of NetworkX or igraph.
     labels : array-like of shape (n,)
         Cluster of each node, from 0; a number without nodes stays so.
     sensitive_features : array-like of shape (n,) or (n, k)
@@ -114,6 +114,7 @@ def refine_partition(
     >>> refined.cut_after < 0.8 * refined.cut_before
     True
     """
+    W, sensitive_features = graph_as_matrix(W, sensitive_features)
     W = checked_affinity(sparse.csr_array(check_array(W, accept_sparse=True)))
     n = W.shape[0]
     clusters, codes = encode_labels(labels, n)

@@ -97,6 +97,15 @@ def read_values(
         distinct, first = np.unique(names, return_index=True)
         joined = joined.iloc[first[np.searchsorted(distinct, found)]]
         return joined.reset_index(drop=True)
+    if joined is not None and table is not None and not (each or column):
+        spelling, columns = f"{path}:COLUMN", list(joined)
+        told = f"{len(np.unique(found))} combinations of {listed(columns)}"
+        if 2 * len(np.unique(found)) > len(found) > 2 * len(columns):
+            raise FileError(
+                f"{path}: the {n} {unit}s would have {told} for groups, most of one "
+                f"{unit}. Name the column that holds the groups, as in {spelling}."
+            )
+        say(f"{path}: the {told} are the groups; for one column pass {spelling}.")
     if joined is not None and (few := few_rows(*np.unique(found, return_counts=True))):
         say(f"{path}: {few}")
     return found
@@ -112,7 +121,11 @@ def _read_text(
     if column:
         chosen = [column] if column in table.names else next(csv.reader([column]))
         chosen = [table.find(name.strip(), f"{path}:{column}") for name in chosen]
-        ids = ids * (ids[0].lower() in ID_NAMES | {""} and not by_row)
+        is_named = ids[0].lower() in ID_NAMES | {""}
+        if units.named and not (by_row or is_named):  # ids by another name, perhaps
+            first = table.frame(ids, ids)[ids[0]].str.strip()
+            is_named = first.is_unique and {*map(str, units.ids.tolist())} <= {*first}
+        ids = ids * (is_named and not by_row)
     elif not chosen:
         ids, chosen = [], ids
     if len(chosen) > 1 and what != "group":

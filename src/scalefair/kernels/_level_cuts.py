@@ -1,8 +1,10 @@
 """Joint cuts through several chains, at about the same level in each.
 
-A chain has cuts 0, 1, ... of nondecreasing levels. A joint cut takes one cut of each
-chain; it is allowed if their levels differ by at most a width. The chains lie one
-behind the other in arrays; `starts` and `ends` have the first and last cut of each.
+A chain has cuts 0, 1, ... of nondecreasing ranges of levels, from `low` to `high`. A
+joint cut takes one cut of each chain; it is allowed if no range begins more than a
+width above the end of another: some level is then within half of it of all (Helly).
+The chains lie one behind the other in arrays; `starts` and `ends` have the first and
+last cut of each.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ _ROUNDING = 1e-13
 
 @cached_njit()
 def split_at_levels(
-    levels: Float64Array,
+    low: Float64Array,
+    high: Float64Array,
     sums: Float64Array,
     weights: Float64Array,
     starts: IntArray,
@@ -33,8 +36,8 @@ def split_at_levels(
     n_chains), and its mean, from the first cuts to the last.
     """
     n_chains = starts.size
-    gains = np.empty(levels.size)
-    queue = np.empty(levels.size, np.int64)
+    gains = np.empty(low.size)
+    queue = np.empty(low.size, np.int64)
     pointers = np.empty((4, n_chains), np.int64)
     cut = np.empty(n_chains, np.int64)
     bounds, means, n_blocks = np.empty((16, n_chains), np.int64), np.empty(16), 0
@@ -58,8 +61,10 @@ def split_at_levels(
                 gain += excess
                 absolute += abs(sums[j]) + abs(mean) * weights[j]
                 gains[j] = gain
-        gain = _best_cut(levels, gains, above, end, width, queue, pointers, cut)
-        if gain > _ROUNDING * absolute:
+        gain = _best_cut(low, high, gains, above, end, width, queue, pointers, cut)
+        # At the ends of a block, too, the gain may be more than that: of 10^6 terms.
+        is_inside = np.any(cut != above) and np.any(cut != end)
+        if gain > _ROUNDING * absolute and is_inside:
             if n_below == below.shape[0]:
                 below = np.concatenate((below, below))
             below[n_below] = cut
@@ -77,7 +82,8 @@ def split_at_levels(
 
 @cached_njit()
 def _best_cut(
-    levels: Float64Array,
+    low: Float64Array,
+    high: Float64Array,
     gains: Float64Array,
     above: IntArray,
     end: IntArray,
@@ -88,8 +94,8 @@ def _best_cut(
 ) -> float:
     """Find the allowed cut of a block with the largest sum of gains; `cut` is it.
 
-    As the lowest level rises, each chain keeps the maximum of its gains in the window
-    of that width in a queue of falling gains: linear in the block's cuts.
+    As the lowest end of a range rises, each chain keeps the maximum of its gains in the
+    window of that width in a queue of falling gains: linear in the block's cuts.
     """
     head, tail, ahead, lowest = pointers[0], pointers[1], pointers[2], pointers[3]
     for k in range(above.size):
@@ -99,20 +105,20 @@ def _best_cut(
         level = np.inf
         for k in range(above.size):
             if lowest[k] <= end[k]:
-                level = min(level, levels[lowest[k]])
+                level = min(level, high[lowest[k]])
         if level == np.inf:
             return largest
         total = 0.0
         for k in range(above.size):
-            while lowest[k] <= end[k] and levels[lowest[k]] <= level:
+            while lowest[k] <= end[k] and high[lowest[k]] <= level:
                 lowest[k] += 1
-            while ahead[k] <= end[k] and levels[ahead[k]] <= level + width:
+            while ahead[k] <= end[k] and low[ahead[k]] <= level + width:
                 while tail[k] > head[k] and gains[queue[tail[k] - 1]] < gains[ahead[k]]:
                     tail[k] -= 1
                 queue[tail[k]] = ahead[k]
                 tail[k] += 1
                 ahead[k] += 1
-            while head[k] < tail[k] and levels[queue[head[k]]] < level:
+            while head[k] < tail[k] and high[queue[head[k]]] < level:
                 head[k] += 1
             total += gains[queue[head[k]]] if head[k] < tail[k] else -np.inf
         if total > largest:
@@ -123,7 +129,8 @@ def _best_cut(
 
 @cached_njit()
 def cuts_between(
-    levels: Float64Array,
+    low: Float64Array,
+    high: Float64Array,
     ranks: Float64Array,
     bounds: IntArray,
     width: float,
@@ -148,13 +155,13 @@ def cuts_between(
                     rank = min(rank, ranks[cut[k] + 1])
             if rank == np.inf:
                 break
-            low, high, ended = np.inf, -np.inf, True
+            first, last, ended = np.inf, -np.inf, True
             for k in range(n_chains):
                 while cut[k] < end[k] and ranks[cut[k] + 1] <= rank:
                     cut[k] += 1
-                low, high = min(low, levels[cut[k]]), max(high, levels[cut[k]])
+                first, last = min(first, high[cut[k]]), max(last, low[cut[k]])
                 ended = ended and cut[k] == end[k]
-            if high - low <= width or ended:
+            if last - first <= width or ended:
                 if n_cuts == blocks.size:
                     cuts = np.concatenate((cuts, cuts))
                     blocks = np.concatenate((blocks, blocks))

@@ -18,7 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._digits import apart
 from scalefair.kernels import single_blas_thread
-from scalefair.linear_model._parity_problem import ParityProblem, violation_at
+from scalefair.linear_model._parity_problem import (
+    ParityProblem,
+    violation_at,
+    with_room,
+)
 from scalefair.linear_model._training_rows import TrainingRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
@@ -73,6 +77,12 @@ class Solution:
     is_fixed: bool = False  # whether the surrogate was given
 
     @property
+    def is_flat(self) -> bool:
+        """Whether the scores are no better than constant ones, though gaps count."""
+        objective = (1 - _SETTLED) * self.problem.constant_objective
+        return self.kappa < 1 and self.result.objective > objective
+
+    @property
     def weights(self) -> Array:
         return self.problem.weights(self.result.x)
 
@@ -116,6 +126,14 @@ class Solver:
         ]
         return found
 
+    def certify_near(
+        self, problem: ParityProblem, v: Array
+    ) -> tuple[ParityProblem, DCResult]:
+        """Certify a smoothed problem's solution, with room between bound and it."""
+        if violation_at(problem, v) <= self.tol:
+            problem, v = with_room(problem, v, _MARGIN * self.tol)
+        return problem, self.certify(problem, v)
+
     def certify(self, problem: ParityProblem, v: Array) -> DCResult:
         """Solve a problem by the DC algorithm, from a feasible point or from zero."""
         # The algorithm keeps what is feasible, as weights of zero are, but violations
@@ -137,17 +155,20 @@ class Solver:
         self._records += [
             replace(r, n_calls=r.n_calls + before) for r in result.history
         ]
-        remedy = "Raise max_iter or tol."
+        remedy = "Raise max_iter, or take a larger kappa"
         if self._inner_solver != "bundle":
-            remedy = 'Raise max_iter or tol, or take inner_solver="bundle".'
+            remedy = 'Take inner_solver="bundle"'
         elif result.n_iter < self._max_iter:
-            remedy = "No step improves it: raise tol."
+            remedy = "No step improves it: take a larger kappa"
+        residual = max(result.kkt_residual, result.infeasibility)
+        if residual < 1:  # above it says nothing of the solution
+            remedy += f"; tol={1.1 * residual:.2g} would accept the solution"
         return replace(
             result,
             n_calls=self.n_calls,
             history=list(self._records),
             converged=result.converged and result.infeasibility <= self.tol,
-            message=remedy,
+            message=f"{remedy}.",
         )
 
 
@@ -170,24 +191,47 @@ class _Search:
         self._measure = measure
         self._kappa = kappa
         problem = solver.problem
-        self._of_zero = problem.smoothed(problem.start(), _CORNER).objective
+        self._worthwhile = (1 - _SETTLED) * problem.constant_objective
         self.n_left = _MOST
 
-    def trial(self, last: _Trial | None, kappa: float, width: float) -> _Trial | None:
+    def trial(
+        self, last: _Trial | None, kappa: float, width: float, is_denser: bool = False
+    ) -> _Trial | None:
         """Solve the problem with another surrogate; None where that fails."""
         self.n_left -= 1
-        problem = self._solver.problem.with_surrogate(kappa, width)
-        v = problem.start()
+        problem = last.problem if last is not None else self._solver.problem
+        n_ranks = problem.n_thresholds
+        # What a surrogate allows between two ranks is their distance.
+        if is_denser and 1 / n_ranks > self._kappa:
+            n_ranks *= 2
+        problem = problem.with_surrogate(kappa, width, n_ranks)
+        v, multipliers = problem.start(), None
         if last is not None:
             thresholds = np.array(last.problem.thresholds(last.x))
             v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
-        multipliers = None if last is None else last.multipliers
+            multipliers = last.multipliers
+        if multipliers is not None and multipliers.size != problem.n_constraints:
+            multipliers = None
         found = self._solver.smooth(problem, v, multipliers)
-        is_worse = found.objective > self._of_zero  # weights of zero are fair
-        if last is not None and (is_worse or found.infeasibility > self._solver.tol):
+        if not found.converged and multipliers is not None:
+            found = self._solver.smooth(problem, v, None)
+        is_flat = found.objective > self._worthwhile
+        if last is not None and (is_flat or found.infeasibility > self._solver.tol):
             return None
         gap = self._measure(problem.weights(found.x))
-        return _Trial(problem, found.x, found.multipliers, found.objective, gap)
+        # Those of a search that failed have grown without bound.
+        multipliers = found.multipliers if found.converged else None
+        return _Trial(problem, found.x, multipliers, found.objective, gap)
+
+    def first(self) -> _Trial:
+        """Solve from zero; allow larger gaps until scores are not all alike."""
+        bound = self._kappa
+        while True:
+            found = self.trial(None, bound, 1.0)
+            assert found is not None  # not from zero
+            if found.objective <= self._worthwhile or bound == 1:
+                return found
+            bound = min(2 * bound, 1.0)
 
     def _is_stuck(self, before: float, after: float) -> bool:
         return before - after < _STUCK * (before - _AIM * self._kappa)
@@ -218,7 +262,7 @@ class _Search:
             if can_narrow and (is_far or n_stuck >= _RETRIES):
                 widths = self.widths(last)
             if widths:
-                found = self.trial(last, self._kappa, widths[0])
+                found = self.trial(last, self._kappa, widths[0], is_denser=True)
                 is_lowered, can_narrow, n_stuck = False, found is not None, 0
                 if found is None:
                     continue
@@ -296,7 +340,10 @@ def meet_gap(
     without `smooth`. The last surrogate's problem is the one that is certified.
     """
     search = _Search(solver, measure, kappa)
-    problem = solver.problem.with_surrogate(start.kappa, start.width)
+    problem, n_ranks = solver.problem, 0
+    if start.thresholds is not None:  # of ranks that may have become denser
+        n_ranks = max(start.thresholds.size // problem.n_families, problem.n_thresholds)
+    problem = problem.with_surrogate(start.kappa, start.width, n_ranks)
     v = start.variables(problem)
     first, certified = None, None
     if not smooth or (v is not None and violation_at(problem, v) <= solver.tol):
@@ -307,27 +354,29 @@ def meet_gap(
     elif v is not None:
         known = _Trial(problem, v, start.multipliers, np.inf, np.inf)
         first = search.trial(known, start.kappa, start.width)
-    first = first or search.trial(None, kappa, 1.0)
-    assert first is not None  # not from zero
+    first = first or search.first()
     trials = search.run(first)
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
     best = search.raised(trials[-1], trials) if is_fair else fairest
+    problem = best.problem
     if best is not first or certified is None:
-        certified = solver.certify(best.problem, best.x)
-    gap = measure(best.problem.weights(certified.x))
+        problem, certified = solver.certify_near(problem, best.x)
+    found = Solution(problem, certified, measure(problem.weights(certified.x)), kappa)
+    bound, last = best.problem.kappa, found
     for _ in range(_RETRIES):
-        if gap <= kappa or not is_fair:
+        if found.gap <= kappa or not is_fair:
             break
         # The certified solution is another one than that of the smoothed problem.
-        bound = best.problem.kappa * _AIM * kappa / gap
+        bound *= _AIM * kappa / last.gap
         tighter = search.trial(best, bound, best.problem.width)
-        if tighter is None or tighter.gap > kappa:
+        if tighter is None:
             break
-        best = tighter
-        certified = solver.certify(best.problem, best.x)
-        gap = measure(best.problem.weights(certified.x))
-    return Solution(best.problem, certified, gap, kappa)
+        problem, certified = solver.certify_near(tighter.problem, tighter.x)
+        gap = measure(problem.weights(certified.x))
+        last = Solution(problem, certified, gap, kappa)
+        found = min(found, last, key=lambda solution: solution.gap)
+    return found
 
 
 def warn_unfinished(
@@ -341,6 +390,12 @@ def warn_unfinished(
             f"residual of {apart(result.kkt_residual, tol)} and a violation of "
             f"{apart(max(result.infeasibility, 0.0), tol)} (tol={tol:g}). "
             f"{result.message}"
+        )
+    elif found.is_flat:
+        messages.append(
+            "All rows have nearly the same score, which is fair and of no use: nothing "
+            "better was as fair. Take a larger kappa, or fewer groups; if that changes "
+            "nothing, the features say nothing of the labels."
         )
     if found.gap > _ALLOWED * found.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=problem.interval)

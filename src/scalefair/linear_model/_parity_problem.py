@@ -37,28 +37,32 @@ def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
 class ParityProblem(DCProblem):
     """Differences of convex functions of v: the weights, then free thresholds."""
 
+    n_thresholds = 1  # ranks of each family of sets
+
     def __init__(
         self,
         oracle: RowOracle,
         interval: tuple[float, float],
         kappa: float,
         ridge: float,
+        constant: float,
     ) -> None:
         self.oracle = oracle
+        self.constant = constant  # the best score if all rows have the same
         self.interval = interval
         self.n_families = oracle.compared.n_families
         self.n_sets = oracle.compared.n_sets
         self.ridge = ridge_factors(oracle.layout, ridge).ravel()
         self._set_surrogate(kappa, 1.0)
 
-    def _set_surrogate(self, kappa: float, width: float) -> None:
+    def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
         self.kappa, self.width = kappa, width  # bound and width, in scores
         self.slack = kappa * (self.interval[1] - self.interval[0])
 
-    def with_surrogate(self, kappa: float, width: float) -> Self:
-        """Return the problem with another bound and width of the surrogate."""
+    def with_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> Self:
+        """Return the problem with another bound and width, and other ranks if any."""
         other = copy(self)
-        other._set_surrogate(kappa, width)
+        other._set_surrogate(kappa, width, n_ranks)
         return other
 
     def require_memory(self) -> None:
@@ -74,6 +78,13 @@ class ParityProblem(DCProblem):
             f"{self.n_variables:,} variables",
             "join groups, or take fewer thresholds or features, or no interactions.",
         )
+
+    @property
+    def constant_objective(self) -> float:
+        """Objective of constant scores, which are fair and of no use."""
+        v = self.start()
+        v[self.oracle.n_features] = self.constant
+        return self.smoothed(v, 0.0).objective
 
     @abstractmethod
     def start(self) -> Array:
@@ -149,16 +160,17 @@ class StrongParity(ParityProblem):
 
     def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
         self.n_thresholds = n_thresholds
-        super().__init__(*common)
         self.surrogate = surrogate
-        n_free = self.n_families * n_thresholds
-        self.n_variables = self.oracle.n_weights + n_free
-        self.n_constraints = 2 * self.n_sets * n_thresholds
+        super().__init__(*common)
 
-    def _set_surrogate(self, kappa: float, width: float) -> None:
+    def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
         super()._set_surrogate(kappa, width)
+        self.n_thresholds = n_ranks or self.n_thresholds
         low, end = self.interval[0], self.interval[1] - self.slack
         self.ranks = np.linspace(low, end, self.n_thresholds, endpoint=False)
+        n_free = self.n_families * self.n_thresholds
+        self.n_variables = self.oracle.n_weights + n_free
+        self.n_constraints = 2 * self.n_sets * self.n_thresholds
 
     def start(self) -> Array:
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
@@ -226,9 +238,8 @@ class StrongParity(ParityProblem):
 class WeakParity(ParityProblem):
     """Problem (17): rates at one fixed threshold, cut to the interval, are close."""
 
-    def __init__(self, *common: Any, threshold: float, constant: float) -> None:
+    def __init__(self, *common: Any, threshold: float) -> None:
         super().__init__(*common)
-        self.constant = constant
         self.threshold = np.full(self.n_families, threshold)
         self.n_variables = self.oracle.n_weights
         family = self.oracle.compared.family
@@ -288,6 +299,20 @@ def violation_at(problem: ParityProblem, v: Array) -> float:
     """Largest violation of a constraint."""
     (plus, _), (minus, _) = problem.evaluate(v)
     return float((plus - minus)[1:].max())
+
+
+def with_room(problem: ParityProblem, v: Array, room: float) -> tuple[Any, Array]:
+    """Raise the bound until no constraint is violated or tight; return the variables.
+
+    Where there is no way into the allowed ones, multipliers may be without bound.
+    """
+    length = problem.interval[1] - problem.interval[0]
+    while (violation := violation_at(problem, v)) >= 0 and problem.kappa < 1:
+        kappa = problem.kappa + (violation + room) / length
+        w, thresholds = problem.weights(v), np.array(problem.thresholds(v))
+        problem = problem.with_surrogate(min(kappa, 1.0), problem.width)
+        v = problem.with_thresholds(w, thresholds)
+    return problem, v
 
 
 def given_start(problem: ParityProblem, rows: Any, tol: float) -> Part:

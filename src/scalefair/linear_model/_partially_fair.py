@@ -67,7 +67,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         gap of the scores themselves is at most `kappa`. A number is a width that stays,
         in scores: 1 is the method of [1]_, which bounds the surrogate's gap only.
     n_thresholds : int, default=25
-        Ranks at which the strong criterion is enforced.
+        Ranks at which the strong criterion is enforced. With ``surrogate_width="auto"``
+        they are doubled where the gap between them is too large.
     alpha : float, default=1e-4
         Factor of half the squared norm of the coefficients of standardized features.
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
@@ -104,7 +105,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ``attributes="each"`` the largest one of an attribute.
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
-        and `kkt_residual_` are about.
+        and `kkt_residual_` are about; the bound leaves room to the solution.
     %(solution)s
     kkt_residual_ : float
         Nearly-KKT residual.
@@ -271,13 +272,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
         numbers = float(self.kappa), float(self.alpha)
-        common = (oracle, interval, *numbers)
+        common = (oracle, interval, *numbers, best_constant(rows.signs, self.loss))
         problem: ParityProblem
         if self.criterion == "weak":
-            constant = best_constant(rows.signs, self.loss)
-            problem = WeakParity(
-                *common, threshold=float(self.threshold), constant=constant
-            )
+            problem = WeakParity(*common, threshold=float(self.threshold))
         else:
             problem = StrongParity(
                 *common, n_thresholds=self.n_thresholds, surrogate=self.surrogate
@@ -361,7 +359,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ]
         self.n_iter_ = result.n_iter
         self.n_oracle_calls_ = result.n_calls
-        self.converged_ = result.converged
+        self.converged_ = result.converged and not found.is_flat
         measured = replace(found, gap=self.partial_parity_gap_)
         warn_unfinished(measured, scores, rows, self.tol, stacklevel=stacklevel)
 

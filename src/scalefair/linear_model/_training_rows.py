@@ -14,6 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.random import sample_without_replacement
 
 from scalefair._entries import canonical, check_array
+from scalefair._group_limits import (
+    FEW_ROWS,
+    check_group_count,
+    check_group_sizes,
+    smallest,
+)
 from scalefair._groups import (
     Attribute,
     check_compared,
@@ -35,11 +41,6 @@ from scalefair.linear_model._weights import (
     own_rows,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
-
-# In a group of fewer a share has a standard error of up to 0.09.
-FEW_ROWS = 30
-# Groups that a message names.
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -164,14 +165,7 @@ class TrainingRows:
             of = "sensitive_features"
             if len(compared) > 1:
                 of = f"Column {name} of {of}"
-            if (n_groups := len(groups)) > max_groups:
-                raise ValueError(
-                    f"{of} has {n_groups:,} different values, more than "
-                    f"max_groups={max_groups}: is it a number or an identifier, not a "
-                    "category? Every group takes constraints and weights of its own. "
-                    "Put the values into a few ranges or kinds, or pass max_groups="
-                    f"{n_groups} if all of them are meant."
-                )
+            check_group_count(len(groups), max_groups, of)
         sizes = np.concatenate(self.set_sizes)
         if not sizes.all():
             raise ValueError(
@@ -179,19 +173,12 @@ class TrainingRows:
                 f"sensitive_features have none: {self._named(sizes == 0)}. Leave these "
                 "groups out, join them with others, or pass given=None."
             )
-        small = sizes < min_group_size
-        if small.any():
-            within = "" if self.given is None else ", within a label,"
-            raise ValueError(
-                f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
-                f"{within} fewer rows than min_group_size={min_group_size}: "
-                f"{self._named(small)}. Shares of so few rows cannot be compared: join "
-                "them with others or leave them out. "
-                f"min_group_size={sizes.min()} takes them as they are."
-            )
+        within = "" if self.given is None else ", within a label,"
+        check_group_sizes(self._set_names, sizes, min_group_size, within)
 
-    def _named(self, small: NDArray[np.bool_]) -> str:
-        """Return sets that are compared with their sizes, the smallest first."""
+    @property
+    def _set_names(self) -> list[str]:
+        """Name the sets that are compared."""
         several = len(self.groups) > 1
         names = [
             repr(group) + f" of {name}" * several
@@ -201,12 +188,11 @@ class TrainingRows:
         if self.given is not None:
             labels = self.classes.tolist()[-(1 + (self.given == "label")) :]
             names = [f"{name} labelled {y!r}" for y in labels for name in names]
-        sizes = np.concatenate(self.set_sizes)
-        order = np.argsort(sizes, kind="stable")
-        order = order[small[order]]
-        named = [f"{names[k]} ({sizes[k]})" for k in order[:_NAMED]]
-        rest = order.size - len(named)
-        return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")
+        return names
+
+    def _named(self, small: NDArray[np.bool_]) -> str:
+        """Return sets that are compared with their sizes, the smallest first."""
+        return smallest(self._set_names, np.concatenate(self.set_sizes), small)
 
     def warn_few(self, *, stacklevel: int) -> None:
         """Warn of groups in which shares, and so gaps, are mostly noise."""

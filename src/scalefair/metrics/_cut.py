@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair._entries import canonical
+from scalefair._entries import canonical, graph_as_matrix
 from scalefair.metrics._balance import encode_clusters
 
 # Numbers in a block of indicator vectors: 256 MB.
@@ -37,7 +37,7 @@ def normalized_cut_score(
         never made dense. An operator, such as a kernel, is multiplied by one vector
         per cluster, in blocks of 256 MB; symmetry and sign of its entries, which
         cannot be seen, are the caller's business. Self-loops count once in the volume
-        and never in the cut.
+        and never in the cut. Or an undirected graph of NetworkX or igraph.
     labels : array-like of shape (n,)
         Cluster of each node. The cut is that of the subgraph of the assigned nodes:
         edges to a node labelled -1 count neither in the cut nor in the volume.
@@ -78,7 +78,7 @@ def normalized_cut_score(
     >>> round(normalized_cut_score(W, [0, 0, 0, 1, 1, 1]), 4)
     0.2857
     """
-    W = _check_affinity(W)
+    W = _check_affinity(graph_as_matrix(W)[0])
     assigned, clusters, codes = encode_clusters(labels)
     if len(assigned) != W.shape[0]:
         raise ValueError(

@@ -35,7 +35,11 @@ class ParityIsotonicResult:
     fine_blocks : ndarray of shape (n_steps,)
         Block of each step.
     kappa : float
-        Difference of levels that was allowed: the one given, or the resolution.
+        Largest difference of levels that was allowed between two chains.
+    kappas : ndarray of shape (n_chains, n_chains)
+        Difference allowed to each pair: the mean of what each chain allows, which is
+        `kappa` as given, or the chain's resolution if that is more. 0 for a chain
+        and itself.
     gap : float
         Largest difference of levels between chains, at any cut into steps.
     """
@@ -46,6 +50,7 @@ class ParityIsotonicResult:
     fine_thresholds: NDArray[np.float64]
     fine_blocks: NDArray[np.integer]
     kappa: float
+    kappas: NDArray[np.float64]
     gap: float
 
 
@@ -83,9 +88,10 @@ def parity_isotonic_regression(
     chains : array-like of int of shape (n_samples,)
         Chain of each sample, from 0 to n_chains - 1, none of them empty.
     kappa : float
-        Largest difference of levels, from 0 to 1. Below the resolution, the share
-        :math:`1 / (n_k (\beta - \alpha))` of one sample of the smallest chain, cuts
-        hardly ever agree: the resolution takes its place.
+        Largest difference of levels, from 0 to 1. Below the resolution of a chain, the
+        share :math:`1 / (n_k (\beta - \alpha))` of one of its samples, its cuts hardly
+        ever agree with those of others: it allows the resolution instead, and two
+        chains differ by at most the mean of what they allow.
     interval : tuple of two floats, default=(0.0, 1.0)
         Shares :math:`0 \le \alpha < \beta \le 1` of a chain, counted from its highest
         score, between which levels are compared.
@@ -107,7 +113,8 @@ def parity_isotonic_regression(
     -----
     Blocks of samples are split in two where that lowers the loss most, until none can
     be [1]_: a maximum flow for a general order, here a window that slides over the
-    levels, so that a split is linear in the samples and all of them take
+    levels (a cut is allowed if some level is within half of what each chain allows),
+    so that a split is linear in the samples and all of them take
     :math:`O(n \log n)` as a rule.
 
     References
@@ -198,7 +205,8 @@ class _Chains:
         sizes = np.bincount(codes)
         if not sizes.all():
             raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
-        self.resolution = 1 / (sizes.min() * (high - low))
+        # What is allowed to a chain is never more than all.
+        self.resolutions = np.minimum(1 / (sizes * (high - low)), 1.0)
 
         self.order = np.lexsort((-scores, codes))
         scores, codes = scores[self.order], codes[self.order]
@@ -217,6 +225,7 @@ class _Chains:
         self.limits = _limits(least, self.starts, self.ends)
 
         chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
+        self.chain_of = chain_of
         ranks = np.cumsum(self.weights)
         ranks -= ranks[self.starts][chain_of]
         ranks /= ranks[self.ends][chain_of]
@@ -246,15 +255,20 @@ class _Chains:
         """Split the samples into blocks; fit the mean of its block to each."""
         if not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
-        kappa = min(max(float(kappa), self.resolution), 1.0)
-        width, starts = kappa + _ROUNDING, self.starts
+        allowed = np.maximum(kappa, self.resolutions)
+        kappas = np.add.outer(allowed, allowed) / 2
+        np.fill_diagonal(kappas, 0.0)
+        # Half of the least is the reach of all chains, more that of small ones.
+        width, starts = allowed.min() + _ROUNDING, self.starts
+        further = ((allowed - allowed.min()) / 2)[self.chain_of]
+        ranges = self.levels - further, self.levels + further
         bounds, means = split_at_levels(
-            self.levels, self.sums, self.weights, starts, self.ends, width
+            *ranges, self.sums, self.weights, starts, self.ends, width
         )
         means = np.minimum.accumulate(means)  # equal ones may differ in rounding
         values = means + self.centre
         bounds = np.vstack([starts, bounds])
-        cuts, blocks = cuts_between(self.levels, self._positions(bounds), bounds, width)
+        cuts, blocks = cuts_between(*ranges, self._positions(bounds), bounds, width)
         kept = _thinned(blocks)
         cuts, blocks = np.vstack([starts, cuts[kept]]), blocks[kept]
         block_of = np.empty(self.levels.size, np.int64)
@@ -269,7 +283,8 @@ class _Chains:
             self.limits[bounds],
             self.limits[cuts],
             blocks,
-            kappa,
+            float(kappas.max()),
+            kappas,
             float(np.ptp(self.levels[cuts], axis=1).max()),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +27,7 @@ from scalefair.postprocessing._scored_rows import (
     Scorer,
     score_rows,
     scoring_method,
+    warn_small,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -83,8 +84,9 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Ranks :math:`0 \le \alpha < \beta \le 1` within each group, counted from its
         highest score, among which the groups are treated alike; the default is all.
     kappa : float, default=0.05
-        Largest gap on the rows of `fit`, from 0 to 1. At 0 it is what one row of the
-        smallest group makes (`kappa_`).
+        Largest gap on the rows of `fit`, from 0 to 1. For a group of which one row
+        makes more, the gap to another group is at most the mean of what is allowed to
+        both (`kappas_`); other groups keep `kappa`. At 0 all is what rows make.
     target : {"labels", "scores"}, default="labels"
         What the outputs are near to in the mean square. ``"labels"`` is the most
         accurate, and calibrates: outputs are the shares of positive labels in blocks
@@ -100,6 +102,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         boosting that stops early, unless it is told not to.
     n_jobs : int, default=None
         Folds fitted at a time, as in scikit-learn.
+    max_groups : int, default=100
+        Most groups: more look like a number, such as an age, and are refused.
+    min_group_size : int, default=1
+        Fewest rows of a group. Groups that get less than `kappa` are warned of in any
+        case, at ``kappa=0`` those of fewer than 30 rows within the interval.
 
     Attributes
     ----------
@@ -108,8 +115,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     classes_ : ndarray of shape (2,)
         The labels.
     %(groups_)s
+    kappas_ : ndarray of shape (n_groups, n_groups)
+        Largest gap allowed to each pair of groups: the mean of two numbers, each of
+        them `kappa` or, if that is more, the gap that one row of the group makes.
     kappa_ : float
-        `kappa`, or the gap that one row of the smallest group makes, if larger.
+        The largest of `kappas_`: `kappa`, unless a group is small.
     values_ : ndarray of shape (n_blocks,)
         The outputs, decreasing.
     thresholds_ : ndarray of shape (n_blocks + 1, n_groups)
@@ -166,6 +176,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         "target": [StrOptions({"labels", "scores"})],
         "cv": ["cv_object", StrOptions({"prefit"})],
         "n_jobs": [None, Interval(Real, None, None, closed="neither")],
+        "max_groups": [Interval(Integral, 2, None, closed="left")],
+        "min_group_size": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -177,6 +189,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         target: str = "labels",
         cv: Any = None,
         n_jobs: int | None = None,
+        max_groups: int = 100,
+        min_group_size: int = 1,
     ) -> None:
         self.estimator = estimator
         self.interval = interval
@@ -184,6 +198,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self.target = target
         self.cv = cv
         self.n_jobs = n_jobs
+        self.max_groups = max_groups
+        self.min_group_size = min_group_size
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -229,18 +245,25 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         ------
         ValueError
             If there are not two labels, lengths differ, a group is missing or has no
-            weight, a score is not finite, a parameter is out of range, or rows in
-            parts meet a classifier that is not fitted.
+            weight, groups are one, too many or too small, a score is not finite, a
+            parameter is out of range, or rows in parts meet a classifier that is not
+            fitted.
+
+        Warns
+        -----
+        UserWarning
+            If groups are so small that their gaps may exceed `kappa`.
         """
         interval = check_interval(self.interval)
         rows = score_rows(self, X, y, sensitive_features, sample_weight)
         self._store(rows, *_solve(rows, interval, self.target, [self.kappa]))
+        warn_small(self, rows, self.kappa, stacklevel=4)
         return self
 
     def _store(self, rows: ScoredRows, found: ParityIsotonicResult) -> None:
         """Keep the steps, and measure what they do to the rows."""
         interval = check_interval(self.interval)
-        self.kappa_ = found.kappa
+        self.kappa_, self.kappas_ = found.kappa, found.kappas
         self.values_, self.thresholds_ = found.values, found.thresholds
         self._limits = found.fine_thresholds
         self._outputs = _shifted(found.values, found.fine_blocks)
@@ -249,14 +272,12 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         # 1 / n_k; weighted rows count as fewer.
         self._variances = np.bincount(rows.codes, squares) / sums**2
         self._shares = sums / sums.sum()
-        self.partial_parity_gap_ = 0.0
-        if len(self.groups_) > 1:
-            self.partial_parity_gap_ = partial_demographic_parity_gap(
-                self._outputs_of(rows.scores, rows.codes),
-                sensitive_features=GroupCodes.of(rows.codes),
-                interval=interval,
-                sample_weight=rows.weights,
-            )
+        self.partial_parity_gap_ = partial_demographic_parity_gap(
+            self._outputs_of(rows.scores, rows.codes),
+            sensitive_features=GroupCodes.of(rows.codes),
+            interval=interval,
+            sample_weight=rows.weights,
+        )
         self.null_gap_ = self.null_gap(len(rows.codes))
 
     def _outputs_of(
@@ -493,6 +514,7 @@ def fair_calibration_path(
     solutions = _solve(rows, interval, first.target, values.tolist())
     for model, found in zip(models, solutions, strict=True):
         model._store(rows, found)
+    warn_small(first, rows, float(values.min()), stacklevel=2)
     return models
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +25,19 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._entries import check_features
-from scalefair._groups import encode_groups, listed
+from scalefair._entries import check_features, naming_words
+from scalefair._group_limits import (
+    FEW_ROWS,
+    check_group_count,
+    check_group_sizes,
+    smallest,
+)
+from scalefair._groups import (
+    check_interval,
+    check_two_groups,
+    encode_groups,
+    listed,
+)
 from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -87,8 +100,10 @@ def score_rows(
     classes, labels = np.unique(values, return_inverse=True)
     model.classes_ = _two(classes)
     model.groups_, codes = encode_groups(sensitive_features, n_samples)
+    _check_groups(model, codes)
     weights = _check_weights(model, sample_weight, labels, codes)
-    with long_blas_call():  # as many threads as its own fit takes
+    # As many threads as its own fit takes; it may encode words, or not.
+    with long_blas_call(), naming_words(X):
         scores = _fit_and_score(model, X, values, weights)
     return ScoredRows(scores, labels, codes, weights).counted()
 
@@ -140,6 +155,7 @@ def _score_parts(
         np.concatenate(column.gather()).astype(np.int64)
         for column in (label_parts, code_parts)
     )
+    _check_groups(model, codes)
     weights = _check_weights(model, sample_weight, labels, codes)
     model.estimator_ = scorer.estimator
     _check_same_classes(model)
@@ -189,6 +205,30 @@ def _check_same_classes(model: Any) -> None:
         raise ValueError(
             f"y has the labels {listed(model.classes_.tolist())}, the estimator was "
             f"fitted to {listed(np.asarray(known).tolist())}: give it the same."
+        )
+
+
+def _check_groups(model: Any, codes: NDArray[np.int64]) -> None:
+    check_two_groups(model.groups_, "sklearn.isotonic.IsotonicRegression")
+    check_group_count(len(model.groups_), model.max_groups)
+    names = list(map(repr, model.groups_.tolist()))
+    check_group_sizes(names, np.bincount(codes), model.min_group_size)
+
+
+def warn_small(model: Any, rows: ScoredRows, kappa: float, *, stacklevel: int) -> None:
+    """Warn of groups of which one row makes a larger gap than is asked."""
+    low, high = check_interval(model.interval)
+    least = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
+    sizes = np.bincount(rows.codes)
+    if (small := sizes < least).any():
+        names = smallest(list(map(repr, model.groups_.tolist())), sizes, small)
+        warnings.warn(
+            f"Groups of too few rows for kappa={kappa:g}: {names}. Their gaps may be "
+            "larger, as `kappas_` says, since one row makes more; those between other "
+            "groups are not. Join such groups with others, or leave them out; "
+            f"min_group_size={least} refuses them.",
+            UserWarning,
+            stacklevel=stacklevel + 1,
         )
 
 

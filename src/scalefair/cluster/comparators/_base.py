@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
+from scalefair._entries import graph_as_matrix
 from scalefair._groups import encode_groups
 from scalefair._random_state import check_random_state
 from scalefair.cluster import _base
@@ -62,7 +63,8 @@ class GraphComparator(_base.GraphClustering):
         ----------
         W : {array-like, sparse matrix or array} of shape (n, n) or (n, n_features)
             Symmetric affinity with entries >= 0, in any SciPy sparse format or
-            dense; with ``affinity="nearest_neighbors"`` rows of features.
+            dense, or a graph of NetworkX or igraph; with
+            ``affinity="nearest_neighbors"`` rows of features.
         %(y_ignored)s
         %(sensitive_features)s
 
@@ -80,6 +82,8 @@ class GraphComparator(_base.GraphClustering):
         ConvergenceWarning
             If the method stops before it has converged.
         """
+        if self.affinity == "precomputed":
+            W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._validate(W)
         names, all_codes = encode_groups(sensitive_features, W.shape[0])
         self.affinity_matrix_ = self._graph(W).astype(np.float64, copy=False)
