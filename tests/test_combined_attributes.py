@@ -114,7 +114,9 @@ def joint_range(groups):
 FIRST, PAIR = X[:, 0], ("f, True", "m, False")
 TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} | {
     "refine_partition": lambda groups: (
-        cluster.refine_partition(W, LABELS, sensitive_features=groups).labels
+        cluster.refine_partition(
+            W, LABELS, sensitive_features=groups, random_state=0
+        ).labels
     ),
     "fair_assignment": lambda groups: (
         cluster.fair_assignment(X, X[:2], sensitive_features=groups).labels

@@ -13,6 +13,7 @@ from sklearn.datasets import make_blobs
 from sklearn.neighbors import KNeighborsTransformer, RadiusNeighborsTransformer
 
 from scalefair.cluster import FairSpectralClustering, _neighbors
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._neighbors import neighbors_graph
 
 
@@ -104,7 +105,8 @@ def test_transformers_find_the_exact_graph(blobs, transformer):
 
 
 def test_all_neighbours_within_a_radius(blobs):
-    model = fit(blobs, neighbors=RadiusNeighborsTransformer(radius=2.0))
+    transformer = RadiusNeighborsTransformer(radius=2.0)
+    model = fit(blobs, neighbors=transformer, **PAPERS_METHOD)
     near = (cdist(blobs, blobs) <= 2) & ~np.eye(300, dtype=bool)
     np.testing.assert_array_equal(model.affinity_matrix_.toarray(), near)
     assert model.neighbors_recall_ == 1

@@ -64,6 +64,7 @@ def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
         regularization=regularization,
         connected_components="largest",
         assign_labels="fair",
+        refine=False,
     )
     known = model.labels_ >= 0
     rows, found = rows_of(model), embed(model, W, groups)
