@@ -12,8 +12,10 @@ PUBLIC = {
         "CoordinateDescentFairClustering",
         "FairAssignment",
         "FairSpectralClustering",
+        "RefinedPartition",
         "UnifiedFairSpectralClustering",
         "fair_assignment",
+        "refine_partition",
     ],
     "scalefair.datasets": [
         "fetch_a9a",

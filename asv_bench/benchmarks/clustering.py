@@ -14,7 +14,7 @@ from .problems import block_model
 METHODS = {
     "scalefair": {"tol": 1e-3},
     "scalefair-float32": {"tol": 1e-3, "dtype": np.float32},
-    "scalefair-regularized": {"tol": 1e-3, "regularization": 0.1},
+    "scalefair-papers": {"tol": 1e-3, "regularization": 0, "assign_labels": "kmeans"},
     "scalefair-lanczos": {"tol": 1e-3, "solver": "lanczos"},
     "sklearn-lobpcg": {"eigen_solver": "lobpcg"},
     "sklearn-amg": {"eigen_solver": "amg"},

@@ -23,9 +23,9 @@ def mixed_points(n, k):
 def embedded_block_model(n, k):
     """Rows of a fair spectral embedding: nearly balanced as they are."""
     data = block_model(n, k)
-    model = FairSpectralClustering(k, tol=1e-3, random_state=0).fit(
-        data.graph, sensitive_features=data.sensitive_features
-    )
+    model = FairSpectralClustering(
+        k, regularization=0, tol=1e-3, assign_labels="kmeans", random_state=0
+    ).fit(data.graph, sensitive_features=data.sensitive_features)
     degrees = model.affinity_matrix_.sum(axis=1)
     X = model.embedding_ / np.sqrt(np.maximum(degrees, 1e-300))[:, None]
     return X, model.labels_, np.asarray(data.sensitive_features)

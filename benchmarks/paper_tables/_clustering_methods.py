@@ -106,7 +106,13 @@ def constraints(groups: np.ndarray, inv_sqrt_degrees: np.ndarray) -> np.ndarray:
 def _estimator(problem: Problem, method: str, k: int, seed: int) -> Run:
     fit_input, parameters = problem.fit_input()
     model = FairSpectralClustering(
-        k, solver=SOLVERS[method], tol=problem.tol, random_state=seed, **parameters
+        k,
+        solver=SOLVERS[method],
+        regularization=0,
+        tol=problem.tol,
+        assign_labels="kmeans",
+        random_state=seed,
+        **parameters,
     )
     start = time.perf_counter()
     model.fit(fit_input, sensitive_features=problem.groups)

@@ -189,6 +189,8 @@ def test_options_of_classify_are_those_of_reading():
     assert {entry.name for entry in fields(Reading)} - {
         "folder",
         "attributes",
+        "directed",  # of lists of edges
+        "weights",
     } <= options
 
 

@@ -59,7 +59,7 @@ def test_every_parameter_is_an_option(command):
         (
             "cluster",
             "--affinity rbf_nystroem --gamma 0.25 --n-landmarks 30 --solver dual "
-            "--assign-labels fair --balance-tolerance 0.3 --tol 0.001 --n-init 2",
+            "--no-refine --balance-tolerance 0.3 --tol 0.001 --n-init 2",
         ),
         (
             "cluster",
@@ -115,7 +115,11 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
         ("cluster", "--affinity rbf --components all", "precomputed or nearest"),
         ("cluster", "--id-column a", "not to --affinity precomputed"),
         ("cluster", "--standardize", "not to --affinity precomputed"),
-        ("cluster", "--balance-tolerance 0.2", "--assign-labels fair only"),
+        (
+            "cluster",
+            "--assign-labels kmeans --balance-tolerance 0.2",
+            "--assign-labels fair only",
+        ),
         ("pca", "--categorical a", "--categorical"),
         ("pca", "--groups sexes.txt --keep-groups", "--keep-groups"),
         ("pca", "-o c.csv", "must end in .npz"),

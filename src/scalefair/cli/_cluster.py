@@ -50,7 +50,7 @@ _CONDITIONS = {
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
     **dict.fromkeys(("directed", "weights"), ("affinity", ("precomputed",))),
-    "balance_tolerance": ("assign_labels", ("fair",)),
+    **dict.fromkeys(("balance_tolerance", "refine"), ("assign_labels", ("fair",))),
     "model_file": ("solver", _EIGENSOLVERS),
 }
 _PARAMETERS = {
@@ -58,7 +58,7 @@ _PARAMETERS = {
     "Affinity": "affinity n_neighbors neighbors gamma regularization "
     "connected_components,--components",
     "Eigenvectors": "solver tol",
-    "Clusters": "attributes assign_labels balance_tolerance random_state",
+    "Clusters": "attributes assign_labels balance_tolerance refine random_state",
     "Advanced": "n_landmarks max_iter n_init dtype",
 }
 _CHANGED: dict[str, dict[str, Any]] = {

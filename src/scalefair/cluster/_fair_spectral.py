@@ -66,8 +66,8 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     one node (`fair_assignment`); and the labels are refined on the graph, with the
     shares kept (`refine_partition`). The balance is measured in `balance_`.
 
-    The method of the papers is ``regularization=0, assign_labels="kmeans"``: raw rows
-    and k-means, whose clusters are often handfuls of nodes, and seldom balanced.
+    ``regularization=0, assign_labels="kmeans"`` is the method of the papers, whose
+    clusters are often handfuls of nodes, and seldom balanced.
     Memory beyond `W`: 8 (float64) or 12 (float32) bytes per stored entry for M, none if
     all stored weights are equal, and about ``50 n k`` bytes for the iteration.
 
@@ -124,9 +124,8 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         so tau to every degree, in M and F; and k-means takes the rows at unit length,
         as in [4]_, with weights d + tau, those of the normalised cut [6]_. 0 is the
         method of the papers, which on sparse networks cuts off handfuls of nodes on a
-        thread; of 0.05, 0.1, 0.3 and 1 the default cut best with few such clusters
-        [5]_. Every node is then clustered, isolated ones, too. The constant is never
-        stored: a product takes one more pass over its block.
+        thread; of 0.05, 0.1, 0.3 and 1 the default cut best with few of these [5]_.
+        Every node is then clustered. A product takes one more pass over its block.
     tol : float, default=1e-4
         Residual norm at which an eigenpair is accepted (:math:`|M| = 1`). The
         clusters settle well before; 1e-3 is often enough.
@@ -179,8 +178,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
     history_ : dict of ndarray or None
         Record of ``"admm"`` (`scalefair.linalg.AdmmResult`); None for other solvers.
     assignment_ : FairAssignment or None
-        Cost, lower bound and moved nodes of ``assign_labels="fair"``, before the
-        refinement.
+        Cost, bound and moved nodes of ``assign_labels="fair"``, before refinement.
     refinement_ : RefinedPartition or None
         Normalised cut before and after the refinement; None if there was none.
     balance_ : ndarray of shape (n_clusters,)
@@ -349,10 +347,9 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         ConvergenceWarning
             If the solver stops before all residuals are below `tol`.
         UserWarning
-            If a cluster has less than a tenth of the average, or more than 90 % of
-            all nodes; or if with ``assign_labels="kmeans"`` a cluster that by chance
-            should hold ten of each group has less than a fifth of the balance of the
-            population.
+            If a cluster has less than a tenth of the average, or more than 90 % of all
+            nodes; or if one of k-means, which by chance should hold ten of each group,
+            has less than a fifth of the population's balance.
         """
         progress = _FitProgress(self, W)
         if self.affinity == "precomputed":
