@@ -36,6 +36,10 @@ class RefinedPartition:
         Passes over the nodes.
     n_moved : int
         Nodes whose label has changed.
+
+    Examples
+    --------
+    See `refine_partition`.
     """
 
     labels: NDArray[np.int32]
