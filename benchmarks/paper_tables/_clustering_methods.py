@@ -21,6 +21,7 @@ from scalefair.cluster import (
 )
 
 # All methods are rounded by the same k-means.
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._kmeans import embedding_kmeans
 from scalefair.linalg import dc_admm
 from scalefair.metrics import (
@@ -106,7 +107,12 @@ def constraints(groups: np.ndarray, inv_sqrt_degrees: np.ndarray) -> np.ndarray:
 def _estimator(problem: Problem, method: str, k: int, seed: int) -> Run:
     fit_input, parameters = problem.fit_input()
     model = FairSpectralClustering(
-        k, solver=SOLVERS[method], tol=problem.tol, random_state=seed, **parameters
+        k,
+        solver=SOLVERS[method],
+        tol=problem.tol,
+        random_state=seed,
+        **parameters,
+        **PAPERS_METHOD,
     )
     start = time.perf_counter()
     model.fit(fit_input, sensitive_features=problem.groups)
