@@ -354,6 +354,23 @@ def test_dual_against_the_linear_program(tolerance, h, sample, monkeypatch):
         assert bound(x) <= exact * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 0.2, 1.0])
+def test_whole_counts_gain_at_most_the_best_mix_and_rounding(tolerance):
+    rng = np.random.default_rng(0)
+    codes, reached = np.arange(3)[:, None], 0
+    bounds = ShareBounds.of(codes, np.array([5, 7, 2]), tolerance)
+    for _ in range(10):
+        gains = rng.normal(size=3)
+        of_row, of_rounding = bounds.best_mix(gains)
+        for counts in itertools.product(range(10), repeat=3):
+            size = np.array([max(sum(counts), 1)])
+            low, high = bounds.counts(size)
+            if (low[:, 0] <= counts).all() and (counts <= high[:, 0]).all():
+                assert gains @ counts <= size[0] * of_row + of_rounding + 1e-9
+                reached += gains @ counts > size[0] * of_row + 1e-9
+    assert reached
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_fair_sets_of_some_sizes_bound_those_of_all(seed):
     rng = np.random.default_rng(seed)
