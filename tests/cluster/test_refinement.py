@@ -95,6 +95,13 @@ def test_only_exchanges_with_several_attributes():
     assert (counts_of(kinds, labels) != counts_of(kinds, moved.labels)).any()
 
 
+def test_no_cluster_is_emptied(graphs):
+    # Twelve leaves without their hub: whoever joins it lowers the cut.
+    labels = (np.arange(60) >= 48).astype(int)
+    found = refine(graphs.star(60), labels, np.arange(60) % 2, tolerance=5.0)
+    assert np.bincount(found.labels)[1] == 3  # a tenth of the average
+
+
 @pytest.mark.parametrize("equal", [False, True])
 def test_types_of_weights(equal):
     W = random_graph(200, 1)
