@@ -85,7 +85,7 @@ def test_only_exchanges_with_several_attributes():
     rng = np.random.default_rng(0)
     W, labels = random_graph(200, 0), rng.integers(0, 4, 200)
     groups = rng.integers(0, 2, (200, 2))
-    found = refine(W, labels, groups, attributes="each")
+    found = refine(W, labels, groups, attributes="each", tolerance=5.0)
     assert found.n_moved > 0
     kinds = groups @ [2, 1]
     np.testing.assert_array_equal(
